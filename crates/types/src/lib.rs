@@ -1,1 +1,28 @@
-//! (being written)
+//! The vocabulary of Weir: numbers with a meaning, identifiers and the field's enumerations.
+//!
+//! Every other crate speaks in these types; no bare integer crosses a crate's border. The crate
+//! depends on nothing, does no I/O and holds no floating-point number.
+//!
+//! * [`num`]: prices, quantities, cash, time.
+//! * [`id`]: identifiers and the numberings of logs, records and events.
+//! * [`order`]: enumerations of orders and executions, in FIX's codes.
+//! * [`reason`]: why a request was refused.
+//! * [`durability`]: what an acknowledgement promises.
+
+pub mod durability;
+pub mod id;
+pub mod num;
+pub mod order;
+pub mod reason;
+
+pub use durability::Durability;
+pub use id::{
+    AccountId, ApiKeyHash, ClOrdId, Epoch, EventNo, ExecId, FirmId, InstrumentId, MatchId, OrderId,
+    PartitionId, Position, Rec, RequestNo, Seq, SessionId, Symbol,
+};
+pub use num::{Cash, Nanos, Price, Qty};
+pub use order::{
+    ExecInst, ExecType, KillScope, Liquidity, MassCancelScope, OrdStatus, OrdType, Phase, Role,
+    SelfTradePrevention, Side, Switch, TimeInForce,
+};
+pub use reason::Reason;

@@ -1,0 +1,64 @@
+//! What an acknowledgement promises, by name.
+
+use core::fmt;
+use core::str::FromStr;
+
+/// The durability level of a log: what an acknowledged command survives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Durability {
+    /// Lost with the process.
+    Memory,
+    /// Survives the process: in the operating system's hands.
+    Os,
+    /// Survives power loss: synced to the disk before the acknowledgement.
+    #[default]
+    Disk,
+}
+
+/// The text is not the name of a durability level.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownDurability(pub String);
+
+impl fmt::Display for UnknownDurability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unknown durability {:?}: want memory, os or disk", self.0)
+    }
+}
+
+impl std::error::Error for UnknownDurability {}
+
+impl FromStr for Durability {
+    type Err = UnknownDurability;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "memory" => Ok(Durability::Memory),
+            "os" => Ok(Durability::Os),
+            "disk" => Ok(Durability::Disk),
+            other => Err(UnknownDurability(other.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Durability::Memory => "memory",
+            Durability::Os => "os",
+            Durability::Disk => "disk",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_reads_back() {
+        for level in [Durability::Memory, Durability::Os, Durability::Disk] {
+            assert_eq!(level.to_string().parse(), Ok(level));
+        }
+        assert!("fsync".parse::<Durability>().is_err());
+    }
+}

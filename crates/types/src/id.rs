@@ -1,0 +1,217 @@
+//! Identifiers and numberings. Zero means "none" in every numeric identifier.
+
+use core::fmt;
+
+macro_rules! numbers {
+    ($($(#[$doc:meta])* $name:ident($inner:ty);)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub $inner);
+
+        impl $name {
+            /// The value that means "none".
+            pub const NONE: $name = $name(0);
+
+            /// True for the value that means "none".
+            #[must_use]
+            pub fn is_none(self) -> bool {
+                self.0 == 0
+            }
+
+            /// The next one.
+            #[must_use]
+            pub fn next(self) -> $name {
+                $name(self.0 + 1)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    )*};
+}
+
+numbers! {
+    /// A tradable instrument.
+    InstrumentId(u32);
+    /// A member firm.
+    FirmId(u32);
+    /// A trading account of a firm.
+    AccountId(u32);
+    /// A trading session: one participant's connection identity, bound to one API key.
+    SessionId(u32);
+    /// A partition: an instrument set with its own command log. The control log is partition 0,
+    /// the only numeric identifier in which zero is a value.
+    PartitionId(u16);
+    /// An order, unique over all partitions: see [`OrderId::new`].
+    OrderId(u64);
+    /// The number of a record (an order) of a source, in order of creation, from 1.
+    Rec(u64);
+    /// The number of a change of a source's records, from 1.
+    Seq(u64);
+    /// The place of a command in its log, dense, from 1.
+    Position(u64);
+    /// A term of one writer of a log, from 1.
+    Epoch(u32);
+    /// A session's number for its request to a partition, strictly increasing, from 1.
+    RequestNo(u64);
+    /// The number of an engine event addressed to a session by a partition, dense, from 1.
+    EventNo(u64);
+    /// An execution report's own number within its partition.
+    ExecId(u64);
+    /// A trade's number within its partition: both sides' reports carry it.
+    MatchId(u64);
+}
+
+impl OrderId {
+    /// The identifier of the order created as `rec` in `partition`: the partition in the upper
+    /// 16 bits, the record number in the lower 48.
+    ///
+    /// # Panics
+    /// When `rec` needs more than 48 bits: 281 million million orders in one partition.
+    #[must_use]
+    pub fn new(partition: PartitionId, rec: Rec) -> OrderId {
+        assert!(rec.0 < 1 << 48, "record number exceeds 48 bits");
+        OrderId(u64::from(partition.0) << 48 | rec.0)
+    }
+
+    /// The partition that created the order.
+    #[must_use]
+    pub fn partition(self) -> PartitionId {
+        PartitionId((self.0 >> 48) as u16)
+    }
+
+    /// The record number it was created as.
+    #[must_use]
+    pub fn rec(self) -> Rec {
+        Rec(self.0 & ((1 << 48) - 1))
+    }
+}
+
+macro_rules! texts {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub [u8; 16]);
+
+        impl $name {
+            /// No text at all.
+            pub const NONE: $name = $name([0; 16]);
+
+            /// True when empty.
+            #[must_use]
+            pub fn is_none(self) -> bool {
+                self.0[0] == 0
+            }
+
+            /// The first 16 bytes of `text`; `None` when it is longer.
+            #[must_use]
+            pub fn new(text: &str) -> Option<$name> {
+                let mut bytes = [0; 16];
+                bytes.get_mut(..text.len())?.copy_from_slice(text.as_bytes());
+                Some($name(bytes))
+            }
+
+            /// True when the bytes are printable ASCII, padded with zeroes to the right only.
+            #[must_use]
+            pub fn is_valid(self) -> bool {
+                let len = self.len();
+                self.0[..len].iter().all(|b| (0x21..=0x7e).contains(b))
+                    && self.0[len..].iter().all(|b| *b == 0)
+            }
+
+            fn len(self) -> usize {
+                self.0.iter().position(|b| *b == 0).unwrap_or(self.0.len())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                for byte in &self.0[..self.len()] {
+                    fmt::Write::write_char(f, if byte.is_ascii() { *byte as char } else { '?' })?;
+                }
+                Ok(())
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}({self})", stringify!($name))
+            }
+        }
+    )*};
+}
+
+texts! {
+    /// The client's own name for an order: up to 16 printable ASCII characters, unique among the
+    /// session's live orders.
+    ClOrdId;
+    /// An instrument's name as people write it: up to 16 printable ASCII characters.
+    Symbol;
+}
+
+impl ClOrdId {
+    /// The identifier that writes `number` in hexadecimal: how tools that count name orders.
+    #[must_use]
+    pub fn from_number(number: u64) -> ClOrdId {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut bytes = [0; 16];
+        for (i, byte) in bytes.iter_mut().enumerate() {
+            *byte = DIGITS[(number >> (60 - 4 * i) & 0xf) as usize];
+        }
+        ClOrdId(bytes)
+    }
+
+    /// The number written by [`ClOrdId::from_number`], `None` for other texts.
+    #[must_use]
+    pub fn to_number(self) -> Option<u64> {
+        self.0.iter().try_fold(0u64, |number, byte| {
+            let digit = match byte {
+                b'0'..=b'9' => byte - b'0',
+                b'a'..=b'f' => byte - b'a' + 10,
+                _ => return None,
+            };
+            Some(number << 4 | u64::from(digit))
+        })
+    }
+}
+
+/// The BLAKE3 hash of a session's API key; the key itself is never stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ApiKeyHash(pub [u8; 32]);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_id_keeps_partition_and_record() {
+        let id = OrderId::new(PartitionId(7), Rec(123_456_789));
+        assert_eq!((id.partition(), id.rec()), (PartitionId(7), Rec(123_456_789)));
+    }
+
+    #[test]
+    fn a_counted_cl_ord_id_reads_back_as_its_number() {
+        for number in [0, 1, 0xdead_beef, u64::MAX] {
+            let id = ClOrdId::from_number(number);
+            assert!(id.is_valid());
+            assert_eq!(id.to_number(), Some(number));
+        }
+        assert_eq!(ClOrdId::new("abc").unwrap().to_number(), None);
+    }
+
+    #[test]
+    fn texts_know_their_valid_form() {
+        let cases: &[(&[u8], bool)] =
+            &[(b"AAPL", true), (b"a b", false), (b"\x01", false), (b"", true), (b"a\0b", false)];
+        for (bytes, valid) in cases {
+            let mut text = [0; 16];
+            text[..bytes.len()].copy_from_slice(bytes);
+            assert_eq!(Symbol(text).is_valid(), *valid, "{bytes:?}");
+        }
+        assert_eq!(Symbol::new("seventeen letters"), None);
+        assert_eq!(Symbol::new("AAPL").unwrap().to_string(), "AAPL");
+    }
+}

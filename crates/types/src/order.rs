@@ -1,0 +1,240 @@
+//! Enumerations of orders and executions. Where FIX 5.0 SP2 has the field, the codes are its
+//! own characters, so that a capture reads like any other venue's.
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $code:literal,)* })*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum $name { $($(#[$vdoc])* $variant = $code,)* }
+
+        impl $name {
+            /// Every value, in the order of declaration.
+            pub const ALL: &'static [$name] = &[$($name::$variant),*];
+
+            /// The code on the wire and in the logs.
+            #[must_use]
+            pub const fn code(self) -> u8 {
+                self as u8
+            }
+
+            /// The value of a code; `None` for a code that has none.
+            #[must_use]
+            pub const fn from_code(code: u8) -> Option<$name> {
+                match code {
+                    $($code => Some($name::$variant),)*
+                    _ => None,
+                }
+            }
+        }
+    )*};
+}
+
+codes! {
+    /// FIX 54: which side of the book.
+    Side {
+        /// Buys.
+        Buy = b'1',
+        /// Sells.
+        Sell = b'2',
+    }
+
+    /// FIX 40.
+    OrdType {
+        /// At any price.
+        Market = b'1',
+        /// At its price or better.
+        Limit = b'2',
+        /// Becomes a market order when the stop price trades.
+        Stop = b'3',
+        /// Becomes a limit order when the stop price trades.
+        StopLimit = b'4',
+    }
+
+    /// FIX 59.
+    TimeInForce {
+        /// Until the end of the trading day.
+        Day = b'0',
+        /// Until cancelled.
+        Gtc = b'1',
+        /// In the opening auction only.
+        AtTheOpen = b'2',
+        /// What fills at once; the rest is cancelled.
+        Ioc = b'3',
+        /// All at once or nothing.
+        Fok = b'4',
+        /// Until its expire time.
+        Gtd = b'6',
+        /// In the closing auction only.
+        AtTheClose = b'7',
+    }
+
+    /// FIX 150: what an execution report tells.
+    ExecType {
+        /// Accepted.
+        New = b'0',
+        /// Cancelled, by request or by a rule (see the reason).
+        Canceled = b'4',
+        /// Replaced.
+        Replaced = b'5',
+        /// Refused; it never was an order.
+        Rejected = b'8',
+        /// Its time ran out.
+        Expired = b'C',
+        /// Changed without a request (a self-trade decrement).
+        Restated = b'D',
+        /// Traded.
+        Trade = b'F',
+        /// A stop was triggered.
+        Triggered = b'L',
+    }
+
+    /// FIX 39.
+    OrdStatus {
+        /// Live, nothing traded.
+        New = b'0',
+        /// Live, some traded.
+        PartiallyFilled = b'1',
+        /// Ended, all traded.
+        Filled = b'2',
+        /// Ended by a cancel.
+        Canceled = b'4',
+        /// Refused.
+        Rejected = b'8',
+        /// Ended by time.
+        Expired = b'C',
+    }
+
+    /// What to do when an order would meet one of its own account's. The incoming order's choice
+    /// holds.
+    SelfTradePrevention {
+        /// Let them trade.
+        None = 0,
+        /// Cancel the incoming order.
+        CancelNewest = 1,
+        /// Cancel the resting order.
+        CancelOldest = 2,
+        /// Cancel both.
+        CancelBoth = 3,
+        /// Take the smaller quantity off both, cancel whichever is then empty.
+        Decrement = 4,
+    }
+
+    /// FIX 851: who was there first.
+    Liquidity {
+        /// No trade.
+        None = 0,
+        /// The resting order.
+        Maker = 1,
+        /// The incoming order.
+        Taker = 2,
+    }
+
+    /// An instrument's trading phase.
+    Phase {
+        /// No orders, no cancels but by the operator.
+        Closed = 0,
+        /// Orders and trades.
+        Continuous = 1,
+        /// No entry, no trades; cancels are served.
+        Halted = 2,
+    }
+
+    /// What a mass cancel covers.
+    MassCancelScope {
+        /// All live orders of the asking session.
+        Session = 0,
+        /// All live orders of an account of the asker's firm.
+        Account = 1,
+        /// All live orders of the asker's firm.
+        Firm = 2,
+    }
+
+    /// What a kill switch stops.
+    KillScope {
+        /// Everybody.
+        All = 0,
+        /// One firm.
+        Firm = 1,
+        /// One account.
+        Account = 2,
+        /// One session.
+        Session = 3,
+    }
+
+    /// On or off.
+    Switch {
+        /// Off.
+        Off = 0,
+        /// On.
+        On = 1,
+    }
+
+    /// What a session may do.
+    Role {
+        /// Enters orders for its firm's accounts, reads its firm's order state.
+        Trader = 1,
+        /// Reads all order state, enters nothing.
+        Supervisor = 2,
+        /// Reads all, defines reference data, halts, moves money, kills.
+        Operator = 3,
+    }
+}
+
+/// Flags of an order (FIX 18), a set of bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ExecInst(pub u8);
+
+impl ExecInst {
+    /// No flag.
+    pub const NONE: ExecInst = ExecInst(0);
+    /// Refuse the order rather than let it take liquidity.
+    pub const POST_ONLY: ExecInst = ExecInst(1);
+    /// All flags that have a meaning.
+    pub const KNOWN: ExecInst = ExecInst(1);
+
+    /// True when `self` has all flags of `other`.
+    #[must_use]
+    pub const fn contains(self, other: ExecInst) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl Side {
+    /// The other side.
+    #[must_use]
+    pub const fn opposite(self) -> Side {
+        match self {
+            Side::Buy => Side::Sell,
+            Side::Sell => Side::Buy,
+        }
+    }
+}
+
+impl OrdStatus {
+    /// True while the order can still trade.
+    #[must_use]
+    pub const fn is_live(self) -> bool {
+        matches!(self, OrdStatus::New | OrdStatus::PartiallyFilled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_reads_back() {
+        for value in TimeInForce::ALL {
+            assert_eq!(TimeInForce::from_code(value.code()), Some(*value));
+        }
+        assert_eq!(TimeInForce::from_code(b'9'), None);
+        assert_eq!(Side::from_code(0), None);
+    }
+
+    #[test]
+    fn sides_are_each_others_opposite() {
+        assert_eq!(Side::Buy.opposite(), Side::Sell);
+        assert_eq!(Side::Sell.opposite(), Side::Buy);
+    }
+}

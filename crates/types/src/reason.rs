@@ -1,0 +1,172 @@
+//! Why a request was refused or an order ended: one list for wire, engine and gateway.
+
+use core::fmt;
+
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $variant:ident = $code:literal, $text:literal;)*) => {
+        /// Why a request was refused or an order ended without its sender asking for it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u16)]
+        pub enum Reason { $($(#[$doc])* $variant = $code,)* }
+
+        impl Reason {
+            /// Every reason, in the order of declaration.
+            pub const ALL: &'static [Reason] = &[$(Reason::$variant),*];
+
+            /// The code on the wire and in the logs.
+            #[must_use]
+            pub const fn code(self) -> u16 {
+                self as u16
+            }
+
+            /// The reason of a code; `None` for a code that has none.
+            #[must_use]
+            pub const fn from_code(code: u16) -> Option<Reason> {
+                match code {
+                    $($code => Some(Reason::$variant),)*
+                    _ => None,
+                }
+            }
+
+            /// A sentence for people.
+            #[must_use]
+            pub const fn text(self) -> &'static str {
+                match self {
+                    $(Reason::$variant => $text,)*
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// Nothing is wrong.
+    None = 0, "no reason";
+
+    /// The frame is not one of ours.
+    MalformedFrame = 1, "the frame's header is malformed";
+    /// The frame is longer than the limit.
+    FrameTooLong = 2, "the frame is longer than the limit";
+    /// The frame ends before its message does.
+    FrameTruncated = 3, "the frame ends before its message does";
+    /// No message has this template id.
+    UnknownTemplate = 4, "no message has this template id";
+    /// The schema id or version is not ours.
+    UnknownSchema = 5, "the schema id or version is not served here";
+    /// A field's value is out of its range.
+    FieldOutOfRange = 6, "a field's value is out of range";
+    /// This message is not for clients to send.
+    NotAClientMessage = 7, "clients may not send this message";
+
+    /// The API key is not known.
+    UnknownKey = 20, "the API key is not known";
+    /// The session id is not the key's.
+    NotYourSession = 21, "the session is not the API key's";
+    /// The session is logged on elsewhere.
+    AlreadyLoggedOn = 22, "the session is logged on already";
+    /// A message came before the logon.
+    NotLoggedOn = 23, "log on first";
+    /// The event asked for is not retained any more, or was never sent.
+    ResumeOutOfRange = 24, "the event to resume from is not retained or was never sent";
+    /// The session's role does not allow it.
+    NotEntitled = 25, "the session's role does not allow this";
+    /// No heartbeat came.
+    HeartbeatLost = 26, "no heartbeat came in time";
+    /// The reader was too slow.
+    SlowConsumer = 27, "the connection did not read what it was sent";
+    /// The node is stopping.
+    Stopping = 28, "the node is stopping";
+    /// Too many bad messages.
+    TooManyErrors = 29, "too many malformed messages";
+    /// The other side asked for it.
+    LogoutRequested = 30, "logout was requested";
+
+    /// The request number is lower than the highest and no longer remembered.
+    TooOld = 40, "the request number is older than the remembered outcomes";
+    /// The log cannot take more.
+    LogFull = 41, "the log is full";
+    /// The node has more than it can take: try later.
+    Overloaded = 42, "the node is overloaded";
+    /// The partition is away.
+    PartitionAway = 43, "the partition is away";
+
+    /// No such instrument.
+    UnknownInstrument = 60, "no such instrument";
+    /// No such account.
+    UnknownAccount = 61, "no such account";
+    /// The account is not the session's firm's.
+    NotYourAccount = 62, "the account is not your firm's";
+    /// No live order has this identifier.
+    UnknownOrder = 63, "no live order has this identifier";
+    /// A live order has this `cl_ord_id` already.
+    DuplicateClOrdId = 64, "a live order has this cl_ord_id already";
+    /// The instrument's phase does not allow it.
+    WrongPhase = 65, "the instrument's phase does not allow this";
+    /// The price is not on the tick, or missing, or given where none may be.
+    InvalidPrice = 66, "the price is off the tick or out of range";
+    /// The quantity is zero, off the lot or too large.
+    InvalidQty = 67, "the quantity is zero, off the lot or too large";
+    /// This order type is not served.
+    UnsupportedOrdType = 68, "this order type is not served";
+    /// This time in force is not served or not with this order type.
+    UnsupportedTimeInForce = 69, "this time in force is not served with this order type";
+    /// The account has too little free cash.
+    InsufficientCash = 70, "the account has too little free cash";
+    /// The account has too little free position.
+    InsufficientPosition = 71, "the account has too little free position";
+    /// A post-only order would take liquidity.
+    WouldTakeLiquidity = 72, "a post-only order would take liquidity";
+    /// A fill-or-kill order cannot be filled at once.
+    CannotFill = 73, "the order cannot be filled at once";
+    /// Self-trade prevention.
+    SelfTrade = 74, "self-trade prevention";
+    /// The kill switch is on.
+    Killed = 75, "the kill switch is on";
+    /// The session is gone and wanted its orders cancelled.
+    SessionLost = 76, "the session was lost";
+    /// Nothing more to match for an immediate order.
+    NoLiquidity = 77, "nothing more to match at once";
+    /// Part of a mass cancel.
+    MassCancel = 78, "a mass cancel";
+    /// The partition does not take this command.
+    WrongPartition = 79, "the partition does not take this command";
+    /// A definition contradicts what stands.
+    InvalidDefinition = 80, "the definition contradicts what stands";
+    /// The new total quantity is not above what is filled already.
+    QtyBelowFilled = 81, "the new quantity is not above the filled quantity";
+    /// No such firm.
+    UnknownFirm = 82, "no such firm";
+    /// No such session.
+    UnknownSession = 83, "no such session";
+    /// The account or book is at its limit.
+    LimitReached = 84, "a limit of the engine is reached";
+
+    /// The token cannot be honoured.
+    ResyncToken = 100, "the token is not valid here; start again from the oldest legal one";
+    /// The token's epoch ended before its place.
+    ResyncEpoch = 101, "the token is beyond its epoch's end";
+    /// The token was for another filter or entitlement.
+    ResyncFilter = 102, "the token was for another filter or entitlement";
+    /// The token is older than what is kept.
+    ResyncFloor = 103, "the token is older than the floor";
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_reads_back() {
+        for reason in Reason::ALL {
+            assert_eq!(Reason::from_code(reason.code()), Some(*reason));
+            assert!(!reason.text().is_empty());
+        }
+        assert_eq!(Reason::from_code(9_999), None);
+    }
+}
