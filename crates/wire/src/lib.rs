@@ -1,1 +1,31 @@
-//! (being written)
+//! Weir's wire: messages as fixed layouts over bytes, their framing, and the records of the logs.
+//!
+//! `schema/weir.xml` is the contract (SBE 1.0, little-endian, under FIX's Simple Open Framing
+//! Header); a test compares every message here with it, offset by offset. The crate does no I/O
+//! and never panics on bytes from outside: what cannot be read is a [`DecodeError`] that names
+//! the message and the field.
+//!
+//! * [`frame`]: where a message begins and ends in a byte stream.
+//! * [`session`], [`order_entry`], [`reference`], [`delivery`]: what clients and node say.
+//! * [`event`], [`report`]: what the engine says, and how its sender hears it.
+//! * [`record`]: commands and events as the logs hold them.
+
+pub mod delivery;
+pub mod event;
+pub mod field;
+pub mod frame;
+pub mod group;
+pub mod message;
+pub mod order_entry;
+pub mod record;
+pub mod reference;
+pub mod report;
+pub mod session;
+
+pub use message::{DecodeError, FieldInfo, Message};
+pub use record::{Command, Definition, Destination, Event, PlainEvent, Request};
+
+/// The schema's id: `WE` in ASCII.
+pub const SCHEMA_ID: u16 = 0x5745;
+/// The schema's version. Later versions append fields to blocks and messages to the schema.
+pub const SCHEMA_VERSION: u16 = 1;

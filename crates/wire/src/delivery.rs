@@ -1,0 +1,198 @@
+//! Order state by token: the question, the page's header and its rows.
+//!
+//! The header comes as a frame of its own before the rows and holds all that is needed to ask for
+//! the next page, so that a client can ask before it decodes.
+
+use weir_types::{
+    AccountId, ClOrdId, ExecInst, ExecType, FirmId, InstrumentId, Nanos, OrdStatus, OrdType,
+    OrderId, PartitionId, Price, Qty, Reason, Rec, Seq, SessionId, Side, Switch, TimeInForce,
+};
+
+use crate::field::Field;
+use crate::message::messages;
+
+/// Flags of a page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PageFlags(pub u8);
+
+impl PageFlags {
+    /// The page reaches the newest state: what follows is live.
+    pub const ONLINE: PageFlags = PageFlags(1);
+    /// The page ends inside the changes of one `seq`.
+    pub const PARTIAL: PageFlags = PageFlags(2);
+    /// A source behind the service did not answer; the page holds what the others had.
+    pub const SOURCE_AWAY: PageFlags = PageFlags(4);
+
+    /// True when `self` has all flags of `other`.
+    #[must_use]
+    pub const fn contains(self, other: PageFlags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Both sets together.
+    #[must_use]
+    pub const fn with(self, other: PageFlags) -> PageFlags {
+        PageFlags(self.0 | other.0)
+    }
+}
+
+/// Flags of a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RowFlags(pub u8);
+
+impl RowFlags {
+    /// The record is gone: forget it.
+    pub const TOMBSTONE: RowFlags = RowFlags(1);
+    /// The record no longer matches the filter: forget it. The row has no other fields than
+    /// `rec`, `seq` and `order_id`.
+    pub const LEAVE: RowFlags = RowFlags(2);
+
+    /// True when `self` has all flags of `other`.
+    #[must_use]
+    pub const fn contains(self, other: RowFlags) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+macro_rules! flag_fields {
+    ($($type:ident $schema:literal $known:literal;)*) => {$(
+        impl Field for $type {
+            type Wire = u8;
+            const SCHEMA_TYPE: &'static str = $schema;
+
+            fn from_wire(wire: u8) -> Option<Self> {
+                (wire & !$known == 0).then_some($type(wire))
+            }
+
+            fn to_wire(self) -> u8 {
+                self.0
+            }
+        }
+    )*};
+}
+
+flag_fields! {
+    PageFlags "pageFlags" 7;
+    RowFlags "rowFlags" 3;
+}
+
+messages! {
+    /// Asks for what is new since a token. The token follows as a data field; an empty one asks
+    /// from the beginning.
+    FetchOrders = 50 {
+        /// The client's number for this question; pages carry it.
+        correlation_id: u64,
+        /// The session.
+        session_id: SessionId,
+        /// Only this firm's orders; zero for all that the session may see.
+        firm_id: FirmId,
+        /// Only this account's; zero for all.
+        account_id: AccountId,
+        /// Only this instrument's; zero for all.
+        instrument_id: InstrumentId,
+        /// The most rows of a page; zero for the server's own limit.
+        rows_max: u32,
+        /// A page waits until it has as many, or `wait_max_us` is over.
+        rows_min: u32,
+        /// The most bytes of a page's rows; zero for the server's own limit.
+        bytes_max: u32,
+        /// How long a page may wait to fill, in microseconds.
+        wait_max_us: u32,
+        /// How many pages may be sent in answer, each when it is due; at least one.
+        credit: u32,
+        /// Only live orders (and the ends of those seen live).
+        live_only: Switch,
+    }
+
+    /// A page's header. The next token follows as a data field.
+    OrderPage = 51 {
+        /// The question's number.
+        correlation_id: u64,
+        /// The creation time of the oldest change in the page; zero when empty.
+        oldest_transact_time: Nanos,
+        /// When the question reached the store, since the Unix epoch.
+        asked_time: Nanos,
+        /// When the page was made, since the Unix epoch.
+        served_time: Nanos,
+        /// The session.
+        session_id: SessionId,
+        /// Rows in the body.
+        row_count: u32,
+        /// Changes that are not in the page because a later one of the same order is.
+        merged_count: u32,
+        /// Pages that may still come in answer to this question.
+        credit_left: u32,
+        /// Why the question is refused; the token is then the oldest legal one.
+        reason: Reason,
+        /// ONLINE, PARTIAL.
+        flags: PageFlags,
+    }
+
+    /// A page's rows: a group of [`OrderRow`]s follows. Absent when the header says no rows.
+    OrderPageBody = 52 {
+        /// The question's number.
+        correlation_id: u64,
+        /// The session.
+        session_id: SessionId,
+    }
+
+    /// An entry of `OrderPageBody`'s group: an order as it is now.
+    OrderRow = 0 {
+        /// Its record number.
+        rec: Rec,
+        /// Its latest change.
+        seq: Seq,
+        /// The order.
+        order_id: OrderId,
+        /// When it last changed.
+        transact_time: Nanos,
+        /// When it was created.
+        created_time: Nanos,
+        /// The client's name for it.
+        cl_ord_id: ClOrdId,
+        /// The limit price.
+        price: Price,
+        /// The stop price.
+        stop_px: Price,
+        /// Its last trade's price.
+        last_px: Price,
+        /// Its last trade's quantity.
+        last_qty: Qty,
+        /// Its total quantity.
+        order_qty: Qty,
+        /// What can still trade.
+        leaves_qty: Qty,
+        /// What has traded.
+        cum_qty: Qty,
+        /// When it expires.
+        expire_time: Nanos,
+        /// How many changes are merged into this row, itself not counted.
+        merged_count: u32,
+        /// The session that entered it.
+        session_id: SessionId,
+        /// The firm.
+        firm_id: FirmId,
+        /// The account.
+        account_id: AccountId,
+        /// The instrument.
+        instrument_id: InstrumentId,
+        /// The partition.
+        partition_id: PartitionId,
+        /// Why it ended.
+        reason: Reason,
+        /// Buy or sell.
+        side: Side,
+        /// Limit, market, ...
+        ord_type: OrdType,
+        /// How long it stands.
+        time_in_force: TimeInForce,
+        /// Flags of the order.
+        exec_inst: ExecInst,
+        /// What last happened.
+        exec_type: ExecType,
+        /// The state it is in.
+        ord_status: OrdStatus,
+        /// Tombstone, leave.
+        flags: RowFlags,
+    }
+}

@@ -1,0 +1,220 @@
+//! How each type of `weir-types` lies on the wire: its little-endian bytes and its name in the
+//! schema. A field that has values without meaning refuses them here and nowhere else.
+
+use weir_types::{
+    AccountId, ApiKeyHash, Cash, ClOrdId, Epoch, EventNo, ExecId, ExecInst, ExecType, FirmId,
+    InstrumentId, KillScope, Liquidity, MassCancelScope, MatchId, Nanos, OrdStatus, OrdType,
+    OrderId, PartitionId, Phase, Position, Price, Qty, Reason, Rec, RequestNo, Role,
+    SelfTradePrevention, Seq, SessionId, Side, Switch, Symbol, TimeInForce,
+};
+use zerocopy::little_endian::{I64, I128, U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// A type that can be a field of a message.
+pub trait Field: Copy {
+    /// Its bytes: unaligned, every bit pattern readable.
+    type Wire: FromBytes + IntoBytes + Immutable + KnownLayout + Unaligned + Copy;
+    /// The name of its type in `schema/weir.xml`.
+    const SCHEMA_TYPE: &'static str;
+
+    /// The value of these bytes; `None` when they have no meaning.
+    fn from_wire(wire: Self::Wire) -> Option<Self>;
+
+    /// Its bytes.
+    fn to_wire(self) -> Self::Wire;
+}
+
+macro_rules! number_fields {
+    ($($type:ident $wire:ident $schema:literal;)*) => {$(
+        impl Field for $type {
+            type Wire = $wire;
+            const SCHEMA_TYPE: &'static str = $schema;
+
+            #[inline]
+            fn from_wire(wire: $wire) -> Option<Self> {
+                Some($type(wire.get()))
+            }
+
+            #[inline]
+            fn to_wire(self) -> $wire {
+                $wire::new(self.0)
+            }
+        }
+    )*};
+}
+
+number_fields! {
+    Price I64 "price";
+    Qty U64 "qty";
+    Nanos U64 "nanos";
+    InstrumentId U32 "instrumentId";
+    FirmId U32 "firmId";
+    AccountId U32 "accountId";
+    SessionId U32 "sessionId";
+    PartitionId U16 "partitionId";
+    OrderId U64 "orderId";
+    Rec U64 "rec";
+    Seq U64 "seq";
+    Position U64 "position";
+    Epoch U32 "epoch";
+    RequestNo U64 "requestNo";
+    EventNo U64 "eventNo";
+    ExecId U64 "execId";
+    MatchId U64 "matchId";
+    Cash I128 "cash";
+}
+
+macro_rules! plain_fields {
+    ($($type:ident $wire:ident $schema:literal;)*) => {$(
+        impl Field for $type {
+            type Wire = $wire;
+            const SCHEMA_TYPE: &'static str = $schema;
+
+            #[inline]
+            fn from_wire(wire: $wire) -> Option<Self> {
+                Some(wire.get())
+            }
+
+            #[inline]
+            fn to_wire(self) -> $wire {
+                $wire::new(self)
+            }
+        }
+    )*};
+}
+
+plain_fields! {
+    u16 U16 "uint16";
+    u32 U32 "uint32";
+    u64 U64 "uint64";
+    i64 I64 "int64";
+}
+
+macro_rules! code_fields {
+    ($($type:ident $schema:literal;)*) => {$(
+        impl Field for $type {
+            type Wire = u8;
+            const SCHEMA_TYPE: &'static str = $schema;
+
+            #[inline]
+            fn from_wire(wire: u8) -> Option<Self> {
+                $type::from_code(wire)
+            }
+
+            #[inline]
+            fn to_wire(self) -> u8 {
+                self.code()
+            }
+        }
+    )*};
+}
+
+code_fields! {
+    Side "side";
+    OrdType "ordType";
+    TimeInForce "timeInForce";
+    ExecType "execType";
+    OrdStatus "ordStatus";
+    SelfTradePrevention "selfTradePrevention";
+    Liquidity "liquidity";
+    Phase "phase";
+    MassCancelScope "massCancelScope";
+    KillScope "killScope";
+    Switch "switch";
+    Role "role";
+}
+
+impl Field for u8 {
+    type Wire = u8;
+    const SCHEMA_TYPE: &'static str = "uint8";
+
+    fn from_wire(wire: u8) -> Option<Self> {
+        Some(wire)
+    }
+
+    fn to_wire(self) -> u8 {
+        self
+    }
+}
+
+impl Field for i8 {
+    type Wire = i8;
+    const SCHEMA_TYPE: &'static str = "int8";
+
+    fn from_wire(wire: i8) -> Option<Self> {
+        Some(wire)
+    }
+
+    fn to_wire(self) -> i8 {
+        self
+    }
+}
+
+impl Field for Reason {
+    type Wire = U16;
+    const SCHEMA_TYPE: &'static str = "reason";
+
+    #[inline]
+    fn from_wire(wire: U16) -> Option<Self> {
+        Reason::from_code(wire.get())
+    }
+
+    #[inline]
+    fn to_wire(self) -> U16 {
+        U16::new(self.code())
+    }
+}
+
+impl Field for ExecInst {
+    type Wire = u8;
+    const SCHEMA_TYPE: &'static str = "execInst";
+
+    #[inline]
+    fn from_wire(wire: u8) -> Option<Self> {
+        ExecInst::KNOWN.contains(ExecInst(wire)).then_some(ExecInst(wire))
+    }
+
+    #[inline]
+    fn to_wire(self) -> u8 {
+        self.0
+    }
+}
+
+macro_rules! text_fields {
+    ($($type:ident $schema:literal;)*) => {$(
+        impl Field for $type {
+            type Wire = [u8; 16];
+            const SCHEMA_TYPE: &'static str = $schema;
+
+            #[inline]
+            fn from_wire(wire: [u8; 16]) -> Option<Self> {
+                // The common text fills all 16 bytes or none of them.
+                let text = $type(wire);
+                (text.is_none() && wire == [0; 16] || text.is_valid()).then_some(text)
+            }
+
+            #[inline]
+            fn to_wire(self) -> [u8; 16] {
+                self.0
+            }
+        }
+    )*};
+}
+
+text_fields! {
+    ClOrdId "clOrdId";
+    Symbol "symbol";
+}
+
+impl Field for ApiKeyHash {
+    type Wire = [u8; 32];
+    const SCHEMA_TYPE: &'static str = "apiKeyHash";
+
+    fn from_wire(wire: [u8; 32]) -> Option<Self> {
+        Some(ApiKeyHash(wire))
+    }
+
+    fn to_wire(self) -> [u8; 32] {
+        self.0
+    }
+}

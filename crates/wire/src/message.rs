@@ -1,0 +1,162 @@
+//! What a message is: a template id and a block of fixed fields, declared once by `messages!`.
+//!
+//! The macro makes, for each message, the struct that the program works with and a layout over
+//! bytes with the same fields in the same order, so that decoding is a bounds check, a copy and
+//! one check per field that has meaningless values. `schema/weir.xml` says the same in SBE's
+//! words; a test compares every offset.
+
+use core::fmt;
+
+/// The name, place and schema type of one field of a message's block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FieldInfo {
+    /// The field's name, in snake case.
+    pub name: &'static str,
+    /// Its place in the block, in bytes.
+    pub offset: usize,
+    /// Its size in bytes.
+    pub size: usize,
+    /// The name of its type in the schema.
+    pub schema_type: &'static str,
+}
+
+/// Why bytes are not the message that they claim to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// The block is shorter than the message's fields.
+    #[error("{message}: the block has {got} bytes of {want}")]
+    BlockTooShort {
+        /// The message's name.
+        message: &'static str,
+        /// Bytes there.
+        got: usize,
+        /// Bytes wanted.
+        want: usize,
+    },
+    /// A field's value has no meaning.
+    #[error("{message}: field {field} has a value without meaning")]
+    FieldOutOfRange {
+        /// The message's name.
+        message: &'static str,
+        /// The field's name.
+        field: &'static str,
+        /// The field's index in the message, from 1.
+        index: u16,
+    },
+    /// No message has this template id.
+    #[error("no message has template id {0}")]
+    UnknownTemplate(u16),
+    /// The schema or its version is not ours.
+    #[error("schema {schema} version {version} is not served")]
+    UnknownSchema {
+        /// The schema id found.
+        schema: u16,
+        /// The version found.
+        version: u16,
+    },
+    /// The bytes end inside the header, a group or a data field.
+    #[error("{0}: the bytes end early")]
+    Truncated(&'static str),
+    /// The message exists and has no place here.
+    #[error("{0} has no place here")]
+    Unexpected(&'static str),
+}
+
+/// A message with a fixed block.
+pub trait Message: Copy + fmt::Debug {
+    /// The template id, as in the schema.
+    const TEMPLATE_ID: u16;
+    /// The name, as in the schema.
+    const NAME: &'static str;
+    /// The block's length in bytes.
+    const BLOCK_LENGTH: usize;
+    /// The block's fields, in order.
+    const FIELDS: &'static [FieldInfo];
+
+    /// Reads the block. Longer blocks, of a later version, are read as far as this one knows.
+    ///
+    /// # Errors
+    /// [`DecodeError::BlockTooShort`], [`DecodeError::FieldOutOfRange`].
+    fn decode_block(block: &[u8]) -> Result<Self, DecodeError>;
+
+    /// Appends the block.
+    fn encode_block(&self, out: &mut Vec<u8>);
+}
+
+/// Declares messages: `Name = template_id { field: Type, ... }`.
+macro_rules! messages {
+    ($($(#[$doc:meta])* $name:ident = $template:literal {
+        $($(#[$fdoc:meta])* $field:ident : $type:ty,)*
+    })*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+            pub struct $name { $($(#[$fdoc])* pub $field: $type,)* }
+
+            impl $crate::message::Message for $name {
+                const TEMPLATE_ID: u16 = $template;
+                const NAME: &'static str = stringify!($name);
+                const BLOCK_LENGTH: usize = size_of::<layout::$name>();
+                const FIELDS: &'static [$crate::message::FieldInfo] = &[$(
+                    $crate::message::FieldInfo {
+                        name: stringify!($field),
+                        offset: core::mem::offset_of!(layout::$name, $field),
+                        size: size_of::<<$type as $crate::field::Field>::Wire>(),
+                        schema_type: <$type as $crate::field::Field>::SCHEMA_TYPE,
+                    },
+                )*];
+
+                #[inline]
+                fn decode_block(
+                    block: &[u8],
+                ) -> Result<Self, $crate::message::DecodeError> {
+                    use zerocopy::FromBytes;
+                    let Ok((wire, _)) = layout::$name::ref_from_prefix(block) else {
+                        return Err($crate::message::DecodeError::BlockTooShort {
+                            message: Self::NAME,
+                            got: block.len(),
+                            want: Self::BLOCK_LENGTH,
+                        });
+                    };
+                    let mut index = 0;
+                    $(
+                        index += 1;
+                        let Some($field) = $crate::field::Field::from_wire(wire.$field) else {
+                            return Err($crate::message::DecodeError::FieldOutOfRange {
+                                message: Self::NAME,
+                                field: stringify!($field),
+                                index,
+                            });
+                        };
+                    )*
+                    let _ = index;
+                    Ok($name { $($field,)* })
+                }
+
+                #[inline]
+                fn encode_block(&self, out: &mut Vec<u8>) {
+                    use zerocopy::IntoBytes;
+                    let wire = layout::$name {
+                        $($field: $crate::field::Field::to_wire(self.$field),)*
+                    };
+                    out.extend_from_slice(wire.as_bytes());
+                }
+            }
+        )*
+
+        mod layout {
+            use super::*;
+            $(
+                #[derive(
+                    zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable,
+                    zerocopy::KnownLayout, zerocopy::Unaligned,
+                )]
+                #[repr(C)]
+                pub(super) struct $name {
+                    $(pub(super) $field: <$type as $crate::field::Field>::Wire,)*
+                }
+            )*
+        }
+    };
+}
+pub(crate) use messages;

@@ -1,0 +1,157 @@
+//! Reference data and the operator's requests: what the control log holds, and how the other
+//! partitions learn of it.
+//!
+//! A definition replaces the one before it with the same identifier. The control log accepts
+//! definitions from operators and numbers them; the partitions import them in that order.
+
+use weir_types::{
+    AccountId, ApiKeyHash, Cash, FirmId, InstrumentId, KillScope, PartitionId, Phase, Position,
+    Price, Qty, RequestNo, Role, SessionId, Switch, Symbol,
+};
+
+use crate::message::messages;
+
+messages! {
+    /// Defines an instrument.
+    DefineInstrument = 20 {
+        /// The session's request number; zero in an import.
+        request_no: RequestNo,
+        /// Its name.
+        symbol: Symbol,
+        /// Prices are multiples of this.
+        tick_size: Price,
+        /// Quantities are multiples of this.
+        lot_size: Qty,
+        /// The largest quantity of one order.
+        order_qty_max: Qty,
+        /// The lowest price accepted.
+        price_min: Price,
+        /// The highest price accepted.
+        price_max: Price,
+        /// The operator's session.
+        session_id: SessionId,
+        /// The instrument.
+        instrument_id: InstrumentId,
+        /// The partition that trades it.
+        partition_id: PartitionId,
+        /// A price of mantissa m is m times ten to this power.
+        price_exponent: i8,
+        /// A quantity of one lot is ten to this power units.
+        qty_exponent: i8,
+        /// The phase it begins in.
+        phase: Phase,
+    }
+
+    /// Defines a firm.
+    DefineFirm = 21 {
+        /// The session's request number; zero in an import.
+        request_no: RequestNo,
+        /// Its name.
+        name: Symbol,
+        /// The operator's session.
+        session_id: SessionId,
+        /// The firm.
+        firm_id: FirmId,
+    }
+
+    /// Defines an account.
+    DefineAccount = 22 {
+        /// The session's request number; zero in an import.
+        request_no: RequestNo,
+        /// The operator's session.
+        session_id: SessionId,
+        /// The account.
+        account_id: AccountId,
+        /// Its firm.
+        firm_id: FirmId,
+        /// Whether the account may sell what it does not hold and buy on credit: checks of cash
+        /// and position are off for it (market makers, test accounts). Books are kept all the same.
+        unlimited: Switch,
+    }
+
+    /// Defines a session and its API key.
+    DefineSession = 23 {
+        /// The session's request number; zero in an import.
+        request_no: RequestNo,
+        /// The hash of its API key.
+        api_key_hash: ApiKeyHash,
+        /// The operator's session.
+        session_id: SessionId,
+        /// The session defined.
+        defined_session_id: SessionId,
+        /// Its firm; zero for supervisors and operators.
+        firm_id: FirmId,
+        /// What it may do.
+        role: Role,
+    }
+
+    /// Moves cash or a position into an account of a partition, or out of it (negative amounts).
+    /// Idempotent by `transfer_id`.
+    Transfer = 24 {
+        /// The session's request number.
+        request_no: RequestNo,
+        /// The transfer's own number, unique within the partition, increasing per account.
+        transfer_id: u64,
+        /// Cash, in price units times lots.
+        cash: Cash,
+        /// Lots of the instrument.
+        position_qty: i64,
+        /// The operator's session.
+        session_id: SessionId,
+        /// The account.
+        account_id: AccountId,
+        /// The instrument of the position; zero when only cash moves.
+        instrument_id: InstrumentId,
+        /// The partition.
+        partition_id: PartitionId,
+    }
+
+    /// Changes an instrument's phase.
+    SetPhase = 25 {
+        /// The session's request number.
+        request_no: RequestNo,
+        /// The operator's session.
+        session_id: SessionId,
+        /// The instrument.
+        instrument_id: InstrumentId,
+        /// The phase to be in.
+        phase: Phase,
+    }
+
+    /// Stops entry for somebody, or allows it again; cancels are served all the same.
+    KillSwitch = 26 {
+        /// The session's request number.
+        request_no: RequestNo,
+        /// The operator's session.
+        session_id: SessionId,
+        /// The firm, account or session; zero for all.
+        id: u32,
+        /// The partition.
+        partition_id: PartitionId,
+        /// Whom it stops.
+        scope: KillScope,
+        /// On or off.
+        switch: Switch,
+    }
+
+    /// A partition records that it took in the control log's definition at `control_position`;
+    /// the definition's own message follows in the same log entry.
+    Import = 200 {
+        /// The definition's place in the control log.
+        control_position: Position,
+    }
+
+    /// Timers are due: sequenced when the engine's next deadline has passed.
+    Tick = 201 {
+        /// Always zero: a block may not be empty.
+        reserved: u32,
+    }
+
+    /// A session's connection is gone.
+    SessionLost = 202 {
+        /// The session.
+        session_id: SessionId,
+        /// Whether it wanted its orders cancelled.
+        cancel_on_disconnect: Switch,
+    }
+}

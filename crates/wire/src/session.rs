@@ -1,0 +1,178 @@
+//! Messages of the session layer: logon and resume, heartbeats, rejects, logout.
+//!
+//! One connection carries any number of sessions; each message names its own. The messages with a
+//! repeating group (`Logon`, `LogonAck`) are not on the hot path.
+
+use core::fmt;
+
+use weir_types::{EventNo, FirmId, Nanos, PartitionId, Reason, RequestNo, Role, SessionId, Switch};
+
+use crate::field::Field;
+use crate::message::messages;
+
+/// A secret: 32 bytes, by which a session is known.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct ApiKey(pub [u8; 32]);
+
+impl fmt::Debug for ApiKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ApiKey(..)")
+    }
+}
+
+impl Field for ApiKey {
+    type Wire = [u8; 32];
+    const SCHEMA_TYPE: &'static str = "apiKey";
+
+    fn from_wire(wire: [u8; 32]) -> Option<Self> {
+        Some(ApiKey(wire))
+    }
+
+    fn to_wire(self) -> [u8; 32] {
+        self.0
+    }
+}
+
+/// A short text for people: up to 32 ASCII bytes, padded with zeroes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Label(pub [u8; 32]);
+
+impl Label {
+    /// As much of `text` as fits; bytes beyond ASCII become `?`.
+    #[must_use]
+    pub fn new(text: &str) -> Label {
+        let mut bytes = [0; 32];
+        for (to, from) in bytes.iter_mut().zip(text.bytes()) {
+            *to = if from.is_ascii_graphic() || from == b' ' { from } else { b'?' };
+        }
+        Label(bytes)
+    }
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for byte in self.0.iter().take_while(|b| **b != 0) {
+            fmt::Write::write_char(f, if byte.is_ascii() { *byte as char } else { '?' })?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Label({self})")
+    }
+}
+
+impl Field for Label {
+    type Wire = [u8; 32];
+    const SCHEMA_TYPE: &'static str = "label";
+
+    fn from_wire(wire: [u8; 32]) -> Option<Self> {
+        Some(Label(wire))
+    }
+
+    fn to_wire(self) -> [u8; 32] {
+        self.0
+    }
+}
+
+messages! {
+    /// Opens a session on this connection. A group of [`ResumePoint`]s follows: where to go on,
+    /// per partition; a partition without one goes on with what comes next.
+    Logon = 1 {
+        /// The session's secret.
+        api_key: ApiKey,
+        /// The session.
+        session_id: SessionId,
+        /// A heartbeat is sent, and expected, at least this often, in milliseconds.
+        heartbeat_interval_ms: u32,
+        /// Whether the loss of this connection cancels the session's live orders.
+        cancel_on_disconnect: Switch,
+    }
+
+    /// An entry of `Logon`'s group: from which event on this session wants its events.
+    ResumePoint = 0 {
+        /// The first event wanted; zero wants none of the old ones.
+        next_event_no: EventNo,
+        /// Of which partition.
+        partition_id: PartitionId,
+    }
+
+    /// The session is open. A group of [`PartitionState`]s follows.
+    LogonAck = 2 {
+        /// The node's clock.
+        server_time: Nanos,
+        /// The session.
+        session_id: SessionId,
+        /// The session's firm.
+        firm_id: FirmId,
+        /// The heartbeat interval in force, in milliseconds.
+        heartbeat_interval_ms: u32,
+        /// What the session may do.
+        role: Role,
+    }
+
+    /// An entry of `LogonAck`'s group: where the session stands in a partition.
+    PartitionState = 0 {
+        /// The highest request number that the partition has had from the session.
+        last_request_no: RequestNo,
+        /// The number that the session's next event will have.
+        next_event_no: EventNo,
+        /// The oldest event that can still be asked for.
+        oldest_event_no: EventNo,
+        /// The partition.
+        partition_id: PartitionId,
+    }
+
+    /// The session is not opened.
+    LogonReject = 3 {
+        /// The oldest event that can be asked for, when that was the reason.
+        oldest_event_no: EventNo,
+        /// The number of the session's next event, when that was the reason.
+        next_event_no: EventNo,
+        /// The session.
+        session_id: SessionId,
+        /// The partition, when that was the reason.
+        partition_id: PartitionId,
+        /// Why.
+        reason: Reason,
+    }
+
+    /// Closes a session, or asks for it; with session zero, the connection.
+    Logout = 4 {
+        /// The session.
+        session_id: SessionId,
+        /// Why.
+        reason: Reason,
+    }
+
+    /// I am here; sent both ways when nothing else was within the heartbeat interval.
+    Heartbeat = 5 {
+        /// The sender's clock.
+        sending_time: Nanos,
+        /// The last event sent (by the node) or taken in (by a client).
+        high_water: EventNo,
+        /// The session.
+        session_id: SessionId,
+        /// The partition of the mark.
+        partition_id: PartitionId,
+        /// The node's load, in thousandths of what it can take.
+        load_permille: u16,
+    }
+
+    /// A message was refused before it reached the log: malformed, not entitled, no room. It has
+    /// no event number and is not sent again.
+    Reject = 6 {
+        /// The request's number, where it could be read.
+        request_no: RequestNo,
+        /// The field that was wrong, where one was.
+        field: Label,
+        /// The session, where it could be read.
+        session_id: SessionId,
+        /// The template id of the refused message.
+        ref_template_id: u16,
+        /// Why.
+        reason: Reason,
+    }
+}
