@@ -1,1 +1,29 @@
-//! (being written)
+//! Where the time of an order goes: clock, probe points, rings, histograms, hiccups.
+//!
+//! On the order path: a thread's [`Recorder`] stamps a [`Point`] with one counter read and one
+//! 16-byte store into its own ring. Off it: the host's drain turns rings into histograms and a
+//! capture file, so that the live view and the report come from the same data.
+//!
+//! Nothing on the order path allocates, locks, waits or calls the system. This crate knows nothing
+//! of orders, sockets or logs.
+//!
+//! * [`point`]: what each stamp means, and the segments between stamps.
+//! * [`clock`]: raw counter, anchors, calibration.
+//! * [`ring`], [`ring_dir`]: one thread's ring, in memory or in a shared file.
+//! * [`recorder`]: what a thread holds.
+
+pub mod clock;
+mod memory;
+pub mod point;
+pub mod recorder;
+pub mod ring;
+#[cfg(not(loom))]
+pub mod ring_dir;
+mod sync;
+
+pub use clock::{Anchor, Calibration, ClockError, ClockReader, ClockWriter, Tsc};
+pub use point::{Measure, Point, PointSet};
+pub use recorder::Recorder;
+pub use ring::{Consumer, Producer, Record, TraceId, TraceIds};
+#[cfg(not(loom))]
+pub use ring_dir::RingDir;

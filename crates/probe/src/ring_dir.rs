@@ -1,0 +1,141 @@
+//! The directory of a process's ring files, such as `/dev/shm/weir-1234`.
+//!
+//! It makes one file per thread and removes files and directory when dropped; mappings that exist
+//! then stay valid. It never touches what it did not make.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::memory::Memory;
+use crate::ring::{Consumer, Producer, RingError, check_capacity, ends};
+
+/// Owner of a directory of ring files.
+#[derive(Debug)]
+pub struct RingDir {
+    path: PathBuf,
+    made: Vec<PathBuf>,
+}
+
+impl RingDir {
+    /// Makes the directory; its parent must exist and it must not.
+    ///
+    /// # Errors
+    ///
+    /// [`RingError::Io`].
+    pub fn create(path: impl Into<PathBuf>) -> Result<RingDir, RingError> {
+        let path = path.into();
+        fs::create_dir(&path)?;
+        Ok(RingDir { path, made: Vec::new() })
+    }
+
+    /// Makes a ring file for one thread. Its pages are reserved and mapped before this returns.
+    ///
+    /// # Errors
+    ///
+    /// [`RingError`]: the name is taken or not plain, the capacity not a power of two, or there
+    /// is no room.
+    pub fn ring(&mut self, name: &str, capacity: u64) -> Result<(Producer, Consumer), RingError> {
+        check_capacity(capacity)?;
+        let plain = !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0']);
+        if !plain {
+            return Err(RingError::Name { name: name.to_owned() });
+        }
+        let path = self.path.join(name);
+        let file =
+            OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+        self.made.push(path);
+        Ok(ends(Memory::create(&file, capacity)?))
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for RingDir {
+    fn drop(&mut self) {
+        // Nothing to tell and nobody to tell it: what is left is small and names its process.
+        for file in &self.made {
+            let _ = fs::remove_file(file);
+        }
+        let _ = fs::remove_dir(&self.path);
+    }
+}
+
+/// Opens the reading end of a ring file that another process made. There must be one reader only,
+/// and the file must not be cut short while it is open.
+///
+/// # Errors
+///
+/// [`RingError`]: no such file, or not a whole ring.
+pub fn attach(path: &Path) -> Result<Consumer, RingError> {
+    let file: File = OpenOptions::new().read(true).write(true).open(path)?;
+    Ok(Consumer::over(Memory::attach(&file)?))
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::clock::Tsc;
+    use crate::point::Point;
+    use crate::ring::{Record, TraceId};
+
+    fn temporary(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("weir-probe-{name}-{}", std::process::id()))
+    }
+
+    #[test]
+    fn another_mapping_of_the_file_reads_what_the_first_one_wrote() {
+        let path = temporary("attach");
+        let mut rings = RingDir::create(&path).unwrap();
+        let (mut producer, consumer) = rings.ring("partition-0", 16).unwrap();
+        drop(consumer);
+        let record = Record::at(TraceId::new(7).unwrap(), Point::T5, Tsc(99));
+        producer.push(record);
+        let mut other = attach(&path.join("partition-0")).unwrap();
+        assert_eq!(other.capacity(), 16);
+        assert_eq!(other.poll(10, |seen| assert_eq!(seen, record)), 1);
+        drop(other);
+        producer.push(record);
+        let mut third = attach(&path.join("partition-0")).unwrap();
+        assert_eq!(third.poll(10, |_| ()), 1, "a later reader goes on where the last one ended");
+        drop(rings);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn files_that_are_no_rings_are_refused() {
+        let path = temporary("foreign");
+        let mut rings = RingDir::create(&path).unwrap();
+        drop(rings.ring("cut", 64).unwrap());
+        let file = OpenOptions::new().write(true).open(path.join("cut")).unwrap();
+        file.set_len(4096 + 16).unwrap();
+        assert!(matches!(attach(&path.join("cut")), Err(RingError::NotARing)));
+        for bytes in [0, 10, 4096, 8192] {
+            let name = path.join("cut");
+            fs::write(&name, vec![1; bytes]).unwrap();
+            assert!(matches!(attach(&name), Err(RingError::NotARing)), "{bytes} bytes");
+        }
+        let mut file = OpenOptions::new().write(true).open(path.join("cut")).unwrap();
+        file.write_all(b"WEIRRNG1").unwrap();
+        assert!(matches!(attach(&path.join("cut")), Err(RingError::NotARing)));
+        assert!(matches!(attach(&path.join("none")), Err(RingError::Io(_))));
+    }
+
+    #[test]
+    fn names_that_leave_the_directory_or_are_taken_are_refused() {
+        let path = temporary("names");
+        let mut rings = RingDir::create(&path).unwrap();
+        for name in ["", "..", ".hidden", "a/b", "/etc/x"] {
+            assert!(matches!(rings.ring(name, 4), Err(RingError::Name { .. })), "{name:?}");
+        }
+        let _kept = rings.ring("gateway", 4).unwrap();
+        assert!(matches!(rings.ring("gateway", 4), Err(RingError::Io(_))));
+        assert!(matches!(rings.ring("odd", 5), Err(RingError::Capacity { .. })));
+    }
+}
