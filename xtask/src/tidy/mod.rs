@@ -1,0 +1,104 @@
+//! `tidy`: reads the whole tree once and names each place that breaks a rule of the house.
+//!
+//! One module per subject; each check is a function from sources to findings, with a planted
+//! violation in its tests, so that a check that has stopped finding anything is itself found.
+//! A finding always names file and line and says what to do. Checks never run a command and never
+//! look at version control, so that they hold in an unpacked archive too.
+
+mod arrows;
+mod banned;
+mod docs;
+mod floor;
+mod sizes;
+mod source;
+mod text;
+mod tokens;
+mod tree;
+mod unsafety;
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use source::Source;
+use tree::Tree;
+
+/// One broken rule at one place.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    /// Path from the root of the project, with forward slashes.
+    pub path: String,
+    /// Line, from 1; 0 when the finding is about the file as a whole.
+    pub line: usize,
+    /// What is wrong and what to do about it.
+    pub message: String,
+}
+
+impl Finding {
+    fn new(path: &str, line: usize, message: impl Into<String>) -> Finding {
+        Finding { path: path.to_string(), line, message: message.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.path, self.message),
+            line => write!(f, "{}:{line}: {}", self.path, self.message),
+        }
+    }
+}
+
+/// All findings of one run, with what was looked at.
+#[derive(Debug)]
+pub struct Report {
+    /// Broken rules by path and line.
+    pub findings: Vec<Finding>,
+    /// Rust sources read.
+    pub source_count: usize,
+    /// Text files read, Rust sources included.
+    pub text_count: usize,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for finding in &self.findings {
+            writeln!(f, "{finding}")?;
+        }
+        let Report { source_count, text_count, .. } = self;
+        let found = self.findings.len();
+        write!(f, "tidy: {source_count} sources, {text_count} text files, {found} findings")
+    }
+}
+
+/// Checks the project under `root`. With `tighten`, lowers the ratchet to today's sizes first.
+///
+/// # Errors
+///
+/// When a file of the tree cannot be read, or the ratchet cannot be written.
+pub fn run(root: &Path, tighten: bool) -> io::Result<Report> {
+    let tree = Tree::read(root)?;
+    let mut findings = Vec::new();
+    let mut sources = Vec::new();
+    for file in tree.with_extension("rs") {
+        match Source::parse(&file.path, &file.text) {
+            Ok(source) => sources.push(source),
+            Err(finding) => findings.push(finding),
+        }
+    }
+    Source::mark_test_files(&mut sources);
+    if tighten {
+        let lowered = sizes::tightened(&tree, &sources);
+        std::fs::write(root.join(sizes::RATCHET_PATH), lowered)?;
+        return run(root, false);
+    }
+    findings.extend(floor::check(&tree));
+    findings.extend(sizes::check(&tree, &sources));
+    findings.extend(arrows::check(&tree));
+    findings.extend(banned::check(&sources));
+    findings.extend(unsafety::check(&tree, &sources));
+    findings.extend(text::check(&tree, &sources));
+    findings.extend(docs::check(&tree));
+    findings.sort();
+    Ok(Report { findings, source_count: sources.len(), text_count: tree.files.len() })
+}
