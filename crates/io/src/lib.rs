@@ -1,1 +1,29 @@
-//! (being written)
+//! The seams between Weir's pure parts and the machine: time, disk and randomness.
+//!
+//! A part that needs one of them takes it as a type parameter and is built with the real one in
+//! `main` and with the simulated one in tests and in the simulator. Nothing above these traits
+//! asks the operating system for the time, a file or a random number.
+//!
+//! * [`clock`]: [`Clock`], [`SystemClock`], [`SimClock`].
+//! * [`disk`]: [`Disk`], [`ThreadDisk`], [`UringDisk`], [`SimDisk`], [`RealDisk`].
+//! * [`rng`]: [`Rng`], [`OsRng`], [`SeededRng`].
+//! * [`wake`]: [`WakeFd`], by which a finished operation ends a parked duty cycle.
+//!
+//! There is no network seam yet: the node owns its sockets until a second implementation exists.
+
+pub mod clock;
+pub mod disk;
+pub mod rng;
+pub mod wake;
+
+pub use clock::{Clock, SimClock, SystemClock};
+#[cfg(target_os = "linux")]
+pub use disk::uring::UringDisk;
+pub use disk::{
+    Access, Completion, Disk, DiskAction, DiskError, DiskErrorKind, FileId, Op, Outcome,
+    real::{RealDisk, RealDiskConfig, SyncStrategy},
+    sim::{SimDisk, SimFaults},
+    thread::ThreadDisk,
+};
+pub use rng::{OsRng, Rng, SeededRng};
+pub use wake::{WakeFd, Waker};

@@ -1,0 +1,82 @@
+//! Wall-clock time as a value that can be replaced.
+//!
+//! A clock is read once per duty cycle by the part that owns the cycle and handed down as an
+//! argument; nothing below reads it again. It may step backwards (the administrator, NTP): whoever
+//! needs time that only grows, as the log does, takes max(previous + 1, clock).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use weir_types::Nanos;
+
+/// Tells the time.
+pub trait Clock {
+    /// Nanoseconds since the Unix epoch. May step backwards.
+    fn now(&self) -> Nanos;
+}
+
+/// The operating system's wall clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    #[allow(clippy::disallowed_methods)] // The one place where the machine's time enters.
+    fn now(&self) -> Nanos {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Nanos(u64::try_from(since.as_nanos()).expect("the year is below 2554"))
+    }
+}
+
+/// A clock that moves only when told. Clones share the time.
+#[derive(Clone, Debug, Default)]
+pub struct SimClock {
+    now_ns: Arc<AtomicU64>,
+}
+
+impl SimClock {
+    /// A clock that stands at `now`.
+    #[must_use]
+    pub fn new(now: Nanos) -> SimClock {
+        SimClock { now_ns: Arc::new(AtomicU64::new(now.0)) }
+    }
+
+    /// Sets the time, backwards too.
+    pub fn set(&self, now: Nanos) {
+        // SYNC: the time guards no other memory, so Relaxed is enough here and in `now`.
+        self.now_ns.store(now.0, Ordering::Relaxed);
+    }
+
+    /// Moves the time forward.
+    pub fn advance(&self, by: Nanos) {
+        // SYNC: as in `set`.
+        self.now_ns.fetch_add(by.0, Ordering::Relaxed);
+    }
+}
+
+impl Clock for SimClock {
+    fn now(&self) -> Nanos {
+        // SYNC: as in `set`.
+        Nanos(self.now_ns.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clones_of_a_simulated_clock_share_the_time() {
+        let clock = SimClock::new(Nanos(5));
+        let other = clock.clone();
+        clock.advance(Nanos(2));
+        assert_eq!(other.now(), Nanos(7));
+        other.set(Nanos(1));
+        assert_eq!(clock.now(), Nanos(1));
+    }
+
+    #[test]
+    fn the_system_clock_is_past_2020() {
+        assert!(SystemClock.now() > Nanos(1_577_836_800_000_000_000));
+    }
+}

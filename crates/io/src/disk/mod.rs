@@ -1,0 +1,347 @@
+//! The disk seam: submit and reap for the data path, blocking calls for everything else.
+//!
+//! A disk is one flat directory. Writes and syncs of the data path are submitted and reaped, which
+//! is the form of io_uring and of a simulated disk alike; opening, listing, reading and removing
+//! block and are called at start, at stop and by readers. Slow operations that must not hold up a
+//! duty cycle (zero-filling the next file, renaming it into place) are submitted too.
+//!
+//! Contract: a write may be short; the caller finishes it. `synced` says that the bytes and the
+//! file's length are on the medium. A name is durable only after `sync_dir`, [`Op::Prepare`] or
+//! [`Op::Rename`]. After a failed sync nothing is known of the file's unsynced bytes and asking
+//! again proves nothing: the caller must stop and recover.
+
+use thiserror::Error;
+
+mod dir;
+mod lane;
+pub mod real;
+pub mod sim;
+pub mod thread;
+#[cfg(target_os = "linux")]
+pub mod uring;
+
+/// The most operations that may be in flight on one disk.
+pub const IN_FLIGHT_MAX: usize = 32;
+
+/// A file opened at a disk, valid until it is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileId(pub u32);
+
+/// What a file is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reading only.
+    Read,
+    /// Reading and writing.
+    Write,
+}
+
+/// An operation of the data path.
+#[derive(Debug)]
+pub enum Op {
+    /// Writes `buf[from..]` at `offset`; when all of it was taken and `sync` is set, syncs the
+    /// file's data. A short write is not synced.
+    Write {
+        /// The file.
+        file: FileId,
+        /// Where the first byte of `buf[from..]` goes.
+        offset: u64,
+        /// The bytes; they come back with the completion.
+        buf: Vec<u8>,
+        /// How many bytes of `buf` to skip.
+        from: usize,
+        /// Whether to sync after a full write.
+        sync: bool,
+    },
+    /// Syncs a file's data and length.
+    Sync {
+        /// The file.
+        file: FileId,
+    },
+    /// Creates a file of `len` zero bytes, or overwrites it, and syncs the bytes and the name.
+    Prepare {
+        /// Its name.
+        name: String,
+        /// Its length in bytes.
+        len: u64,
+    },
+    /// Renames a file over whatever has the new name and syncs the directory.
+    Rename {
+        /// The present name.
+        from: String,
+        /// The name to be.
+        to: String,
+    },
+}
+
+/// How an operation ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Outcome {
+    /// A write took this many bytes from `from` on; `synced` only after a full one that asked.
+    Written {
+        /// Bytes taken.
+        bytes: usize,
+        /// Whether they are on the medium.
+        synced: bool,
+    },
+    /// A sync, preparation or rename is done.
+    Done,
+    /// It failed.
+    Failed(DiskError),
+}
+
+/// A finished operation.
+#[derive(Debug)]
+pub struct Completion {
+    /// The tag it was submitted with.
+    pub tag: u64,
+    /// A write's buffer, given back for reuse; otherwise empty.
+    pub buf: Vec<u8>,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// What was being done when a disk failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskAction {
+    /// Opening or creating a file.
+    Open,
+    /// Listing the directory.
+    List,
+    /// Reading.
+    Read,
+    /// Writing.
+    Write,
+    /// Syncing a file or the directory.
+    Sync,
+    /// Renaming.
+    Rename,
+    /// Removing.
+    Remove,
+    /// Locking the directory.
+    Lock,
+}
+
+/// The kind of a failure, as far as callers act on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskErrorKind {
+    /// No space left, or over quota.
+    Full,
+    /// No such file.
+    NotFound,
+    /// Another process holds the directory.
+    Locked,
+    /// The medium or the system failed.
+    Io,
+}
+
+/// A failed disk operation: what, on which file, why.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{action:?} {name:?}: {reason}")]
+pub struct DiskError {
+    /// What was being done.
+    pub action: DiskAction,
+    /// The file's name, empty for the directory.
+    pub name: String,
+    /// What kind of failure.
+    pub kind: DiskErrorKind,
+    /// The system's words.
+    pub reason: String,
+}
+
+impl DiskError {
+    /// The error of `action` on `name` that the system reported as `error`.
+    #[must_use]
+    pub fn from_system(action: DiskAction, name: &str, error: &std::io::Error) -> DiskError {
+        use std::io::ErrorKind as K;
+        let kind = match error.kind() {
+            K::StorageFull | K::QuotaExceeded | K::FileTooLarge => DiskErrorKind::Full,
+            K::NotFound => DiskErrorKind::NotFound,
+            _ => DiskErrorKind::Io,
+        };
+        DiskError { action, name: name.to_owned(), kind, reason: error.to_string() }
+    }
+}
+
+/// One flat directory of files.
+pub trait Disk {
+    /// Opens an existing file.
+    ///
+    /// # Errors
+    /// When there is none or the system refuses.
+    fn open(&mut self, name: &str, access: Access) -> Result<FileId, DiskError>;
+
+    /// Creates an empty file for writing, or empties the one that has the name.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    fn create(&mut self, name: &str) -> Result<FileId, DiskError>;
+
+    /// Closes a file. No operation on it may be in flight.
+    fn close(&mut self, file: FileId);
+
+    /// The file's length in bytes.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    fn len(&mut self, file: FileId) -> Result<u64, DiskError>;
+
+    /// The names of all files, sorted.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    fn list(&mut self) -> Result<Vec<String>, DiskError>;
+
+    /// Reads from `offset` until `buf` is full or the file ends; returns the bytes read.
+    ///
+    /// # Errors
+    /// When the medium fails.
+    fn read(&mut self, file: FileId, offset: u64, buf: &mut [u8]) -> Result<usize, DiskError>;
+
+    /// Writes once at `offset`, blocking; returns the bytes taken, which may be fewer than given.
+    ///
+    /// # Errors
+    /// When the disk is full or fails.
+    fn write(&mut self, file: FileId, offset: u64, bytes: &[u8]) -> Result<usize, DiskError>;
+
+    /// Syncs the file's data and length, blocking.
+    ///
+    /// # Errors
+    /// When the medium fails; nothing may be assumed of unsynced bytes then.
+    fn sync(&mut self, file: FileId) -> Result<(), DiskError>;
+
+    /// Renames a file over whatever has the new name. Not durable before `sync_dir`.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    fn rename(&mut self, from: &str, to: &str) -> Result<(), DiskError>;
+
+    /// Removes a file that is not open. Not durable before `sync_dir`.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    fn remove(&mut self, name: &str) -> Result<(), DiskError>;
+
+    /// Makes names durable: creations, renames and removals so far.
+    ///
+    /// # Errors
+    /// When the medium fails.
+    fn sync_dir(&mut self) -> Result<(), DiskError>;
+
+    /// Takes the directory for this process until the disk is dropped.
+    ///
+    /// # Errors
+    /// [`DiskErrorKind::Locked`] when another process has it.
+    fn lock(&mut self) -> Result<(), DiskError>;
+
+    /// A number that changes when the machine restarts.
+    fn boot_id(&self) -> [u8; 16];
+
+    /// Starts an operation; its completion carries `tag`. At most [`IN_FLIGHT_MAX`] in flight.
+    /// Operations in flight take effect in any order: whoever needs one waits for the first.
+    fn submit(&mut self, tag: u64, op: Op);
+
+    /// Appends the operations that have finished to `out`, without waiting.
+    fn reap(&mut self, out: &mut Vec<Completion>);
+
+    /// Waits until at least one operation has finished; returns at once when none is in flight.
+    fn wait(&mut self);
+
+    /// Operations submitted and not yet reaped.
+    fn in_flight(&self) -> usize;
+
+    /// Writes all of `bytes` at `offset`, blocking, however short the single writes are.
+    ///
+    /// # Errors
+    /// As [`Disk::write`].
+    fn write_all(&mut self, file: FileId, offset: u64, bytes: &[u8]) -> Result<(), DiskError> {
+        let mut done = 0;
+        while done < bytes.len() {
+            done += self.write(file, offset + done as u64, &bytes[done..])?;
+        }
+        Ok(())
+    }
+
+    /// Does what [`Op::Prepare`] does, blocking.
+    ///
+    /// # Errors
+    /// As [`Disk::create`], [`Disk::write`] and [`Disk::sync`].
+    fn prepare(&mut self, name: &str, len: u64) -> Result<(), DiskError> {
+        let file = self.create(name)?;
+        let filled =
+            zero_fill(len, |at, zeros| self.write(file, at, zeros)).and_then(|()| self.sync(file));
+        self.close(file);
+        filled?;
+        self.sync_dir()
+    }
+}
+
+/// Calls `write` with zeros until `len` bytes from offset 0 are written.
+fn zero_fill(
+    len: u64,
+    mut write: impl FnMut(u64, &[u8]) -> Result<usize, DiskError>,
+) -> Result<(), DiskError> {
+    static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
+    let mut at = 0;
+    while at < len {
+        let step = (len - at).min(ZEROS.len() as u64);
+        at += write(at, &ZEROS[..usize::try_from(step).expect("at most 64 KiB")])? as u64;
+    }
+    Ok(())
+}
+
+/// A borrowed disk is a disk: a log's parts and readers can share one.
+impl<D: Disk> Disk for &mut D {
+    fn open(&mut self, name: &str, access: Access) -> Result<FileId, DiskError> {
+        (**self).open(name, access)
+    }
+    fn create(&mut self, name: &str) -> Result<FileId, DiskError> {
+        (**self).create(name)
+    }
+    fn close(&mut self, file: FileId) {
+        (**self).close(file);
+    }
+    fn len(&mut self, file: FileId) -> Result<u64, DiskError> {
+        (**self).len(file)
+    }
+    fn list(&mut self) -> Result<Vec<String>, DiskError> {
+        (**self).list()
+    }
+    fn read(&mut self, file: FileId, offset: u64, buf: &mut [u8]) -> Result<usize, DiskError> {
+        (**self).read(file, offset, buf)
+    }
+    fn write(&mut self, file: FileId, offset: u64, bytes: &[u8]) -> Result<usize, DiskError> {
+        (**self).write(file, offset, bytes)
+    }
+    fn sync(&mut self, file: FileId) -> Result<(), DiskError> {
+        (**self).sync(file)
+    }
+    fn rename(&mut self, from: &str, to: &str) -> Result<(), DiskError> {
+        (**self).rename(from, to)
+    }
+    fn remove(&mut self, name: &str) -> Result<(), DiskError> {
+        (**self).remove(name)
+    }
+    fn sync_dir(&mut self) -> Result<(), DiskError> {
+        (**self).sync_dir()
+    }
+    fn lock(&mut self) -> Result<(), DiskError> {
+        (**self).lock()
+    }
+    fn boot_id(&self) -> [u8; 16] {
+        (**self).boot_id()
+    }
+    fn submit(&mut self, tag: u64, op: Op) {
+        (**self).submit(tag, op);
+    }
+    fn reap(&mut self, out: &mut Vec<Completion>) {
+        (**self).reap(out);
+    }
+    fn wait(&mut self) {
+        (**self).wait();
+    }
+    fn in_flight(&self) -> usize {
+        (**self).in_flight()
+    }
+}

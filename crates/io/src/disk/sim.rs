@@ -1,0 +1,379 @@
+//! A disk in memory that can lose power.
+//!
+//! Fault model:
+//! * Each file has a live image (what reads see) and a durable one (what is on the medium). A write
+//!   changes the live one; a sync brings over all writes since the last.
+//! * At a power loss each write since the last sync is, by choice, lost, kept, or torn: any subset
+//!   of its 512-byte sectors is kept (a sector itself is never torn). Directory changes since the
+//!   last directory sync are each lost or kept likewise.
+//! * A failed sync marks the file's writes clean without bringing them over: reads still see them,
+//!   later syncs succeed, and only writing the bytes again can make them durable.
+//! * A write may be short, fail, or find the disk full; a read may fail; a bit may flip at rest.
+//! * Operations in flight end one at a time, in an order that the seed draws.
+//!
+//! Not modelled: misdirected writes, which look to a reader like a flipped run of bits.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{
+    Access, Completion, Disk, DiskAction, DiskError, DiskErrorKind, FileId, IN_FLIGHT_MAX, Op,
+    Outcome,
+};
+use crate::rng::{Rng, SeededRng};
+
+mod crash;
+mod image;
+
+pub use crash::CrashChoice;
+use image::Image;
+pub use image::{SECTOR, TraceOp};
+
+/// Faults to inject. Counts start at zero when the faults are set; `Some(n)` hits the n-th call.
+#[derive(Clone, Debug, Default)]
+pub struct SimFaults {
+    /// The write that fails with an I/O error.
+    pub write_fails_at: Option<u64>,
+    /// The first write that finds the disk full; all later ones that lengthen a file do too.
+    pub full_from: Option<u64>,
+    /// The sync (of a file or the directory) that fails.
+    pub sync_fails_at: Option<u64>,
+    /// The read that fails.
+    pub read_fails_at: Option<u64>,
+    /// The write that takes only a part of its bytes.
+    pub short_write_at: Option<u64>,
+    /// In how many of 1,000 writes only a part is taken.
+    pub short_writes_per_mille: u64,
+}
+
+/// How many calls of each kind there were since the faults were set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SimCounts {
+    /// Writes, the ones that failed included.
+    pub writes: u64,
+    /// Syncs of files and of the directory.
+    pub syncs: u64,
+    /// Reads.
+    pub reads: u64,
+}
+
+/// A simulated disk. Clones are handles on the same one.
+#[derive(Clone)]
+pub struct SimDisk {
+    state: Arc<Mutex<State>>,
+}
+
+pub(in crate::disk) struct State {
+    image: Image,
+    open: Vec<Option<(usize, String)>>,
+    queue: Vec<(u64, Op)>,
+    rng: SeededRng,
+    faults: SimFaults,
+    counts: SimCounts,
+    trace: Option<Vec<TraceOp>>,
+    boot: u64,
+    locked: bool,
+}
+
+impl SimDisk {
+    /// An empty disk whose order of completions and random faults follow `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> SimDisk {
+        SimDisk::from_image(Image::default(), seed, 1)
+    }
+
+    fn from_image(image: Image, seed: u64, boot: u64) -> SimDisk {
+        let state = State {
+            image,
+            open: Vec::new(),
+            queue: Vec::new(),
+            rng: SeededRng::new(seed, "disk"),
+            faults: SimFaults::default(),
+            counts: SimCounts::default(),
+            trace: None,
+            boot,
+            locked: false,
+        };
+        SimDisk { state: Arc::new(Mutex::new(state)) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the faults to come and starts the counts anew.
+    pub fn set_faults(&self, faults: SimFaults) {
+        let mut state = self.state();
+        state.faults = faults;
+        state.counts = SimCounts::default();
+    }
+
+    /// The calls since the faults were set.
+    #[must_use]
+    pub fn counts(&self) -> SimCounts {
+        self.state().counts
+    }
+
+    /// Starts to record what is done to the medium.
+    pub fn record(&self) {
+        self.state().trace = Some(Vec::new());
+    }
+
+    /// How many operations were recorded.
+    #[must_use]
+    pub fn recorded(&self) -> usize {
+        self.state().trace.as_ref().map_or(0, Vec::len)
+    }
+
+    /// Takes the recording.
+    #[must_use]
+    pub fn take_trace(&self) -> Vec<TraceOp> {
+        self.state().trace.take().unwrap_or_default()
+    }
+
+    /// Does one recorded operation to this disk.
+    pub fn apply(&self, op: &TraceOp) {
+        self.state().image.apply(op);
+    }
+
+    /// Flips one bit of a file, in what reads see and on the medium. `bit` counts from the file's
+    /// first bit, the lowest of its first byte.
+    ///
+    /// # Panics
+    /// When there is no such file or bit.
+    pub fn flip_bit(&self, name: &str, bit: u64) {
+        self.state().image.flip_bit(name, bit);
+    }
+
+    /// A file's bytes as reads see them.
+    #[must_use]
+    pub fn contents(&self, name: &str) -> Option<Vec<u8>> {
+        self.state().image.contents(name)
+    }
+
+    /// Replaces or creates a file, durably: to stage a test.
+    pub fn plant(&self, name: &str, bytes: &[u8]) {
+        self.state().image.plant(name, bytes);
+    }
+
+    /// The disk after the process died and the system lived on: every write is still seen.
+    #[must_use]
+    pub fn after_process_crash(&self) -> SimDisk {
+        let state = self.state();
+        SimDisk::from_image(state.image.clone(), 0, state.boot)
+    }
+}
+
+impl State {
+    fn note(&mut self, op: TraceOp) {
+        self.image.apply(&op);
+        if let Some(trace) = &mut self.trace {
+            trace.push(op);
+        }
+    }
+
+    fn ino(&self, file: FileId) -> usize {
+        self.open[file.0 as usize].as_ref().expect("the caller has not closed the file").0
+    }
+
+    fn fail(&self, action: DiskAction, file: Option<FileId>, kind: DiskErrorKind) -> DiskError {
+        let name = file.map(|f| self.open[f.0 as usize].as_ref().expect("it is open").1.clone());
+        let reason = format!("simulated: {kind:?}");
+        DiskError { action, name: name.unwrap_or_default(), kind, reason }
+    }
+
+    fn write(&mut self, file: FileId, offset: u64, bytes: &[u8]) -> Result<usize, DiskError> {
+        let count = self.counts.writes;
+        self.counts.writes += 1;
+        let ino = self.ino(file);
+        if self.faults.write_fails_at == Some(count) {
+            return Err(self.fail(DiskAction::Write, Some(file), DiskErrorKind::Io));
+        }
+        let end = offset + bytes.len() as u64;
+        if self.faults.full_from.is_some_and(|n| count >= n)
+            && (end > self.image.len(ino) || self.faults.full_from == Some(count))
+        {
+            return Err(self.fail(DiskAction::Write, Some(file), DiskErrorKind::Full));
+        }
+        let drawn = self.faults.short_writes_per_mille > 0
+            && self.rng.chance(self.faults.short_writes_per_mille, 1000);
+        let mut taken = bytes.len();
+        if bytes.len() > 1 && (drawn || self.faults.short_write_at == Some(count)) {
+            let part = 1 + self.rng.below(bytes.len() as u64 - 1);
+            taken = usize::try_from(part).expect("less than the length");
+        }
+        self.note(TraceOp::Write { ino, offset, bytes: bytes[..taken].into() });
+        Ok(taken)
+    }
+
+    fn sync(&mut self, file: Option<FileId>) -> Result<(), DiskError> {
+        let count = self.counts.syncs;
+        self.counts.syncs += 1;
+        let ino = file.map(|f| self.ino(f));
+        if self.faults.sync_fails_at == Some(count) {
+            if let Some(ino) = ino {
+                self.note(TraceOp::SyncFailed { ino });
+            }
+            return Err(self.fail(DiskAction::Sync, file, DiskErrorKind::Io));
+        }
+        self.note(ino.map_or(TraceOp::SyncDir, |ino| TraceOp::Sync { ino }));
+        Ok(())
+    }
+
+    fn open(&mut self, name: &str, create: bool) -> Result<FileId, DiskError> {
+        if create {
+            self.note(TraceOp::Create { name: name.to_owned() });
+        }
+        let Some(ino) = self.image.ino(name) else {
+            let reason = "simulated: no such file".to_owned();
+            let (action, kind) = (DiskAction::Open, DiskErrorKind::NotFound);
+            return Err(DiskError { action, name: name.to_owned(), kind, reason });
+        };
+        let slot = self.open.iter().position(Option::is_none).unwrap_or(self.open.len());
+        if slot == self.open.len() {
+            self.open.push(None);
+        }
+        self.open[slot] = Some((ino, name.to_owned()));
+        Ok(FileId(u32::try_from(slot).expect("few open files")))
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> Result<(), DiskError> {
+        if self.image.ino(from).is_none() {
+            let reason = "simulated: no such file".to_owned();
+            let (action, kind) = (DiskAction::Rename, DiskErrorKind::NotFound);
+            return Err(DiskError { action, name: from.to_owned(), kind, reason });
+        }
+        self.note(TraceOp::Rename { from: from.to_owned(), to: to.to_owned() });
+        Ok(())
+    }
+
+    fn prepare(&mut self, name: &str, len: u64) -> Result<(), DiskError> {
+        let file = self.open(name, true)?;
+        let filled = super::zero_fill(len, |at, zeros| self.write(file, at, zeros))
+            .and_then(|()| self.sync(Some(file)));
+        self.open[file.0 as usize] = None;
+        filled?;
+        self.sync(None)
+    }
+
+    fn perform(&mut self, op: Op) -> (Vec<u8>, Outcome) {
+        let ended = |result: Result<(), DiskError>| {
+            (Vec::new(), result.map_or_else(Outcome::Failed, |()| Outcome::Done))
+        };
+        match op {
+            Op::Write { file, offset, buf, from, sync } => {
+                let outcome = self.write(file, offset, &buf[from..]).and_then(|bytes| {
+                    let synced = sync && bytes == buf.len() - from;
+                    if synced {
+                        self.sync(Some(file))?;
+                    }
+                    Ok(Outcome::Written { bytes, synced })
+                });
+                (buf, outcome.unwrap_or_else(Outcome::Failed))
+            }
+            Op::Sync { file } => ended(self.sync(Some(file))),
+            Op::Prepare { name, len } => ended(self.prepare(&name, len)),
+            Op::Rename { from, to } => {
+                ended(self.rename(&from, &to).and_then(|()| self.sync(None)))
+            }
+        }
+    }
+}
+
+impl Disk for SimDisk {
+    fn open(&mut self, name: &str, _access: Access) -> Result<FileId, DiskError> {
+        self.state().open(name, false)
+    }
+
+    fn create(&mut self, name: &str) -> Result<FileId, DiskError> {
+        self.state().open(name, true)
+    }
+
+    fn close(&mut self, file: FileId) {
+        let closed = self.state().open[file.0 as usize].take();
+        assert!(closed.is_some(), "a file is closed once");
+    }
+
+    fn len(&mut self, file: FileId) -> Result<u64, DiskError> {
+        let state = self.state();
+        Ok(state.image.len(state.ino(file)))
+    }
+
+    fn list(&mut self) -> Result<Vec<String>, DiskError> {
+        Ok(self.state().image.names())
+    }
+
+    fn read(&mut self, file: FileId, offset: u64, buf: &mut [u8]) -> Result<usize, DiskError> {
+        let mut state = self.state();
+        let count = state.counts.reads;
+        state.counts.reads += 1;
+        if state.faults.read_fails_at == Some(count) {
+            return Err(state.fail(DiskAction::Read, Some(file), DiskErrorKind::Io));
+        }
+        Ok(state.image.read(state.ino(file), offset, buf))
+    }
+
+    fn write(&mut self, file: FileId, offset: u64, bytes: &[u8]) -> Result<usize, DiskError> {
+        self.state().write(file, offset, bytes)
+    }
+
+    fn sync(&mut self, file: FileId) -> Result<(), DiskError> {
+        self.state().sync(Some(file))
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> Result<(), DiskError> {
+        self.state().rename(from, to)
+    }
+
+    fn remove(&mut self, name: &str) -> Result<(), DiskError> {
+        let mut state = self.state();
+        if state.image.ino(name).is_none() {
+            let reason = "simulated: no such file".to_owned();
+            let (action, kind) = (DiskAction::Remove, DiskErrorKind::NotFound);
+            return Err(DiskError { action, name: name.to_owned(), kind, reason });
+        }
+        state.note(TraceOp::Remove { name: name.to_owned() });
+        Ok(())
+    }
+
+    fn sync_dir(&mut self) -> Result<(), DiskError> {
+        self.state().sync(None)
+    }
+
+    fn lock(&mut self) -> Result<(), DiskError> {
+        // Two logs over handles of one simulated disk are the same mistake as two processes.
+        let mut state = self.state();
+        if state.locked {
+            return Err(state.fail(DiskAction::Lock, None, DiskErrorKind::Locked));
+        }
+        state.locked = true;
+        Ok(())
+    }
+
+    fn boot_id(&self) -> [u8; 16] {
+        u128::from(self.state().boot).to_le_bytes()
+    }
+
+    fn submit(&mut self, tag: u64, op: Op) {
+        let mut state = self.state();
+        assert!(state.queue.len() < IN_FLIGHT_MAX, "at most {IN_FLIGHT_MAX} in flight");
+        state.queue.push((tag, op));
+    }
+
+    fn reap(&mut self, out: &mut Vec<Completion>) {
+        let mut state = self.state();
+        let waiting = state.queue.len() as u64;
+        if waiting == 0 {
+            return;
+        }
+        let drawn = usize::try_from(state.rng.below(waiting)).expect("an index of the queue");
+        let (tag, op) = state.queue.remove(drawn);
+        let (buf, outcome) = state.perform(op);
+        out.push(Completion { tag, buf, outcome });
+    }
+
+    fn wait(&mut self) {}
+
+    fn in_flight(&self) -> usize {
+        self.state().queue.len()
+    }
+}
