@@ -21,14 +21,18 @@ pub fn put_group<E: Message>(entries: &[E], out: &mut Vec<u8>) {
 /// # Panics
 /// When `count` exceeds 65,535.
 pub fn put_group_header<E: Message>(count: usize, out: &mut Vec<u8>) {
-    let block_length = u16::try_from(E::BLOCK_LENGTH).expect("no block is as long as 64 KiB");
+    put_dimensions(E::BLOCK_LENGTH, count, out);
+}
+
+fn put_dimensions(block_length: usize, count: usize, out: &mut Vec<u8>) {
+    let block_length = u16::try_from(block_length).expect("no block is as long as 64 KiB");
     let count = u16::try_from(count).expect("a group has at most 65,535 entries");
     out.extend_from_slice(&block_length.to_le_bytes());
     out.extend_from_slice(&count.to_le_bytes());
 }
 
 /// The entries of a group, decoded one by one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group<'a, E> {
     bytes: &'a [u8],
     block_length: usize,
@@ -60,6 +64,16 @@ pub fn take_group<'a, E: Message>(
         return Err(DecodeError::Truncated("group"));
     };
     Ok((Group { bytes: entries, block_length, count, entry: PhantomData }, rest))
+}
+
+impl<E: Message> Group<'_, E> {
+    /// Appends the group's remaining entries as they came, with a header.
+    ///
+    /// A longer entry, of a later version, keeps its length.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        put_dimensions(self.block_length, self.count, out);
+        out.extend_from_slice(self.bytes);
+    }
 }
 
 impl<E: Message> Iterator for Group<'_, E> {

@@ -8,9 +8,13 @@
 //! * [`frame`]: where a message begins and ends in a byte stream.
 //! * [`session`], [`order_entry`], [`reference`], [`delivery`]: what clients and node say.
 //! * [`event`], [`report`]: what the engine says, and how its sender hears it.
+//! * [`dialogue`]: all that a client may say, and all that a node may, as one type each.
 //! * [`record`]: commands and events as the logs hold them.
+//! * [`catalogue`]: the list of all messages as data.
 
+pub mod catalogue;
 pub mod delivery;
+pub mod dialogue;
 pub mod event;
 pub mod field;
 pub mod frame;
@@ -22,6 +26,8 @@ pub mod reference;
 pub mod report;
 pub mod session;
 
+pub use catalogue::{MessageInfo, catalogue};
+pub use dialogue::{ClientMessage, NodeMessage};
 pub use message::{DecodeError, FieldInfo, Message};
 pub use record::{Command, Definition, Destination, Event, PlainEvent, Request};
 

@@ -1,0 +1,147 @@
+//! The list of all messages as data: names, template ids, fields, groups.
+//!
+//! For what must speak of messages without knowing them one by one: the test against the schema,
+//! tools that print messages, the answer to a message that cannot be decoded. Each entry is made
+//! from its `messages!` declaration; nothing here is written twice.
+
+use crate::delivery::{FetchOrders, OrderPage, OrderPageBody, OrderRow};
+use crate::event::{Checkpoint, Defined, PhaseChanged, RequestDone, RequestRejected};
+use crate::message::{FieldInfo, Message};
+use crate::order_entry::{CancelOrder, MassCancel, NewOrder, ReplaceOrder};
+use crate::reference::{
+    DefineAccount, DefineFirm, DefineInstrument, DefineSession, Import, KillSwitch, SessionLost,
+    SetPhase, Tick, Transfer,
+};
+use crate::report::ExecutionReport;
+use crate::session::{
+    Heartbeat, Logon, LogonAck, LogonReject, Logout, PartitionState, Reject, ResumePoint,
+};
+
+/// What there is to know of a message's layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MessageInfo {
+    /// The name, as in the schema.
+    pub name: &'static str,
+    /// The template id, as in the schema.
+    pub template_id: u16,
+    /// The block's length in bytes.
+    pub block_length: usize,
+    /// The block's fields, in order.
+    pub fields: &'static [FieldInfo],
+    /// What follows the block.
+    pub tail: Tail,
+}
+
+/// What follows a message's block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tail {
+    /// Nothing.
+    None,
+    /// A repeating group.
+    Group(GroupInfo),
+    /// A data field of this name.
+    Data(&'static str),
+    /// A definition's own message, header and block: only in the logs, never in a frame.
+    Definition,
+}
+
+/// What there is to know of a repeating group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupInfo {
+    /// The group's name in its message, in snake case.
+    pub name: &'static str,
+    /// The name of an entry.
+    pub entry: &'static str,
+    /// An entry's length in bytes.
+    pub block_length: usize,
+    /// An entry's fields, in order.
+    pub fields: &'static [FieldInfo],
+}
+
+const fn info<M: Message>(tail: Tail) -> MessageInfo {
+    MessageInfo {
+        name: M::NAME,
+        template_id: M::TEMPLATE_ID,
+        block_length: M::BLOCK_LENGTH,
+        fields: M::FIELDS,
+        tail,
+    }
+}
+
+const fn plain<M: Message>() -> MessageInfo {
+    info::<M>(Tail::None)
+}
+
+const fn group<E: Message>(name: &'static str) -> Tail {
+    Tail::Group(GroupInfo {
+        name,
+        entry: E::NAME,
+        block_length: E::BLOCK_LENGTH,
+        fields: E::FIELDS,
+    })
+}
+
+const MESSAGES: &[MessageInfo] = &[
+    info::<Logon>(group::<ResumePoint>("resume_points")),
+    info::<LogonAck>(group::<PartitionState>("partitions")),
+    plain::<LogonReject>(),
+    plain::<Logout>(),
+    plain::<Heartbeat>(),
+    plain::<Reject>(),
+    plain::<NewOrder>(),
+    plain::<ReplaceOrder>(),
+    plain::<CancelOrder>(),
+    plain::<MassCancel>(),
+    plain::<DefineInstrument>(),
+    plain::<DefineFirm>(),
+    plain::<DefineAccount>(),
+    plain::<DefineSession>(),
+    plain::<Transfer>(),
+    plain::<SetPhase>(),
+    plain::<KillSwitch>(),
+    plain::<ExecutionReport>(),
+    plain::<RequestRejected>(),
+    plain::<RequestDone>(),
+    plain::<PhaseChanged>(),
+    plain::<Checkpoint>(),
+    info::<Defined>(Tail::Definition),
+    info::<FetchOrders>(Tail::Data("token")),
+    info::<OrderPage>(Tail::Data("token")),
+    info::<OrderPageBody>(group::<OrderRow>("rows")),
+    info::<Import>(Tail::Definition),
+    plain::<Tick>(),
+    plain::<SessionLost>(),
+];
+
+/// Every message of the schema, by template id. The event log's `OrderEvent` is the head of
+/// `ExecutionReport` and shares its template id, so that it has no entry of its own.
+#[must_use]
+pub fn catalogue() -> &'static [MessageInfo] {
+    MESSAGES
+}
+
+/// The message with this template id.
+#[must_use]
+pub fn message_info(template_id: u16) -> Option<&'static MessageInfo> {
+    let index = MESSAGES.binary_search_by_key(&template_id, |info| info.template_id).ok()?;
+    Some(&MESSAGES[index])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn template_ids_are_unique_and_in_order() {
+        assert!(catalogue().is_sorted_by(|a, b| a.template_id < b.template_id));
+    }
+
+    #[test]
+    fn a_message_is_found_by_its_template_id() {
+        for info in catalogue() {
+            assert_eq!(message_info(info.template_id), Some(info));
+        }
+        assert_eq!(message_info(0), None);
+        assert_eq!(message_info(9_999), None);
+    }
+}

@@ -1,0 +1,303 @@
+//! Who may say what: the messages of a client and those of a node, each as one type, with what
+//! follows their blocks.
+//!
+//! [`ClientMessage::decode`] is what a gateway calls on each frame, [`NodeMessage::decode`] what a
+//! client calls. A message that exists and is not the sender's to send is
+//! [`DecodeError::Unexpected`]. Groups and tokens borrow from the frame; nothing is allocated.
+
+use weir_types::{Reason, RequestNo, SessionId};
+
+use crate::catalogue::message_info;
+use crate::delivery::{FetchOrders, OrderPage, OrderPageBody, OrderRow};
+use crate::event::{RequestDone, RequestRejected};
+use crate::frame::{RawMessage, put_frame, put_frame_with, put_message};
+use crate::group::{Group, put_data, put_group, put_group_header, take_data, take_group};
+use crate::message::{DecodeError, Message};
+use crate::record::Request;
+use crate::report::ExecutionReport;
+use crate::session::{
+    Heartbeat, Logon, LogonAck, LogonReject, Logout, PartitionState, Reject, ResumePoint,
+};
+
+/// The most resume points of a logon: one per partition.
+pub const RESUME_POINT_COUNT_MAX: usize = 64;
+/// The longest token in bytes: 32, and 22 for each of 64 sources.
+pub const TOKEN_LEN_MAX: usize = 32 + 22 * 64;
+
+/// A message that a client may send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClientMessage<'a> {
+    /// Opens a session; where to go on, per partition: at most [`RESUME_POINT_COUNT_MAX`].
+    Logon(Logon, Group<'a, ResumePoint>),
+    /// Closes a session or the connection.
+    Logout(Logout),
+    /// I am here.
+    Heartbeat(Heartbeat),
+    /// A request for a log.
+    Request(Request),
+    /// A question for order state, with its token: at most [`TOKEN_LEN_MAX`] bytes.
+    FetchOrders(FetchOrders, &'a [u8]),
+}
+
+/// A message that a node may send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeMessage<'a> {
+    /// The session is open; where it stands, per partition.
+    LogonAck(LogonAck, Group<'a, PartitionState>),
+    /// The session is not opened.
+    LogonReject(LogonReject),
+    /// The session or the connection is closed.
+    Logout(Logout),
+    /// I am here.
+    Heartbeat(Heartbeat),
+    /// A message was refused before it reached a log.
+    Reject(Reject),
+    /// A change of an order.
+    ExecutionReport(ExecutionReport),
+    /// A request was refused by the engine.
+    RequestRejected(RequestRejected),
+    /// A request was carried out.
+    RequestDone(RequestDone),
+    /// A page's header, with the next token.
+    OrderPage(OrderPage, &'a [u8]),
+    /// A page's rows.
+    OrderPageBody(OrderPageBody, Group<'a, OrderRow>),
+}
+
+/// What a template that is not the sender's is called.
+fn misplaced(template_id: u16) -> DecodeError {
+    match message_info(template_id) {
+        Some(info) => DecodeError::Unexpected(info.name),
+        None => DecodeError::UnknownTemplate(template_id),
+    }
+}
+
+/// The error of what follows the block of `M`: named as the field after the last.
+fn tail_out_of_range<M: Message>(field: &'static str) -> DecodeError {
+    let index = u16::try_from(M::FIELDS.len() + 1).expect("no message has 65,535 fields");
+    DecodeError::FieldOutOfRange { message: M::NAME, field, index }
+}
+
+fn token_of<'a, M: Message>(raw: &RawMessage<'a>) -> Result<&'a [u8], DecodeError> {
+    let (token, _) = take_data(raw.rest())?;
+    if token.len() > TOKEN_LEN_MAX {
+        return Err(tail_out_of_range::<M>("token"));
+    }
+    Ok(token)
+}
+
+impl<'a> ClientMessage<'a> {
+    /// Reads a client's message.
+    ///
+    /// # Errors
+    /// Any [`DecodeError`]; [`DecodeError::Unexpected`] for messages that are not a client's.
+    #[inline]
+    pub fn decode(raw: &RawMessage<'a>) -> Result<ClientMessage<'a>, DecodeError> {
+        match raw.template_id {
+            Logon::TEMPLATE_ID => {
+                let (points, _) = take_group(raw.rest())?;
+                if points.len() > RESUME_POINT_COUNT_MAX {
+                    return Err(tail_out_of_range::<Logon>("resume_points"));
+                }
+                Ok(ClientMessage::Logon(raw.decode()?, points))
+            }
+            Logout::TEMPLATE_ID => raw.decode().map(ClientMessage::Logout),
+            Heartbeat::TEMPLATE_ID => raw.decode().map(ClientMessage::Heartbeat),
+            FetchOrders::TEMPLATE_ID => {
+                Ok(ClientMessage::FetchOrders(raw.decode()?, token_of::<FetchOrders>(raw)?))
+            }
+            template_id => match Request::decode(raw) {
+                Err(DecodeError::UnknownTemplate(_)) => Err(misplaced(template_id)),
+                request => request.map(ClientMessage::Request),
+            },
+        }
+    }
+
+    /// Appends its frame.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            ClientMessage::Logon(logon, points) => {
+                put_frame_with(out, |out| put_message_and_group(logon, points, out));
+            }
+            ClientMessage::Logout(message) => put_frame(message, out),
+            ClientMessage::Heartbeat(message) => put_frame(message, out),
+            ClientMessage::Request(request) => put_request(request, out),
+            ClientMessage::FetchOrders(fetch, token) => put_fetch_orders(fetch, token, out),
+        }
+    }
+}
+
+impl<'a> NodeMessage<'a> {
+    /// Reads a node's message.
+    ///
+    /// # Errors
+    /// Any [`DecodeError`]; [`DecodeError::Unexpected`] for messages that are not a node's.
+    #[inline]
+    pub fn decode(raw: &RawMessage<'a>) -> Result<NodeMessage<'a>, DecodeError> {
+        Ok(match raw.template_id {
+            ExecutionReport::TEMPLATE_ID => NodeMessage::ExecutionReport(raw.decode()?),
+            RequestRejected::TEMPLATE_ID => NodeMessage::RequestRejected(raw.decode()?),
+            RequestDone::TEMPLATE_ID => NodeMessage::RequestDone(raw.decode()?),
+            Heartbeat::TEMPLATE_ID => NodeMessage::Heartbeat(raw.decode()?),
+            Reject::TEMPLATE_ID => NodeMessage::Reject(raw.decode()?),
+            LogonAck::TEMPLATE_ID => {
+                NodeMessage::LogonAck(raw.decode()?, take_group(raw.rest())?.0)
+            }
+            LogonReject::TEMPLATE_ID => NodeMessage::LogonReject(raw.decode()?),
+            Logout::TEMPLATE_ID => NodeMessage::Logout(raw.decode()?),
+            OrderPage::TEMPLATE_ID => {
+                NodeMessage::OrderPage(raw.decode()?, token_of::<OrderPage>(raw)?)
+            }
+            OrderPageBody::TEMPLATE_ID => {
+                NodeMessage::OrderPageBody(raw.decode()?, take_group(raw.rest())?.0)
+            }
+            template_id => return Err(misplaced(template_id)),
+        })
+    }
+
+    /// Appends its frame.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            NodeMessage::LogonAck(ack, partitions) => {
+                put_frame_with(out, |out| put_message_and_group(ack, partitions, out));
+            }
+            NodeMessage::LogonReject(message) => put_frame(message, out),
+            NodeMessage::Logout(message) => put_frame(message, out),
+            NodeMessage::Heartbeat(message) => put_frame(message, out),
+            NodeMessage::Reject(message) => put_frame(message, out),
+            NodeMessage::ExecutionReport(message) => put_frame(message, out),
+            NodeMessage::RequestRejected(message) => put_frame(message, out),
+            NodeMessage::RequestDone(message) => put_frame(message, out),
+            NodeMessage::OrderPage(page, token) => put_order_page(page, token, out),
+            NodeMessage::OrderPageBody(body, rows) => {
+                put_frame_with(out, |out| put_message_and_group(body, rows, out));
+            }
+        }
+    }
+}
+
+fn put_message_and_group<M: Message, E: Message>(
+    message: &M,
+    group: &Group<'_, E>,
+    out: &mut Vec<u8>,
+) {
+    put_message(message, out);
+    group.put(out);
+}
+
+/// Appends the frame of a logon.
+///
+/// # Panics
+/// When there are more than [`RESUME_POINT_COUNT_MAX`] resume points.
+pub fn put_logon(logon: &Logon, points: &[ResumePoint], out: &mut Vec<u8>) {
+    assert!(points.len() <= RESUME_POINT_COUNT_MAX, "{} resume points", points.len());
+    put_frame_with(out, |out| {
+        put_message(logon, out);
+        put_group(points, out);
+    });
+}
+
+/// Appends the frame of a logon's acknowledgement.
+///
+/// # Panics
+/// When there are more than 65,535 partitions.
+pub fn put_logon_ack(ack: &LogonAck, partitions: &[PartitionState], out: &mut Vec<u8>) {
+    put_frame_with(out, |out| {
+        put_message(ack, out);
+        put_group(partitions, out);
+    });
+}
+
+/// Appends the frame of a request.
+#[inline]
+pub fn put_request(request: &Request, out: &mut Vec<u8>) {
+    put_frame_with(out, |out| request.encode(out));
+}
+
+/// Appends the frame of a question for order state; an empty token asks from the beginning.
+///
+/// # Panics
+/// When the token is longer than [`TOKEN_LEN_MAX`].
+pub fn put_fetch_orders(fetch: &FetchOrders, token: &[u8], out: &mut Vec<u8>) {
+    put_message_and_token(fetch, token, out);
+}
+
+/// Appends the frame of a page's header with the next token.
+///
+/// # Panics
+/// When the token is longer than [`TOKEN_LEN_MAX`].
+pub fn put_order_page(page: &OrderPage, token: &[u8], out: &mut Vec<u8>) {
+    put_message_and_token(page, token, out);
+}
+
+fn put_message_and_token<M: Message>(message: &M, token: &[u8], out: &mut Vec<u8>) {
+    assert!(token.len() <= TOKEN_LEN_MAX, "a token of {} bytes", token.len());
+    put_frame_with(out, |out| {
+        put_message(message, out);
+        put_data(token, out);
+    });
+}
+
+/// Appends the frame of a page's rows.
+///
+/// # Panics
+/// When there are more than 65,535 rows, or not as many as the iterator said.
+pub fn put_order_page_body<I>(body: &OrderPageBody, rows: I, out: &mut Vec<u8>)
+where
+    I: IntoIterator<Item = OrderRow, IntoIter: ExactSizeIterator>,
+{
+    let rows = rows.into_iter();
+    let count = rows.len();
+    put_frame_with(out, |out| {
+        put_message(body, out);
+        put_group_header::<OrderRow>(count, out);
+        let start = out.len();
+        rows.for_each(|row| row.encode_block(out));
+        assert_eq!(out.len() - start, count * OrderRow::BLOCK_LENGTH, "rows as announced");
+    });
+}
+
+/// The session and the request number of a message that may not decode, for its reject: read from
+/// where its template has them; zero where it has none or the bytes are not there.
+#[must_use]
+pub fn peek_session_and_request(raw: &RawMessage<'_>) -> (SessionId, RequestNo) {
+    let session_id = peek(raw, "session_id")
+        .map_or(SessionId::NONE, |bytes| SessionId(u32::from_le_bytes(bytes)));
+    let request_no = peek(raw, "request_no")
+        .map_or(RequestNo::NONE, |bytes| RequestNo(u64::from_le_bytes(bytes)));
+    (session_id, request_no)
+}
+
+fn peek<const N: usize>(raw: &RawMessage<'_>, name: &str) -> Option<[u8; N]> {
+    let info = message_info(raw.template_id)?;
+    let field = info.fields.iter().find(|field| field.name == name)?;
+    let bytes = raw.body.get(..raw.block_length)?.get(field.offset..)?;
+    bytes.first_chunk().copied()
+}
+
+impl DecodeError {
+    /// The reason that a reject gives for it.
+    #[must_use]
+    pub const fn reason(&self) -> Reason {
+        match self {
+            DecodeError::BlockTooShort { .. } | DecodeError::Truncated(_) => Reason::FrameTruncated,
+            DecodeError::FieldOutOfRange { .. } => Reason::FieldOutOfRange,
+            DecodeError::UnknownTemplate(_) => Reason::UnknownTemplate,
+            DecodeError::UnknownSchema { .. } => Reason::UnknownSchema,
+            DecodeError::Unexpected(_) => Reason::NotAClientMessage,
+        }
+    }
+
+    /// The field, or the part of the frame, that is wrong; empty where it is the whole message.
+    #[must_use]
+    pub const fn field(&self) -> &'static str {
+        match self {
+            DecodeError::FieldOutOfRange { field, .. } => field,
+            DecodeError::Truncated(part) => part,
+            DecodeError::BlockTooShort { .. } => "block",
+            DecodeError::UnknownTemplate(_)
+            | DecodeError::UnknownSchema { .. }
+            | DecodeError::Unexpected(_) => "",
+        }
+    }
+}
