@@ -36,7 +36,8 @@ fn check_schema(tree: &Tree) -> Vec<Finding> {
             return Vec::new();
         }
         let message = format!(
-            "{SCHEMA_PATH} has changed: read this page against it, then write {SCHEMA_MARK} {actual}"
+            "{SCHEMA_PATH} has changed: read this page against it, then write \
+             {SCHEMA_MARK} {actual}"
         );
         return vec![Finding::new(SCHEMA_PAGE, index + 1, message)];
     }

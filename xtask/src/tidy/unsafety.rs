@@ -25,7 +25,7 @@ pub(crate) fn check(tree: &Tree, sources: &[Source]) -> Vec<Finding> {
     }
     for (path, line) in allowed {
         let source = sources.iter().find(|source| source.path == path);
-        if !source.is_some_and(|source| unsafe_lines(source).next().is_some()) {
+        if source.is_none_or(|source| unsafe_lines(source).next().is_none()) {
             let message = format!("`{path}` holds no `unsafe`: take it off the list");
             findings.push(Finding::new(ALLOWED_PATH, line, message));
         }
