@@ -11,8 +11,16 @@
 //! * [`clock`]: raw counter, anchors, calibration.
 //! * [`ring`], [`ring_dir`]: one thread's ring, in memory or in a shared file.
 //! * [`recorder`]: what a thread holds.
+//! * [`drain`], [`trace`], [`histogram`]: from stamps to latencies.
+//! * [`capture`]: every stamp of a run in a file.
 
+#[cfg(not(loom))]
+pub mod capture;
 pub mod clock;
+#[cfg(not(loom))]
+pub mod drain;
+#[cfg(not(loom))]
+pub mod histogram;
 mod memory;
 pub mod point;
 pub mod recorder;
@@ -20,8 +28,14 @@ pub mod ring;
 #[cfg(not(loom))]
 pub mod ring_dir;
 mod sync;
+#[cfg(not(loom))]
+pub mod trace;
 
 pub use clock::{Anchor, Calibration, ClockError, ClockReader, ClockWriter, Tsc};
+#[cfg(not(loom))]
+pub use drain::{Drain, DrainOptions, DrainReader, DrainReport};
+#[cfg(not(loom))]
+pub use histogram::{Histogram, HistogramReader, Snapshot};
 pub use point::{Measure, Point, PointSet};
 pub use recorder::Recorder;
 pub use ring::{Consumer, Producer, Record, TraceId, TraceIds};

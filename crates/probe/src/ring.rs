@@ -250,6 +250,7 @@ pub struct Consumer {
 }
 
 impl Consumer {
+    #[cfg(not(loom))]
     pub(crate) fn over(memory: Memory) -> Consumer {
         // SYNC: whoever read the ring before is gone; its last release store is what we take on.
         let tail = memory.control().consumer.tail.load(Ordering::Acquire);
