@@ -120,7 +120,8 @@ code_fields! {
     Phase "phase";
     MassCancelScope "massCancelScope";
     KillScope "killScope";
-    Switch "switch";
+    // `switch` is a keyword of most languages that clients are generated in.
+    Switch "onOff";
     Role "role";
 }
 
