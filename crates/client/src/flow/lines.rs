@@ -1,0 +1,157 @@
+//! Bounded reading of text files, line by line, and of the numbers in their fields.
+//!
+//! Never holds more than one line, never reads past its bounds, never panics on any bytes.
+//! Numbers are read as integers with a fixed number of decimals: no floating point.
+
+use std::io::{BufRead, Read};
+
+use super::error::FlowError;
+
+/// The most bytes of a line: a Bitstamp book of 20 levels a side has about 1,300.
+pub const LINE_LEN_MAX: usize = 64 * 1024;
+
+/// The most lines of a file: a busy stock's day has a few million.
+pub const LINE_COUNT_MAX: u64 = 100_000_000;
+
+/// Reads lines and knows where it is.
+pub(super) struct Lines<R> {
+    input: R,
+    file: String,
+    line: u64,
+    buffer: Vec<u8>,
+}
+
+impl<R: BufRead> Lines<R> {
+    pub(super) fn new(input: R, file: &str) -> Lines<R> {
+        Lines { input, file: file.to_owned(), line: 0, buffer: Vec::with_capacity(256) }
+    }
+
+    /// Moves to the next line; `false` at the end of the file.
+    pub(super) fn advance(&mut self) -> Result<bool, FlowError> {
+        self.buffer.clear();
+        if self.line >= LINE_COUNT_MAX {
+            return Err(FlowError::TooManyLines { file: self.file.clone(), max: LINE_COUNT_MAX });
+        }
+        let mut bounded = (&mut self.input).take(LINE_LEN_MAX as u64 + 1);
+        let read = bounded
+            .read_until(b'\n', &mut self.buffer)
+            .map_err(|source| FlowError::Io { file: self.file.clone(), source })?;
+        if read == 0 {
+            return Ok(false);
+        }
+        self.line += 1;
+        while matches!(self.buffer.last(), Some(b'\n' | b'\r')) {
+            self.buffer.pop();
+        }
+        if self.buffer.len() > LINE_LEN_MAX {
+            return Err(FlowError::LineTooLong {
+                file: self.file.clone(),
+                line: self.line,
+                max: LINE_LEN_MAX,
+            });
+        }
+        Ok(true)
+    }
+
+    /// The line read last, without its end.
+    pub(super) fn current(&self) -> &[u8] {
+        &self.buffer
+    }
+
+    /// The number of lines read.
+    pub(super) fn line(&self) -> u64 {
+        self.line
+    }
+
+    /// The file's name.
+    pub(super) fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// An error at a field of the current line.
+    pub(super) fn bad(&self, field: &'static str, why: &'static str) -> FlowError {
+        FlowError::Field { file: self.file.clone(), line: self.line, field, why }
+    }
+}
+
+/// A whole number, signed, within `i64`.
+pub(super) fn integer(text: &[u8]) -> Result<i64, &'static str> {
+    decimal(text, 0)
+}
+
+/// A whole number that is not negative.
+pub(super) fn unsigned(text: &[u8]) -> Result<u64, &'static str> {
+    u64::try_from(integer(text)?).map_err(|_| "negative")
+}
+
+/// A decimal number as a mantissa with `scale` decimals, so that `decimal(b"1.5", 2)` is 150.
+/// Digits beyond `scale` round to the nearest; exponents are not read.
+pub(super) fn decimal(text: &[u8], scale: u32) -> Result<i64, &'static str> {
+    let (negative, digits) = match text {
+        [b'-', rest @ ..] => (true, rest),
+        _ => (false, text),
+    };
+    let mut parts = digits.splitn(2, |byte| *byte == b'.');
+    let whole = parts.next().unwrap_or_default();
+    let fraction = parts.next().unwrap_or_default();
+    if whole.is_empty() {
+        return Err("not a number");
+    }
+    let mut mantissa: i64 = 0;
+    for byte in whole {
+        mantissa = push_digit(mantissa, *byte)?;
+    }
+    for index in 0..scale as usize {
+        mantissa = push_digit(mantissa, fraction.get(index).copied().unwrap_or(b'0'))?;
+    }
+    if fraction.iter().any(|byte| !byte.is_ascii_digit()) {
+        return Err("not a number");
+    }
+    if fraction.get(scale as usize).is_some_and(|byte| *byte >= b'5') {
+        mantissa = mantissa.checked_add(1).ok_or("out of range")?;
+    }
+    Ok(if negative { -mantissa } else { mantissa })
+}
+
+fn push_digit(mantissa: i64, byte: u8) -> Result<i64, &'static str> {
+    if !byte.is_ascii_digit() {
+        return Err("not a number");
+    }
+    mantissa
+        .checked_mul(10)
+        .and_then(|value| value.checked_add(i64::from(byte - b'0')))
+        .ok_or("out of range")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimals_are_read_without_floating_point() {
+        for (text, scale, want) in [
+            ("1.5", 2, Ok(150)),
+            ("-1.5", 2, Ok(-150)),
+            ("236.47", 2, Ok(23_647)),
+            ("1.7885566900000001", 8, Ok(178_855_669)),
+            ("8.8351857299999992", 8, Ok(883_518_573)),
+            ("34200.18960767", 9, Ok(34_200_189_607_670)),
+            ("7", 3, Ok(7_000)),
+            ("", 0, Err("not a number")),
+            ("-", 0, Err("not a number")),
+            ("1e5", 2, Err("not a number")),
+            ("1.0x", 1, Err("not a number")),
+            (".5", 1, Err("not a number")),
+            ("9223372036854775808", 0, Err("out of range")),
+            ("92233720368547758.08", 4, Err("out of range")),
+        ] {
+            assert_eq!(decimal(text.as_bytes(), scale), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_endless_line_is_refused_without_reading_it() {
+        let mut lines = Lines::new(std::io::BufReader::new(std::io::repeat(b'7')), "endless");
+        assert!(matches!(lines.advance(), Err(FlowError::LineTooLong { line: 1, .. })));
+    }
+}

@@ -1,0 +1,30 @@
+//! Real order flow: recorded markets turned into orders for a matching engine, and the oracle
+//! that proves from the same files that the engine reproduces them.
+//!
+//! ```text
+//! file ─► parser ─► normal form ─► orders ─► book under test
+//!                       │                        │
+//!                       └────────► oracle ◄──────┘   hits and top levels against the file's
+//! ```
+//!
+//! Never reads the environment or a clock; files only where a function's argument names one.
+//! What each source shows and hides, and the shares measured: `docs/real-flow.md`.
+
+mod error;
+mod ledger;
+mod lines;
+pub mod lobster;
+mod lobster_flow;
+mod model;
+mod oracle;
+mod orders;
+
+pub use error::FlowError;
+pub use ledger::{ORDER_COUNT_MAX, ORDER_QTY_MAX};
+pub use lines::{LINE_COUNT_MAX, LINE_LEN_MAX};
+pub use lobster_flow::{LobsterFlow, Survey};
+pub use model::{
+    ANONYMOUS_ID_FIRST, FlowEvent, FlowItem, FlowKind, FlowRow, Level, RowLevel,
+};
+pub use oracle::{BookUnderTest, Deviation, Hit, Oracle, OracleReport, Outcome, Share};
+pub use orders::{FlowToOrders, LocalId, OrderIntent, Planned};

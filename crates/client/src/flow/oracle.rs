@@ -1,0 +1,451 @@
+//! The oracle in the files: does the book under test go the way the market went?
+//!
+//! Two questions after every event: does the execution hit the resting order that the source
+//! names, and do the top levels equal the source's row? Whatever differs is put in a class;
+//! only `Unexplained` speaks against the book under test. After a difference the book is mended
+//! to what the source says, each mend counted, so that one difference is not reported forever and
+//! none is hidden: the comparison always comes before the mend.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use weir_types::{Price, Qty, Side};
+
+use super::model::{FlowEvent, FlowItem, FlowKind, FlowRow, Level, RowLevel};
+use super::orders::{FlowToOrders, LocalId, OrderIntent};
+
+/// A trade against a resting order, as the book under test reports it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hit {
+    /// The resting order.
+    pub maker: LocalId,
+    /// The price traded at.
+    pub price: Price,
+    /// The quantity traded.
+    pub qty: Qty,
+}
+
+/// What the book under test made of an order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// False when it was refused.
+    pub accepted: bool,
+    /// The resting orders that it hit, in order.
+    pub hits: Vec<Hit>,
+}
+
+/// An engine's book for one instrument, seen from outside.
+pub trait BookUnderTest {
+    /// Sends an order and reports what came of it.
+    fn submit(&mut self, intent: &OrderIntent) -> Outcome;
+
+    /// Writes the best `depth` levels of a side to `out`, best first.
+    fn top(&self, side: Side, depth: usize, out: &mut Vec<Level>);
+}
+
+/// Why something differs from the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Deviation {
+    /// A row whose own events, applied by id without any matching, do not give it: the source
+    /// contradicts itself, and the book under test agrees with the events.
+    SourceContradiction,
+    /// A seeded order was hit where the source names another, or the reverse: nobody knows the
+    /// place in the queue of an order whose arrival the source does not show.
+    SeededPriority,
+    /// An order that was mended after an earlier difference, and so lost its place, is involved.
+    AfterMend,
+    /// The order named was hit with another quantity or at another price.
+    QuantityOrPrice,
+    /// Another order than the one named was hit, and no seed explains it.
+    OtherMaker,
+    /// The book under test traded where the source shows no trade.
+    ExtraTrade,
+    /// The source shows a trade and the book under test did not trade.
+    MissingTrade,
+    /// The book under test refused an order.
+    Refused,
+    /// The top levels differ, though the events give the row.
+    Levels,
+}
+
+impl Deviation {
+    /// Every class, in the order of the report.
+    pub const ALL: [Deviation; 9] = [
+        Deviation::SourceContradiction,
+        Deviation::SeededPriority,
+        Deviation::AfterMend,
+        Deviation::QuantityOrPrice,
+        Deviation::OtherMaker,
+        Deviation::ExtraTrade,
+        Deviation::MissingTrade,
+        Deviation::Refused,
+        Deviation::Levels,
+    ];
+
+    /// True for the classes that the source's own limits explain.
+    #[must_use]
+    pub fn is_explained(self) -> bool {
+        use Deviation::{AfterMend, SeededPriority, SourceContradiction};
+        matches!(self, SourceContradiction | SeededPriority | AfterMend)
+    }
+
+    /// One line for the report.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Deviation::SourceContradiction => "rows that contradict the source's own events",
+            Deviation::SeededPriority => "queue place of a seeded order",
+            Deviation::AfterMend => "order mended earlier",
+            Deviation::QuantityOrPrice => "right order, other quantity or price",
+            Deviation::OtherMaker => "other resting order",
+            Deviation::ExtraTrade => "trade the source lacks",
+            Deviation::MissingTrade => "trade only the source has",
+            Deviation::Refused => "order refused",
+            Deviation::Levels => "levels differ",
+        }
+    }
+}
+
+/// A comparison's count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Share {
+    /// How many were compared.
+    pub compared: u64,
+    /// How many were equal.
+    pub equal: u64,
+}
+
+impl Share {
+    fn count(&mut self, equal: bool) {
+        self.compared += 1;
+        self.equal += u64::from(equal);
+    }
+
+    /// Equal ones per million compared; a million when nothing was compared.
+    #[must_use]
+    pub fn ppm(self) -> u64 {
+        (self.equal * 1_000_000).checked_div(self.compared).unwrap_or(1_000_000)
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ppm = self.ppm();
+        write!(f, "{} of {} = {}.{:04} %", self.equal, self.compared, ppm / 10_000, ppm % 10_000)
+    }
+}
+
+/// What the oracle found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OracleReport {
+    /// Rows whose unseeded levels all equal the book's.
+    pub rows: Share,
+    /// Levels of those rows that were compared.
+    pub levels_compared: u64,
+    /// Levels left out because their row seeded them.
+    pub levels_seeded: u64,
+    /// Executions of orders whose arrival the source shows.
+    pub executions: Share,
+    /// Executions of seeded orders: told, and left out of the count above.
+    pub executions_of_seeds: Share,
+    /// Orders seeded.
+    pub seeds: u64,
+    /// Reductions and cancels of quantity gone out of the source's sight.
+    pub vanished: u64,
+    /// Executions of hidden orders, which no visible book can show.
+    pub hidden: u64,
+    /// Halts and resumptions.
+    pub halts: u64,
+    /// Events that name an order that does not stand.
+    pub orphans: u64,
+    /// Orders sent, mends not counted.
+    pub orders: u64,
+    /// Orders mended after a difference.
+    pub mended: u64,
+    /// Differences by class.
+    pub deviations: BTreeMap<Deviation, u64>,
+}
+
+impl OracleReport {
+    /// Differences that nothing in the source explains.
+    #[must_use]
+    pub fn unexplained(&self) -> u64 {
+        self.deviations.iter().filter(|(class, _)| !class.is_explained()).map(|(_, n)| n).sum()
+    }
+
+    fn note(&mut self, class: Deviation) {
+        *self.deviations.entry(class).or_default() += 1;
+    }
+}
+
+impl fmt::Display for OracleReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut line = |name: &str, value: &dyn fmt::Display| writeln!(f, "{name:<46}{value}");
+        line("orders sent", &self.orders)?;
+        line("rows equal", &self.rows)?;
+        line("  levels compared", &self.levels_compared)?;
+        line("  levels left out, seeded by their row", &self.levels_seeded)?;
+        line("executions that hit the order named", &self.executions)?;
+        line("  the same for seeded orders, left out above", &self.executions_of_seeds)?;
+        line("orders seeded", &self.seeds)?;
+        line("reductions out of the source's sight", &self.vanished)?;
+        line("executions of hidden orders, not sent", &self.hidden)?;
+        line("halts and resumptions, not sent", &self.halts)?;
+        line("events of orders that do not stand", &self.orphans)?;
+        line("orders mended", &self.mended)?;
+        for class in Deviation::ALL {
+            if let Some(count) = self.deviations.get(&class) {
+                let why = if class.is_explained() { "explained" } else { "UNEXPLAINED" };
+                line(&format!("{why}: {}", class.name()), count)?;
+            }
+        }
+        line("unexplained differences", &self.unexplained())
+    }
+}
+
+/// An execution as the source names it.
+#[derive(Clone, Copy, Debug)]
+struct Expected {
+    maker: LocalId,
+    seeded: bool,
+    price: Price,
+    qty: Qty,
+}
+
+/// Feeds a stream to a book and compares.
+#[derive(Debug)]
+pub struct Oracle<B> {
+    book: B,
+    orders: FlowToOrders,
+    report: OracleReport,
+    /// The executions of the order under way, by the source and by the book.
+    expected: Vec<Expected>,
+    hits: Vec<Hit>,
+    /// What stands in the book under test, by its own reports.
+    standing: BTreeMap<LocalId, Qty>,
+    seeded: BTreeSet<LocalId>,
+    mended: BTreeSet<LocalId>,
+    to_mend: BTreeSet<LocalId>,
+    scratch: Vec<Level>,
+}
+
+impl<B: BookUnderTest> Oracle<B> {
+    /// Begins with an empty book.
+    pub fn new(book: B) -> Oracle<B> {
+        Oracle {
+            book,
+            orders: FlowToOrders::new(),
+            report: OracleReport::default(),
+            expected: Vec::new(),
+            hits: Vec::new(),
+            standing: BTreeMap::new(),
+            seeded: BTreeSet::new(),
+            mended: BTreeSet::new(),
+            to_mend: BTreeSet::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// The book under test.
+    pub fn book(&self) -> &B {
+        &self.book
+    }
+
+    /// What was found so far, and with the last item closed.
+    pub fn finish(mut self) -> (OracleReport, B) {
+        self.close();
+        (self.report, self.book)
+    }
+
+    /// Takes the next item of the stream.
+    pub fn apply(&mut self, item: &FlowItem) {
+        match item {
+            FlowItem::Event(event) if event.kind == FlowKind::Fill => self.expect(event),
+            FlowItem::Event(event) => {
+                self.close();
+                self.mend();
+                self.event(event);
+            }
+            FlowItem::Row(row) => {
+                self.close();
+                self.row(row);
+            }
+        }
+    }
+
+    fn event(&mut self, event: &FlowEvent) {
+        match event.kind {
+            FlowKind::Seed => self.report.seeds += 1,
+            FlowKind::Vanish => self.report.vanished += 1,
+            FlowKind::HiddenExecution => self.report.hidden += 1,
+            FlowKind::Halt | FlowKind::QuoteResume | FlowKind::TradeResume => {
+                self.report.halts += 1;
+            }
+            FlowKind::ExecuteVisible => return self.expect(event),
+            FlowKind::Add | FlowKind::Fill | FlowKind::PartialCancel | FlowKind::Delete => {}
+        }
+        let planned = self.orders.apply(event);
+        self.report.orphans += u64::from(planned.orphan);
+        if let Some(intent) = planned.intent {
+            if planned.seeded && event.kind.enters() {
+                self.seeded.insert(planned.local_id);
+            }
+            self.report.orders += 1;
+            self.submit(&intent);
+        }
+    }
+
+    /// An execution: sends its order, if the source does not show the aggressor's.
+    fn expect(&mut self, event: &FlowEvent) {
+        let planned = self.orders.apply(event);
+        self.report.orphans += u64::from(planned.orphan);
+        if planned.orphan {
+            return;
+        }
+        let seeded = self.seeded.contains(&planned.local_id);
+        let FlowEvent { price, qty, .. } = *event;
+        self.expected.push(Expected { maker: planned.local_id, seeded, price, qty });
+        if let Some(intent) = planned.intent {
+            self.report.orders += 1;
+            self.submit(&intent);
+        }
+    }
+
+    fn submit(&mut self, intent: &OrderIntent) {
+        let outcome = self.book.submit(intent);
+        if !outcome.accepted {
+            self.report.note(Deviation::Refused);
+            self.to_mend.insert(intent.local_id());
+            return;
+        }
+        let traded = outcome.hits.iter().fold(Qty::ZERO, |sum, hit| sum + hit.qty);
+        for hit in &outcome.hits {
+            let left = self.standing.get(&hit.maker).copied().unwrap_or_default();
+            self.stands(hit.maker, Qty(left.0.saturating_sub(hit.qty.0)));
+        }
+        match *intent {
+            OrderIntent::New { local_id, qty, .. } => self.stands(local_id, qty - traded),
+            OrderIntent::ReplaceQty { local_id, leaves_qty, .. } => {
+                self.stands(local_id, leaves_qty);
+            }
+            OrderIntent::Cancel { local_id } => self.stands(local_id, Qty::ZERO),
+            OrderIntent::Ioc { .. } => {}
+        }
+        if !traded.is_zero() {
+            self.to_mend.insert(intent.local_id());
+        }
+        self.hits.extend(outcome.hits);
+    }
+
+    fn stands(&mut self, local_id: LocalId, qty: Qty) {
+        if qty.is_zero() {
+            self.standing.remove(&local_id);
+        } else {
+            self.standing.insert(local_id, qty);
+        }
+    }
+
+    /// Compares the executions of the order under way.
+    fn close(&mut self) {
+        let expected = std::mem::take(&mut self.expected);
+        let hits = std::mem::take(&mut self.hits);
+        for (index, want) in expected.iter().enumerate() {
+            let got = hits.get(index);
+            let equal = got.is_some_and(|hit| {
+                (hit.maker, hit.price, hit.qty) == (want.maker, want.price, want.qty)
+            });
+            let seeded = want.seeded;
+            let share = if seeded {
+                &mut self.report.executions_of_seeds
+            } else {
+                &mut self.report.executions
+            };
+            share.count(equal);
+            if !equal {
+                let class = self.class(Some(want), got);
+                self.report.note(class);
+            }
+        }
+        for hit in hits.iter().skip(expected.len()) {
+            let class = self.class(None, Some(hit));
+            self.report.note(class);
+        }
+        self.to_mend.extend(expected.iter().map(|want| want.maker));
+        self.to_mend.extend(hits.iter().map(|hit| hit.maker));
+    }
+
+    fn class(&self, want: Option<&Expected>, got: Option<&Hit>) -> Deviation {
+        let (Some(want), Some(got)) = (want, got) else {
+            return if got.is_some() { Deviation::ExtraTrade } else { Deviation::MissingTrade };
+        };
+        let involved = [want.maker, got.maker];
+        if want.maker == got.maker {
+            Deviation::QuantityOrPrice
+        } else if involved.iter().any(|id| self.seeded.contains(id)) {
+            Deviation::SeededPriority
+        } else if involved.iter().any(|id| self.mended.contains(id)) {
+            Deviation::AfterMend
+        } else {
+            Deviation::OtherMaker
+        }
+    }
+
+    /// Brings the orders touched by a difference to what the source says of them.
+    fn mend(&mut self) {
+        for local_id in std::mem::take(&mut self.to_mend) {
+            let want = self.orders.leaves(local_id);
+            let have = self.standing.get(&local_id).copied().unwrap_or_default();
+            if want == have {
+                continue;
+            }
+            self.report.mended += 1;
+            if !have.is_zero() {
+                self.submit(&OrderIntent::Cancel { local_id });
+            }
+            if let Some(intent) = self.orders.reissue(local_id) {
+                self.mended.insert(intent.local_id());
+                if self.seeded.contains(&local_id) {
+                    self.seeded.insert(intent.local_id());
+                }
+                self.submit(&intent);
+            }
+        }
+        // A mend that trades is a difference of its own.
+        for _ in std::mem::take(&mut self.hits) {
+            self.report.note(Deviation::ExtraTrade);
+        }
+        self.to_mend.clear();
+    }
+
+    fn row(&mut self, row: &FlowRow) {
+        let mut equal = true;
+        let mut as_events = true;
+        for (side, levels) in [(Side::Buy, &row.bids), (Side::Sell, &row.asks)] {
+            self.scratch.clear();
+            self.book.top(side, levels.len(), &mut self.scratch);
+            equal &= self.side_equal(levels);
+            let by_events = self.orders.levels(side).take(levels.len());
+            as_events &= by_events.eq(self.scratch.iter().copied());
+        }
+        self.report.rows.count(equal);
+        if !equal {
+            let explained = row.contradicts_events && as_events;
+            let class =
+                if explained { Deviation::SourceContradiction } else { Deviation::Levels };
+            self.report.note(class);
+        }
+    }
+
+    fn side_equal(&mut self, levels: &[RowLevel]) -> bool {
+        let mut equal = self.scratch.len() == levels.len();
+        for (want, got) in levels.iter().zip(&self.scratch) {
+            if want.seeded {
+                self.report.levels_seeded += 1;
+            } else {
+                self.report.levels_compared += 1;
+                equal &= want.level == *got;
+            }
+        }
+        equal
+    }
+}
