@@ -12,6 +12,8 @@
 //! * [`ring`], [`ring_dir`]: one thread's ring, in memory or in a shared file.
 //! * [`recorder`]: what a thread holds.
 //! * [`drain`], [`trace`], [`histogram`]: from stamps to latencies.
+//! * [`hiccup`]: what the machine takes from each core.
+//! * [`prometheus`]: all of it as text.
 //! * [`capture`]: every stamp of a run in a file.
 
 #[cfg(not(loom))]
@@ -20,9 +22,13 @@ pub mod clock;
 #[cfg(not(loom))]
 pub mod drain;
 #[cfg(not(loom))]
+pub mod hiccup;
+#[cfg(not(loom))]
 pub mod histogram;
 mod memory;
 pub mod point;
+#[cfg(not(loom))]
+pub mod prometheus;
 pub mod recorder;
 pub mod ring;
 #[cfg(not(loom))]
@@ -34,6 +40,8 @@ pub mod trace;
 pub use clock::{Anchor, Calibration, ClockError, ClockReader, ClockWriter, Tsc};
 #[cfg(not(loom))]
 pub use drain::{Drain, DrainOptions, DrainReader, DrainReport};
+#[cfg(not(loom))]
+pub use hiccup::{HiccupMode, HiccupOptions, HiccupReport, Hiccups};
 #[cfg(not(loom))]
 pub use histogram::{Histogram, HistogramReader, Snapshot};
 pub use point::{Measure, Point, PointSet};
