@@ -8,19 +8,23 @@
 //! of orders, sockets or logs.
 //!
 //! * [`point`]: what each stamp means, and the segments between stamps.
-//! * [`clock`]: raw counter, anchors, calibration.
+//! * [`clock`], [`cores`]: raw counter, anchors, calibration; whether cores agree.
 //! * [`ring`], [`ring_dir`]: one thread's ring, in memory or in a shared file.
 //! * [`recorder`]: what a thread holds.
 //! * [`drain`], [`trace`], [`histogram`]: from stamps to latencies.
 //! * [`hiccup`]: what the machine takes from each core.
-//! * [`prometheus`]: all of it as text.
+//! * [`prometheus`], [`hdr`]: all of it for others' tools.
 //! * [`capture`]: every stamp of a run in a file.
 
 #[cfg(not(loom))]
 pub mod capture;
 pub mod clock;
 #[cfg(not(loom))]
+pub mod cores;
+#[cfg(not(loom))]
 pub mod drain;
+#[cfg(not(loom))]
+pub mod hdr;
 #[cfg(not(loom))]
 pub mod hiccup;
 #[cfg(not(loom))]
