@@ -3,12 +3,14 @@
 //! The header comes as a frame of its own before the rows and holds all that is needed to ask for
 //! the next page, so that a client can ask before it decodes.
 
+use core::fmt;
+
 use weir_types::{
     AccountId, ClOrdId, ExecInst, ExecType, FirmId, InstrumentId, Nanos, OrdStatus, OrdType,
     OrderId, PartitionId, Price, Qty, Reason, Rec, Seq, SessionId, Side, Switch, TimeInForce,
 };
 
-use crate::field::Field;
+use crate::field::{Field, write_flags};
 use crate::message::messages;
 
 /// Flags of a page.
@@ -55,25 +57,30 @@ impl RowFlags {
 }
 
 macro_rules! flag_fields {
-    ($($type:ident $schema:literal $known:literal;)*) => {$(
+    ($($type:ident $schema:literal [$($name:literal),*];)*) => {$(
         impl Field for $type {
             type Wire = u8;
             const SCHEMA_TYPE: &'static str = $schema;
 
             fn from_wire(wire: u8) -> Option<Self> {
-                (wire & !$known == 0).then_some($type(wire))
+                let known = (1u8 << [$($name),*].len()) - 1;
+                (wire & !known == 0).then_some($type(wire))
             }
 
             fn to_wire(self) -> u8 {
                 self.0
+            }
+
+            fn write_text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write_flags(self.0, &[$($name),*], f)
             }
         }
     )*};
 }
 
 flag_fields! {
-    PageFlags "pageFlags" 7;
-    RowFlags "rowFlags" 3;
+    PageFlags "pageFlags" ["online", "partial", "sourceAway"];
+    RowFlags "rowFlags" ["tombstone", "leave"];
 }
 
 messages! {

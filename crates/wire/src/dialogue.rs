@@ -78,8 +78,15 @@ fn tail_out_of_range<M: Message>(field: &'static str) -> DecodeError {
     DecodeError::FieldOutOfRange { message: M::NAME, field, index }
 }
 
+fn group_of<'a, M: Message, E: Message>(raw: &RawMessage<'a>) -> Result<Group<'a, E>, DecodeError> {
+    let (group, rest) = take_group(raw.rest())?;
+    raw.expect_end::<M>(rest)?;
+    Ok(group)
+}
+
 fn token_of<'a, M: Message>(raw: &RawMessage<'a>) -> Result<&'a [u8], DecodeError> {
-    let (token, _) = take_data(raw.rest())?;
+    let (token, rest) = take_data(raw.rest())?;
+    raw.expect_end::<M>(rest)?;
     if token.len() > TOKEN_LEN_MAX {
         return Err(tail_out_of_range::<M>("token"));
     }
@@ -95,14 +102,14 @@ impl<'a> ClientMessage<'a> {
     pub fn decode(raw: &RawMessage<'a>) -> Result<ClientMessage<'a>, DecodeError> {
         match raw.template_id {
             Logon::TEMPLATE_ID => {
-                let (points, _) = take_group(raw.rest())?;
+                let points = group_of::<Logon, _>(raw)?;
                 if points.len() > RESUME_POINT_COUNT_MAX {
                     return Err(tail_out_of_range::<Logon>("resume_points"));
                 }
                 Ok(ClientMessage::Logon(raw.decode()?, points))
             }
-            Logout::TEMPLATE_ID => raw.decode().map(ClientMessage::Logout),
-            Heartbeat::TEMPLATE_ID => raw.decode().map(ClientMessage::Heartbeat),
+            Logout::TEMPLATE_ID => raw.decode_whole().map(ClientMessage::Logout),
+            Heartbeat::TEMPLATE_ID => raw.decode_whole().map(ClientMessage::Heartbeat),
             FetchOrders::TEMPLATE_ID => {
                 Ok(ClientMessage::FetchOrders(raw.decode()?, token_of::<FetchOrders>(raw)?))
             }
@@ -135,21 +142,21 @@ impl<'a> NodeMessage<'a> {
     #[inline]
     pub fn decode(raw: &RawMessage<'a>) -> Result<NodeMessage<'a>, DecodeError> {
         Ok(match raw.template_id {
-            ExecutionReport::TEMPLATE_ID => NodeMessage::ExecutionReport(raw.decode()?),
-            RequestRejected::TEMPLATE_ID => NodeMessage::RequestRejected(raw.decode()?),
-            RequestDone::TEMPLATE_ID => NodeMessage::RequestDone(raw.decode()?),
-            Heartbeat::TEMPLATE_ID => NodeMessage::Heartbeat(raw.decode()?),
-            Reject::TEMPLATE_ID => NodeMessage::Reject(raw.decode()?),
+            ExecutionReport::TEMPLATE_ID => NodeMessage::ExecutionReport(raw.decode_whole()?),
+            RequestRejected::TEMPLATE_ID => NodeMessage::RequestRejected(raw.decode_whole()?),
+            RequestDone::TEMPLATE_ID => NodeMessage::RequestDone(raw.decode_whole()?),
+            Heartbeat::TEMPLATE_ID => NodeMessage::Heartbeat(raw.decode_whole()?),
+            Reject::TEMPLATE_ID => NodeMessage::Reject(raw.decode_whole()?),
             LogonAck::TEMPLATE_ID => {
-                NodeMessage::LogonAck(raw.decode()?, take_group(raw.rest())?.0)
+                NodeMessage::LogonAck(raw.decode()?, group_of::<LogonAck, _>(raw)?)
             }
-            LogonReject::TEMPLATE_ID => NodeMessage::LogonReject(raw.decode()?),
-            Logout::TEMPLATE_ID => NodeMessage::Logout(raw.decode()?),
+            LogonReject::TEMPLATE_ID => NodeMessage::LogonReject(raw.decode_whole()?),
+            Logout::TEMPLATE_ID => NodeMessage::Logout(raw.decode_whole()?),
             OrderPage::TEMPLATE_ID => {
                 NodeMessage::OrderPage(raw.decode()?, token_of::<OrderPage>(raw)?)
             }
             OrderPageBody::TEMPLATE_ID => {
-                NodeMessage::OrderPageBody(raw.decode()?, take_group(raw.rest())?.0)
+                NodeMessage::OrderPageBody(raw.decode()?, group_of::<OrderPageBody, _>(raw)?)
             }
             template_id => return Err(misplaced(template_id)),
         })
@@ -285,6 +292,7 @@ impl DecodeError {
             DecodeError::UnknownTemplate(_) => Reason::UnknownTemplate,
             DecodeError::UnknownSchema { .. } => Reason::UnknownSchema,
             DecodeError::Unexpected(_) => Reason::NotAClientMessage,
+            DecodeError::TrailingBytes { .. } => Reason::MalformedFrame,
         }
     }
 
@@ -295,6 +303,7 @@ impl DecodeError {
             DecodeError::FieldOutOfRange { field, .. } => field,
             DecodeError::Truncated(part) => part,
             DecodeError::BlockTooShort { .. } => "block",
+            DecodeError::TrailingBytes { .. } => "trailing bytes",
             DecodeError::UnknownTemplate(_)
             | DecodeError::UnknownSchema { .. }
             | DecodeError::Unexpected(_) => "",

@@ -1,6 +1,8 @@
 //! How each type of `weir-types` lies on the wire: its little-endian bytes and its name in the
 //! schema. A field that has values without meaning refuses them here and nowhere else.
 
+use core::fmt;
+
 use weir_types::{
     AccountId, ApiKeyHash, Cash, ClOrdId, Epoch, EventNo, ExecId, ExecInst, ExecType, FirmId,
     InstrumentId, KillScope, Liquidity, MassCancelScope, MatchId, Nanos, OrdStatus, OrdType,
@@ -22,6 +24,44 @@ pub trait Field: Copy {
 
     /// Its bytes.
     fn to_wire(self) -> Self::Wire;
+
+    /// Writes it for people and scripts: numbers in decimal, values by name, texts as they are,
+    /// other bytes in hexadecimal, flags as names joined by commas, secrets not at all.
+    ///
+    /// # Errors
+    /// Those of the formatter.
+    fn write_text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
+}
+
+/// A field's value as [`Field::write_text`] writes it.
+#[derive(Clone, Copy, Debug)]
+pub struct Text<'a, F>(pub &'a F);
+
+impl<F: Field> fmt::Display for Text<'_, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.write_text(f)
+    }
+}
+
+/// Writes bytes in hexadecimal.
+///
+/// # Errors
+/// Those of the formatter.
+pub(crate) fn write_hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+}
+
+/// Writes the names of the flags that are set, joined by commas.
+///
+/// # Errors
+/// Those of the formatter.
+pub(crate) fn write_flags(bits: u8, names: &[&str], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut joint = "";
+    for (_, name) in names.iter().enumerate().filter(|(i, _)| bits >> i & 1 == 1) {
+        write!(f, "{joint}{name}")?;
+        joint = ",";
+    }
+    Ok(())
 }
 
 macro_rules! number_fields {
@@ -38,6 +78,10 @@ macro_rules! number_fields {
             #[inline]
             fn to_wire(self) -> $wire {
                 $wire::new(self.0)
+            }
+
+            fn write_text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
             }
         }
     )*};
@@ -79,6 +123,10 @@ macro_rules! plain_fields {
             fn to_wire(self) -> $wire {
                 $wire::new(self)
             }
+
+            fn write_text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
         }
     )*};
 }
@@ -104,6 +152,10 @@ macro_rules! code_fields {
             #[inline]
             fn to_wire(self) -> u8 {
                 self.code()
+            }
+
+            fn write_text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(self, f)
             }
         }
     )*};
@@ -136,6 +188,10 @@ impl Field for u8 {
     fn to_wire(self) -> u8 {
         self
     }
+
+    fn write_text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl Field for i8 {
@@ -148,6 +204,10 @@ impl Field for i8 {
 
     fn to_wire(self) -> i8 {
         self
+    }
+
+    fn write_text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -164,6 +224,10 @@ impl Field for Reason {
     fn to_wire(self) -> U16 {
         U16::new(self.code())
     }
+
+    fn write_text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
 }
 
 impl Field for ExecInst {
@@ -178,6 +242,10 @@ impl Field for ExecInst {
     #[inline]
     fn to_wire(self) -> u8 {
         self.0
+    }
+
+    fn write_text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_flags(self.0, &["postOnly"], f)
     }
 }
 
@@ -198,6 +266,10 @@ macro_rules! text_fields {
             fn to_wire(self) -> [u8; 16] {
                 self.0
             }
+
+            fn write_text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
         }
     )*};
 }
@@ -217,5 +289,9 @@ impl Field for ApiKeyHash {
 
     fn to_wire(self) -> [u8; 32] {
         self.0
+    }
+
+    fn write_text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_hex(&self.0, f)
     }
 }

@@ -30,6 +30,8 @@ pub const CLIENT_FRAME_LEN_MAX: usize = 4096;
 pub struct RawMessage<'a> {
     /// The template id.
     pub template_id: u16,
+    /// The sender's version of the schema, ours or later.
+    pub version: u16,
     /// The block's length by the sender's version.
     pub block_length: usize,
     /// Block, groups and data.
@@ -102,7 +104,7 @@ pub fn parse_message(bytes: &[u8]) -> Result<RawMessage<'_>, DecodeError> {
     if body.len() < block_length {
         return Err(DecodeError::Truncated("block"));
     }
-    Ok(RawMessage { template_id, block_length, body })
+    Ok(RawMessage { template_id, version, block_length, body })
 }
 
 impl<'a> RawMessage<'a> {
@@ -116,6 +118,29 @@ impl<'a> RawMessage<'a> {
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         &self.body[self.block_length..]
+    }
+
+    /// Checks that nothing follows what was read of `M`, up to `rest`. A later version may have
+    /// more; ours may not, so that no second message is dropped behind the first.
+    ///
+    /// # Errors
+    /// [`DecodeError::TrailingBytes`].
+    #[inline]
+    pub fn expect_end<M: Message>(&self, rest: &[u8]) -> Result<(), DecodeError> {
+        if rest.is_empty() || self.version > SCHEMA_VERSION {
+            return Ok(());
+        }
+        Err(DecodeError::TrailingBytes { message: M::NAME, count: rest.len() })
+    }
+
+    /// The block as message `M` that neither group nor data follows.
+    ///
+    /// # Errors
+    /// As [`Message::decode_block`], and [`DecodeError::TrailingBytes`].
+    #[inline]
+    pub fn decode_whole<M: Message>(&self) -> Result<M, DecodeError> {
+        self.expect_end::<M>(self.rest())?;
+        self.decode()
     }
 
     /// The block as message `M`.

@@ -20,6 +20,31 @@ pub struct FieldInfo {
     pub schema_type: &'static str,
 }
 
+impl FieldInfo {
+    /// The field's name in the schema: in camel case. A word that is a keyword of languages that
+    /// clients are generated in has another name there: `switch` is `switchTo`.
+    #[must_use]
+    pub fn schema_name(&self) -> String {
+        match self.name {
+            "switch" => "switchTo".to_owned(),
+            name => camel_case(name),
+        }
+    }
+}
+
+/// A name in camel case: `cl_ord_id` becomes `clOrdId`.
+#[must_use]
+pub fn camel_case(name: &str) -> String {
+    let mut words = name.split('_');
+    let mut camel = words.next().unwrap_or_default().to_owned();
+    for word in words {
+        let (head, tail) = word.split_at(1.min(word.len()));
+        camel.push_str(&head.to_ascii_uppercase());
+        camel.push_str(tail);
+    }
+    camel
+}
+
 /// Why bytes are not the message that they claim to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
@@ -60,6 +85,14 @@ pub enum DecodeError {
     /// The message exists and has no place here.
     #[error("{0} has no place here")]
     Unexpected(&'static str),
+    /// Bytes that belong to nothing follow a message of our own version.
+    #[error("{message}: {count} bytes too many")]
+    TrailingBytes {
+        /// The message's name.
+        message: &'static str,
+        /// How many bytes.
+        count: usize,
+    },
 }
 
 /// A message with a fixed block.
@@ -81,7 +114,13 @@ pub trait Message: Copy + fmt::Debug {
 
     /// Appends the block.
     fn encode_block(&self, out: &mut Vec<u8>);
+
+    /// Shows every field's value, in order: for tools that print messages.
+    fn visit_fields(&self, visit: &mut VisitField<'_>);
 }
+
+/// What is shown a field and its value as text.
+pub type VisitField<'a> = dyn FnMut(&'static FieldInfo, &dyn fmt::Display) + 'a;
 
 /// Declares messages: `Name = template_id { field: Type, ... }`.
 macro_rules! messages {
@@ -140,6 +179,14 @@ macro_rules! messages {
                         $($field: $crate::field::Field::to_wire(self.$field),)*
                     };
                     out.extend_from_slice(wire.as_bytes());
+                }
+
+                fn visit_fields(&self, visit: &mut $crate::message::VisitField<'_>) {
+                    let mut infos = Self::FIELDS.iter();
+                    $(
+                        let info = infos.next().expect("one per field");
+                        visit(info, &$crate::field::Text(&self.$field));
+                    )*
                 }
             }
         )*

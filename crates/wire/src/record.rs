@@ -38,7 +38,7 @@ macro_rules! records {
             #[inline]
             fn decode_own_message(raw: &RawMessage<'_>) -> Result<Self, DecodeError> {
                 match raw.template_id {
-                    $($variant::TEMPLATE_ID => raw.decode().map($name::$variant),)*
+                    $($variant::TEMPLATE_ID => raw.decode_whole().map($name::$variant),)*
                     other => Err(DecodeError::UnknownTemplate(other)),
                 }
             }
@@ -257,8 +257,8 @@ impl Command {
                 let definition = Definition::decode(&parse_message(raw.rest())?)?;
                 Ok(Command::Import(import.control_position, definition))
             }
-            Tick::TEMPLATE_ID => raw.decode::<Tick>().map(|_| Command::Tick),
-            SessionLost::TEMPLATE_ID => raw.decode().map(Command::SessionLost),
+            Tick::TEMPLATE_ID => raw.decode_whole::<Tick>().map(|_| Command::Tick),
+            SessionLost::TEMPLATE_ID => raw.decode_whole().map(Command::SessionLost),
             _ => Request::decode(&raw).map(Command::Request),
         }
     }

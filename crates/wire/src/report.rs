@@ -4,13 +4,15 @@
 //! zero in a report that is sent again. They lie behind the event's block, so that a gateway makes
 //! a report by appending 32 bytes to a record of the event log.
 
+use core::fmt;
+
 use weir_types::Nanos;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::event::OrderEvent;
-use crate::field::Field;
-use crate::message::{DecodeError, FieldInfo, Message};
+use crate::field::{Field, Text};
+use crate::message::{DecodeError, FieldInfo, Message, VisitField};
 
 /// When an order passed the points t0 to t6 (see `weir-probe`), in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,6 +42,11 @@ impl Field for StageTimes {
     fn to_wire(self) -> StageTimesWire {
         StageTimesWire { t0: U64::new(self.t0.0), after_t0: self.after_t0.map(U32::new) }
     }
+
+    fn write_text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.t0)?;
+        self.after_t0.iter().try_for_each(|span| write!(f, ",{span}"))
+    }
 }
 
 /// What a session hears of each change of its orders.
@@ -53,7 +60,7 @@ pub struct ExecutionReport {
 
 const EVENT_FIELD_COUNT: usize = OrderEvent::FIELDS.len();
 
-const REPORT_FIELDS: [FieldInfo; EVENT_FIELD_COUNT + 1] = {
+static REPORT_FIELDS: [FieldInfo; EVENT_FIELD_COUNT + 1] = {
     let stage_times = FieldInfo {
         name: "stage_times",
         offset: OrderEvent::BLOCK_LENGTH,
@@ -94,5 +101,9 @@ impl Message for ExecutionReport {
     fn encode_block(&self, out: &mut Vec<u8>) {
         self.event.encode_block(out);
         out.extend_from_slice(self.stage_times.to_wire().as_bytes());
+    }
+    fn visit_fields(&self, visit: &mut VisitField<'_>) {
+        self.event.visit_fields(visit);
+        visit(&REPORT_FIELDS[EVENT_FIELD_COUNT], &Text(&self.stage_times));
     }
 }

@@ -31,6 +31,10 @@ impl Field for ApiKey {
     fn to_wire(self) -> [u8; 32] {
         self.0
     }
+
+    fn write_text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("..")
+    }
 }
 
 /// A short text for people: up to 32 ASCII bytes, padded with zeroes.
@@ -74,6 +78,10 @@ impl Field for Label {
 
     fn to_wire(self) -> [u8; 32] {
         self.0
+    }
+
+    fn write_text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
