@@ -95,6 +95,15 @@ impl Ledger {
         taken
     }
 
+    /// Puts an order last at its level.
+    pub(super) fn move_back(&mut self, id: u64) {
+        let Some(Standing { side, price, .. }) = self.get(id) else { return };
+        let shelf = self.shelves_mut(side).get_mut(&price);
+        let ids = &mut shelf.expect("an order that stands has a level").ids;
+        ids.retain(|other| *other != id);
+        ids.push(id);
+    }
+
     /// What stands at a price.
     pub(super) fn qty_at(&self, side: Side, price: Price) -> Qty {
         self.shelves(side).get(&price).map_or(Qty::ZERO, |shelf| shelf.qty)

@@ -8,10 +8,12 @@
 //! | --- | --- |
 //! | ids that later messages name, lower than the highest id seen | they stand there already: seeded under their ids, in order of id, as large as what will be taken off them |
 //! | quantity above that | one anonymous seed, last in the queue: nothing the file shows ever touches it |
+//! | an order never named again, with executions to come at the level behind it | by price and time it cannot stand ahead of them: it went out of sight, `Vanish` |
 //! | known quantity above the row's, on orders never named again | it went out of sight: `Vanish`, oldest first |
 //!
 //! A level in sight is never touched: if its row and its messages differ, the row says
-//! `contradicts_events`. Looking ahead serves the seeds alone, never an order of the file.
+//! `contradicts_events`. Looking ahead serves
+//! what was out of sight alone: an order that was in sight since it came is never touched.
 
 use std::collections::BTreeMap;
 
@@ -24,11 +26,20 @@ use super::model::{ANONYMOUS_ID_FIRST, FlowEvent, FlowItem, FlowKind, FlowRow, L
 /// What the whole file says about its orders: the look-ahead that seeding needs.
 #[derive(Debug, Default)]
 pub struct Survey {
-    /// Per order, how much later messages will take off it.
-    ahead: BTreeMap<u64, Qty>,
+    /// Per order, what later messages do to it.
+    ahead: BTreeMap<u64, Ahead>,
+    /// Per level, how many later messages execute an order there.
+    executions: BTreeMap<(Side, Price), u64>,
     /// Ids named at a level whose submission is not in the file.
     ghosts: BTreeMap<(Side, Price), Vec<u64>>,
     first_id: u64,
+}
+
+/// What the messages still to come do to an order.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ahead {
+    qty: Qty,
+    executions: u64,
 }
 
 impl Survey {
@@ -49,8 +60,7 @@ impl Survey {
                 | MessageKind::ExecuteVisible => {
                     let place = Some((message.side, message.price));
                     places.entry(message.order_id).or_insert(place);
-                    let ahead = survey.ahead.entry(message.order_id).or_default();
-                    *ahead = Qty(ahead.0.saturating_add(message.qty.0));
+                    survey.add(message);
                 }
                 _ => {}
             }
@@ -63,14 +73,27 @@ impl Survey {
         survey
     }
 
-    fn ahead(&self, id: u64) -> Qty {
+    fn add(&mut self, message: &Message) {
+        let executed = u64::from(message.kind == MessageKind::ExecuteVisible);
+        let ahead = self.ahead.entry(message.order_id).or_default();
+        ahead.qty = Qty(ahead.qty.0.saturating_add(message.qty.0));
+        ahead.executions += executed;
+        *self.executions.entry((message.side, message.price)).or_default() += executed;
+    }
+
+    fn ahead(&self, id: u64) -> Ahead {
         self.ahead.get(&id).copied().unwrap_or_default()
     }
 
-    /// A message has been applied: it is no longer ahead.
+    /// A message is being applied: it is no longer ahead.
     fn passed(&mut self, message: &Message) {
+        let executed = u64::from(message.kind == MessageKind::ExecuteVisible);
         if let Some(ahead) = self.ahead.get_mut(&message.order_id) {
-            *ahead = Qty(ahead.0.saturating_sub(message.qty.0));
+            ahead.qty = Qty(ahead.qty.0.saturating_sub(message.qty.0));
+            ahead.executions = ahead.executions.saturating_sub(executed);
+        }
+        if let Some(count) = self.executions.get_mut(&(message.side, message.price)) {
+            *count = count.saturating_sub(executed);
         }
     }
 
@@ -257,40 +280,52 @@ impl LobsterFlow {
         contradicts
     }
 
+    /// Brings a level to the quantity of its row: see the table above.
     fn reconcile(&mut self, ts: Nanos, side: Side, level: Level, out: &mut Vec<FlowItem>) {
+        self.drop_overtaken(ts, (side, level.price), out);
         let price = level.price;
         let known = self.ledger.ids_at(side, price).to_vec();
-        let ghosts = self.survey.ghosts_at(side, price, self.id_max);
-        let sure = |survey: &Survey, id: u64, cap: Qty| survey.ahead(id).min(cap).0;
-        let leaves: Vec<Qty> =
-            known.iter().map(|id| self.ledger.get(*id).expect("listed at its level").leaves).collect();
-        let mut sure_sum: u64 =
-            known.iter().zip(&leaves).map(|(id, cap)| sure(&self.survey, *id, *cap)).sum();
-        // Ghosts stand as far as the row leaves room for them.
-        for id in ghosts {
-            let qty = sure(&self.survey, id, Qty(level.qty.0.saturating_sub(sure_sum)));
-            sure_sum += qty;
-            self.seed(ts, id, Standing { side, price, leaves: Qty(qty) }, out);
+        let sure: u64 = known.iter().map(|id| self.sure(*id).0).sum();
+        let mut room = level.qty.0.saturating_sub(sure);
+        for id in self.survey.ghosts_at(side, price, self.id_max) {
+            let leaves = self.survey.ahead(id).qty.min(Qty(room));
+            room -= leaves.0;
+            self.seed(ts, id, Standing { side, price, leaves }, out);
         }
-        let unsure = leaves.iter().map(|qty| qty.0).sum::<u64>() as i128
-            - known.iter().zip(&leaves).map(|(id, cap)| sure(&self.survey, *id, *cap)).sum::<u64>()
-                as i128;
-        let room = i128::from(level.qty.0) - i128::from(sure_sum);
-        if room > unsure {
-            let rest = u64::try_from(room - unsure).unwrap_or(0);
+        let have = self.ledger.qty_at(side, price);
+        if have < level.qty {
             let id = self.anonymous_next;
             self.anonymous_next += 1;
-            self.seed(ts, id, Standing { side, price, leaves: Qty(rest) }, out);
+            self.seed(ts, id, Standing { side, price, leaves: level.qty - have }, out);
             return;
         }
-        let mut surplus = u64::try_from(unsure - room).unwrap_or(0);
-        for (id, cap) in known.iter().zip(&leaves) {
-            let spare = cap.0 - sure(&self.survey, *id, *cap);
-            let cut = Qty(spare.min(surplus));
-            surplus -= self.take(*id, cut, (ts, FlowKind::Vanish), out).0;
+        let mut surplus = have - level.qty;
+        for id in &known {
+            let order = self.ledger.get(*id).expect("listed at its level");
+            let spare = order.leaves - self.sure(*id);
+            surplus -= self.take(*id, spare.min(surplus), (ts, FlowKind::Vanish), out);
         }
         for id in known.iter().rev() {
-            surplus -= self.take(*id, Qty(surplus), (ts, FlowKind::Vanish), out).0;
+            surplus -= self.take(*id, surplus, (ts, FlowKind::Vanish), out);
+        }
+    }
+
+    /// How much of a standing order later messages take: so much of it stands for sure.
+    fn sure(&self, id: u64) -> Qty {
+        let order = self.ledger.get(id).expect("listed at its level");
+        order.leaves.min(self.survey.ahead(id).qty)
+    }
+
+    /// Orders never named again cannot stand ahead of others that are still to be executed.
+    fn drop_overtaken(&mut self, ts: Nanos, at: (Side, Price), out: &mut Vec<FlowItem>) {
+        let to_come = self.survey.executions.get(&at).copied().unwrap_or_default();
+        let mut of_those_ahead = 0;
+        for id in self.ledger.ids_at(at.0, at.1).to_vec() {
+            let ahead = self.survey.ahead(id);
+            of_those_ahead += ahead.executions;
+            if ahead.qty.is_zero() && to_come > of_those_ahead {
+                self.take(id, Qty(u64::MAX), (ts, FlowKind::Vanish), out);
+            }
         }
     }
 

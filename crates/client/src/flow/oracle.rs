@@ -12,7 +12,7 @@ use std::fmt;
 use weir_types::{Price, Qty, Side};
 
 use super::model::{FlowEvent, FlowItem, FlowKind, FlowRow, Level, RowLevel};
-use super::orders::{FlowToOrders, LocalId, OrderIntent};
+use super::orders::{Ahead, FlowToOrders, LocalId, OrderIntent};
 
 /// A trade against a resting order, as the book under test reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,14 +49,15 @@ pub enum Deviation {
     /// A row whose own events, applied by id without any matching, do not give it: the source
     /// contradicts itself, and the book under test agrees with the events.
     SourceContradiction,
-    /// A seeded order was hit where the source names another, or the reverse: nobody knows the
-    /// place in the queue of an order whose arrival the source does not show.
+    /// A seeded order stands ahead of the one named, or is the one named: nobody knows the place
+    /// in the queue of an order whose arrival the source does not show.
     SeededPriority,
-    /// An order that was mended after an earlier difference, and so lost its place, is involved.
-    AfterMend,
+    /// The source executes an order ahead of an older one at the same price that, by its own
+    /// events and rows, still stands: the market itself did not keep time priority there.
+    SourceOvertakes,
     /// The order named was hit with another quantity or at another price.
     QuantityOrPrice,
-    /// Another order than the one named was hit, and no seed explains it.
+    /// Another order was hit, though the one named is first in its queue by the source's events.
     OtherMaker,
     /// The book under test traded where the source shows no trade.
     ExtraTrade,
@@ -73,7 +74,7 @@ impl Deviation {
     pub const ALL: [Deviation; 9] = [
         Deviation::SourceContradiction,
         Deviation::SeededPriority,
-        Deviation::AfterMend,
+        Deviation::SourceOvertakes,
         Deviation::QuantityOrPrice,
         Deviation::OtherMaker,
         Deviation::ExtraTrade,
@@ -85,8 +86,8 @@ impl Deviation {
     /// True for the classes that the source's own limits explain.
     #[must_use]
     pub fn is_explained(self) -> bool {
-        use Deviation::{AfterMend, SeededPriority, SourceContradiction};
-        matches!(self, SourceContradiction | SeededPriority | AfterMend)
+        use Deviation::{SeededPriority, SourceContradiction, SourceOvertakes};
+        matches!(self, SourceContradiction | SeededPriority | SourceOvertakes)
     }
 
     /// One line for the report.
@@ -95,7 +96,7 @@ impl Deviation {
         match self {
             Deviation::SourceContradiction => "rows that contradict the source's own events",
             Deviation::SeededPriority => "queue place of a seeded order",
-            Deviation::AfterMend => "order mended earlier",
+            Deviation::SourceOvertakes => "the source itself breaks time priority",
             Deviation::QuantityOrPrice => "right order, other quantity or price",
             Deviation::OtherMaker => "other resting order",
             Deviation::ExtraTrade => "trade the source lacks",
@@ -160,7 +161,7 @@ pub struct OracleReport {
     pub orphans: u64,
     /// Orders sent, mends not counted.
     pub orders: u64,
-    /// Orders mended after a difference.
+    /// Orders entered again to mend a level after a difference.
     pub mended: u64,
     /// Differences by class.
     pub deviations: BTreeMap<Deviation, u64>,
@@ -180,7 +181,7 @@ impl OracleReport {
 
 impl fmt::Display for OracleReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut line = |name: &str, value: &dyn fmt::Display| writeln!(f, "{name:<46}{value}");
+        let mut line = |name: &str, value: &dyn fmt::Display| writeln!(f, "{name:<52}{value}");
         line("orders sent", &self.orders)?;
         line("rows equal", &self.rows)?;
         line("  levels compared", &self.levels_compared)?;
@@ -208,6 +209,7 @@ impl fmt::Display for OracleReport {
 struct Expected {
     maker: LocalId,
     seeded: bool,
+    ahead: Ahead,
     price: Price,
     qty: Qty,
 }
@@ -224,7 +226,6 @@ pub struct Oracle<B> {
     /// What stands in the book under test, by its own reports.
     standing: BTreeMap<LocalId, Qty>,
     seeded: BTreeSet<LocalId>,
-    mended: BTreeSet<LocalId>,
     to_mend: BTreeSet<LocalId>,
     scratch: Vec<Level>,
 }
@@ -240,7 +241,6 @@ impl<B: BookUnderTest> Oracle<B> {
             hits: Vec::new(),
             standing: BTreeMap::new(),
             seeded: BTreeSet::new(),
-            mended: BTreeSet::new(),
             to_mend: BTreeSet::new(),
             scratch: Vec::new(),
         }
@@ -297,6 +297,7 @@ impl<B: BookUnderTest> Oracle<B> {
 
     /// An execution: sends its order, if the source does not show the aggressor's.
     fn expect(&mut self, event: &FlowEvent) {
+        let ahead = self.orders.ahead_of(event.source_order_id);
         let planned = self.orders.apply(event);
         self.report.orphans += u64::from(planned.orphan);
         if planned.orphan {
@@ -304,7 +305,7 @@ impl<B: BookUnderTest> Oracle<B> {
         }
         let seeded = self.seeded.contains(&planned.local_id);
         let FlowEvent { price, qty, .. } = *event;
-        self.expected.push(Expected { maker: planned.local_id, seeded, price, qty });
+        self.expected.push(Expected { maker: planned.local_id, seeded, ahead, price, qty });
         if let Some(intent) = planned.intent {
             self.report.orders += 1;
             self.submit(&intent);
@@ -349,6 +350,7 @@ impl<B: BookUnderTest> Oracle<B> {
     fn close(&mut self) {
         let expected = std::mem::take(&mut self.expected);
         let hits = std::mem::take(&mut self.hits);
+        let mut class = None;
         for (index, want) in expected.iter().enumerate() {
             let got = hits.get(index);
             let equal = got.is_some_and(|hit| {
@@ -362,13 +364,23 @@ impl<B: BookUnderTest> Oracle<B> {
             };
             share.count(equal);
             if !equal {
-                let class = self.class(Some(want), got);
-                self.report.note(class);
+                let found = self.class(Some(want), got);
+                self.report.note(found);
+                class = Some(found);
             }
         }
+        // An order that hit the wrong one goes on to hit others: one difference, counted once.
         for hit in hits.iter().skip(expected.len()) {
-            let class = self.class(None, Some(hit));
-            self.report.note(class);
+            if class.is_none() {
+                let found = self.class(None, Some(hit));
+                self.report.note(found);
+            }
+        }
+        // A seed that the source passed over shows that it stands further back.
+        for hit in &hits {
+            if class == Some(Deviation::SeededPriority) && self.seeded.contains(&hit.maker) {
+                self.orders.move_back(hit.maker);
+            }
         }
         self.to_mend.extend(expected.iter().map(|want| want.maker));
         self.to_mend.extend(hits.iter().map(|hit| hit.maker));
@@ -378,33 +390,38 @@ impl<B: BookUnderTest> Oracle<B> {
         let (Some(want), Some(got)) = (want, got) else {
             return if got.is_some() { Deviation::ExtraTrade } else { Deviation::MissingTrade };
         };
-        let involved = [want.maker, got.maker];
         if want.maker == got.maker {
-            Deviation::QuantityOrPrice
-        } else if involved.iter().any(|id| self.seeded.contains(id)) {
-            Deviation::SeededPriority
-        } else if involved.iter().any(|id| self.mended.contains(id)) {
-            Deviation::AfterMend
-        } else {
-            Deviation::OtherMaker
+            return Deviation::QuantityOrPrice;
+        }
+        match (want.ahead, want.seeded) {
+            (Ahead::Seeds, _) | (Ahead::Orders, true) => Deviation::SeededPriority,
+            (Ahead::Orders, false) => Deviation::SourceOvertakes,
+            (Ahead::Nobody, _) => Deviation::OtherMaker,
         }
     }
 
-    /// Brings the orders touched by a difference to what the source says of them.
+    /// Brings what a difference touched to what the source says: the levels concerned are
+    /// entered again, order by order, so that every place in their queues is right again.
     fn mend(&mut self) {
+        let mut levels = BTreeSet::new();
         for local_id in std::mem::take(&mut self.to_mend) {
             let want = self.orders.leaves(local_id);
             let have = self.standing.get(&local_id).copied().unwrap_or_default();
-            if want == have {
-                continue;
+            match self.orders.place(local_id) {
+                _ if want == have => {}
+                Some(place) => _ = levels.insert(place),
+                None => self.withdraw(local_id),
             }
-            self.report.mended += 1;
-            if !have.is_zero() {
-                self.submit(&OrderIntent::Cancel { local_id });
+        }
+        for (side, price) in levels {
+            let queue = self.orders.queue(side, price);
+            for local_id in &queue {
+                self.withdraw(*local_id);
             }
-            if let Some(intent) = self.orders.reissue(local_id) {
-                self.mended.insert(intent.local_id());
-                if self.seeded.contains(&local_id) {
+            for local_id in queue {
+                self.report.mended += 1;
+                let intent = self.orders.reissue(local_id).expect("listed in its queue");
+                if self.seeded.remove(&local_id) {
                     self.seeded.insert(intent.local_id());
                 }
                 self.submit(&intent);
@@ -415,6 +432,12 @@ impl<B: BookUnderTest> Oracle<B> {
             self.report.note(Deviation::ExtraTrade);
         }
         self.to_mend.clear();
+    }
+
+    fn withdraw(&mut self, local_id: LocalId) {
+        if self.standing.contains_key(&local_id) {
+            self.submit(&OrderIntent::Cancel { local_id });
+        }
     }
 
     fn row(&mut self, row: &FlowRow) {

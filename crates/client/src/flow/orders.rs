@@ -90,6 +90,17 @@ pub struct Planned {
     pub orphan: bool,
 }
 
+/// Who stands ahead of an order in its queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ahead {
+    /// It is the first.
+    Nobody,
+    /// At least one seed, whose true place nobody knows.
+    Seeds,
+    /// Only orders whose arrival the source shows.
+    Orders,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Known {
     local_id: LocalId,
@@ -186,11 +197,44 @@ impl FlowToOrders {
         }
     }
 
+    /// Who stands ahead of an order at its level, by the events alone.
+    pub(super) fn ahead_of(&self, source_order_id: u64) -> Ahead {
+        let Some(order) = self.ledger.get(source_order_id) else { return Ahead::Nobody };
+        let ids = self.ledger.ids_at(order.side, order.price);
+        let mut ahead = ids.iter().take_while(|id| **id != source_order_id).peekable();
+        if ahead.peek().is_none() {
+            Ahead::Nobody
+        } else if ahead.any(|id| self.known.get(id).is_some_and(|known| known.seeded)) {
+            Ahead::Seeds
+        } else {
+            Ahead::Orders
+        }
+    }
+
     /// What must stand of an order now: zero when it is gone.
     #[must_use]
     pub fn leaves(&self, local_id: LocalId) -> Qty {
         let order = self.sources.get(&local_id).and_then(|id| self.ledger.get(*id));
         order.map_or(Qty::ZERO, |order| order.leaves)
+    }
+
+    /// The level at which an order stands.
+    pub(super) fn place(&self, local_id: LocalId) -> Option<(Side, Price)> {
+        let order = self.ledger.get(*self.sources.get(&local_id)?)?;
+        Some((order.side, order.price))
+    }
+
+    /// The orders of a level in order of arrival.
+    pub(super) fn queue(&self, side: Side, price: Price) -> Vec<LocalId> {
+        let ids = self.ledger.ids_at(side, price).iter();
+        ids.map(|id| self.known[id].local_id).collect()
+    }
+
+    /// Puts an order last in its queue.
+    pub(super) fn move_back(&mut self, local_id: LocalId) {
+        if let Some(id) = self.sources.get(&local_id) {
+            self.ledger.move_back(*id);
+        }
     }
 
     /// Gives an order a new number and the order that enters what is left of it again: the
@@ -200,7 +244,8 @@ impl FlowToOrders {
         let order = self.ledger.get(id).expect("a known order stands");
         let fresh = self.next_local();
         self.sources.insert(fresh, id);
-        self.known.insert(id, Known { local_id: fresh, seeded: true, done: Qty::ZERO });
+        let known = self.known.get_mut(&id).expect("a known order stands");
+        (known.local_id, known.done) = (fresh, Qty::ZERO);
         Some(new(fresh, order.side, order.price, order.leaves))
     }
 
