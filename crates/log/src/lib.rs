@@ -1,1 +1,24 @@
-//! (being written)
+//! The sequenced log of a partition, its snapshots, and the event log that views read.
+//!
+//! [`SequencedLog`] is what the rest of Weir sees; [`EmbeddedLog`] keeps it in one directory of
+//! segment files. Entries are opaque bytes. Opening a log checks it and repairs a torn tail by the
+//! tables in [`recovery`]; damage to what was synced is an error that names file and offset. The
+//! format is argued byte by byte in `docs/protocols/log-format.md`.
+
+pub mod api;
+pub mod batch;
+pub mod embedded;
+pub mod error;
+pub mod frame;
+pub mod reader;
+pub mod recovery;
+pub mod segment;
+
+pub use api::{Append, Poll, SequencedLog};
+pub use batch::{BATCH_BYTES_MAX, Batch, Push};
+pub use embedded::{EmbeddedLog, LogConfig};
+pub use error::LogError;
+pub use reader::{Entry, LogReader};
+pub use recovery::{Cut, EpochReason, RecoveryReport};
+pub use segment::{EpochEnd, SegmentKind};
+pub use weir_types::Durability;

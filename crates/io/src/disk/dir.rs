@@ -144,11 +144,6 @@ impl Dir {
         Ok(done)
     }
 
-    pub(super) fn remove(&self, name: &str) -> Result<(), DiskError> {
-        std::fs::remove_file(self.path.join(name))
-            .map_err(|e| DiskError::from_system(DiskAction::Remove, name, &e))
-    }
-
     pub(super) fn lock(&mut self) -> Result<(), DiskError> {
         let fail = |e: std::io::Error| DiskError::from_system(DiskAction::Lock, LOCK_NAME, &e);
         let file = OpenOptions::new()
@@ -177,6 +172,11 @@ impl Dir {
 pub(super) fn rename(dir: &Path, from: &str, to: &str) -> Result<(), DiskError> {
     std::fs::rename(dir.join(from), dir.join(to))
         .map_err(|e| DiskError::from_system(DiskAction::Rename, from, &e))
+}
+
+pub(super) fn remove(dir: &Path, name: &str) -> Result<(), DiskError> {
+    std::fs::remove_file(dir.join(name))
+        .map_err(|e| DiskError::from_system(DiskAction::Remove, name, &e))
 }
 
 pub(super) fn sync_dir(dir: &Path) -> Result<(), DiskError> {
@@ -255,7 +255,7 @@ macro_rules! blocking_calls {
             dir::rename(self.dir.path(), from, to)
         }
         fn remove(&mut self, name: &str) -> Result<(), DiskError> {
-            self.dir.remove(name)
+            dir::remove(self.dir.path(), name)
         }
         fn sync_dir(&mut self) -> Result<(), DiskError> {
             dir::sync_dir(self.dir.path())

@@ -20,6 +20,7 @@ pub(super) enum Work {
     Sync { file: Arc<OpenFile> },
     Prepare { name: String, len: u64 },
     Rename { from: String, to: String },
+    Remove { name: String },
 }
 
 /// The completions of one disk, shared by its lanes.
@@ -160,6 +161,7 @@ fn perform(dir: &std::path::Path, work: Work) -> (Vec<u8>, Outcome) {
         }
         Work::Sync { file } => ended(file.sync()),
         Work::Prepare { name, len } => ended(dir::prepare(dir, &name, len)),
+        Work::Remove { name } => ended(dir::remove(dir, &name).and_then(|()| dir::sync_dir(dir))),
         Work::Rename { from, to } => {
             ended(dir::rename(dir, &from, &to).and_then(|()| dir::sync_dir(dir)))
         }

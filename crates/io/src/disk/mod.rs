@@ -72,6 +72,11 @@ pub enum Op {
         /// The name to be.
         to: String,
     },
+    /// Removes a file that is not open and syncs the directory.
+    Remove {
+        /// Its name.
+        name: String,
+    },
 }
 
 /// How an operation ended.

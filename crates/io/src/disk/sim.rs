@@ -246,6 +246,16 @@ impl State {
         Ok(())
     }
 
+    fn remove(&mut self, name: &str) -> Result<(), DiskError> {
+        if self.image.ino(name).is_none() {
+            let reason = "simulated: no such file".to_owned();
+            let (action, kind) = (DiskAction::Remove, DiskErrorKind::NotFound);
+            return Err(DiskError { action, name: name.to_owned(), kind, reason });
+        }
+        self.note(TraceOp::Remove { name: name.to_owned() });
+        Ok(())
+    }
+
     fn prepare(&mut self, name: &str, len: u64) -> Result<(), DiskError> {
         let file = self.open(name, true)?;
         let filled = super::zero_fill(len, |at, zeros| self.write(file, at, zeros))
@@ -272,6 +282,7 @@ impl State {
             }
             Op::Sync { file } => ended(self.sync(Some(file))),
             Op::Prepare { name, len } => ended(self.prepare(&name, len)),
+            Op::Remove { name } => ended(self.remove(&name).and_then(|()| self.sync(None))),
             Op::Rename { from, to } => {
                 ended(self.rename(&from, &to).and_then(|()| self.sync(None)))
             }
@@ -325,14 +336,7 @@ impl Disk for SimDisk {
     }
 
     fn remove(&mut self, name: &str) -> Result<(), DiskError> {
-        let mut state = self.state();
-        if state.image.ino(name).is_none() {
-            let reason = "simulated: no such file".to_owned();
-            let (action, kind) = (DiskAction::Remove, DiskErrorKind::NotFound);
-            return Err(DiskError { action, name: name.to_owned(), kind, reason });
-        }
-        state.note(TraceOp::Remove { name: name.to_owned() });
-        Ok(())
+        self.state().remove(name)
     }
 
     fn sync_dir(&mut self) -> Result<(), DiskError> {

@@ -52,6 +52,7 @@ impl Disk for ThreadDisk {
                 self.data.push(tag, Work::Sync { file: self.dir.file(file).clone() });
             }
             Op::Prepare { name, len } => self.slow.push(tag, Work::Prepare { name, len }),
+            Op::Remove { name } => self.slow.push(tag, Work::Remove { name }),
             Op::Rename { from, to } => self.slow.push(tag, Work::Rename { from, to }),
         }
     }

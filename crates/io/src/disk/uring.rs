@@ -183,6 +183,10 @@ impl Disk for UringDisk {
                 self.slow_in_flight += 1;
                 self.slow.push(tag, Work::Prepare { name, len });
             }
+            Op::Remove { name } => {
+                self.slow_in_flight += 1;
+                self.slow.push(tag, Work::Remove { name });
+            }
             Op::Rename { from, to } => {
                 self.slow_in_flight += 1;
                 self.slow.push(tag, Work::Rename { from, to });

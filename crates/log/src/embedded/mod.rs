@@ -1,0 +1,398 @@
+//! The embedded log: one process, one directory of segment files.
+//!
+//! Appending copies a batch into the newest chunk; chunks go to the disk in order, one write in
+//! flight, so that the next batch fills while one sync is under way (group commit). What counts as
+//! committed is the durability level: `memory` at the append, `os` after the write, `disk` after
+//! the sync. Never blocks outside `open`, `flush_blocking` and `close`; never reads a clock.
+//!
+//! Invariants: frames reach the disk in order; a segment's name appears only after its header is
+//! synced and all frames before it are written; no frame claims a sync that has not ended.
+
+use std::collections::VecDeque;
+
+use weir_io::{Completion, Disk, FileId};
+use weir_types::{Durability, Epoch, Nanos, PartitionId, Position};
+
+use crate::api::{Append, Poll, SequencedLog};
+use crate::batch::{BATCH_BYTES_MAX, Batch};
+use crate::error::LogError;
+use crate::frame::{FRAME_HEADER, FrameHeader, FrameKind};
+use crate::reader::LogReader;
+use crate::recovery::Head;
+use crate::segment::{EpochEnd, SEGMENT_HEADER, SegmentHeader, SegmentKind};
+
+mod open;
+mod work;
+
+/// How a log is kept.
+#[derive(Clone, Debug)]
+pub struct LogConfig {
+    /// The partition whose log it is.
+    pub partition: PartitionId,
+    /// What a commit promises.
+    pub durability: Durability,
+    /// The size of a segment file in bytes.
+    pub segment_bytes: u64,
+    /// How many bytes may wait to be written before appends are refused as busy.
+    pub queue_bytes_max: usize,
+    /// How long nothing must have been appended before a mark says that all is synced.
+    pub idle_after: Nanos,
+    /// The identity of the log if this opening creates it: a random number.
+    pub log_id_if_new: u128,
+}
+
+impl LogConfig {
+    /// The defaults: level `disk`, segments of 64 MiB, 16 MiB of queue, a mark after 50 ms.
+    #[must_use]
+    pub fn new(partition: PartitionId, log_id_if_new: u128) -> LogConfig {
+        LogConfig {
+            partition,
+            durability: Durability::default(),
+            segment_bytes: 64 << 20,
+            queue_bytes_max: 16 << 20,
+            idle_after: Nanos(50_000_000),
+            log_id_if_new,
+        }
+    }
+}
+
+/// Bytes that go to the disk with one write.
+#[derive(Debug)]
+struct Chunk {
+    /// The new segment that these bytes are the first of.
+    opens: Option<Box<SegmentHeader>>,
+    offset: u64,
+    buf: Vec<u8>,
+    /// How many bytes of `buf` the disk has taken.
+    from: usize,
+    last_frame: u64,
+    last_position: Position,
+    /// Sync it at every level: a mark.
+    sync: bool,
+}
+
+/// What a frame is made of.
+struct Content<'a> {
+    kind: FrameKind,
+    log_time: Nanos,
+    epoch: Epoch,
+    count: u32,
+    body: &'a [u8],
+}
+
+/// The file that the next segment will become.
+#[derive(Debug)]
+enum Spare {
+    None,
+    Preparing {
+        name: String,
+    },
+    Ready {
+        name: String,
+        file: FileId,
+    },
+    /// There was no space; try again at this time.
+    Full {
+        until: Nanos,
+    },
+}
+
+/// How far the next segment's publication is.
+#[derive(Debug)]
+enum Roll {
+    No,
+    Header { from: usize },
+    Name,
+}
+
+/// A segment that has its name.
+#[derive(Debug)]
+struct Segment {
+    name: String,
+    first_position: Position,
+}
+
+/// See the module's documentation.
+pub struct EmbeddedLog<D> {
+    disk: D,
+    config: LogConfig,
+    log_id: u128,
+    head: Head,
+    segments: VecDeque<Segment>,
+    /// The newest published segment's file.
+    file: FileId,
+    /// Where the next frame goes in the newest segment, published or not, and that one's size.
+    write_offset: u64,
+    write_limit: u64,
+    // INVARIANT: oldest first; only the last grows; each chunk lies within one segment.
+    chunks: VecDeque<Chunk>,
+    sent: Option<Chunk>,
+    queued_bytes: usize,
+    buffers: Vec<Vec<u8>>,
+    spare: Spare,
+    roll: Roll,
+    recycled: Vec<String>,
+    names_made: u64,
+    /// The name under which the segment being trimmed will be recycled.
+    trimmed_name: Option<String>,
+    /// The file before the newest, whose last sync is still to come, and its last frame.
+    retiring: Option<(FileId, u64)>,
+    trims: VecDeque<String>,
+    trimming: bool,
+    /// The frame up to which the sync in flight will prove all.
+    proving: Option<u64>,
+    written_frame: u64,
+    synced_frame: u64,
+    committed: Position,
+    /// A frame has been appended since the last mark.
+    unmarked: bool,
+    /// A frame has been appended since the last cycle.
+    stirred: bool,
+    active_at: Nanos,
+    now: Nanos,
+    full_until: Option<Nanos>,
+    told_leading: bool,
+    closed: bool,
+    failed: Option<LogError>,
+    reaped: Vec<Completion>,
+}
+
+impl<D: Disk> SequencedLog for EmbeddedLog<D> {
+    fn append(&mut self, epoch: Epoch, log_time: Nanos, batch: &Batch) -> Append {
+        assert!(!batch.is_empty(), "an empty batch has no place in history");
+        if epoch != self.head.epoch || self.failed.is_some() || self.closed {
+            return Append::NotLeader;
+        }
+        assert!(log_time > self.head.log_time, "log time grows from batch to batch");
+        let size = FRAME_HEADER + batch.bytes().len();
+        if self.full_until.is_some() || self.needs_missing_space(size) {
+            return Append::Full;
+        }
+        if self.queued_bytes + size > self.config.queue_bytes_max {
+            return Append::Busy;
+        }
+        let first = self.head.position_next;
+        let (kind, epoch) = (FrameKind::Entries, self.head.epoch);
+        let (count, body) = (batch.count(), batch.bytes());
+        self.put_frame(&Content { kind, log_time, epoch, count, body });
+        self.unmarked = true;
+        self.stirred = true;
+        if self.config.durability == Durability::Memory {
+            self.committed = Position(self.head.position_next.0 - 1);
+        }
+        Append::At { first }
+    }
+
+    fn poll(&mut self) -> Poll {
+        if self.failed.is_some() {
+            return Poll::Lost { valid_to: self.committed };
+        }
+        if !self.told_leading {
+            self.told_leading = true;
+            return Poll::Leading(self.head.epoch);
+        }
+        Poll::Committed(self.committed)
+    }
+
+    fn do_work(&mut self, now: Nanos) -> Result<usize, LogError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        self.now = now;
+        if self.stirred {
+            self.stirred = false;
+            self.active_at = now;
+        }
+        let worked = self.cycle();
+        if let Err(error) = &worked {
+            self.failed = Some(error.clone());
+        }
+        worked
+    }
+
+    fn is_idle(&self) -> bool {
+        self.chunks.is_empty()
+            && self.sent.is_none()
+            && self.committed.0 + 1 == self.head.position_next.0
+    }
+
+    fn flush_blocking(&mut self) -> Result<(), LogError> {
+        self.settle(FrameKind::Mark)
+    }
+
+    fn truncate(&mut self, before: Position) {
+        while self.segments.get(1).is_some_and(|next| next.first_position <= before) {
+            let dropped = self.segments.pop_front().expect("there are at least two");
+            self.trims.push_back(dropped.name);
+        }
+    }
+
+    fn epoch(&self) -> Epoch {
+        self.head.epoch
+    }
+
+    fn next_position(&self) -> Position {
+        self.head.position_next
+    }
+
+    fn last_log_time(&self) -> Nanos {
+        self.head.log_time
+    }
+}
+
+impl<D: Disk> EmbeddedLog<D> {
+    /// The newest committed position; zero when there is none.
+    #[must_use]
+    pub fn committed(&self) -> Position {
+        self.committed
+    }
+
+    /// The first position that is retained, which may be one that is still to come.
+    #[must_use]
+    pub fn first_position(&self) -> Position {
+        self.segments.front().map_or(self.head.position_next, |s| s.first_position)
+    }
+
+    /// Epochs before this one, each with its last valid position, oldest first.
+    #[must_use]
+    pub fn ended_epochs(&self) -> &[EpochEnd] {
+        &self.head.ended
+    }
+
+    /// The log's identity.
+    #[must_use]
+    pub fn log_id(&self) -> u128 {
+        self.log_id
+    }
+
+    /// The durability level.
+    #[must_use]
+    pub fn durability(&self) -> Durability {
+        self.config.durability
+    }
+
+    /// True while the disk has no room: appends are refused, reads go on.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.full_until.is_some() || matches!(self.spare, Spare::Full { .. })
+    }
+
+    /// Entries from `from` on, as far as they are written. Reads the files: use it before the
+    /// first append, or through a disk of its own (`LogReader::open`) while the log runs.
+    ///
+    /// # Errors
+    /// When `from` is not retained or the files cannot be read.
+    pub fn read(&mut self, from: Position) -> Result<LogReader<&mut D>, LogError> {
+        LogReader::open(&mut self.disk, SegmentKind::Command, from)
+    }
+
+    /// Ends the log: all that was appended is committed and synced, and a closing mark says so.
+    /// Appends are refused from then on.
+    ///
+    /// # Errors
+    /// As [`SequencedLog::do_work`].
+    pub fn close(&mut self) -> Result<(), LogError> {
+        if self.closed {
+            return Ok(());
+        }
+        self.settle(FrameKind::Close)?;
+        self.closed = true;
+        Ok(())
+    }
+
+    /// True when a frame of `size` bytes fits in the newest segment and leaves room for the
+    /// closing mark: a clean stop must not need a new segment on a full disk.
+    fn fits(&self, size: usize) -> bool {
+        self.write_offset + (size + FRAME_HEADER) as u64 <= self.write_limit
+    }
+
+    fn needs_missing_space(&self, size: usize) -> bool {
+        !self.fits(size) && matches!(self.spare, Spare::Full { .. })
+    }
+
+    /// Lays a frame out at the end of the newest chunk.
+    fn put_frame(&mut self, content: &Content<'_>) {
+        let size = FRAME_HEADER + content.body.len();
+        if !self.fits(size) && content.kind != FrameKind::Close {
+            self.open_next_segment();
+            assert!(self.fits(size), "a frame of {size} bytes fits in an empty segment");
+        }
+        let header = FrameHeader {
+            length: u32::try_from(size).expect("a batch is at most 1 MiB"),
+            body_crc: crc32c::crc32c(content.body),
+            kind: content.kind,
+            durability: self.config.durability,
+            frame: self.head.frame_next,
+            first_position: self.head.position_next,
+            log_time: content.log_time,
+            synced_frame: self.synced_frame,
+            link: self.head.link,
+            count: content.count,
+            epoch: content.epoch,
+        };
+        let (bytes, crc) = header.encode();
+        self.head.step(&header, crc);
+        let last_position = Position(self.head.position_next.0 - 1);
+        let chunk = self.last_chunk();
+        chunk.buf.extend_from_slice(&bytes);
+        chunk.buf.extend_from_slice(content.body);
+        chunk.last_frame = header.frame;
+        chunk.last_position = last_position;
+        self.queued_bytes += size;
+        self.write_offset += size as u64;
+    }
+
+    /// The chunk that the next frame goes to; begins one when all are sent.
+    fn last_chunk(&mut self) -> &mut Chunk {
+        if self.chunks.is_empty() {
+            let chunk = self.new_chunk(self.write_offset, None);
+            self.chunks.push_back(chunk);
+        }
+        self.chunks.back_mut().expect("one was pushed")
+    }
+
+    fn new_chunk(&mut self, offset: u64, opens: Option<Box<SegmentHeader>>) -> Chunk {
+        let buf = self.buffers.pop().unwrap_or_default();
+        let (last_frame, last_position) = (0, Position::NONE);
+        Chunk { opens, offset, buf, from: 0, last_frame, last_position, sync: false }
+    }
+
+    /// Begins a chunk that opens the next segment.
+    fn open_next_segment(&mut self) {
+        let header = SegmentHeader {
+            kind: SegmentKind::Command,
+            log_id: self.log_id,
+            partition: self.config.partition,
+            epoch: self.head.epoch,
+            first_frame: self.head.frame_next,
+            first_position: self.head.position_next,
+            link: self.head.link,
+            synced_frame: self.synced_frame,
+            log_time: self.head.log_time,
+            ended: self.head.ended.clone(),
+        };
+        self.write_offset = SEGMENT_HEADER as u64;
+        self.write_limit = self.config.segment_bytes;
+        let chunk = self.new_chunk(self.write_offset, Some(Box::new(header)));
+        self.chunks.push_back(chunk);
+    }
+}
+
+impl LogConfig {
+    /// # Panics
+    /// When the sizes cannot work.
+    fn check(&self) {
+        assert!(self.segment_bytes >= 8192, "a segment has at least 8 KiB");
+        assert!(self.segment_bytes < 1 << 32, "a segment has less than 4 GiB");
+        let frame_max = self.segment_bytes - SEGMENT_HEADER as u64;
+        let batch_max = frame_max.min(BATCH_BYTES_MAX as u64);
+        assert!(self.queue_bytes_max as u64 >= batch_max, "the queue holds the largest batch");
+    }
+
+    /// A batch that fits in this log's segments.
+    #[must_use]
+    pub fn batch(&self) -> Batch {
+        let room = self.segment_bytes as usize - SEGMENT_HEADER - 2 * FRAME_HEADER;
+        Batch::with_limit(room.min(BATCH_BYTES_MAX))
+    }
+}

@@ -1,0 +1,175 @@
+//! Opening the embedded log: scan, judge by the tables in `recovery`, repair, mark the opening.
+
+use std::collections::VecDeque;
+
+use weir_io::{Access, Disk};
+use weir_types::{Epoch, Nanos, Position};
+
+use super::work::RECYCLED_MAX;
+use super::{Content, EmbeddedLog, LogConfig, Roll, Segment, Spare};
+use crate::api::SequencedLog;
+use crate::error::LogError;
+use crate::frame::{FrameKind, first_link};
+use crate::recovery::{
+    EpochReason, History, RecoveryReport, Scan, cut_tail, judge_epoch, judge_history, last_run,
+    refuse_damage, rewrite_unproven, scan,
+};
+use crate::segment::{SEGMENT_HEADER, SegmentHeader, SegmentKind};
+
+/// The first epoch of every log.
+const FIRST_EPOCH: Epoch = Epoch(1);
+
+impl<D: Disk> EmbeddedLog<D> {
+    /// Opens the log in the disk's directory, or creates it there. Blocks. When it returns, all
+    /// that the log holds is synced and committed, and an opening mark says so.
+    ///
+    /// # Errors
+    /// When another process has it, when it is damaged, newer or another partition's, or when the
+    /// disk fails.
+    pub fn open(
+        config: LogConfig,
+        mut disk: D,
+    ) -> Result<(EmbeddedLog<D>, RecoveryReport), LogError> {
+        config.check();
+        disk.lock()?;
+        let mut found = scan(&mut disk, SegmentKind::Command)?;
+        let history = judge_history(found.as_ref());
+        if let Some(found) = &found {
+            refuse_damage(found, history)?;
+            let partition = found.segments[0].header.partition;
+            if partition != config.partition {
+                let wanted = config.partition;
+                return Err(LogError::OtherPartition { found: partition, wanted });
+            }
+        }
+        let run = found.as_ref().map(|found| last_run(found, disk.boot_id()));
+        let mut cut = None;
+        let mut rewritten_bytes = 0;
+        if let Some(found) = &mut found {
+            if let History::CutAt(broken) = history {
+                cut = Some(cut_tail(&mut disk, found, broken)?);
+            }
+            rewritten_bytes = rewrite_unproven(&mut disk, found)?;
+            // A name seen here may be one that only the system's memory has.
+            disk.sync_dir()?;
+        }
+        let new_epoch = match run {
+            None => Some(EpochReason::Created),
+            Some(run) => judge_epoch(run),
+        };
+        let found = match found {
+            Some(found) => found,
+            None => create(&mut disk, &config)?,
+        };
+        let mut log = EmbeddedLog::of_scan(config, disk, found)?;
+        log.mark_opening(new_epoch)?;
+        let report = RecoveryReport {
+            log_id: log.log_id,
+            segments: log.segments.len(),
+            positions: log.first_position().0..log.head.position_next.0,
+            epoch: log.head.epoch,
+            new_epoch,
+            ended: log.head.ended.clone(),
+            clean: run.is_some_and(|run| run.closed && !run.cut),
+            cut,
+            rewritten_bytes,
+        };
+        Ok((log, report))
+    }
+
+    fn of_scan(config: LogConfig, mut disk: D, found: Scan) -> Result<Self, LogError> {
+        let newest = found.segments.last().expect("an opened log has a segment");
+        let (write_offset, write_limit) = (newest.end, newest.len);
+        let file = disk.open(&newest.name, Access::Write)?;
+        let mut recycled = disk.list()?;
+        recycled.retain(|name| name.starts_with("spare-") && name.ends_with(".tmp"));
+        for name in recycled.split_off(recycled.len().min(RECYCLED_MAX)) {
+            disk.remove(&name)?;
+        }
+        let segments = found.segments.iter().map(|segment| Segment {
+            name: segment.name.clone(),
+            first_position: segment.header.first_position,
+        });
+        Ok(EmbeddedLog {
+            log_id: newest.header.log_id,
+            segments: segments.collect(),
+            file,
+            write_offset,
+            write_limit,
+            chunks: VecDeque::with_capacity(4),
+            sent: None,
+            queued_bytes: 0,
+            buffers: Vec::with_capacity(4),
+            spare: Spare::None,
+            roll: Roll::No,
+            names_made: temporaries_made(&recycled),
+            recycled,
+            trimmed_name: None,
+            retiring: None,
+            trims: VecDeque::new(),
+            trimming: false,
+            proving: None,
+            written_frame: found.head.frame_next - 1,
+            synced_frame: found.head.frame_next - 1,
+            committed: Position(found.head.position_next.0 - 1),
+            unmarked: false,
+            stirred: false,
+            active_at: Nanos(0),
+            now: Nanos(0),
+            full_until: None,
+            told_leading: false,
+            closed: false,
+            failed: None,
+            reaped: Vec::with_capacity(8),
+            head: found.head,
+            disk,
+            config,
+        })
+    }
+
+    /// Writes and syncs the mark that begins this run, in a new epoch when there is a reason.
+    fn mark_opening(&mut self, new_epoch: Option<EpochReason>) -> Result<(), LogError> {
+        let changes = !matches!(new_epoch, None | Some(EpochReason::Created));
+        let epoch = if changes { self.head.epoch.next() } else { self.head.epoch };
+        let (kind, log_time, boot_id) = (FrameKind::Open, self.head.log_time, self.disk.boot_id());
+        self.put_frame(&Content { kind, log_time, epoch, count: 0, body: &boot_id });
+        self.chunks.back_mut().expect("the mark was just put there").sync = true;
+        self.flush_blocking()
+    }
+}
+
+/// The highest number among the names of temporary files.
+fn temporaries_made(names: &[String]) -> u64 {
+    let numbers = names
+        .iter()
+        .filter_map(|name| name.strip_prefix("spare-")?.strip_suffix(".tmp")?.parse::<u64>().ok());
+    numbers.max().unwrap_or(0)
+}
+
+/// Makes the first segment: header synced before the name appears.
+fn create<D: Disk>(disk: &mut D, config: &LogConfig) -> Result<Scan, LogError> {
+    const TEMPORARY: &str = "spare-0.tmp";
+    let header = SegmentHeader {
+        kind: SegmentKind::Command,
+        log_id: config.log_id_if_new,
+        partition: config.partition,
+        epoch: FIRST_EPOCH,
+        first_frame: 1,
+        first_position: Position(1),
+        link: first_link(config.log_id_if_new),
+        synced_frame: 0,
+        log_time: Nanos(0),
+        ended: Vec::new(),
+    };
+    disk.prepare(TEMPORARY, config.segment_bytes)?;
+    let file = disk.open(TEMPORARY, Access::Write)?;
+    disk.write_all(file, 0, &header.encode())?;
+    disk.sync(file)?;
+    disk.close(file);
+    disk.rename(TEMPORARY, &header.file_name())?;
+    disk.sync_dir()?;
+    let found = scan(disk, SegmentKind::Command)?.expect("the segment was just made");
+    assert!(found.broken.is_none() && found.segments.len() == 1, "a new log is empty");
+    assert_eq!(found.segments[0].end, SEGMENT_HEADER as u64, "a new log has no frame");
+    Ok(found)
+}

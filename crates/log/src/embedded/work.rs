@@ -1,0 +1,363 @@
+//! The embedded log's duty cycle: reap what ended, start what can start.
+//!
+//! At most one data operation is in flight: a chunk's write, a step of a roll, or a sync on idling.
+//! Beside it one preparation, one retirement and one trim may run; they touch other files.
+
+use weir_io::{Access, Completion, Disk, DiskAction, DiskError, DiskErrorKind, Op, Outcome};
+use weir_types::{Durability, Nanos, Position};
+
+use super::{Chunk, Content, EmbeddedLog, Roll, Segment, Spare};
+use crate::api::SequencedLog;
+use crate::error::LogError;
+use crate::frame::{FRAME_HEADER, FrameKind};
+
+const TAG_CHUNK: u64 = 1;
+const TAG_HEADER: u64 = 2;
+const TAG_NAME: u64 = 3;
+const TAG_PREPARE: u64 = 4;
+const TAG_RETIRE: u64 = 5;
+const TAG_TRIM: u64 = 6;
+const TAG_PROVE: u64 = 7;
+
+/// How long a full disk is left alone before the next try: 100 ms.
+const FULL_RETRY: u64 = 100_000_000;
+
+/// How many trimmed segments are kept to become new ones.
+pub(super) const RECYCLED_MAX: usize = 2;
+
+/// How many bytes of capacity a buffer may have to be kept for reuse.
+const BUFFER_KEPT_MAX: usize = 4 << 20;
+
+impl<D: Disk> EmbeddedLog<D> {
+    pub(super) fn cycle(&mut self) -> Result<usize, LogError> {
+        let mut worked = self.reap()?;
+        if !self.data_in_flight() {
+            worked += self.start_data()?;
+        }
+        worked += self.start_housekeeping();
+        Ok(worked)
+    }
+
+    fn data_in_flight(&self) -> bool {
+        self.sent.is_some() || !matches!(self.roll, Roll::No) || self.proving.is_some()
+    }
+
+    fn reap(&mut self) -> Result<usize, LogError> {
+        if self.disk.in_flight() == 0 {
+            return Ok(0);
+        }
+        let mut reaped = std::mem::take(&mut self.reaped);
+        self.disk.reap(&mut reaped);
+        let count = reaped.len();
+        let mut result = Ok(());
+        for completion in reaped.drain(..) {
+            result = result.and(self.finish(completion));
+        }
+        self.reaped = reaped;
+        result.map(|()| count)
+    }
+
+    fn finish(&mut self, completion: Completion) -> Result<(), LogError> {
+        let Completion { tag, buf, outcome } = completion;
+        match (tag, outcome) {
+            (TAG_CHUNK, outcome) => self.finish_chunk(buf, outcome),
+            (TAG_HEADER, outcome) => self.finish_header(buf, outcome),
+            (TAG_PREPARE, Outcome::Done) => self.finish_prepare(),
+            (TAG_PREPARE, Outcome::Failed(error)) if error.kind == DiskErrorKind::Full => {
+                self.take_back_spare_name();
+                self.spare = Spare::Full { until: Nanos(self.now.0 + FULL_RETRY) };
+                Ok(())
+            }
+            (TAG_NAME, Outcome::Done) => {
+                self.publish();
+                Ok(())
+            }
+            (TAG_RETIRE, Outcome::Done) => {
+                let (file, last_frame) = self.retiring.take().expect("a retirement is under way");
+                self.disk.close(file);
+                self.synced_frame = self.synced_frame.max(last_frame);
+                Ok(())
+            }
+            (TAG_PROVE, Outcome::Done) => {
+                let proven = self.proving.take().expect("a proving sync is under way");
+                self.synced_frame = self.synced_frame.max(proven);
+                Ok(())
+            }
+            (TAG_TRIM, Outcome::Done) => {
+                self.trimming = false;
+                self.recycled.extend(self.trimmed_name.take());
+                Ok(())
+            }
+            (_, Outcome::Failed(error)) => Err(LogError::Fatal(error)),
+            (tag, outcome) => unreachable!("operation {tag} cannot end as {outcome:?}"),
+        }
+    }
+
+    fn finish_chunk(&mut self, buf: Vec<u8>, outcome: Outcome) -> Result<(), LogError> {
+        let mut chunk = self.sent.take().expect("a chunk is in flight");
+        chunk.buf = buf;
+        match outcome {
+            Outcome::Written { bytes, synced } => {
+                chunk.from += bytes;
+                if chunk.from < chunk.buf.len() {
+                    self.send(chunk);
+                } else {
+                    self.settle_chunk(chunk, synced);
+                }
+                Ok(())
+            }
+            Outcome::Failed(error) => self.keep_if_full(chunk, error),
+            Outcome::Done => unreachable!("a write tells its bytes"),
+        }
+    }
+
+    /// A full disk keeps the chunk for later; any other failure is fatal.
+    fn keep_if_full(&mut self, chunk: Chunk, error: DiskError) -> Result<(), LogError> {
+        if error.kind != DiskErrorKind::Full || error.action != DiskAction::Write {
+            return Err(LogError::Fatal(error));
+        }
+        self.chunks.push_front(chunk);
+        self.full_until = Some(Nanos(self.now.0 + FULL_RETRY));
+        Ok(())
+    }
+
+    fn settle_chunk(&mut self, mut chunk: Chunk, synced: bool) {
+        self.written_frame = chunk.last_frame;
+        if synced {
+            // The file before this one is synced too: no chunk that syncs is sent until it is.
+            assert!(self.retiring.is_none(), "a sync proves only what lies in synced files");
+            self.synced_frame = chunk.last_frame;
+        }
+        let committed = match self.config.durability {
+            Durability::Memory => false,
+            Durability::Os => true,
+            Durability::Disk => synced,
+        };
+        if committed {
+            self.committed = self.committed.max(chunk.last_position);
+        }
+        self.queued_bytes -= chunk.buf.len();
+        if chunk.buf.capacity() <= BUFFER_KEPT_MAX {
+            chunk.buf.clear();
+            self.buffers.push(chunk.buf);
+        }
+    }
+
+    /// Starts the next data operation, if there is one to start.
+    fn start_data(&mut self) -> Result<usize, LogError> {
+        if self.full_until.is_some_and(|until| self.now < until) {
+            return Ok(0);
+        }
+        self.full_until = None;
+        let Some(chunk) = self.chunks.front() else { return Ok(self.start_mark()) };
+        if chunk.opens.is_some() {
+            return Ok(self.start_roll());
+        }
+        let syncs = chunk.sync || self.config.durability == Durability::Disk;
+        if syncs && self.retiring.is_some() {
+            return Ok(0);
+        }
+        let chunk = self.chunks.pop_front().expect("looked at above");
+        if self.config.durability == Durability::Os && !syncs {
+            return self.write_now(chunk);
+        }
+        self.send(chunk);
+        Ok(1)
+    }
+
+    fn send(&mut self, mut chunk: Chunk) {
+        let buf = std::mem::take(&mut chunk.buf);
+        let (file, from) = (self.file, chunk.from);
+        let offset = chunk.offset + from as u64;
+        let sync = chunk.sync || self.config.durability == Durability::Disk;
+        self.sent = Some(chunk);
+        self.disk.submit(TAG_CHUNK, Op::Write { file, offset, buf, from, sync });
+    }
+
+    /// At level `os` a write into the page cache is all a commit needs: no hand-over pays.
+    fn write_now(&mut self, mut chunk: Chunk) -> Result<usize, LogError> {
+        while chunk.from < chunk.buf.len() {
+            let offset = chunk.offset + chunk.from as u64;
+            match self.disk.write(self.file, offset, &chunk.buf[chunk.from..]) {
+                Ok(taken) => chunk.from += taken,
+                Err(error) => return self.keep_if_full(chunk, error).map(|()| 1),
+            }
+        }
+        self.settle_chunk(chunk, false);
+        Ok(1)
+    }
+
+    fn start_roll(&mut self) -> usize {
+        let Spare::Ready { file, .. } = self.spare else { return 0 };
+        if self.retiring.is_some() {
+            return 0;
+        }
+        let chunk = self.chunks.front_mut().expect("a chunk that opens a segment");
+        let header = chunk.opens.as_mut().expect("it opens a segment");
+        // What was synced since the chunk began is worth telling.
+        header.synced_frame = self.synced_frame;
+        let buf = header.encode();
+        self.roll = Roll::Header { from: 0 };
+        self.disk.submit(TAG_HEADER, Op::Write { file, offset: 0, buf, from: 0, sync: true });
+        1
+    }
+
+    fn finish_header(&mut self, buf: Vec<u8>, outcome: Outcome) -> Result<(), LogError> {
+        let Spare::Ready { name, file } = &self.spare else { unreachable!("a roll has a spare") };
+        let Roll::Header { from } = &mut self.roll else { unreachable!("a roll is under way") };
+        let bytes = match outcome {
+            Outcome::Written { bytes, .. } => bytes,
+            Outcome::Failed(error) if error.kind == DiskErrorKind::Full => {
+                self.roll = Roll::No;
+                self.full_until = Some(Nanos(self.now.0 + FULL_RETRY));
+                return Ok(());
+            }
+            Outcome::Failed(error) => return Err(LogError::Fatal(error)),
+            Outcome::Done => unreachable!("a write tells its bytes"),
+        };
+        *from += bytes;
+        if *from < buf.len() {
+            let (file, from) = (*file, *from);
+            let offset = from as u64;
+            self.disk.submit(TAG_HEADER, Op::Write { file, offset, buf, from, sync: true });
+            return Ok(());
+        }
+        let chunk = self.chunks.front().expect("a chunk that opens a segment");
+        let to = chunk.opens.as_ref().expect("it opens a segment").file_name();
+        let from = name.clone();
+        self.roll = Roll::Name;
+        self.disk.submit(TAG_NAME, Op::Rename { from, to });
+        Ok(())
+    }
+
+    /// The spare file has become the newest segment.
+    fn publish(&mut self) {
+        let Spare::Ready { file, .. } = std::mem::replace(&mut self.spare, Spare::None) else {
+            unreachable!("a roll has a spare")
+        };
+        let chunk = self.chunks.front_mut().expect("a chunk that opens a segment");
+        let header = chunk.opens.take().expect("it opens a segment");
+        let (name, first_position) = (header.file_name(), header.first_position);
+        self.segments.push_back(Segment { name, first_position });
+        let old = std::mem::replace(&mut self.file, file);
+        self.roll = Roll::No;
+        if self.synced_frame >= self.written_frame {
+            self.disk.close(old);
+        } else {
+            self.retiring = Some((old, self.written_frame));
+            self.disk.submit(TAG_RETIRE, Op::Sync { file: old });
+        }
+    }
+
+    fn finish_prepare(&mut self) -> Result<(), LogError> {
+        let Spare::Preparing { name } = std::mem::replace(&mut self.spare, Spare::None) else {
+            unreachable!("a preparation is under way")
+        };
+        let file = self.disk.open(&name, Access::Write)?;
+        self.spare = Spare::Ready { name, file };
+        Ok(())
+    }
+
+    fn take_back_spare_name(&mut self) {
+        if let Spare::Preparing { name } = std::mem::replace(&mut self.spare, Spare::None) {
+            self.recycled.push(name);
+        }
+    }
+
+    /// When nothing was appended for a while: proves that all is synced, then says so in a mark.
+    fn start_mark(&mut self) -> usize {
+        let quiet = self.now.0.saturating_sub(self.active_at.0) >= self.config.idle_after.0;
+        if !self.unmarked || self.stirred || !quiet || self.retiring.is_some() {
+            return 0;
+        }
+        if self.synced_frame < self.written_frame {
+            self.proving = Some(self.written_frame);
+            self.disk.submit(TAG_PROVE, Op::Sync { file: self.file });
+            return 1;
+        }
+        if self.needs_missing_space(FRAME_HEADER) {
+            return 0;
+        }
+        self.put_mark(FrameKind::Mark);
+        1
+    }
+
+    pub(super) fn put_mark(&mut self, kind: FrameKind) {
+        let (log_time, epoch) = (self.head.log_time, self.head.epoch);
+        self.put_frame(&Content { kind, log_time, epoch, count: 0, body: &[] });
+        self.chunks.back_mut().expect("a mark was just put there").sync = true;
+        self.unmarked = false;
+    }
+
+    fn start_housekeeping(&mut self) -> usize {
+        let mut started = 0;
+        let wanted = match self.spare {
+            Spare::None => true,
+            Spare::Full { until } => self.now >= until,
+            Spare::Preparing { .. } | Spare::Ready { .. } => false,
+        };
+        if wanted {
+            let name = self.recycled.pop().unwrap_or_else(|| self.temporary_name());
+            self.spare = Spare::Preparing { name: name.clone() };
+            self.disk.submit(TAG_PREPARE, Op::Prepare { name, len: self.config.segment_bytes });
+            started += 1;
+        }
+        if !self.trimming
+            && let Some(name) = self.trims.pop_front()
+        {
+            self.trimming = true;
+            if self.recycled.len() < RECYCLED_MAX {
+                let to = self.temporary_name();
+                self.trimmed_name = Some(to.clone());
+                self.disk.submit(TAG_TRIM, Op::Rename { from: name, to });
+            } else {
+                self.disk.submit(TAG_TRIM, Op::Remove { name });
+            }
+            started += 1;
+        }
+        started
+    }
+
+    pub(super) fn temporary_name(&mut self) -> String {
+        self.names_made += 1;
+        format!("spare-{}.tmp", self.names_made)
+    }
+
+    /// Blocks until all that was appended is written and synced and a mark of `kind` says so.
+    pub(super) fn settle(&mut self, kind: FrameKind) -> Result<(), LogError> {
+        self.drain()?;
+        if self.synced_frame < self.written_frame {
+            let synced = self.disk.sync(self.file).map_err(LogError::Fatal);
+            if let Err(error) = synced {
+                self.failed = Some(error.clone());
+                return Err(error);
+            }
+            self.synced_frame = self.written_frame;
+        }
+        self.committed = Position(self.head.position_next.0 - 1);
+        if kind == FrameKind::Close || self.unmarked {
+            self.put_mark(kind);
+        }
+        self.drain()
+    }
+
+    /// Works until nothing is waiting and nothing is in flight that a mark depends on.
+    fn drain(&mut self) -> Result<(), LogError> {
+        loop {
+            let now = self.now;
+            let worked = self.do_work(now)?;
+            let waiting = !self.chunks.is_empty() || self.data_in_flight();
+            if !waiting && self.retiring.is_none() {
+                return Ok(());
+            }
+            if waiting && self.is_full() {
+                let (action, kind) = (DiskAction::Write, DiskErrorKind::Full);
+                let reason = "no space for what was appended".to_owned();
+                return Err(DiskError { action, name: String::new(), kind, reason }.into());
+            }
+            if worked == 0 {
+                self.disk.wait();
+            }
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Reads a log's entries in order, from files that may still grow.
+//!
+//! A reader verifies every frame's checksums, place and link. It holds one frame at a time, opens
+//! files for reading only, and takes no lock: the log may be in use by its writer. At the end of
+//! what is written it says so and can be asked again later; a frame caught half-written reads as
+//! the end. It may see entries that are written and not yet committed: compare positions.
+
+use weir_io::{Access, Disk, FileId};
+use weir_types::{Epoch, Nanos, Position};
+
+use crate::batch::split_entry;
+use crate::error::LogError;
+use crate::frame::{Decoded, FRAME_HEADER, Fault, FrameHeader, FrameKind, decode_frame};
+use crate::recovery::sound_header;
+use crate::segment::{SEGMENT_HEADER, SegmentHeader, SegmentKind};
+
+/// How much is read ahead in bytes.
+const READ_AHEAD: usize = 256 * 1024;
+
+/// An entry of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// Its position.
+    pub position: Position,
+    /// Its batch's log time.
+    pub log_time: Nanos,
+    /// The epoch it was appended in.
+    pub epoch: Epoch,
+    /// True for the last entry of its batch.
+    pub ends_batch: bool,
+    /// Its bytes.
+    pub bytes: &'a [u8],
+}
+
+/// See the module's documentation.
+pub struct LogReader<D: Disk> {
+    disk: D,
+    kind: SegmentKind,
+    name: String,
+    file: FileId,
+    header: SegmentHeader,
+    /// Where the next frame is.
+    offset: u64,
+    frame_next: u64,
+    position_next: Position,
+    link: u64,
+    /// What was read ahead, and its place in the file.
+    buf: Vec<u8>,
+    buf_at: u64,
+    /// The frame being read: its header, and the rest of its body within `buf`.
+    current: Option<FrameHeader>,
+    body: std::ops::Range<usize>,
+    position: Position,
+}
+
+impl<D: Disk> LogReader<D> {
+    /// A reader whose first entry is `from`, or the oldest retained one for position zero.
+    ///
+    /// # Errors
+    /// When there is no log, `from` is not in it, or it cannot be read.
+    pub fn open(mut disk: D, kind: SegmentKind, from: Position) -> Result<Self, LogError> {
+        let names = segment_names(&mut disk, kind)?;
+        let mut chosen = None;
+        for name in &names {
+            // Names sort by position: the last that begins at or before `from` holds it.
+            let first = first_position_of(name);
+            if chosen.is_none() || first.is_some_and(|first| first <= from) {
+                chosen = Some(name);
+            }
+        }
+        let nothing = LogError::NotRetained { wanted: from, first: Position(0), last: Position(0) };
+        let name = chosen.ok_or(nothing)?.clone();
+        let (file, header) = open_segment(&mut disk, &name, kind)?;
+        let mut reader = LogReader {
+            disk,
+            kind,
+            name,
+            file,
+            offset: SEGMENT_HEADER as u64,
+            frame_next: header.first_frame,
+            position_next: header.first_position,
+            link: header.link,
+            header,
+            buf: Vec::new(),
+            buf_at: 0,
+            current: None,
+            body: 0..0,
+            position: Position(0),
+        };
+        reader.skip_to(from)?;
+        Ok(reader)
+    }
+
+    /// The next entry; `None` at the end of what is written so far.
+    ///
+    /// # Errors
+    /// When the disk fails, or the log is damaged in the middle.
+    pub fn next_entry(&mut self) -> Result<Option<Entry<'_>>, LogError> {
+        while self.body.is_empty() {
+            if !self.next_frame()? {
+                return Ok(None);
+            }
+        }
+        let header = self.current.expect("a body belongs to a frame");
+        let body = &self.buf[self.body.clone()];
+        let (bytes, rest) = split_entry(body).expect("entries were checked with the frame");
+        self.body.start = self.body.end - rest.len();
+        let position = self.position;
+        self.position = position.next();
+        Ok(Some(Entry {
+            position,
+            log_time: header.log_time,
+            epoch: header.epoch,
+            ends_batch: rest.is_empty(),
+            bytes,
+        }))
+    }
+
+    /// The position of the next entry.
+    #[must_use]
+    pub fn next_position(&self) -> Position {
+        if self.body.is_empty() { self.position_next } else { self.position }
+    }
+
+    /// The header of the segment being read.
+    #[must_use]
+    pub fn segment(&self) -> &SegmentHeader {
+        &self.header
+    }
+
+    /// The next frame's header, marks included, and its place; entries not yet read of the one
+    /// before are skipped. For tools that show a log as it is.
+    ///
+    /// # Errors
+    /// As [`LogReader::next_entry`].
+    pub fn next_header(&mut self) -> Result<Option<(FrameHeader, &str, u64)>, LogError> {
+        let place = self.offset;
+        let first_file = self.frame_next;
+        if !self.next_frame()? {
+            return Ok(None);
+        }
+        let header = self.current.expect("a frame was read");
+        let moved = self.header.first_frame == first_file;
+        let at = if moved { SEGMENT_HEADER as u64 } else { place };
+        Ok(Some((header, &self.name, at)))
+    }
+
+    fn skip_to(&mut self, from: Position) -> Result<(), LogError> {
+        let first = self.header.first_position;
+        while self.next_position() < from {
+            if self.next_entry()?.is_none() {
+                break;
+            }
+        }
+        let next = self.next_position();
+        let last = Position(next.0 - 1);
+        let missing = from < first && !from.is_none() || next < from;
+        if missing {
+            return Err(LogError::NotRetained { wanted: from, first, last });
+        }
+        Ok(())
+    }
+
+    /// Moves to the next frame, over the segment's end where there is another.
+    fn next_frame(&mut self) -> Result<bool, LogError> {
+        loop {
+            self.body = 0..0;
+            let length = self.frame_length_ahead()?;
+            self.read_ahead(length)?;
+            let ahead = self.ahead();
+            let ahead = &ahead[..length.min(ahead.len())];
+            match decode_frame(ahead) {
+                Decoded::Frame { header, header_crc, body } if self.belongs(&header) => {
+                    let body_len = body.len();
+                    self.enter(header, header_crc, body_len);
+                    return Ok(true);
+                }
+                Decoded::Frame { .. } => {
+                    if !self.next_segment(Fault::Misplaced)? {
+                        return Ok(false);
+                    }
+                }
+                Decoded::Zeros => {
+                    if !self.next_segment(Fault::Hole)? {
+                        return Ok(false);
+                    }
+                }
+                Decoded::Fault(fault) => {
+                    if !self.next_segment(fault)? {
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+    }
+
+    fn enter(&mut self, header: FrameHeader, header_crc: u32, body_len: usize) {
+        let start = usize::try_from(self.offset - self.buf_at).expect("within the buffer");
+        self.offset += u64::from(header.length);
+        self.frame_next += 1;
+        self.position = header.first_position;
+        self.position_next = Position(header.first_position.0 + u64::from(header.count));
+        self.link = header.next_link(header_crc);
+        if header.kind == FrameKind::Entries {
+            self.body = start + FRAME_HEADER..start + FRAME_HEADER + body_len;
+        }
+        self.current = Some(header);
+    }
+
+    fn belongs(&self, header: &FrameHeader) -> bool {
+        header.frame == self.frame_next
+            && header.first_position == self.position_next
+            && header.link == self.link
+            && header.first_position.0.checked_add(header.count.into()).is_some()
+    }
+
+    /// What is buffered from the present offset on.
+    fn ahead(&self) -> &[u8] {
+        let skip = usize::try_from(self.offset.saturating_sub(self.buf_at)).unwrap_or(usize::MAX);
+        self.buf.get(skip..).unwrap_or_default()
+    }
+
+    /// The length that the next frame claims, when its header is sound; else a header's.
+    fn frame_length_ahead(&mut self) -> Result<usize, LogError> {
+        self.read_ahead(FRAME_HEADER)?;
+        let sound = FrameHeader::decode(self.ahead());
+        Ok(sound.map_or(FRAME_HEADER, |(header, _)| header.length as usize))
+    }
+
+    /// Sees to it that `wanted` bytes are buffered, where the file has them.
+    fn read_ahead(&mut self, wanted: usize) -> Result<(), LogError> {
+        if self.offset >= self.buf_at && self.ahead().len() >= wanted {
+            return Ok(());
+        }
+        // No more than the file has: a length in a damaged file must not size a buffer.
+        let left = self.disk.len(self.file)?.saturating_sub(self.offset);
+        let size = (wanted.max(READ_AHEAD) as u64).min(left);
+        self.buf.resize(usize::try_from(size).expect("a segment is below 4 GiB"), 0);
+        let read = self.disk.read(self.file, self.offset, &mut self.buf)?;
+        self.buf.truncate(read);
+        self.buf_at = self.offset;
+        Ok(())
+    }
+
+    /// Goes to the segment after this one. `fault` is what stands where this one's next frame
+    /// would be: the end of the log when there is no further segment, damage when there is one
+    /// that does not go on from here.
+    fn next_segment(&mut self, fault: Fault) -> Result<bool, LogError> {
+        // What is buffered may be older than what the writer has done since.
+        self.buf.clear();
+        let names = segment_names(&mut self.disk, self.kind)?;
+        let Some(name) = names.iter().find(|name| **name > self.name) else { return Ok(false) };
+        let (file, header) = open_segment(&mut self.disk, name, self.kind)?;
+        if header.first_frame != self.frame_next || header.link != self.link {
+            self.disk.close(file);
+            return Err(LogError::Damaged {
+                file: self.name.clone(),
+                offset: self.offset,
+                fault,
+                frame: self.frame_next,
+                position: self.position_next,
+                synced_frame: header.synced_frame,
+            });
+        }
+        self.disk.close(self.file);
+        self.file = file;
+        self.name.clone_from(name);
+        self.header = header;
+        self.offset = SEGMENT_HEADER as u64;
+        self.buf_at = 0;
+        Ok(true)
+    }
+}
+
+impl<D: Disk> Drop for LogReader<D> {
+    fn drop(&mut self) {
+        self.disk.close(self.file);
+    }
+}
+
+fn segment_names<D: Disk>(disk: &mut D, kind: SegmentKind) -> Result<Vec<String>, LogError> {
+    let mut names = disk.list()?;
+    names.retain(|name| name.ends_with(kind.suffix()));
+    Ok(names)
+}
+
+/// The position in a segment's name.
+fn first_position_of(name: &str) -> Option<Position> {
+    name.split_once('-')?.0.parse().ok().map(Position)
+}
+
+fn open_segment<D: Disk>(
+    disk: &mut D,
+    name: &str,
+    kind: SegmentKind,
+) -> Result<(FileId, SegmentHeader), LogError> {
+    let file = disk.open(name, Access::Read)?;
+    let mut bytes = vec![0; SEGMENT_HEADER];
+    let header = disk
+        .read(file, 0, &mut bytes)
+        .map_err(LogError::from)
+        .and_then(|read| sound_header(name, &bytes[..read], kind));
+    match header {
+        Ok(header) => Ok((file, header)),
+        Err(error) => {
+            disk.close(file);
+            Err(error)
+        }
+    }
+}

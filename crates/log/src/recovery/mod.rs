@@ -1,0 +1,230 @@
+//! Opening a log: what its files show decides what is done, by two tables.
+//!
+//! First table, the history. `n` is the first frame that is not sound, in its place and of this
+//! history; *proven* means that some sound frame or segment header, before or after the break,
+//! says that frame `n` was synced.
+//!
+//! | # | segments | history breaks | n proven | then                                            |
+//! |---|----------|----------------|----------|-------------------------------------------------|
+//! | 1 | none     | -              | -        | create                                          |
+//! | 2 | some     | no             | -        | keep all                                        |
+//! | 3 | some     | in a frame     | no       | cut back to the break (torn tail), report       |
+//! | 4 | some     | in a frame     | yes      | error: damaged, file and offset                 |
+//! | 5 | some     | between files  | no       | cut back to the break, report                   |
+//! | 6 | some     | between files  | yes      | error: segment missing                          |
+//!
+//! A header that is damaged, newer or foreign is an error before the table is asked: headers are
+//! synced before their file has its name.
+//!
+//! Second table, the epoch. The level is that of the run that ended.
+//!
+//! | # | last frame     | cut | level  | same boot | then                                         |
+//! |---|----------------|-----|--------|-----------|----------------------------------------------|
+//! | 1 | closing mark   | no  | any    | any       | go on in the epoch                           |
+//! | 2 | any            | yes | any    | any       | new epoch: someone may have seen what is cut |
+//! | 3 | no closing mark| no  | memory | any       | new epoch                                    |
+//! | 4 | no closing mark| no  | os     | no        | new epoch                                    |
+//! | 5 | no closing mark| no  | os     | yes       | go on in the epoch                           |
+//! | 6 | no closing mark| no  | disk   | any       | go on in the epoch                           |
+//!
+//! What is kept above the highest proven frame is written again before it is synced: after a
+//! failed sync the system may show bytes that the medium does not have, and only writing them makes
+//! the next sync cover them.
+
+use weir_io::{Access, Disk, DiskError};
+use weir_types::{Durability, Epoch, Position};
+
+use crate::error::LogError;
+use crate::frame::{Fault, FrameKind};
+use crate::segment::EpochEnd;
+
+mod scan;
+
+pub use scan::decode_segment;
+pub(crate) use scan::{Break, BreakFault, Head, Scan, scan, sound_header};
+
+/// What was cut off a torn tail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// The file in which history breaks off.
+    pub file: String,
+    /// The offset of the first byte that was cut.
+    pub offset: u64,
+    /// How many bytes were cut there, up to the last that was not zero.
+    pub bytes: u64,
+    /// What stood at the offset.
+    pub fault: Option<Fault>,
+    /// The first position that is lost, if it ever was: none of it was proven synced.
+    pub first_position: Position,
+    /// Later files that were removed.
+    pub removed: Vec<String>,
+}
+
+/// Why an epoch began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EpochReason {
+    /// The log is new.
+    Created,
+    /// A torn tail was cut.
+    TailCut,
+    /// The last run ended uncleanly at level `memory`.
+    UncleanAtMemory,
+    /// The last run, at level `os`, ended uncleanly and the machine restarted.
+    RebootAtOs,
+}
+
+/// How a log was found and what was done about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecoveryReport {
+    /// The log's identity.
+    pub log_id: u128,
+    /// How many segments it has.
+    pub segments: usize,
+    /// The first position it holds, and the one after the last.
+    pub positions: std::ops::Range<u64>,
+    /// The epoch this run leads in.
+    pub epoch: Epoch,
+    /// Why that epoch began with this run, when it did.
+    pub new_epoch: Option<EpochReason>,
+    /// Epochs before, each with its last valid position.
+    pub ended: Vec<EpochEnd>,
+    /// True when the last run ended with a closing mark.
+    pub clean: bool,
+    /// What was cut.
+    pub cut: Option<Cut>,
+    /// Bytes that no mark proved synced and that were written again.
+    pub rewritten_bytes: u64,
+}
+
+/// What the first table says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum History {
+    Create,
+    KeepAll,
+    CutAt(Break),
+    Damaged(Break),
+    Missing(Break),
+}
+
+/// The first table.
+pub(crate) fn judge_history(scan: Option<&Scan>) -> History {
+    let Some(scan) = scan else { return History::Create };
+    let Some(broken) = scan.broken else { return History::KeepAll };
+    let proven = scan.synced_frame >= scan.head.frame_next;
+    match (broken.fault, proven) {
+        (BreakFault::Frame(_), false) => History::CutAt(broken),
+        (BreakFault::Frame(_), true) => History::Damaged(broken),
+        (BreakFault::Gap, false) => History::CutAt(broken),
+        (BreakFault::Gap, true) => History::Missing(broken),
+    }
+}
+
+/// What the second table is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LastRun {
+    pub(crate) closed: bool,
+    pub(crate) cut: bool,
+    pub(crate) level: Durability,
+    pub(crate) same_boot: bool,
+}
+
+/// The second table: why a new epoch begins, if one does.
+pub(crate) fn judge_epoch(run: LastRun) -> Option<EpochReason> {
+    match (run.closed, run.cut, run.level, run.same_boot) {
+        (_, true, _, _) => Some(EpochReason::TailCut),
+        (true, false, _, _) => None,
+        (false, false, Durability::Memory, _) => Some(EpochReason::UncleanAtMemory),
+        (false, false, Durability::Os, false) => Some(EpochReason::RebootAtOs),
+        (false, false, Durability::Os, true) => None,
+        (false, false, Durability::Disk, _) => None,
+    }
+}
+
+/// Turns the first table's errors into errors.
+pub(crate) fn refuse_damage(scan: &Scan, history: History) -> Result<(), LogError> {
+    let (History::Damaged(broken) | History::Missing(broken)) = history else { return Ok(()) };
+    let file = scan.segments[broken.segment].name.clone();
+    let frame = scan.head.frame_next;
+    match broken.fault {
+        BreakFault::Gap => Err(LogError::MissingSegment { file, frame }),
+        BreakFault::Frame(fault) => Err(LogError::Damaged {
+            file,
+            offset: broken.offset,
+            fault,
+            frame,
+            position: scan.head.position_next,
+            synced_frame: scan.synced_frame,
+        }),
+    }
+}
+
+/// What the second table is asked of a scan on a machine that runs under `boot_id`.
+pub(crate) fn last_run(scan: &Scan, boot_id: [u8; 16]) -> LastRun {
+    LastRun {
+        closed: scan.last_kind == Some(FrameKind::Close),
+        cut: scan.broken.is_some(),
+        // Without an opening mark nothing was ever appended: any level will do.
+        level: scan.opening.map_or(Durability::Disk, |o| o.durability),
+        same_boot: scan.opening.is_some_and(|o| o.boot_id == boot_id),
+    }
+}
+
+/// Cuts a torn tail: zeros to where the file was last written, later files removed. Doing it again
+/// after a crash in between comes to the same end. Drops the removed segments from the scan.
+pub(crate) fn cut_tail<D: Disk>(
+    disk: &mut D,
+    scan: &mut Scan,
+    broken: Break,
+) -> Result<Cut, DiskError> {
+    // A gap stands before a file, which goes as a whole; a frame is cut within its file.
+    let (keep, at) = match broken.fault {
+        BreakFault::Gap => (broken.segment, None),
+        BreakFault::Frame(_) => (broken.segment + 1, Some(broken.offset)),
+    };
+    let place = &scan.segments[broken.segment];
+    let mut cut = Cut {
+        file: place.name.clone(),
+        offset: broken.offset,
+        bytes: place.used.saturating_sub(broken.offset),
+        fault: match broken.fault {
+            BreakFault::Frame(fault) => Some(fault),
+            BreakFault::Gap => None,
+        },
+        first_position: scan.head.position_next,
+        removed: Vec::new(),
+    };
+    // Newest first: a crash in between leaves a shorter tail of the same kind, never a hole.
+    for segment in scan.segments.drain(keep..).rev() {
+        disk.remove(&segment.name)?;
+        disk.sync_dir()?;
+        cut.removed.push(segment.name);
+    }
+    if let Some(offset) = at {
+        let segment = &mut scan.segments[broken.segment];
+        let file = disk.open(&segment.name, Access::Write)?;
+        let zeros = vec![0u8; usize::try_from(cut.bytes).expect("within a read file")];
+        disk.write_all(file, offset, &zeros)?;
+        disk.sync(file)?;
+        disk.close(file);
+        segment.used = segment.end;
+    }
+    Ok(cut)
+}
+
+/// Writes what no mark proves synced once more, and syncs it; returns the bytes.
+pub(crate) fn rewrite_unproven<D: Disk>(disk: &mut D, scan: &Scan) -> Result<u64, DiskError> {
+    let Some(&(_, first, offset)) = scan.unproven.front() else { return Ok(0) };
+    let mut total = 0;
+    let mut bytes = Vec::new();
+    for (index, segment) in scan.segments.iter().enumerate().skip(first) {
+        let start = if index == first { offset } else { 0 };
+        bytes.resize(usize::try_from(segment.end - start).expect("within a read file"), 0);
+        let file = disk.open(&segment.name, Access::Write)?;
+        disk.read(file, start, &mut bytes)?;
+        disk.write_all(file, start, &bytes)?;
+        disk.sync(file)?;
+        disk.close(file);
+        total += bytes.len() as u64;
+    }
+    Ok(total)
+}
