@@ -15,6 +15,26 @@
 //! * [`hiccup`]: what the machine takes from each core.
 //! * [`prometheus`], [`hdr`]: all of it for others' tools.
 //! * [`capture`]: every stamp of a run in a file.
+//!
+//! ```
+//! use weir_probe::ring::{RING_RECORDS_DEFAULT, heap_ring};
+//! use weir_probe::{ClockWriter, Drain, DrainOptions, Measure, Point, Recorder, TraceIds};
+//!
+//! let clock = ClockWriter::start()?;
+//! let mut drain = Drain::new(clock, DrainOptions::default());
+//! let (producer, consumer) = heap_ring(RING_RECORDS_DEFAULT)?; // RingDir for shared files
+//! drain.add_ring("partition-0", consumer);
+//! let mut recorder = Recorder::new(producer);
+//! let trace = TraceIds::new(1).next();
+//! for point in Point::ALL {
+//!     recorder.record(trace, point);
+//! }
+//! drain.do_work(); // every few milliseconds, in a thread of its own
+//! let report = drain.reader().report(); // from any thread
+//! # #[cfg(not(feature = "off"))]
+//! assert_eq!(report.total.of(Measure::DoorToDoor).count(), 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #[cfg(not(loom))]
 pub mod capture;

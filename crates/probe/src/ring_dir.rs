@@ -1,24 +1,61 @@
 //! The directory of a process's ring files, such as `/dev/shm/weir-1234`.
 //!
 //! It makes one file per thread and removes files and directory when dropped; mappings that exist
-//! then stay valid. It never touches what it did not make.
+//! then stay valid. A process that was killed cannot remove anything, so the next one does: each
+//! directory holds a file that its owner keeps locked, and one that can be locked has no owner.
+//!
+//! It removes nothing but directories named `weir-…` that hold such a file, without descending.
 
 use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::memory::Memory;
 use crate::ring::{Consumer, Producer, RingError, check_capacity, ends};
 
+const PREFIX: &str = "weir-";
+/// Names that begin with a dot are no rings.
+const LOCK: &str = ".lock";
+/// The lock file until it is locked: nobody takes a directory without `.lock` for abandoned.
+const LOCK_NEW: &str = ".lock-new";
+/// Directories of other living processes that may bear our number, in other PID namespaces.
+const NAMES_MAX: u32 = 1_000;
+
 /// Owner of a directory of ring files.
 #[derive(Debug)]
 pub struct RingDir {
     path: PathBuf,
     made: Vec<PathBuf>,
+    /// Keeps the lock: it ends with the process, however that ends.
+    _lock: File,
 }
 
 impl RingDir {
-    /// Makes the directory; its parent must exist and it must not.
+    /// Makes `weir-<pid>` in `base`, usually `/dev/shm`, and removes what dead processes left
+    /// there. A number is appended if the name is taken by a living one.
+    ///
+    /// # Errors
+    ///
+    /// [`RingError::Io`].
+    pub fn create_in(base: &Path) -> Result<RingDir, RingError> {
+        remove_abandoned(base)?;
+        let process = std::process::id();
+        for number in 0..NAMES_MAX {
+            let name = match number {
+                0 => format!("{PREFIX}{process}"),
+                _ => format!("{PREFIX}{process}-{number}"),
+            };
+            match RingDir::create(base.join(name)) {
+                Err(RingError::Io(error)) if error.kind() == io::ErrorKind::AlreadyExists => (),
+                other => return other,
+            }
+        }
+        Err(io::Error::from(io::ErrorKind::AlreadyExists).into())
+    }
+
+    /// Makes this directory; its parent must exist and it must not.
     ///
     /// # Errors
     ///
@@ -26,7 +63,12 @@ impl RingDir {
     pub fn create(path: impl Into<PathBuf>) -> Result<RingDir, RingError> {
         let path = path.into();
         fs::create_dir(&path)?;
-        Ok(RingDir { path, made: Vec::new() })
+        let unlocked = path.join(LOCK_NEW);
+        let lock = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unlocked)?;
+        try_lock(&lock)?;
+        let locked = path.join(LOCK);
+        fs::rename(unlocked, &locked)?;
+        Ok(RingDir { path, made: vec![locked], _lock: lock })
     }
 
     /// Makes a ring file for one thread. Its pages are reserved and mapped before this returns.
@@ -63,6 +105,35 @@ impl Drop for RingDir {
         }
         let _ = fs::remove_dir(&self.path);
     }
+}
+
+/// Removes the directories in `base` whose owners are dead.
+fn remove_abandoned(base: &Path) -> Result<(), RingError> {
+    for entry in fs::read_dir(base)? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        if name.is_some_and(|name| name.starts_with(PREFIX)) {
+            // Another user's, or another process removes it right now: not ours to worry about.
+            let _ = remove_if_abandoned(&path);
+        }
+    }
+    Ok(())
+}
+
+fn remove_if_abandoned(path: &Path) -> io::Result<()> {
+    let lock = OpenOptions::new().write(true).open(path.join(LOCK))?;
+    try_lock(&lock)?;
+    for entry in fs::read_dir(path)? {
+        fs::remove_file(entry?.path())?;
+    }
+    fs::remove_dir(path)
+}
+
+/// Locks the file for as long as it is open; an error if someone else holds it.
+fn try_lock(file: &File) -> io::Result<()> {
+    // SAFETY: the descriptor is open for as long as `file` is borrowed.
+    let code = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
+    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Opens the reading end of a ring file that another process made. There must be one reader only,
@@ -106,6 +177,34 @@ mod tests {
         assert_eq!(third.poll(10, |_| ()), 1, "a later reader goes on where the last one ended");
         drop(rings);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_a_dead_process_left_is_removed_and_nothing_else() {
+        let base = temporary("base");
+        fs::create_dir(&base).unwrap();
+        let mut dead = RingDir::create(base.join("weir-77")).unwrap();
+        drop(dead.ring("partition-0", 16).unwrap());
+        // As after SIGKILL: the lock is gone, the files are not.
+        dead.made.clear();
+        drop(dead);
+        let living = RingDir::create(base.join("weir-78")).unwrap();
+        for other in ["weir-no-lock", "other"] {
+            fs::create_dir(base.join(other)).unwrap();
+            fs::write(base.join(other).join("data"), "kept").unwrap();
+        }
+        fs::write(base.join("other").join(LOCK), "").unwrap();
+        let first = RingDir::create_in(&base).unwrap();
+        let second = RingDir::create_in(&base).unwrap();
+        assert!(!base.join("weir-77").exists());
+        for kept in ["weir-78/.lock", "weir-no-lock/data", "other/data"] {
+            assert!(base.join(kept).exists(), "{kept}");
+        }
+        let process = std::process::id();
+        assert_eq!(first.path(), base.join(format!("weir-{process}")));
+        assert_eq!(second.path(), base.join(format!("weir-{process}-1")));
+        drop((living, first, second));
+        fs::remove_dir_all(&base).unwrap();
     }
 
     #[test]
