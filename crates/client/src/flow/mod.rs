@@ -10,6 +10,8 @@
 //! Never reads the environment or a clock; files only where a function's argument names one.
 //! What each source shows and hides, and the shares measured: `docs/real-flow.md`.
 
+pub mod bitstamp;
+mod bitstamp_flow;
 mod error;
 mod ledger;
 mod lines;
@@ -18,7 +20,9 @@ mod lobster_flow;
 mod model;
 mod oracle;
 mod orders;
+mod pairing;
 
+pub use bitstamp_flow::{BitstampFlow, BitstampNotes, bitstamp_flow};
 pub use error::FlowError;
 pub use ledger::{ORDER_COUNT_MAX, ORDER_QTY_MAX};
 pub use lines::{LINE_COUNT_MAX, LINE_LEN_MAX};

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use weir_client::flow::{LobsterFlow, Oracle, OracleReport, Survey, lobster};
+use weir_client::flow::{
+    LobsterFlow, Oracle, OracleReport, Survey, bitstamp, bitstamp_flow, lobster,
+};
 
 use crate::slow_book::SlowBook;
 
@@ -47,5 +49,32 @@ fn lobster_amzn_level_1_is_reproduced() {
 #[test]
 fn lobster_amzn_level_5_is_reproduced() {
     let Some(report) = lobster_report("AMZN_2012-06-21_5") else { return };
+    assert_eq!(report.unexplained(), 0);
+}
+
+fn bitstamp_report(records: &[bitstamp::Record], name: &str) -> OracleReport {
+    let flow = bitstamp_flow(records);
+    let mut oracle = Oracle::new(SlowBook::default());
+    for item in &flow.items {
+        oracle.apply(item);
+    }
+    let (report, _) = oracle.finish();
+    println!("{name}\n{:#?}\n{report}", flow.notes);
+    report
+}
+
+#[test]
+fn the_bitstamp_day_is_reproduced() {
+    let Some(path) = data("bitstamp/2015-05-01.log.xz") else { return };
+    let records: Vec<_> = bitstamp::open_log(&path).unwrap().map(Result::unwrap).collect();
+    let report = bitstamp_report(&records, "Bitstamp 2015-05-01 (log)");
+    assert_eq!(report.unexplained(), 0);
+}
+
+#[test]
+fn the_bitstamp_table_is_reproduced() {
+    let Some(path) = data("bitstamp/orders.csv.xz") else { return };
+    let records: Vec<_> = bitstamp::open_csv(&path).unwrap().map(Result::unwrap).collect();
+    let report = bitstamp_report(&records, "Bitstamp 2015-05-01 (table)");
     assert_eq!(report.unexplained(), 0);
 }

@@ -11,7 +11,7 @@ use weir_types::{Price, Qty, Side};
 type Shelves = BTreeMap<Price, Vec<(LocalId, Qty)>>;
 
 #[derive(Debug, Default)]
-pub struct SlowBook {
+pub(crate) struct SlowBook {
     bids: Shelves,
     asks: Shelves,
     places: BTreeMap<LocalId, (Side, Price)>,
