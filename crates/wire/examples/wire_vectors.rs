@@ -39,11 +39,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use weir_types::{
-    ExecType, KillScope, Liquidity, MassCancelScope, OrdStatus, OrdType, Phase, Reason, Role,
-    SelfTradePrevention, Side, Switch, TimeInForce,
-};
-use weir_wire::catalogue::{Codec, GroupInfo, Tail, message_info};
+use weir_wire::catalogue::{Codec, GroupInfo, Tail, codes, message_info};
 use weir_wire::frame::{Framing, next_frame, put_frame_with};
 use weir_wire::group::put_data;
 use weir_wire::message::camel_case;
@@ -214,7 +210,7 @@ impl Vectors {
 
 /// Appends a value of the field's type: its lowest, its highest, then whatever comes.
 fn value_bytes(field: &FieldInfo, round: usize, random: &mut SplitMix, out: &mut Vec<u8>) {
-    if let Some(codes) = codes_of(field.schema_type) {
+    if let Some(codes) = codes(field.schema_type) {
         assert!(codes.len() <= ROUND_COUNT, "{}: too few rounds", field.schema_type);
         // The first rounds take every code once, so that none is missed.
         let index =
@@ -237,27 +233,6 @@ fn value_bytes(field: &FieldInfo, round: usize, random: &mut SplitMix, out: &mut
         (_, 2) => out.extend((1..=field.size).map(|i| if i == field.size { 0x80 } else { 0 })),
         (_, 3) => out.extend((1..=field.size).map(|i| if i == field.size { 0x7f } else { 0xff })),
         _ => out.extend((0..field.size).map(|_| random.byte())),
-    }
-}
-
-/// The codes that a type's values have; `None` where every bit pattern is a value, or it is text.
-fn codes_of(schema_type: &str) -> Option<Vec<u16>> {
-    macro_rules! codes {
-        ($($name:literal $type:ident,)*) => {
-            match schema_type {
-                $($name => Some($type::ALL.iter().map(|v| u16::from(v.code())).collect()),)*
-                "execInst" => Some((0..=1).collect()),
-                "pageFlags" => Some((0..=7).collect()),
-                "rowFlags" => Some((0..=3).collect()),
-                _ => None,
-            }
-        };
-    }
-    codes! {
-        "side" Side, "ordType" OrdType, "timeInForce" TimeInForce, "execType" ExecType,
-        "ordStatus" OrdStatus, "selfTradePrevention" SelfTradePrevention, "liquidity" Liquidity,
-        "phase" Phase, "massCancelScope" MassCancelScope, "killScope" KillScope, "onOff" Switch,
-        "role" Role, "reason" Reason,
     }
 }
 
