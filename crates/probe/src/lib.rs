@@ -15,6 +15,7 @@
 //! * [`hiccup`]: what the machine takes from each core.
 //! * [`prometheus`], [`hdr`]: all of it for others' tools.
 //! * [`capture`]: every stamp of a run in a file.
+//! * [`cost`]: what the probes themselves cost.
 //!
 //! ```
 //! use weir_probe::ring::{RING_RECORDS_DEFAULT, heap_ring};
@@ -41,6 +42,8 @@ pub mod capture;
 pub mod clock;
 #[cfg(not(loom))]
 pub mod cores;
+#[cfg(not(loom))]
+pub mod cost;
 #[cfg(not(loom))]
 pub mod drain;
 #[cfg(not(loom))]

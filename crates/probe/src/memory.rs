@@ -46,7 +46,7 @@ pub(crate) struct Control {
 enum Backing {
     Heap,
     #[cfg(not(loom))]
-    File(#[expect(dead_code, reason = "kept so that the mapping lives")] memmap2::MmapRaw),
+    File(#[allow(dead_code, reason = "kept so that the mapping lives")] memmap2::MmapRaw),
 }
 
 /// The memory of one ring.
@@ -95,15 +95,19 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        if let Backing::Heap = self.backing {
-            let words = usize::try_from(self.capacity * 2).expect("it was allocated");
-            let slots = std::ptr::slice_from_raw_parts_mut(self.slots.as_ptr(), words);
-            // SAFETY: both came from a box in `heap`, of this very length, and nothing is left
-            // that could reach them.
-            unsafe {
-                drop(Box::from_raw(slots));
-                drop(Box::from_raw(self.control.as_ptr()));
+        match self.backing {
+            Backing::Heap => {
+                let words = usize::try_from(self.capacity * 2).expect("it was allocated");
+                let slots = std::ptr::slice_from_raw_parts_mut(self.slots.as_ptr(), words);
+                // SAFETY: both came from a box in `heap`, of this very length, and nothing is
+                // left that could reach them.
+                unsafe {
+                    drop(Box::from_raw(slots));
+                    drop(Box::from_raw(self.control.as_ptr()));
+                }
             }
+            #[cfg(not(loom))]
+            Backing::File(_) => (), // The mapping ends with itself.
         }
     }
 }

@@ -2,11 +2,11 @@
 //!
 //! [`Stamps::decompose`] turns raw counters into nanoseconds since the first stamp and only then
 //! takes differences, so that whatever the rounding the segments add up to the whole exactly.
-//! [`Traces`] is the bounded table of orders under way; it never grows and never blocks: what does
+//! `Traces` is the bounded table of orders under way; it never grows and never blocks: what does
 //! not fit pushes out the oldest of its neighbours, and that is counted.
 //!
 //! INVARIANT: between an order's home slot and the slot it lies in no slot is empty, and the two
-//! are less than [`PROBE_MAX`] apart.
+//! are less than `PROBE_MAX` apart.
 
 use crate::clock::{Calibration, Tsc};
 use crate::point::{Measure, Point, PointSet};
