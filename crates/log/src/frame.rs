@@ -216,7 +216,7 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-fn durability_code(level: Durability) -> u8 {
+pub(crate) fn durability_code(level: Durability) -> u8 {
     match level {
         Durability::Memory => 1,
         Durability::Os => 2,
@@ -224,7 +224,7 @@ fn durability_code(level: Durability) -> u8 {
     }
 }
 
-fn durability_from_code(code: u8) -> Option<Durability> {
+pub(crate) fn durability_from_code(code: u8) -> Option<Durability> {
     [Durability::Memory, Durability::Os, Durability::Disk]
         .into_iter()
         .find(|level| durability_code(*level) == code)

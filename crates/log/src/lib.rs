@@ -13,6 +13,7 @@ pub mod frame;
 pub mod reader;
 pub mod recovery;
 pub mod segment;
+pub mod snapshot;
 
 pub use api::{Append, Poll, SequencedLog};
 pub use batch::{BATCH_BYTES_MAX, Batch, Push};
@@ -21,4 +22,5 @@ pub use error::LogError;
 pub use reader::{Entry, LogReader};
 pub use recovery::{Cut, EpochReason, RecoveryReport};
 pub use segment::{EpochEnd, SegmentKind};
+pub use snapshot::{SkippedSnapshot, Snapshot, SnapshotFault, SnapshotStore};
 pub use weir_types::Durability;

@@ -3,9 +3,9 @@
 //! A header is written and synced before the file gets its name, and never changed after. So a
 //! named segment with an unsound header is damaged, never merely unfinished.
 
-use weir_types::{Epoch, Nanos, PartitionId, Position};
+use weir_types::{Durability, Epoch, Nanos, PartitionId, Position};
 
-use crate::frame::{u32_at, u64_at};
+use crate::frame::{durability_code, durability_from_code, u32_at, u64_at};
 
 /// The header's size in bytes: frames begin at this offset.
 pub const SEGMENT_HEADER: usize = 4096;
@@ -55,6 +55,16 @@ pub struct EpochEnd {
     pub last_valid: Position,
 }
 
+/// What is noted of the run of the program that writes: in each opening mark, and again in each
+/// header, because the segment that holds the mark may be truncated away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opening {
+    /// The machine's boot.
+    pub boot_id: [u8; 16],
+    /// The durability level.
+    pub durability: Durability,
+}
+
 /// A segment's header: where in history its first frame stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
@@ -76,6 +86,8 @@ pub struct SegmentHeader {
     pub synced_frame: u64,
     /// The log time of the last frame before it.
     pub log_time: Nanos,
+    /// The run that wrote it.
+    pub opening: Opening,
     /// The epochs that ended before, oldest first, the newest [`EPOCHS_MAX`] of them.
     pub ended: Vec<EpochEnd>,
 }
@@ -119,6 +131,8 @@ impl SegmentHeader {
         bytes[64..72].copy_from_slice(&self.synced_frame.to_le_bytes());
         bytes[72..80].copy_from_slice(&self.log_time.0.to_le_bytes());
         bytes[80..84].copy_from_slice(&(self.ended.len() as u32).to_le_bytes());
+        bytes[84] = durability_code(self.opening.durability);
+        bytes[88..104].copy_from_slice(&self.opening.boot_id);
         for (end, slot) in self.ended.iter().zip(bytes[EPOCHS_AT..CRC_AT].chunks_exact_mut(16)) {
             slot[0..4].copy_from_slice(&end.epoch.0.to_le_bytes());
             slot[8..16].copy_from_slice(&end.last_valid.0.to_le_bytes());
@@ -158,6 +172,8 @@ impl SegmentHeader {
         if count > EPOCHS_MAX || u32_at(bytes, 12) as usize != SEGMENT_HEADER {
             return Err(HeaderFault::Unsound);
         }
+        let durability = durability_from_code(bytes[84]).ok_or(HeaderFault::Unsound)?;
+        let boot_id = bytes[88..104].try_into().expect("sixteen bytes");
         let ended = bytes[EPOCHS_AT..CRC_AT].chunks_exact(16).take(count).map(|slot| EpochEnd {
             epoch: Epoch(u32_at(slot, 0)),
             last_valid: Position(u64_at(slot, 8)),
@@ -172,6 +188,7 @@ impl SegmentHeader {
             link: u64_at(bytes, 56),
             synced_frame: u64_at(bytes, 64),
             log_time: Nanos(u64_at(bytes, 72)),
+            opening: Opening { boot_id, durability },
             ended: ended.collect(),
         })
     }
@@ -193,6 +210,7 @@ mod tests {
             link: 0xfeed,
             synced_frame: 16,
             log_time: Nanos(1_000),
+            opening: Opening { boot_id: [7; 16], durability: Durability::Os },
             ended: ended.collect(),
         }
     }

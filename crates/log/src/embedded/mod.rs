@@ -19,7 +19,7 @@ use crate::error::LogError;
 use crate::frame::{FRAME_HEADER, FrameHeader, FrameKind};
 use crate::reader::LogReader;
 use crate::recovery::Head;
-use crate::segment::{EpochEnd, SEGMENT_HEADER, SegmentHeader, SegmentKind};
+use crate::segment::{EpochEnd, Opening, SEGMENT_HEADER, SegmentHeader, SegmentKind};
 
 mod open;
 mod work;
@@ -369,6 +369,7 @@ impl<D: Disk> EmbeddedLog<D> {
             link: self.head.link,
             synced_frame: self.synced_frame,
             log_time: self.head.log_time,
+            opening: Opening { boot_id: self.disk.boot_id(), durability: self.config.durability },
             ended: self.head.ended.clone(),
         };
         self.write_offset = SEGMENT_HEADER as u64;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use weir_io::{Access, Disk};
-use weir_types::{Epoch, Nanos, Position};
+use weir_types::{Durability, Epoch, Nanos, Position};
 
 use super::work::RECYCLED_MAX;
 use super::{Content, EmbeddedLog, LogConfig, Roll, Segment, Spare};
@@ -14,7 +14,7 @@ use crate::recovery::{
     EpochReason, History, RecoveryReport, Scan, cut_tail, judge_epoch, judge_history, last_run,
     refuse_damage, rewrite_unproven, scan,
 };
-use crate::segment::{SEGMENT_HEADER, SegmentHeader, SegmentKind};
+use crate::segment::{Opening, SEGMENT_HEADER, SegmentHeader, SegmentKind};
 
 /// The first epoch of every log.
 const FIRST_EPOCH: Epoch = Epoch(1);
@@ -159,6 +159,7 @@ fn create<D: Disk>(disk: &mut D, config: &LogConfig) -> Result<Scan, LogError> {
         link: first_link(config.log_id_if_new),
         synced_frame: 0,
         log_time: Nanos(0),
+        opening: Opening { boot_id: disk.boot_id(), durability: Durability::Disk },
         ended: Vec::new(),
     };
     disk.prepare(TEMPORARY, config.segment_bytes)?;

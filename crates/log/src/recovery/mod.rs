@@ -163,9 +163,8 @@ pub(crate) fn last_run(scan: &Scan, boot_id: [u8; 16]) -> LastRun {
     LastRun {
         closed: scan.last_kind == Some(FrameKind::Close),
         cut: scan.broken.is_some(),
-        // Without an opening mark nothing was ever appended: any level will do.
-        level: scan.opening.map_or(Durability::Disk, |o| o.durability),
-        same_boot: scan.opening.is_some_and(|o| o.boot_id == boot_id),
+        level: scan.opening.durability,
+        same_boot: scan.opening.boot_id == boot_id,
     }
 }
 

@@ -7,12 +7,13 @@
 use std::collections::VecDeque;
 
 use weir_io::{Access, Disk};
-use weir_types::{Durability, Epoch, Nanos, Position};
+use weir_types::{Epoch, Nanos, Position};
 
 use crate::error::LogError;
 use crate::frame::{Decoded, FRAME_HEADER, Fault, FrameHeader, FrameKind, decode_frame};
 use crate::segment::{
-    EPOCHS_MAX, EpochEnd, FORMAT_VERSION, HeaderFault, SEGMENT_HEADER, SegmentHeader, SegmentKind,
+    EPOCHS_MAX, EpochEnd, FORMAT_VERSION, HeaderFault, Opening, SEGMENT_HEADER, SegmentHeader,
+    SegmentKind,
 };
 
 /// The longest file that is taken for a segment: 4 GiB.
@@ -83,13 +84,6 @@ impl Head {
     }
 }
 
-/// What an opening mark says of the run that it began.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Opening {
-    pub(crate) boot_id: [u8; 16],
-    pub(crate) durability: Durability,
-}
-
 /// A segment as found.
 #[derive(Clone, Debug)]
 pub(crate) struct SegmentFound {
@@ -130,7 +124,7 @@ pub(crate) struct Scan {
     pub(crate) synced_frame: u64,
     pub(crate) broken: Option<Break>,
     pub(crate) last_kind: Option<FrameKind>,
-    pub(crate) opening: Option<Opening>,
+    pub(crate) opening: Opening,
     /// Frames above `synced_frame`: number, index of segment, offset; oldest first.
     pub(crate) unproven: VecDeque<(u64, usize, u64)>,
 }
@@ -143,7 +137,7 @@ impl Scan {
             synced_frame: header.first_frame.saturating_sub(1),
             broken: None,
             last_kind: None,
-            opening: None,
+            opening: header.opening,
             unproven: VecDeque::new(),
         }
     }
@@ -218,7 +212,7 @@ impl Scan {
         self.last_kind = Some(frame.kind);
         self.unproven.push_back((frame.frame, self.segments.len(), at));
         if let (FrameKind::Open, Some(boot_id)) = (frame.kind, body.first_chunk::<16>()) {
-            self.opening = Some(Opening { boot_id: *boot_id, durability: frame.durability });
+            self.opening = Opening { boot_id: *boot_id, durability: frame.durability };
         }
         while self.unproven.front().is_some_and(|(n, ..)| *n <= self.synced_frame) {
             self.unproven.pop_front();

@@ -1,0 +1,323 @@
+//! Snapshots: the state at a position as opaque bytes, in files of their own beside the log.
+//!
+//! A snapshot appears whole or not at all: written under a temporary name, synced, renamed, the
+//! directory synced. Each block of it has a checksum that covers its place. Loading takes the
+//! newest that is sound and says which it passed over. A snapshot of a position that the log no
+//! longer has is of a lost future and is removed. Blocks; runs where waiting does no harm.
+
+use thiserror::Error;
+use weir_io::{Access, Disk, DiskError, FileId};
+use weir_types::{PartitionId, Position};
+
+use crate::frame::{u32_at, u64_at};
+
+const MAGIC: [u8; 8] = *b"WEIRSNAP";
+const VERSION: u32 = 1;
+const HEADER: usize = 64;
+const HEADER_CRC_AT: usize = HEADER - 4;
+/// The bytes of state in a block.
+const BLOCK: usize = 64 * 1024;
+/// The checksum, and padding, after each block's bytes.
+const BLOCK_END: usize = 8;
+const SUFFIX: &str = ".wsnap";
+const TEMPORARY: &str = "snapshot.part";
+
+/// Why a snapshot file cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SnapshotFault {
+    /// Header or length are wrong.
+    #[error("not a sound snapshot: header or length are wrong")]
+    Header,
+    /// Written by a newer program.
+    #[error("format version {0} is newer than this program")]
+    Newer(u32),
+    /// Of another log or partition.
+    #[error("of another log")]
+    Foreign,
+    /// A block's checksum is wrong.
+    #[error("damaged at offset {0}")]
+    Block(u64),
+}
+
+/// A file that was passed over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SkippedSnapshot {
+    /// The file.
+    pub file: String,
+    /// Why.
+    pub fault: SnapshotFault,
+}
+
+/// A snapshot as loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// All entries up to this position are in it.
+    pub position: Position,
+    /// The state.
+    pub bytes: Vec<u8>,
+}
+
+/// The snapshots of one log in one directory, which may be the log's own.
+pub struct SnapshotStore<D> {
+    disk: D,
+    log_id: u128,
+    partition: PartitionId,
+}
+
+impl<D: Disk> SnapshotStore<D> {
+    /// The store of the log `log_id` of `partition`.
+    pub fn new(disk: D, log_id: u128, partition: PartitionId) -> SnapshotStore<D> {
+        SnapshotStore { disk, log_id, partition }
+    }
+
+    /// Writes the state at `position`. When it returns, the snapshot survives a power loss.
+    ///
+    /// # Errors
+    /// When the disk is full or fails; no snapshot appears then, and the older ones stay.
+    pub fn write(&mut self, position: Position, state: &[u8]) -> Result<(), DiskError> {
+        let file = self.disk.create(TEMPORARY)?;
+        let written = self.write_file(file, position, state);
+        self.disk.close(file);
+        if let Err(error) = written {
+            // Nothing refers to the part: failing to remove it too changes nothing.
+            let _ = self.disk.remove(TEMPORARY);
+            return Err(error);
+        }
+        self.disk.rename(TEMPORARY, &file_name(position))?;
+        self.disk.sync_dir()
+    }
+
+    fn write_file(&mut self, file: FileId, at: Position, state: &[u8]) -> Result<(), DiskError> {
+        self.disk.write_all(file, 0, &self.header(at, state.len() as u64))?;
+        let mut offset = HEADER as u64;
+        let mut framed = Vec::with_capacity(BLOCK + BLOCK_END);
+        for (index, block) in state.chunks(BLOCK).enumerate() {
+            framed.clear();
+            framed.extend_from_slice(block);
+            framed.extend_from_slice(&u64::from(block_crc(index, block)).to_le_bytes());
+            self.disk.write_all(file, offset, &framed)?;
+            offset += framed.len() as u64;
+        }
+        self.disk.sync(file)
+    }
+
+    fn header(&self, position: Position, length: u64) -> [u8; HEADER] {
+        let mut bytes = [0u8; HEADER];
+        bytes[0..8].copy_from_slice(&MAGIC);
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[12..16].copy_from_slice(&u32::from(self.partition.0).to_le_bytes());
+        bytes[16..32].copy_from_slice(&self.log_id.to_le_bytes());
+        bytes[32..40].copy_from_slice(&position.0.to_le_bytes());
+        bytes[40..48].copy_from_slice(&length.to_le_bytes());
+        let crc = crc32c::crc32c(&bytes[..HEADER_CRC_AT]);
+        bytes[HEADER_CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// The positions of all snapshots, sound or not, oldest first.
+    ///
+    /// # Errors
+    /// When the directory cannot be listed.
+    pub fn list(&mut self) -> Result<Vec<Position>, DiskError> {
+        Ok(self.disk.list()?.iter().filter_map(|name| position_of(name)).collect())
+    }
+
+    /// The newest sound snapshot, and the files passed over on the way to it. First removes the
+    /// snapshots of positions after `log_end`, the last position that the log holds: what they
+    /// show was lost, and their positions will be taken again.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn load_newest(
+        &mut self,
+        log_end: Position,
+    ) -> Result<(Option<Snapshot>, Vec<SkippedSnapshot>), DiskError> {
+        let mut skipped = Vec::new();
+        let positions = self.list()?;
+        for lost in positions.iter().filter(|position| **position > log_end) {
+            self.disk.remove(&file_name(*lost))?;
+            self.disk.sync_dir()?;
+        }
+        for position in positions.into_iter().rev().filter(|position| *position <= log_end) {
+            let file = file_name(position);
+            match self.load(&file, position)? {
+                Ok(bytes) => return Ok((Some(Snapshot { position, bytes }), skipped)),
+                Err(fault) => skipped.push(SkippedSnapshot { file, fault }),
+            }
+        }
+        Ok((None, skipped))
+    }
+
+    /// Removes all but the newest `keep` snapshots; returns the oldest position kept, up to which
+    /// the log may be truncated.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn prune(&mut self, keep: usize) -> Result<Option<Position>, DiskError> {
+        let positions = self.list()?;
+        let surplus = positions.len().saturating_sub(keep);
+        for position in &positions[..surplus] {
+            self.disk.remove(&file_name(*position))?;
+        }
+        if surplus > 0 {
+            self.disk.sync_dir()?;
+        }
+        Ok(positions.get(surplus).copied())
+    }
+
+    fn load(
+        &mut self,
+        name: &str,
+        position: Position,
+    ) -> Result<Result<Vec<u8>, SnapshotFault>, DiskError> {
+        let file = self.disk.open(name, Access::Read)?;
+        let read = self.disk.len(file).and_then(|len| {
+            let mut bytes = vec![0; usize::try_from(len).expect("a snapshot fits in memory")];
+            let read = self.disk.read(file, 0, &mut bytes)?;
+            bytes.truncate(read);
+            Ok(bytes)
+        });
+        self.disk.close(file);
+        let bytes = read?;
+        Ok(decode_snapshot(&bytes).and_then(|(header, state)| {
+            let own = (self.log_id, self.partition, position);
+            if (header.log_id, PartitionId(header.partition), header.position) == own {
+                Ok(state)
+            } else {
+                Err(SnapshotFault::Foreign)
+            }
+        }))
+    }
+}
+
+/// What a snapshot's header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotHeader {
+    /// The log's identity.
+    pub log_id: u128,
+    /// The partition's number.
+    pub partition: u16,
+    /// The position.
+    pub position: Position,
+}
+
+/// Decodes a snapshot file: its header and the state. Allocates no more than the file's length.
+///
+/// # Errors
+/// When it is not sound.
+pub fn decode_snapshot(bytes: &[u8]) -> Result<(SnapshotHeader, Vec<u8>), SnapshotFault> {
+    let header = bytes.get(..HEADER).ok_or(SnapshotFault::Header)?;
+    let sound = crc32c::crc32c(&header[..HEADER_CRC_AT]) == u32_at(header, HEADER_CRC_AT);
+    if !sound || header[0..8] != MAGIC {
+        return Err(SnapshotFault::Header);
+    }
+    if u32_at(header, 8) > VERSION {
+        return Err(SnapshotFault::Newer(u32_at(header, 8)));
+    }
+    let partition = u16::try_from(u32_at(header, 12)).map_err(|_| SnapshotFault::Header)?;
+    let body = &bytes[HEADER..];
+    let length = usize::try_from(u64_at(header, 40)).map_err(|_| SnapshotFault::Header)?;
+    // Checked in 128 bits: a length near the maximum must not wrap around to fit.
+    let framed = length as u128 + (length as u128).div_ceil(BLOCK as u128) * BLOCK_END as u128;
+    if framed != body.len() as u128 {
+        return Err(SnapshotFault::Header);
+    }
+    let mut state = Vec::with_capacity(length);
+    for (index, framed) in body.chunks(BLOCK + BLOCK_END).enumerate() {
+        let (block, end) = framed.split_at(framed.len() - BLOCK_END);
+        if u64_at(end, 0) != u64::from(block_crc(index, block)) {
+            let offset = HEADER + index * (BLOCK + BLOCK_END);
+            return Err(SnapshotFault::Block(offset as u64));
+        }
+        state.extend_from_slice(block);
+    }
+    let log_id = u128::from_le_bytes(header[16..32].try_into().expect("sixteen bytes"));
+    Ok((SnapshotHeader { log_id, partition, position: Position(u64_at(header, 32)) }, state))
+}
+
+/// A block's checksum, over its place too: a block moved elsewhere is damage.
+fn block_crc(index: usize, block: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&(index as u64).to_le_bytes()), block)
+}
+
+fn file_name(position: Position) -> String {
+    format!("{:020}{SUFFIX}", position.0)
+}
+
+fn position_of(name: &str) -> Option<Position> {
+    name.strip_suffix(SUFFIX)?.parse().ok().map(Position)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_io::SimDisk;
+
+    const LOG_END: Position = Position(u64::MAX);
+
+    fn store(disk: &SimDisk) -> SnapshotStore<SimDisk> {
+        SnapshotStore::new(disk.clone(), 77, PartitionId(2))
+    }
+
+    fn state(size: usize) -> Vec<u8> {
+        (0..size).map(|n| (n % 251) as u8).collect()
+    }
+
+    #[test]
+    fn states_of_all_block_counts_read_back() {
+        for size in [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5] {
+            let disk = SimDisk::new(1);
+            store(&disk).write(Position(9), &state(size)).unwrap();
+            let (loaded, skipped) = store(&disk).load_newest(LOG_END).unwrap();
+            assert_eq!(loaded.unwrap(), Snapshot { position: Position(9), bytes: state(size) });
+            assert!(skipped.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_anywhere_falls_back_to_the_older_one_and_says_so() {
+        let clean = SimDisk::new(1);
+        store(&clean).write(Position(5), b"older").unwrap();
+        store(&clean).write(Position(9), &state(BLOCK + 100)).unwrap();
+        let name = file_name(Position(9));
+        let bits = clean.contents(&name).unwrap().len() as u64 * 8;
+        for bit in (0..HEADER as u64 * 8).chain((HEADER as u64 * 8..bits).step_by(509)) {
+            let disk = clean.after_process_crash();
+            disk.flip_bit(&name, bit);
+            let (loaded, skipped) = store(&disk).load_newest(LOG_END).unwrap();
+            assert_eq!(loaded.unwrap().bytes, b"older", "bit {bit}");
+            assert_eq!(skipped.len(), 1);
+        }
+    }
+
+    #[test]
+    fn a_snapshot_of_a_lost_future_is_removed() {
+        let disk = SimDisk::new(1);
+        store(&disk).write(Position(5), b"five").unwrap();
+        store(&disk).write(Position(9), b"nine").unwrap();
+        let (loaded, _) = store(&disk).load_newest(Position(8)).unwrap();
+        assert_eq!(loaded.unwrap().position, Position(5));
+        assert_eq!(store(&disk).list().unwrap(), [Position(5)]);
+    }
+
+    #[test]
+    fn pruning_keeps_the_newest() {
+        let disk = SimDisk::new(1);
+        for position in 1..=4 {
+            store(&disk).write(Position(position), b"s").unwrap();
+        }
+        assert_eq!(store(&disk).prune(2).unwrap(), Some(Position(3)));
+        assert_eq!(store(&disk).list().unwrap(), [Position(3), Position(4)]);
+        assert_eq!(store(&disk).prune(0).unwrap(), None);
+    }
+
+    #[test]
+    fn another_logs_snapshot_is_passed_over() {
+        let disk = SimDisk::new(1);
+        store(&disk).write(Position(5), b"five").unwrap();
+        let mut other = SnapshotStore::new(disk, 78, PartitionId(2));
+        let (loaded, skipped) = other.load_newest(LOG_END).unwrap();
+        assert_eq!(loaded, None);
+        assert_eq!(skipped[0].fault, SnapshotFault::Foreign);
+    }
+}
