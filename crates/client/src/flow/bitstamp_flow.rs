@@ -176,8 +176,7 @@ impl Day {
     /// Enters an order and the fills it is the aggressor of.
     fn aggress(&mut self, at: usize, order: &OrderRecord) {
         let OrderRecord { ts, order_id: id, side, price, .. } = *order;
-        let short = self.pairing.short_of_money.get(&at).copied().unwrap_or_default();
-        let leaves = Qty(order.qty.0.saturating_sub(short.0));
+        let leaves = self.pairing.entry_qty.get(&at).copied().unwrap_or(order.qty);
         self.enter(ts, FlowKind::Add, id, Standing { side, price, leaves });
         for (maker, qty) in self.pairing.fills.remove(&at).unwrap_or_default() {
             let qty = qty.min(self.ledger.get(id).map_or(Qty::ZERO, |order| order.leaves));

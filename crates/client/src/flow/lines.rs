@@ -84,39 +84,58 @@ pub(super) fn unsigned(text: &[u8]) -> Result<u64, &'static str> {
     u64::try_from(integer(text)?).map_err(|_| "negative")
 }
 
+/// The most digits and the largest exponent of a number; no field comes near.
+const DIGITS_MAX: usize = 64;
+
 /// A decimal number as a mantissa with `scale` decimals, so that `decimal(b"1.5", 2)` is 150.
-/// Digits beyond `scale` round to the nearest; exponents are not read.
+/// Digits beyond `scale` round to the nearest; an exponent (`1e-05`) shifts the point.
 pub(super) fn decimal(text: &[u8], scale: u32) -> Result<i64, &'static str> {
-    let (negative, digits) = match text {
+    let (negative, text) = match text {
         [b'-', rest @ ..] => (true, rest),
         _ => (false, text),
     };
+    let mut parts = text.splitn(2, |byte| matches!(byte, b'e' | b'E'));
+    let digits = parts.next().unwrap_or_default();
+    let shift = parts.next().map_or(Ok(0), exponent)?;
     let mut parts = digits.splitn(2, |byte| *byte == b'.');
     let whole = parts.next().unwrap_or_default();
     let fraction = parts.next().unwrap_or_default();
-    if whole.is_empty() {
+    if whole.is_empty() || whole.len() + fraction.len() > DIGITS_MAX {
         return Err("not a number");
     }
+    if whole.iter().chain(fraction).any(|byte| !byte.is_ascii_digit()) {
+        return Err("not a number");
+    }
+    let digit_at = |index: i64| match usize::try_from(index) {
+        Ok(index) => whole.iter().chain(fraction).nth(index).copied().unwrap_or(b'0'),
+        Err(_) => b'0',
+    };
+    // How many digits stand before the point once it has moved.
+    let kept = whole.len() as i64 + i64::from(scale) + shift;
     let mut mantissa: i64 = 0;
-    for byte in whole {
-        mantissa = push_digit(mantissa, *byte)?;
+    for index in 0..kept {
+        mantissa = push_digit(mantissa, digit_at(index))?;
     }
-    for index in 0..scale as usize {
-        mantissa = push_digit(mantissa, fraction.get(index).copied().unwrap_or(b'0'))?;
-    }
-    if fraction.iter().any(|byte| !byte.is_ascii_digit()) {
-        return Err("not a number");
-    }
-    if fraction.get(scale as usize).is_some_and(|byte| *byte >= b'5') {
+    if digit_at(kept) >= b'5' {
         mantissa = mantissa.checked_add(1).ok_or("out of range")?;
     }
     Ok(if negative { -mantissa } else { mantissa })
 }
 
-fn push_digit(mantissa: i64, byte: u8) -> Result<i64, &'static str> {
-    if !byte.is_ascii_digit() {
+fn exponent(text: &[u8]) -> Result<i64, &'static str> {
+    let (sign, digits) = match text {
+        [b'-', rest @ ..] => (-1, rest),
+        [b'+', rest @ ..] => (1, rest),
+        _ => (1, text),
+    };
+    let known = (1..=2).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
+    if !known {
         return Err("not a number");
     }
+    Ok(sign * digits.iter().fold(0, |value, digit| value * 10 + i64::from(digit - b'0')))
+}
+
+fn push_digit(mantissa: i64, byte: u8) -> Result<i64, &'static str> {
     mantissa
         .checked_mul(10)
         .and_then(|value| value.checked_add(i64::from(byte - b'0')))
@@ -139,7 +158,13 @@ mod tests {
             ("7", 3, Ok(7_000)),
             ("", 0, Err("not a number")),
             ("-", 0, Err("not a number")),
-            ("1e5", 2, Err("not a number")),
+            ("1e5", 2, Ok(10_000_000)),
+            ("1.0000000000000001e-05", 8, Ok(1_000)),
+            ("9e-99", 8, Ok(0)),
+            ("1e99", 8, Err("out of range")),
+            ("1e", 2, Err("not a number")),
+            ("1e-", 2, Err("not a number")),
+            ("1e100", 2, Err("not a number")),
             ("1.0x", 1, Err("not a number")),
             (".5", 1, Err("not a number")),
             ("9223372036854775808", 0, Err("out of range")),

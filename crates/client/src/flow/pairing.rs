@@ -42,8 +42,13 @@ pub(super) struct Pairing {
     pub entries: BTreeSet<usize>,
     /// Orders from before the file.
     pub standing: BTreeMap<u64, Life>,
-    /// Per entry, the volume that its money does not reach for.
-    pub short_of_money: BTreeMap<usize, Qty>,
+    /// Per entry of an order that traded to its end, what it traded: the volume it entered
+    /// with, but for rounding in the table and what a buyer's money did not reach for.
+    pub entry_qty: BTreeMap<usize, Qty>,
+    /// Per order and entry, what it traded since.
+    traded: BTreeMap<(u64, Option<usize>), Qty>,
+    /// Places of deletions that end an order short of money.
+    short: BTreeSet<usize>,
 }
 
 /// An event that lowers an order's volume.
@@ -84,6 +89,7 @@ impl Pairing {
                 notes.unpaired += 1;
             }
         }
+        pairing.balance(orders);
         pairing.standing.retain(|_, life| !life.qty.is_zero());
         pairing
     }
@@ -124,6 +130,27 @@ impl Pairing {
         lowered
     }
 
+    /// Gives orders that traded to their end the volume that they traded.
+    fn balance(&mut self, orders: &BTreeMap<usize, OrderRecord>) {
+        let mut latest: BTreeMap<u64, usize> = BTreeMap::new();
+        for (at, order) in orders {
+            if self.entries.contains(at) {
+                latest.insert(order.order_id, *at);
+            }
+            let ends = order.qty.is_zero() || self.short.contains(at);
+            if order.action != Action::Deleted || !ends {
+                continue;
+            }
+            let entry = latest.get(&order.order_id).copied();
+            let Some(traded) = self.traded.get(&(order.order_id, entry)) else { continue };
+            match (entry, self.standing.get_mut(&order.order_id)) {
+                (Some(entry), _) => _ = self.entry_qty.insert(entry, *traded),
+                (None, Some(life)) => life.qty = *traded,
+                (None, None) => {}
+            }
+        }
+    }
+
     fn pair(&mut self, one: Lowered, other: Lowered, notes: &mut BitstampNotes) {
         let (taker, maker) = if one.entry > other.entry { (one, other) } else { (other, one) };
         let (Some(entry), Some(qty)) = (taker.entry, maker.by.or(taker.by)) else {
@@ -135,6 +162,7 @@ impl Pairing {
         for side in [one, other] {
             self.reports.insert(side.at);
             self.unsee(&side, qty);
+            *self.traded.entry((side.order.order_id, side.entry)).or_default() += qty;
         }
     }
 
@@ -174,7 +202,10 @@ impl Pairing {
         notes.trades_short_of_money += 1;
         self.fill(entry, one.order.order_id, by);
         self.reports.extend([one.at, at]);
-        self.short_of_money.insert(entry, short.qty - by);
+        self.short.insert(at);
+        for party in [(one.order.order_id, one.entry), (short.order_id, Some(entry))] {
+            *self.traded.entry(party).or_default() += by;
+        }
         true
     }
 }
