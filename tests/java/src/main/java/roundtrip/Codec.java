@@ -2,10 +2,13 @@ package roundtrip;
 
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.HexFormat;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import org.agrona.ExpandableArrayBuffer;
@@ -34,8 +37,12 @@ final class Codec
         this.schema = schema;
     }
 
-    /** Appends the message's fields to {@code text}; returns the message encoded again. */
-    byte[] roundTrip(final byte[] message, final StringBuilder text) throws Exception
+    /**
+     * Appends the fields of the message, the file's {@code index}-th, to {@code text}; returns the
+     * message encoded again.
+     */
+    byte[] roundTrip(final byte[] message, final int index, final StringBuilder text)
+        throws Exception
     {
         final UnsafeBuffer source = new UnsafeBuffer(message);
         final MessageHeaderDecoder header = new MessageHeaderDecoder().wrap(source, 0);
@@ -52,8 +59,7 @@ final class Codec
         call(decoder, "wrapAndApplyHeader", source, 0, header);
         call(encoder, "wrapAndApplyHeader", target, 0, new MessageHeaderEncoder());
 
-        text.append("message ").append(layout.name()).append('\n');
-        body(layout, decoder, encoder, text);
+        body(layout, layout.name() + "." + index + ".", decoder, encoder, text);
         final int length =
             MessageHeaderEncoder.ENCODED_LENGTH + (int)call(encoder, "encodedLength");
         return bytes(target, length);
@@ -71,63 +77,65 @@ final class Codec
 
     private void body(
         final Schema.Message layout,
+        final String prefix,
         final Object decoder,
         final Object encoder,
         final StringBuilder text) throws Exception
     {
         for (final Schema.Field field : layout.fields())
         {
-            field(field, "", decoder, encoder, text);
+            line(text, prefix + field.name(), field(field, decoder, encoder));
         }
         for (final Schema.Message group : layout.groups())
         {
-            group(group, decoder, encoder, text);
+            group(group, prefix + group.name() + ".", decoder, encoder, text);
         }
         for (final String data : layout.data())
         {
-            data(data, decoder, encoder, text);
+            line(text, prefix + data, data(data, decoder, encoder));
         }
     }
 
-    private void field(
-        final Schema.Field field,
-        final String prefix,
-        final Object decoder,
-        final Object encoder,
-        final StringBuilder text) throws Exception
+    /** Moves a field's value from the decoder to the encoder and returns it as text. */
+    private String field(final Schema.Field field, final Object decoder, final Object encoder)
+        throws Exception
     {
         final String name = field.name();
-        final String label = prefix + name;
-        switch (field.kind())
+        return switch (field.kind())
         {
-            case UNSIGNED, SIGNED ->
+            case UNSIGNED, SIGNED, ENUM ->
             {
                 final Object value = call(decoder, name);
                 call(encoder, name, value);
-                line(text, label, number(value, field.kind()));
+                yield field.kind() == Schema.Kind.ENUM ?
+                    ((Enum<?>)value).name() : number(value, field.kind());
             }
-            case ENUM ->
-            {
-                final Object value = call(decoder, name);
-                call(encoder, name, value);
-                line(text, label, String.valueOf(code(value)));
-            }
-            case ARRAY ->
-            {
-                final byte[] value = array(field, decoder, encoder);
-                line(text, label, HexFormat.of().formatHex(value));
-            }
-            case SET -> line(text, label, String.valueOf(set(field, decoder, encoder)));
+            case BYTES -> HexFormat.of().formatHex(array(field, decoder, encoder));
+            case TEXT -> text(array(field, decoder, encoder));
+            case SET -> set(field, decoder, encoder);
             case COMPOSITE ->
             {
                 final Object from = call(decoder, name);
                 final Object to = call(encoder, name);
+                final List<String> members = new ArrayList<>();
                 for (final Schema.Field member : field.members())
                 {
-                    field(member, label + ".", from, to, text);
+                    members.add(field(member, from, to));
                 }
+                yield String.join(",", members);
             }
+        };
+    }
+
+    /** The characters before the first NUL. */
+    private static String text(final byte[] padded)
+    {
+        int length = 0;
+        while (length < padded.length && padded[length] != 0)
+        {
+            length++;
         }
+        return new String(padded, 0, length, StandardCharsets.US_ASCII);
     }
 
     private byte[] array(final Schema.Field field, final Object decoder, final Object encoder)
@@ -148,24 +156,28 @@ final class Codec
         return value;
     }
 
-    private int set(final Schema.Field field, final Object decoder, final Object encoder)
+    private String set(final Schema.Field field, final Object decoder, final Object encoder)
         throws Exception
     {
         final Object from = call(decoder, field.name());
         final Object to = call(encoder, field.name());
         call(to, "clear");
-        int bits = 0;
+        final List<String> choices = new ArrayList<>();
         for (final Schema.Field choice : field.members())
         {
             final boolean isOn = (boolean)call(from, choice.name());
             call(to, choice.name(), isOn);
-            bits |= isOn ? 1 << choice.length() : 0;
+            if (isOn)
+            {
+                choices.add(choice.name());
+            }
         }
-        return bits;
+        return String.join(",", choices);
     }
 
     private void group(
         final Schema.Message group,
+        final String prefix,
         final Object decoder,
         final Object encoder,
         final StringBuilder text) throws Exception
@@ -173,24 +185,22 @@ final class Codec
         final Object from = call(decoder, group.name());
         final int count = (int)call(from, "count");
         final Object to = call(encoder, group.name() + "Count", count);
-        line(text, group.name(), String.valueOf(count));
+        line(text, prefix + "count", String.valueOf(count));
         for (int i = 0; i < count; i++)
         {
             call(from, "next");
             call(to, "next");
-            text.append("entry ").append(i).append('\n');
-            body(group, from, to, text);
+            body(group, prefix + i + ".", from, to, text);
         }
     }
 
-    private void data(
-        final String name, final Object decoder, final Object encoder, final StringBuilder text)
+    private String data(final String name, final Object decoder, final Object encoder)
         throws Exception
     {
         final byte[] value = new byte[(int)call(decoder, name + "Length")];
         call(decoder, "get" + capital(name), value, 0, value.length);
         call(encoder, "put" + capital(name), value, 0, value.length);
-        line(text, name, HexFormat.of().formatHex(value));
+        return HexFormat.of().formatHex(value);
     }
 
     private static void line(final StringBuilder text, final String name, final String value)
@@ -203,11 +213,6 @@ final class Codec
         // Only the widest unsigned type does not fit the Java type that the tool gives it.
         return kind == Schema.Kind.UNSIGNED && value instanceof Long wide ?
             Long.toUnsignedString(wide) : String.valueOf(value);
-    }
-
-    private long code(final Object enumeration) throws Exception
-    {
-        return ((Number)call(enumeration, "value")).longValue();
     }
 
     private static byte[] bytes(final MutableDirectBuffer buffer, final int length)

@@ -12,8 +12,9 @@ import java.util.Arrays;
  * Reads the frames that Rust wrote with the codecs that the SBE tool generated, writes what it read
  * as text, and encodes the same values again with the generated encoders.
  *
- * <p>Reads {@code vectors.bin}; writes {@code java.txt} and {@code java.bin} beside it. Judges
- * nothing: Rust compares both files with its own. Every template of the schema must occur.
+ * <p>Reads {@code frames.bin} from one folder, writes {@code frames.txt} and {@code frames.bin} into
+ * another; the form of both is told in {@code crates/wire/examples/wire_vectors.rs}. Judges nothing:
+ * whoever wrote the frames compares. Every template of the schema must occur.
  */
 public final class RoundTrip
 {
@@ -27,8 +28,7 @@ public final class RoundTrip
     public static void main(final String[] args) throws Exception
     {
         final Schema schema = Schema.parse(Path.of(args[0]));
-        final Path folder = Path.of(args[1]);
-        final byte[] input = Files.readAllBytes(folder.resolve("vectors.bin"));
+        final byte[] input = Files.readAllBytes(Path.of(args[1], "frames.bin"));
         final StringBuilder text = new StringBuilder();
         final Output output = new Output(input.length);
         final Codec codec = new Codec(schema);
@@ -40,14 +40,14 @@ public final class RoundTrip
             final int length = frameLength(input, offset);
             final byte[] message =
                 Arrays.copyOfRange(input, offset + SOFH_LENGTH, offset + length);
-            final byte[] again = codec.roundTrip(message, text);
+            final byte[] again = codec.roundTrip(message, frameCount, text);
             output.putFrame(again);
             offset += length;
             frameCount++;
         }
         codec.requireEveryTemplate();
-        Files.write(folder.resolve("java.bin"), output.bytes());
-        Files.writeString(folder.resolve("java.txt"), text, StandardCharsets.US_ASCII);
+        Files.write(Path.of(args[2], "frames.bin"), output.bytes());
+        Files.writeString(Path.of(args[2], "frames.txt"), text, StandardCharsets.US_ASCII);
         System.out.println("Java: " + frameCount + " frames of " + schema.messages().size()
             + " messages read and written again");
     }

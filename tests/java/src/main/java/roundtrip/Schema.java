@@ -20,10 +20,10 @@ record Schema(Map<Integer, Message> messages)
     /** How a field is got from a generated decoder and put into an encoder. */
     enum Kind
     {
-        UNSIGNED, SIGNED, ARRAY, ENUM, SET, COMPOSITE
+        UNSIGNED, SIGNED, TEXT, BYTES, ENUM, SET, COMPOSITE
     }
 
-    /** A field, or a member of a composite or a set. */
+    /** A field, or a member of a composite or a set; the length is that of an array. */
     record Field(String name, Kind kind, int length, List<Field> members)
     {
     }
@@ -65,8 +65,7 @@ record Schema(Map<Integer, Message> messages)
             case "set":
                 for (final Element choice : children(element, "choice"))
                 {
-                    final int bit = Integer.parseInt(choice.getTextContent().trim());
-                    members.add(new Field(choice.getAttribute("name"), Kind.SET, bit, List.of()));
+                    members.add(new Field(choice.getAttribute("name"), Kind.SET, 1, List.of()));
                 }
                 return new Field(name, Kind.SET, 1, members);
             case "composite":
@@ -86,7 +85,8 @@ record Schema(Map<Integer, Message> messages)
 
     private static Field primitive(final String name, final String type, final int length)
     {
-        final Kind kind = length > 1 ? Kind.ARRAY :
+        final Kind kind = "char".equals(type) ? Kind.TEXT :
+            length > 1 ? Kind.BYTES :
             type.startsWith("uint") ? Kind.UNSIGNED : Kind.SIGNED;
         return new Field(name, kind, length, List.of());
     }
