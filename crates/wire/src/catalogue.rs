@@ -4,8 +4,14 @@
 //! tools that print messages, the answer to a message that cannot be decoded. Each entry is made
 //! from its `messages!` declaration; nothing here is written twice.
 
-use crate::delivery::{FetchOrders, OrderPage, OrderPageBody, OrderRow};
+use weir_types::{
+    ExecInst, ExecType, KillScope, Liquidity, MassCancelScope, OrdStatus, OrdType, Phase, Reason,
+    Role, SelfTradePrevention, Side, Switch, TimeInForce,
+};
+
+use crate::delivery::{FetchOrders, OrderPage, OrderPageBody, OrderRow, PageFlags, RowFlags};
 use crate::event::{Checkpoint, Defined, PhaseChanged, RequestDone, RequestRejected};
+use crate::field::Field;
 use crate::message::{DecodeError, FieldInfo, Message, VisitField};
 use crate::order_entry::{CancelOrder, MassCancel, NewOrder, ReplaceOrder};
 use crate::reference::{
@@ -169,6 +175,33 @@ pub fn catalogue() -> &'static [MessageInfo] {
 pub fn message_info(template_id: u16) -> Option<&'static MessageInfo> {
     let index = MESSAGES.binary_search_by_key(&template_id, |info| info.template_id).ok()?;
     Some(&MESSAGES[index])
+}
+
+/// The codes of a type of the schema whose values are enumerated or flags, in the schema's order;
+/// `None` for texts and for types of which every bit pattern is a value.
+#[must_use]
+pub fn codes(schema_type: &str) -> Option<Vec<u16>> {
+    macro_rules! enums {
+        ($($type:ident)*) => {
+            match schema_type {
+                $(<$type as Field>::SCHEMA_TYPE => {
+                    Some($type::ALL.iter().map(|value| u16::from(value.code())).collect())
+                })*
+                <ExecInst as Field>::SCHEMA_TYPE => Some(flag_codes::<ExecInst>()),
+                <PageFlags as Field>::SCHEMA_TYPE => Some(flag_codes::<PageFlags>()),
+                <RowFlags as Field>::SCHEMA_TYPE => Some(flag_codes::<RowFlags>()),
+                _ => None,
+            }
+        };
+    }
+    enums! {
+        Side OrdType TimeInForce ExecType OrdStatus SelfTradePrevention Liquidity Phase
+        MassCancelScope KillScope Switch Role Reason
+    }
+}
+
+fn flag_codes<F: Field<Wire = u8>>() -> Vec<u16> {
+    (0..=u8::MAX).filter(|bits| F::from_wire(*bits).is_some()).map(u16::from).collect()
 }
 
 #[cfg(test)]

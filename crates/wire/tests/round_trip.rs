@@ -1,0 +1,398 @@
+//! What is written reads back the same: every message, frames in pieces, groups, data, records.
+
+mod support;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use support::{
+    FRAME_LEN_MAX, any_body, any_frame, any_info, block, frame_of, frame_with, message, raw_of,
+};
+use weir_types::Position;
+use weir_wire::catalogue::Tail;
+use weir_wire::delivery::*;
+use weir_wire::dialogue::{
+    RESUME_POINT_COUNT_MAX, TOKEN_LEN_MAX, put_fetch_orders, put_logon, put_logon_ack,
+    put_order_page, put_order_page_body, put_request,
+};
+use weir_wire::event::*;
+use weir_wire::frame::{Framing, next_frame, put_extended_frame, put_frame};
+use weir_wire::group::{put_group, take_group};
+use weir_wire::order_entry::*;
+use weir_wire::reference::*;
+use weir_wire::report::{ExecutionReport, StageTimes};
+use weir_wire::session::*;
+use weir_wire::{
+    ClientMessage, Command, Definition, Event, Message, NodeMessage, PlainEvent, Request,
+    SCHEMA_ID, SCHEMA_VERSION, catalogue,
+};
+
+/// Value to frame to value, for each message type; with the names of those tested.
+macro_rules! round_trips {
+    ($($test:ident $type:ident,)*) => {
+        const TESTED: &[&str] = &[$($type::NAME),*];
+
+        proptest! {$(
+            #[test]
+            fn $test(value in message::<$type>()) {
+                let mut frame = vec![];
+                put_frame(&value, &mut frame);
+                let raw = raw_of(&frame);
+                prop_assert_eq!(raw.template_id, $type::TEMPLATE_ID);
+                prop_assert_eq!(raw.rest().len(), 0);
+                prop_assert_eq!(raw.decode_whole::<$type>(), Ok(value));
+            }
+        )*}
+    };
+}
+
+round_trips! {
+    a_logon_reads_back Logon,
+    a_resume_point_reads_back ResumePoint,
+    a_logon_ack_reads_back LogonAck,
+    a_partition_state_reads_back PartitionState,
+    a_logon_reject_reads_back LogonReject,
+    a_logout_reads_back Logout,
+    a_heartbeat_reads_back Heartbeat,
+    a_reject_reads_back Reject,
+    a_new_order_reads_back NewOrder,
+    a_replace_order_reads_back ReplaceOrder,
+    a_cancel_order_reads_back CancelOrder,
+    a_mass_cancel_reads_back MassCancel,
+    an_instrument_reads_back DefineInstrument,
+    a_firm_reads_back DefineFirm,
+    an_account_reads_back DefineAccount,
+    a_session_reads_back DefineSession,
+    a_transfer_reads_back Transfer,
+    a_set_phase_reads_back SetPhase,
+    a_kill_switch_reads_back KillSwitch,
+    an_order_event_reads_back OrderEvent,
+    an_execution_report_reads_back ExecutionReport,
+    a_request_rejected_reads_back RequestRejected,
+    a_request_done_reads_back RequestDone,
+    a_phase_changed_reads_back PhaseChanged,
+    a_checkpoint_reads_back Checkpoint,
+    a_defined_reads_back Defined,
+    a_fetch_orders_reads_back FetchOrders,
+    an_order_page_reads_back OrderPage,
+    an_order_page_body_reads_back OrderPageBody,
+    an_order_row_reads_back OrderRow,
+    an_import_reads_back Import,
+    a_tick_reads_back Tick,
+    a_session_lost_reads_back SessionLost,
+}
+
+#[test]
+fn no_message_of_the_catalogue_is_left_untested() {
+    for info in catalogue() {
+        assert!(TESTED.contains(&info.name), "{}", info.name);
+        if let Tail::Group(group) = info.tail {
+            assert!(TESTED.contains(&group.entry), "{}", group.entry);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_valid_block_is_written_back_byte_by_byte((info, frame) in any_frame()) {
+        let raw = raw_of(&frame);
+        prop_assert_eq!(support::recode(&info.codec, raw.block()), raw.block());
+    }
+
+    #[test]
+    fn a_stream_cut_anywhere_yields_the_same_frames(frames in vec(any_frame(), 1..4)) {
+        let stream: Vec<u8> = frames.iter().flat_map(|(_, frame)| frame.clone()).collect();
+        for cut in 0..=stream.len() {
+            let (mut at, mut read) = (0, vec![]);
+            for have in [cut, stream.len()] {
+                while let Framing::Frame { len, message } =
+                    next_frame(&stream[at..have], FRAME_LEN_MAX)
+                {
+                    prop_assert!(message.is_ok());
+                    read.push(stream[at..at + len].to_vec());
+                    at += len;
+                }
+                prop_assert_eq!(
+                    next_frame(&stream[at..have], FRAME_LEN_MAX),
+                    Framing::Incomplete
+                );
+            }
+            prop_assert_eq!(read.len(), frames.len());
+            prop_assert!(read.iter().zip(&frames).all(|(read, (_, sent))| read == sent));
+        }
+    }
+
+    #[test]
+    fn a_longer_block_of_a_later_version_reads_as_ours(
+        (info, body, more) in any_info()
+            .prop_flat_map(|info| (Just(info), block(info.fields), vec(any::<u8>(), 1..40)))
+    ) {
+        let longer = [&body[..], &more].concat();
+        let header = [longer.len() as u16, info.template_id, SCHEMA_ID, SCHEMA_VERSION + 1];
+        let frame = frame_with(header, &longer);
+        let raw = raw_of(&frame);
+        prop_assert_eq!(support::recode(&info.codec, raw.block()), body);
+    }
+
+    #[test]
+    fn longer_group_entries_of_a_later_version_read_as_ours(
+        rows in vec(message::<OrderRow>(), 0..6),
+        more in vec(any::<u8>(), 1..20),
+    ) {
+        let mut bytes = vec![];
+        for word in [OrderRow::BLOCK_LENGTH + more.len(), rows.len()] {
+            bytes.extend_from_slice(&(word as u16).to_le_bytes());
+        }
+        for row in &rows {
+            row.encode_block(&mut bytes);
+            bytes.extend_from_slice(&more);
+        }
+        bytes.push(7);
+        let (group, rest) = take_group::<OrderRow>(&bytes).unwrap();
+        prop_assert_eq!(rest, &[7]);
+        prop_assert_eq!(group.collect::<Result<Vec<_>, _>>(), Ok(rows));
+    }
+
+    #[test]
+    fn what_follows_the_message_of_a_later_version_is_left_alone(more in vec(any::<u8>(), 1..20)) {
+        let logout = Logout { session_id: weir_types::SessionId(3), reason: weir_types::Reason::Stopping };
+        let mut body = vec![];
+        logout.encode_block(&mut body);
+        body.extend_from_slice(&more);
+        let header = [Logout::BLOCK_LENGTH as u16, Logout::TEMPLATE_ID, SCHEMA_ID, SCHEMA_VERSION + 1];
+        let frame = frame_with(header, &body);
+        prop_assert_eq!(ClientMessage::decode(&raw_of(&frame)), Ok(ClientMessage::Logout(logout)));
+    }
+
+    #[test]
+    fn an_event_record_with_stage_times_is_a_report(
+        report in message::<ExecutionReport>()
+    ) {
+        let mut record = vec![];
+        report.event.encode_block(&mut record);
+        let mut tail = vec![];
+        report.encode_block(&mut tail);
+        let tail = &tail[record.len()..];
+        let (mut extended, mut whole) = (vec![], vec![]);
+        put_extended_frame(ExecutionReport::TEMPLATE_ID, &record, tail, &mut extended);
+        put_frame(&report, &mut whole);
+        prop_assert_eq!(&extended, &whole);
+        prop_assert_eq!(
+            NodeMessage::decode(&raw_of(&whole)),
+            Ok(NodeMessage::ExecutionReport(report))
+        );
+    }
+}
+
+fn request() -> BoxedStrategy<Request> {
+    prop_oneof![
+        message::<NewOrder>().prop_map(Request::NewOrder),
+        message::<ReplaceOrder>().prop_map(Request::ReplaceOrder),
+        message::<CancelOrder>().prop_map(Request::CancelOrder),
+        message::<MassCancel>().prop_map(Request::MassCancel),
+        message::<Transfer>().prop_map(Request::Transfer),
+        message::<SetPhase>().prop_map(Request::SetPhase),
+        message::<KillSwitch>().prop_map(Request::KillSwitch),
+        definition().prop_map(|definition| match definition {
+            Definition::DefineInstrument(m) => Request::DefineInstrument(m),
+            Definition::DefineFirm(m) => Request::DefineFirm(m),
+            Definition::DefineAccount(m) => Request::DefineAccount(m),
+            Definition::DefineSession(m) => Request::DefineSession(m),
+        }),
+    ]
+    .boxed()
+}
+
+fn definition() -> BoxedStrategy<Definition> {
+    prop_oneof![
+        message::<DefineInstrument>().prop_map(Definition::DefineInstrument),
+        message::<DefineFirm>().prop_map(Definition::DefineFirm),
+        message::<DefineAccount>().prop_map(Definition::DefineAccount),
+        message::<DefineSession>().prop_map(Definition::DefineSession),
+    ]
+    .boxed()
+}
+
+fn command() -> BoxedStrategy<Command> {
+    prop_oneof![
+        request().prop_map(Command::Request),
+        (any::<u64>(), definition()).prop_map(|(at, what)| Command::Import(Position(at), what)),
+        Just(Command::Tick),
+        message::<SessionLost>().prop_map(Command::SessionLost),
+    ]
+    .boxed()
+}
+
+fn event() -> BoxedStrategy<Event> {
+    prop_oneof![
+        message::<OrderEvent>().prop_map(|m| Event::Plain(PlainEvent::OrderEvent(m))),
+        message::<RequestRejected>().prop_map(|m| Event::Plain(PlainEvent::RequestRejected(m))),
+        message::<RequestDone>().prop_map(|m| Event::Plain(PlainEvent::RequestDone(m))),
+        message::<PhaseChanged>().prop_map(|m| Event::Plain(PlainEvent::PhaseChanged(m))),
+        message::<Checkpoint>().prop_map(|m| Event::Plain(PlainEvent::Checkpoint(m))),
+        (message::<Defined>(), definition()).prop_map(|(m, what)| Event::Defined(m, what)),
+    ]
+    .boxed()
+}
+
+proptest! {
+    #[test]
+    fn a_command_reads_back_from_its_log_entry(command in command()) {
+        let mut entry = vec![];
+        command.encode(&mut entry);
+        prop_assert_eq!(Command::decode(&entry), Ok(command));
+        for cut in 0..entry.len() {
+            prop_assert!(Command::decode(&entry[..cut]).is_err(), "cut at {}", cut);
+        }
+        entry.push(0);
+        prop_assert!(Command::decode(&entry).is_err(), "a byte too many");
+    }
+
+    #[test]
+    fn an_event_reads_back_from_its_record(event in event()) {
+        let mut record = vec![];
+        event.encode(&mut record);
+        prop_assert_eq!(Event::decode(&record), Ok(event));
+        for cut in 0..record.len() {
+            prop_assert!(Event::decode(&record[..cut]).is_err(), "cut at {}", cut);
+        }
+        record.push(0);
+        prop_assert!(Event::decode(&record).is_err(), "a byte too many");
+    }
+
+    #[test]
+    fn a_request_reads_back_as_a_clients_message(request in request()) {
+        let mut frame = vec![];
+        put_request(&request, &mut frame);
+        prop_assert_eq!(
+            ClientMessage::decode(&raw_of(&frame)),
+            Ok(ClientMessage::Request(request))
+        );
+    }
+
+    #[test]
+    fn a_logon_reads_back_with_its_resume_points(
+        logon in message::<Logon>(),
+        points in vec(message::<ResumePoint>(), 0..=RESUME_POINT_COUNT_MAX),
+    ) {
+        let mut frame = vec![];
+        put_logon(&logon, &points, &mut frame);
+        let Ok(ClientMessage::Logon(read, group)) = ClientMessage::decode(&raw_of(&frame)) else {
+            panic!("not a logon");
+        };
+        prop_assert_eq!(read, logon);
+        prop_assert_eq!(group.len(), points.len());
+        prop_assert_eq!(group.collect::<Result<Vec<_>, _>>(), Ok(points));
+    }
+
+    #[test]
+    fn a_logon_ack_reads_back_with_its_partitions(
+        ack in message::<LogonAck>(),
+        partitions in vec(message::<PartitionState>(), 0..70),
+    ) {
+        let mut frame = vec![];
+        put_logon_ack(&ack, &partitions, &mut frame);
+        let Ok(NodeMessage::LogonAck(read, group)) = NodeMessage::decode(&raw_of(&frame)) else {
+            panic!("not an acknowledgement");
+        };
+        prop_assert_eq!(read, ack);
+        prop_assert_eq!(group.collect::<Result<Vec<_>, _>>(), Ok(partitions));
+    }
+
+    #[test]
+    fn a_question_and_a_page_read_back_with_their_tokens(
+        fetch in message::<FetchOrders>(),
+        page in message::<OrderPage>(),
+        token in vec(any::<u8>(), 0..=TOKEN_LEN_MAX),
+    ) {
+        let (mut question, mut answer) = (vec![], vec![]);
+        put_fetch_orders(&fetch, &token, &mut question);
+        put_order_page(&page, &token, &mut answer);
+        prop_assert_eq!(
+            ClientMessage::decode(&raw_of(&question)),
+            Ok(ClientMessage::FetchOrders(fetch, &token))
+        );
+        prop_assert_eq!(
+            NodeMessage::decode(&raw_of(&answer)),
+            Ok(NodeMessage::OrderPage(page, &token))
+        );
+    }
+
+    #[test]
+    fn a_page_reads_back_with_its_rows(
+        body in message::<OrderPageBody>(),
+        rows in vec(message::<OrderRow>(), 0..12),
+    ) {
+        let mut frame = vec![];
+        put_order_page_body(&body, rows.iter().copied(), &mut frame);
+        let Ok(NodeMessage::OrderPageBody(read, group)) = NodeMessage::decode(&raw_of(&frame))
+        else {
+            panic!("not a page");
+        };
+        prop_assert_eq!(read, body);
+        prop_assert_eq!(group.collect::<Result<Vec<_>, _>>(), Ok(rows));
+    }
+
+    #[test]
+    fn a_decoded_message_is_put_again_as_it_came((info, frame) in any_frame()) {
+        let raw = raw_of(&frame);
+        let mut again = vec![];
+        match (ClientMessage::decode(&raw), NodeMessage::decode(&raw)) {
+            (Ok(message), _) => message.put(&mut again),
+            (_, Ok(message)) => message.put(&mut again),
+            _ => return Ok(()), // A record of the logs is nobody's to send.
+        }
+        prop_assert_eq!(again, frame, "{}", info.name);
+    }
+
+    #[test]
+    fn a_group_reads_back_and_leaves_the_rest(
+        points in vec(message::<ResumePoint>(), 0..20),
+        rest in vec(any::<u8>(), 0..20),
+    ) {
+        let mut bytes = vec![];
+        put_group(&points, &mut bytes);
+        bytes.extend_from_slice(&rest);
+        let (group, left) = take_group::<ResumePoint>(&bytes).unwrap();
+        prop_assert_eq!(left, &rest[..]);
+        prop_assert_eq!(group.collect::<Result<Vec<_>, _>>(), Ok(points));
+    }
+}
+
+#[test]
+fn each_side_reads_its_own_messages_and_no_others() {
+    let clients = [1, 4, 5, 10, 11, 12, 13, 20, 21, 22, 23, 24, 25, 26, 50];
+    let nodes = [2, 3, 4, 5, 6, 40, 41, 42, 51, 52];
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    for info in catalogue() {
+        let body = any_body(info).new_tree(&mut runner).unwrap().current();
+        let frame = frame_of(info, &body);
+        let unexpected = weir_wire::DecodeError::Unexpected(info.name);
+        match ClientMessage::decode(&raw_of(&frame)) {
+            Ok(_) => assert!(clients.contains(&info.template_id), "{}", info.name),
+            Err(e) => {
+                assert!(!clients.contains(&info.template_id), "{}: {e}", info.name);
+                assert_eq!(e, unexpected);
+            }
+        }
+        match NodeMessage::decode(&raw_of(&frame)) {
+            Ok(_) => assert!(nodes.contains(&info.template_id), "{}", info.name),
+            Err(e) => {
+                assert!(!nodes.contains(&info.template_id), "{}: {e}", info.name);
+                assert_eq!(e, unexpected);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_field_is_shown_by_its_meaning() {
+    let mut shown = vec![];
+    let report = StageTimes { t0: weir_types::Nanos(9), after_t0: [1, 2, 3, 4, 5, 6] };
+    let flags = PageFlags::ONLINE.with(PageFlags::SOURCE_AWAY);
+    shown.push(weir_wire::field::Text(&report).to_string());
+    shown.push(weir_wire::field::Text(&flags).to_string());
+    shown.push(weir_wire::field::Text(&weir_types::Side::Buy).to_string());
+    shown.push(weir_wire::field::Text(&weir_types::Price(-5)).to_string());
+    shown.push(weir_wire::field::Text(&ApiKey([7; 32])).to_string());
+    assert_eq!(shown, ["9,1,2,3,4,5,6", "online,sourceAway", "Buy", "-5", ".."]);
+}
