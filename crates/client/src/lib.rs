@@ -1,2 +1,31 @@
-//! (being written)
+//! The client of a Weir node: order entry, order state by token, an operator's requests, load.
+//!
+//! Everything runs in the caller's thread over non-blocking sockets; nothing spawns, and nothing
+//! reconnects on its own. State machines ([`session`], [`follower`]) do no I/O, so that they are
+//! tested without any; [`client`] puts them on a connection.
+//!
+//! * [`connection`]: frames over TCP, bounded both ways.
+//! * [`session`]: request numbers, gaps, resume, what to send again.
+//! * [`client`]: a connection and its sessions.
+//! * [`follower`]: order state by token.
+//! * [`admin`]: reference data, money, phases, kill switches.
+//! * [`status`]: the node's status page.
+//! * [`flow`]: recorded order flow as orders.
+
+pub mod admin;
+pub mod client;
+pub mod clock;
+pub mod connection;
+pub mod error;
 pub mod flow;
+pub mod follower;
+pub mod request;
+pub mod session;
+pub mod status;
+
+pub use admin::Admin;
+pub use client::{Client, Incoming};
+pub use connection::{Connection, Limits, resolve};
+pub use error::ClientError;
+pub use follower::{Follower, FollowerConfig};
+pub use session::{Session, SessionConfig, SessionEvent, Submit, Times};

@@ -1,0 +1,229 @@
+//! The operator's side: reference data, money, phases, kill switches, each waited for.
+//!
+//! An [`Admin`] is a client with one operator session and one request under way at a time. A
+//! request that the node refuses is [`ClientError::Refused`], with the engine's reason. It retries
+//! one thing only: a partition learns of a definition a moment after the control log accepted it,
+//! so what a partition does not know yet is asked again for a while.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use weir_types::{InstrumentId, Nanos, PartitionId, Phase, Reason, RequestNo, SessionId, Switch};
+use weir_wire::Request;
+use weir_wire::reference::{
+    DefineAccount, DefineFirm, DefineInstrument, DefineSession, KillSwitch, SetPhase, Transfer,
+};
+use weir_wire::session::ApiKey;
+
+use crate::client::{Client, Incoming};
+use crate::connection::Limits;
+use crate::error::ClientError;
+use crate::session::{SessionConfig, SessionEvent, Submit, Times};
+
+/// The partition of firms, accounts, sessions and instruments.
+pub const CONTROL: PartitionId = PartitionId(0);
+
+/// How long a partition may take to learn of a definition.
+const IMPORT_TIMEOUT: Duration = Duration::from_secs(5);
+const IMPORT_RETRY: Duration = Duration::from_millis(5);
+
+/// An operator at work.
+#[derive(Debug)]
+pub struct Admin {
+    client: Client,
+    session_id: SessionId,
+    timeout: Duration,
+}
+
+enum Answer {
+    Done(u64),
+    Refused(Reason, String),
+}
+
+impl Admin {
+    /// Connects and opens the operator's session; `timeout` holds for each answer.
+    ///
+    /// # Errors
+    /// As [`Client::log_on`].
+    pub fn connect(
+        address: SocketAddr,
+        (session_id, api_key): (SessionId, ApiKey),
+        timeout: Duration,
+    ) -> Result<Admin, ClientError> {
+        let mut client = Client::connect(address, Limits::default())?;
+        client.log_on(SessionConfig::new(session_id, api_key), timeout)?;
+        Ok(Admin { client, session_id, timeout })
+    }
+
+    /// The partitions other than the control log, ascending.
+    #[must_use]
+    pub fn partitions(&self) -> Vec<PartitionId> {
+        let session = self.client.session(self.session_id);
+        session
+            .into_iter()
+            .flat_map(crate::session::Session::partitions)
+            .filter(|partition_id| *partition_id != CONTROL)
+            .collect()
+    }
+
+    /// Defines an instrument, or changes it.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`], [`ClientError::Timeout`], or the connection's; as all below.
+    pub fn define_instrument(&mut self, definition: DefineInstrument) -> Result<(), ClientError> {
+        self.request(CONTROL, Request::DefineInstrument(definition)).map(drop)
+    }
+
+    /// Defines a firm.
+    ///
+    /// # Errors
+    /// As [`Admin::define_instrument`].
+    pub fn define_firm(&mut self, definition: DefineFirm) -> Result<(), ClientError> {
+        self.request(CONTROL, Request::DefineFirm(definition)).map(drop)
+    }
+
+    /// Defines an account.
+    ///
+    /// # Errors
+    /// As [`Admin::define_instrument`].
+    pub fn define_account(&mut self, definition: DefineAccount) -> Result<(), ClientError> {
+        self.request(CONTROL, Request::DefineAccount(definition)).map(drop)
+    }
+
+    /// Defines a session and its key.
+    ///
+    /// # Errors
+    /// As [`Admin::define_instrument`].
+    pub fn define_session(&mut self, definition: DefineSession) -> Result<(), ClientError> {
+        self.request(CONTROL, Request::DefineSession(definition)).map(drop)
+    }
+
+    /// Moves cash or a position in or out of an account of a partition.
+    ///
+    /// # Errors
+    /// As [`Admin::define_instrument`].
+    pub fn transfer(&mut self, transfer: Transfer) -> Result<(), ClientError> {
+        self.request(transfer.partition_id, Request::Transfer(transfer)).map(drop)
+    }
+
+    /// Changes the phase of an instrument of a partition.
+    ///
+    /// # Errors
+    /// As [`Admin::define_instrument`].
+    pub fn set_phase(
+        &mut self,
+        partition_id: PartitionId,
+        instrument_id: InstrumentId,
+        phase: Phase,
+    ) -> Result<(), ClientError> {
+        let session_id = SessionId::NONE;
+        let set = SetPhase { request_no: RequestNo::NONE, session_id, instrument_id, phase };
+        self.request(partition_id, Request::SetPhase(set)).map(drop)
+    }
+
+    /// Stops entry for somebody in a partition, or allows it again.
+    ///
+    /// # Errors
+    /// As [`Admin::define_instrument`].
+    pub fn kill_switch(&mut self, kill: KillSwitch) -> Result<(), ClientError> {
+        self.request(kill.partition_id, Request::KillSwitch(kill)).map(drop)
+    }
+
+    /// Sends any request and waits for its outcome: how many orders it changed.
+    ///
+    /// # Errors
+    /// As [`Admin::define_instrument`].
+    pub fn request(
+        &mut self,
+        partition_id: PartitionId,
+        request: Request,
+    ) -> Result<u64, ClientError> {
+        let clock = self.client.clock();
+        let deadline = Nanos(clock.now().0 + crate::clock::nanos(IMPORT_TIMEOUT).0);
+        loop {
+            match self.ask_once(partition_id, request)? {
+                Answer::Done(affected_count) => return Ok(affected_count),
+                Answer::Refused(reason, subject) => {
+                    let may_come = partition_id != CONTROL && is_import_pending(reason);
+                    if !may_come || clock.now() >= deadline {
+                        let request = request.name();
+                        return Err(ClientError::Refused { request, reason, subject });
+                    }
+                    self.client.poll(IMPORT_RETRY, |_, _| {})?;
+                }
+            }
+        }
+    }
+
+    fn ask_once(
+        &mut self,
+        partition_id: PartitionId,
+        request: Request,
+    ) -> Result<Answer, ClientError> {
+        let clock = self.client.clock();
+        let now = clock.now();
+        let times = Times { due: now, sent: now };
+        let Submit::Sent(request_no) =
+            self.client.submit(self.session_id, (partition_id, request), times)
+        else {
+            return Err(ClientError::NotOpen(self.session_id));
+        };
+        let mut answer = None;
+        while answer.is_none() {
+            let left = self.timeout.saturating_sub(Duration::from_nanos(clock.now().since(now).0));
+            if left.is_zero() {
+                let waiting_for = request.name();
+                return Err(ClientError::Timeout { waiting_for, timeout: self.timeout });
+            }
+            self.client.poll(left, |incoming, _| {
+                if let Incoming::Session(_, event) = incoming {
+                    answer = answer.take().or_else(|| answer_in(&event, request_no));
+                }
+            })?;
+        }
+        Ok(answer.expect("the loop ends with an answer"))
+    }
+
+    /// Closes the session.
+    ///
+    /// # Errors
+    /// The connection's.
+    pub fn close(self) -> Result<(), ClientError> {
+        self.client.log_out(self.timeout)
+    }
+}
+
+/// True for a refusal that a definition on its way from the control log explains.
+fn is_import_pending(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::UnknownInstrument
+            | Reason::UnknownAccount
+            | Reason::UnknownFirm
+            | Reason::UnknownSession
+    )
+}
+
+fn answer_in(event: &SessionEvent, wanted: RequestNo) -> Option<Answer> {
+    let is_ours = |answered: &Option<crate::session::Unanswered>| {
+        answered.as_ref().is_some_and(|answered| answered.request_no == wanted)
+    };
+    match event {
+        SessionEvent::Done { done, answered } if is_ours(answered) => {
+            Some(Answer::Done(done.affected_count))
+        }
+        SessionEvent::Rejected { rejected, answered } if is_ours(answered) => {
+            Some(Answer::Refused(rejected.reason, String::new()))
+        }
+        SessionEvent::Refused { reject, answered } if is_ours(answered) => {
+            Some(Answer::Refused(reject.reason, reject.field.to_string()))
+        }
+        _ => None,
+    }
+}
+
+/// The switch for `on`.
+#[must_use]
+pub fn switch(on: bool) -> Switch {
+    if on { Switch::On } else { Switch::Off }
+}

@@ -1,0 +1,350 @@
+//! A client: one connection to a node and the sessions on it, with their state kept over losses.
+//!
+//! [`Client::poll`] is the whole of its duty cycle: send, wait, receive, hand each message to its
+//! session, keep the heartbeats going. It blocks only as long as it is told to, starts no thread
+//! and never reconnects on its own: [`Client::reconnect`] is the caller's decision.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use weir_types::{Nanos, PartitionId, Reason, SessionId};
+use weir_wire::Request;
+use weir_wire::delivery::{OrderPage, OrderPageBody, OrderRow};
+use weir_wire::dialogue::NodeMessage;
+use weir_wire::group::Group;
+
+use crate::clock::{Clock, wait};
+use crate::connection::{Connection, Limits};
+use crate::error::ClientError;
+use crate::session::{Session, SessionConfig, SessionEvent, Submit, Times};
+
+/// What came from the node.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "handled at once, never stored")]
+pub enum Incoming<'a> {
+    /// Something for a session.
+    Session(SessionId, SessionEvent),
+    /// A page's header with the next token, for a follower.
+    Page(OrderPage, &'a [u8]),
+    /// A page's rows, for a follower.
+    Rows(OrderPageBody, Group<'a, OrderRow>),
+}
+
+/// A connection and its sessions.
+#[derive(Debug)]
+pub struct Client {
+    address: SocketAddr,
+    limits: Limits,
+    connection: Connection,
+    sessions: Vec<Session>,
+    /// Where each session is in `sessions`.
+    places: HashMap<SessionId, usize>,
+    clock: Clock,
+    last_heard: Nanos,
+    /// Heartbeats are looked after every so often, not at every poll.
+    next_care: Nanos,
+}
+
+const CARE_INTERVAL: Nanos = Nanos(50_000_000);
+
+impl Client {
+    /// Connects to a node.
+    ///
+    /// # Errors
+    /// [`ClientError::Connect`].
+    pub fn connect(address: SocketAddr, limits: Limits) -> Result<Client, ClientError> {
+        let connection = Connection::open(address, limits)?;
+        let clock = Clock::default();
+        Ok(Client {
+            address,
+            limits,
+            connection,
+            sessions: Vec::new(),
+            places: HashMap::new(),
+            clock,
+            last_heard: clock.now(),
+            next_care: Nanos(0),
+        })
+    }
+
+    /// Opens a session and waits until it is open. Events that come at the same time are dropped:
+    /// where a session has live orders already, take [`Client::start_logon`] and
+    /// [`Client::wait_until_open`] with a sink.
+    ///
+    /// # Errors
+    /// [`ClientError::LogonRejected`], [`ClientError::Timeout`], or the connection's.
+    pub fn log_on(&mut self, config: SessionConfig, timeout: Duration) -> Result<(), ClientError> {
+        self.start_logon(Session::new(config));
+        self.wait_until_open(timeout, &mut |_, _| {})
+    }
+
+    /// Sends a session's logon without waiting; its state may be one that has been open before.
+    ///
+    /// # Panics
+    /// When the session is on this client already.
+    pub fn start_logon(&mut self, mut session: Session) {
+        session.put_logon(self.clock.now(), self.connection.outbox());
+        let before = self.places.insert(session.session_id(), self.sessions.len());
+        assert!(before.is_none(), "a session is on a client once");
+        self.sessions.push(session);
+    }
+
+    /// Waits until every session is open. What else comes goes to `sink`, as in [`Client::poll`].
+    ///
+    /// # Errors
+    /// As [`Client::log_on`].
+    pub fn wait_until_open(
+        &mut self,
+        timeout: Duration,
+        sink: &mut dyn FnMut(Incoming<'_>, &mut Vec<u8>),
+    ) -> Result<(), ClientError> {
+        let deadline = Nanos(self.clock.now().0 + crate::clock::nanos(timeout).0);
+        while !self.sessions.iter().all(Session::is_open) {
+            let left = deadline.since(self.clock.now());
+            if left.0 == 0 {
+                return Err(ClientError::Timeout { waiting_for: "logon", timeout });
+            }
+            self.poll(Duration::from_nanos(left.0), &mut *sink)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a new connection and opens every session where it stood: missed events come to
+    /// `sink`, requests that the node has not had are sent again.
+    ///
+    /// # Errors
+    /// As [`Client::log_on`]; the state is kept, so that it can be called again.
+    pub fn reconnect(
+        &mut self,
+        timeout: Duration,
+        sink: &mut dyn FnMut(Incoming<'_>, &mut Vec<u8>),
+    ) -> Result<(), ClientError> {
+        self.sessions.iter_mut().for_each(Session::connection_lost);
+        self.connection = Connection::open(self.address, self.limits)?;
+        let now = self.clock.now();
+        self.last_heard = now;
+        for session in &mut self.sessions {
+            session.put_logon(now, self.connection.outbox());
+        }
+        self.wait_until_open(timeout, sink)
+    }
+
+    /// Connects to another address from the next [`Client::reconnect`] on: a node that was
+    /// restarted may listen elsewhere.
+    pub fn set_address(&mut self, address: SocketAddr) {
+        self.address = address;
+    }
+
+    /// The client's clock, in which [`Times`] are.
+    #[must_use]
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// A session's state.
+    #[must_use]
+    pub fn session(&self, session_id: SessionId) -> Option<&Session> {
+        self.places.get(&session_id).map(|place| &self.sessions[*place])
+    }
+
+    /// All sessions, in the order of their logons.
+    #[must_use]
+    pub fn sessions(&self) -> &[Session] {
+        &self.sessions
+    }
+
+    /// Gives up the connection and hands the sessions' state out.
+    #[must_use]
+    pub fn into_sessions(mut self) -> Vec<Session> {
+        self.sessions.iter_mut().for_each(Session::connection_lost);
+        self.sessions
+    }
+
+    /// Where frames can be appended beside the sessions' own, such as a follower's questions.
+    pub fn outbox(&mut self) -> &mut Vec<u8> {
+        self.connection.outbox()
+    }
+
+    /// The connection, to wait for several clients at once.
+    #[must_use]
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// Hands a request to a session; [`Client::flush`] or [`Client::poll`] sends it.
+    pub fn submit(
+        &mut self,
+        session_id: SessionId,
+        destination: (PartitionId, Request),
+        times: Times,
+    ) -> Submit {
+        match self.places.get(&session_id) {
+            Some(place) => self.submit_at(*place, destination, times),
+            None => Submit::NotOpen,
+        }
+    }
+
+    /// As [`Client::submit`], by the session's place in [`Client::sessions`]: for those who
+    /// submit often.
+    ///
+    /// # Panics
+    /// When there is no session at `index`.
+    #[inline]
+    pub fn submit_at(
+        &mut self,
+        index: usize,
+        destination: (PartitionId, Request),
+        times: Times,
+    ) -> Submit {
+        self.sessions[index].submit(destination, times, self.connection.outbox())
+    }
+
+    /// Sends what waits, as far as the system takes it.
+    ///
+    /// # Errors
+    /// The connection's.
+    pub fn flush(&mut self) -> Result<(), ClientError> {
+        self.connection.flush()
+    }
+
+    /// Sends what waits, waits up to `timeout` for something to come, and hands it to `sink`
+    /// together with the outbox, so that an answer can be given at once. How many messages came.
+    ///
+    /// # Errors
+    /// The connection's; [`ClientError::Gap`], [`ClientError::LogonRejected`],
+    /// [`ClientError::LoggedOut`], [`ClientError::HeartbeatLost`].
+    pub fn poll(
+        &mut self,
+        timeout: Duration,
+        sink: impl FnMut(Incoming<'_>, &mut Vec<u8>),
+    ) -> Result<usize, ClientError> {
+        self.connection.flush()?;
+        let timeout = if self.sessions.is_empty() {
+            timeout
+        } else {
+            timeout.min(Duration::from_nanos(self.next_care.since(self.clock.now()).0.max(1)))
+        };
+        if !timeout.is_zero() {
+            wait([&self.connection], timeout)?;
+        }
+        self.receive(sink)
+    }
+
+    /// As [`Client::poll`] without waiting: for callers that wait for several clients at once.
+    ///
+    /// # Errors
+    /// As [`Client::poll`].
+    pub fn receive(
+        &mut self,
+        mut sink: impl FnMut(Incoming<'_>, &mut Vec<u8>),
+    ) -> Result<usize, ClientError> {
+        let received_len = self.connection.receive()?;
+        let mut count = 0;
+        if received_len > 0 {
+            count = self.dispatch(&mut sink)?;
+        }
+        let now = self.clock.now();
+        if now >= self.next_care {
+            self.next_care = Nanos(now.0 + CARE_INTERVAL.0);
+            for session in &mut self.sessions {
+                session.on_time(now, self.last_heard, self.connection.outbox())?;
+            }
+        }
+        self.connection.flush()?;
+        Ok(count)
+    }
+
+    fn dispatch(
+        &mut self,
+        sink: &mut impl FnMut(Incoming<'_>, &mut Vec<u8>),
+    ) -> Result<usize, ClientError> {
+        self.last_heard = self.clock.now();
+        let mut count = 0;
+        while let Some((message, out)) = self.connection.next_message()? {
+            count += 1;
+            let session_id = match message {
+                NodeMessage::OrderPage(page, token) => {
+                    sink(Incoming::Page(page, token), out);
+                    continue;
+                }
+                NodeMessage::OrderPageBody(body, rows) => {
+                    sink(Incoming::Rows(body, rows), out);
+                    continue;
+                }
+                ref addressed => addressee(addressed),
+            };
+            match self.places.get(&session_id) {
+                Some(place) => {
+                    let event = self.sessions[*place].on_message(&message, out)?;
+                    let reason = logged_out(&event);
+                    sink(Incoming::Session(session_id, event), out);
+                    reason.map_or(Ok(()), |reason| {
+                        Err(ClientError::LoggedOut { session_id, reason })
+                    })?;
+                }
+                None => unaddressed(&message)?,
+            }
+        }
+        Ok(count)
+    }
+
+    /// Asks the node to close every session, and waits until it has or `timeout` is over.
+    ///
+    /// # Errors
+    /// The connection's, but for its end.
+    pub fn log_out(mut self, timeout: Duration) -> Result<(), ClientError> {
+        for session in self.sessions.iter_mut().filter(|session| session.is_open()) {
+            session.put_logout(self.connection.outbox());
+        }
+        let deadline = Nanos(self.clock.now().0 + crate::clock::nanos(timeout).0);
+        while self.sessions.iter().any(Session::is_open) {
+            let left = deadline.since(self.clock.now());
+            match self.poll(Duration::from_nanos(left.0), |_, _| {}) {
+                Ok(_) if left.0 == 0 => break,
+                Ok(_) | Err(ClientError::LoggedOut { .. }) => {}
+                Err(ClientError::Closed) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The session that a message names.
+fn addressee(message: &NodeMessage<'_>) -> SessionId {
+    match message {
+        NodeMessage::ExecutionReport(m) => m.event.session_id,
+        NodeMessage::RequestRejected(m) => m.session_id,
+        NodeMessage::RequestDone(m) => m.session_id,
+        NodeMessage::Reject(m) => m.session_id,
+        NodeMessage::Heartbeat(m) => m.session_id,
+        NodeMessage::LogonAck(m, _) => m.session_id,
+        NodeMessage::LogonReject(m) => m.session_id,
+        NodeMessage::Logout(m) => m.session_id,
+        NodeMessage::OrderPage(m, _) => m.session_id,
+        NodeMessage::OrderPageBody(m, _) => m.session_id,
+    }
+}
+
+fn logged_out(event: &SessionEvent) -> Option<Reason> {
+    match event {
+        SessionEvent::LoggedOut(logout) => Some(logout.reason),
+        _ => None,
+    }
+}
+
+/// What a message says that names no session of ours: the end of the connection, or nothing.
+fn unaddressed(message: &NodeMessage<'_>) -> Result<(), ClientError> {
+    match message {
+        NodeMessage::Logout(logout) => {
+            Err(ClientError::LoggedOut { session_id: logout.session_id, reason: logout.reason })
+        }
+        NodeMessage::Reject(reject) => Err(ClientError::Refused {
+            request: "a message",
+            reason: reject.reason,
+            subject: reject.field.to_string(),
+        }),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,170 @@
+//! What can go wrong between a client and a node, as typed errors.
+//!
+//! Expected outcomes of a request (a reject, a refusal) are not here: they come as
+//! [`SessionEvent`](crate::session::SessionEvent)s. What is here ends a connection, a session or a
+//! tool's work.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use weir_types::{EventNo, InstrumentId, OrderId, PartitionId, Reason, SessionId};
+use weir_wire::DecodeError;
+use weir_wire::frame::BrokenFrame;
+
+/// Why the client cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// No connection to the node.
+    #[error("cannot connect to {address}: {source}")]
+    Connect {
+        /// Where to.
+        address: SocketAddr,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The address does not resolve.
+    #[error("{0:?} is not an address of the form HOST:PORT")]
+    Address(String),
+    /// The connection failed.
+    #[error("{doing}: {source}")]
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The node closed the connection.
+    #[error("the node closed the connection")]
+    Closed,
+    /// The byte stream from the node cannot be followed.
+    #[error("the node's byte stream is broken: {0}")]
+    Broken(#[from] BrokenFrame),
+    /// A frame from the node is not a message that a node may send.
+    #[error("a message from the node cannot be read: {0}")]
+    Decode(#[from] DecodeError),
+    /// The node does not take what it is sent; the buffer is full.
+    #[error("{len} bytes wait to be sent, over the limit of {max}")]
+    OutboxFull {
+        /// Bytes waiting.
+        len: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// The node refused the logon.
+    #[error(
+        "session {session_id} is not logged on: {reason} \
+         (partition {partition_id}, events {oldest_event_no} to {next_event_no})"
+    )]
+    LogonRejected {
+        /// The session.
+        session_id: SessionId,
+        /// Why.
+        reason: Reason,
+        /// The partition, when the resume point was the reason.
+        partition_id: PartitionId,
+        /// The oldest event that can be asked for.
+        oldest_event_no: EventNo,
+        /// The number of the session's next event.
+        next_event_no: EventNo,
+    },
+    /// The node closed the session.
+    #[error("session {session_id} was logged out: {reason}")]
+    LoggedOut {
+        /// The session; zero for the whole connection.
+        session_id: SessionId,
+        /// Why.
+        reason: Reason,
+    },
+    /// Events of a session are missing: log on again with the resume point.
+    #[error(
+        "session {session_id}, partition {partition_id}: event {got} came where {expected} was due"
+    )]
+    Gap {
+        /// The session.
+        session_id: SessionId,
+        /// The partition.
+        partition_id: PartitionId,
+        /// The number that was due.
+        expected: EventNo,
+        /// The number that came.
+        got: EventNo,
+    },
+    /// The node was silent for longer than three heartbeat intervals.
+    #[error("session {session_id}: nothing heard from the node for {silent:?}")]
+    HeartbeatLost {
+        /// The session.
+        session_id: SessionId,
+        /// How long.
+        silent: Duration,
+    },
+    /// The answer did not come in time.
+    #[error("no answer within {timeout:?}: {waiting_for}")]
+    Timeout {
+        /// For what.
+        waiting_for: &'static str,
+        /// How long.
+        timeout: Duration,
+    },
+    /// A session is not known to this client, or not open.
+    #[error("session {0} is not open on this connection")]
+    NotOpen(SessionId),
+    /// The node refused an operator's request.
+    #[error("{request}: {reason}")]
+    Refused {
+        /// The request's name.
+        request: &'static str,
+        /// Why.
+        reason: Reason,
+        /// The order or instrument named, as text; empty when there is none.
+        subject: String,
+    },
+    /// Order state came out of order: (seq, rec) fell within a partition.
+    #[error("order {order_id} of partition {partition_id} came out of (seq, rec) order")]
+    StateOutOfOrder {
+        /// The order.
+        order_id: OrderId,
+        /// Its partition.
+        partition_id: PartitionId,
+    },
+    /// Order state came that nobody asked for.
+    #[error("rows of question {got} came where rows of question {expected} were due")]
+    UnexpectedRows {
+        /// The question whose rows were due; zero for none.
+        expected: u64,
+        /// The question that the rows name.
+        got: u64,
+    },
+    /// The instrument is not known to the node.
+    #[error("the node has no instrument {0}")]
+    UnknownInstrument(InstrumentId),
+    /// The node's status page cannot be read.
+    #[error("the status page of {address} cannot be read: {why}")]
+    Status {
+        /// The page's address.
+        address: String,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+impl ClientError {
+    /// An I/O error with what was being done.
+    pub(crate) fn io(doing: &'static str, source: io::Error) -> ClientError {
+        ClientError::Io { doing, source }
+    }
+
+    /// True when logging on again, with the state kept, can mend it.
+    #[must_use]
+    pub fn is_connection_lost(&self) -> bool {
+        matches!(
+            self,
+            ClientError::Connect { .. }
+                | ClientError::Io { .. }
+                | ClientError::Closed
+                | ClientError::LoggedOut { reason: Reason::Stopping, .. }
+                | ClientError::HeartbeatLost { .. }
+                | ClientError::Gap { .. }
+        )
+    }
+}

@@ -1,0 +1,294 @@
+//! Following order state by token: ask, page, ask again before the rows are decoded.
+//!
+//! A follower is told the latest state of each order that it may see and asked for. Its token says
+//! how far it is; kept on disk it resumes there, on any replica. The token that
+//! [`Follower::token`] gives is that of the last page whose rows were taken, never that of a page
+//! that was announced only: a crash between the two loses nothing.
+//!
+//! It does no I/O and reads no clock; [`Client::poll`](crate::client::Client::poll) hands it what
+//! comes. INVARIANT: at most one page's rows are due at a time.
+
+use std::collections::BTreeMap;
+
+use weir_types::{
+    AccountId, FirmId, InstrumentId, OrderId, PartitionId, Reason, Rec, Seq, SessionId, Switch,
+};
+use weir_wire::delivery::{FetchOrders, OrderPage, OrderPageBody, OrderRow, PageFlags, RowFlags};
+use weir_wire::dialogue::put_fetch_orders;
+use weir_wire::group::Group;
+
+use crate::error::ClientError;
+
+/// What a follower asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct FollowerConfig {
+    /// The session that asks.
+    pub session_id: SessionId,
+    /// Distinguishes the followers of one session; below 2^32.
+    pub follower_no: u32,
+    /// Only this firm's orders; none for all.
+    pub firm_id: FirmId,
+    /// Only this account's; none for all.
+    pub account_id: AccountId,
+    /// Only this instrument's; none for all.
+    pub instrument_id: InstrumentId,
+    /// Only live orders, and the ends of those seen live.
+    pub live_only: bool,
+    /// The most rows of a page; zero for the node's own limit.
+    pub rows_max: u32,
+    /// A page waits for as many rows until `wait_max_us` is over.
+    pub rows_min: u32,
+    /// How long a page may wait, in microseconds.
+    pub wait_max_us: u32,
+    /// How many pages may come in answer to one question; at least one.
+    pub credit: u32,
+    /// Keep the latest state of every order: [`Follower::orders`].
+    pub keep_orders: bool,
+}
+
+impl FollowerConfig {
+    /// Everything that the session may see; pages wait up to half a second when there is nothing.
+    #[must_use]
+    pub fn new(session_id: SessionId) -> FollowerConfig {
+        FollowerConfig {
+            session_id,
+            follower_no: 0,
+            firm_id: FirmId::NONE,
+            account_id: AccountId::NONE,
+            instrument_id: InstrumentId::NONE,
+            live_only: false,
+            rows_max: 0,
+            rows_min: 1,
+            wait_max_us: 500_000,
+            credit: 1,
+            keep_orders: false,
+        }
+    }
+}
+
+/// What a page's header says.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageEvent {
+    /// The page is another follower's, or of a question given up.
+    NotOurs,
+    /// Rows follow, or none; the next question is asked.
+    Page {
+        /// The page reaches the newest state.
+        is_online: bool,
+        /// The page ends inside the changes of one `seq`.
+        is_partial: bool,
+        /// A source did not answer.
+        is_source_away: bool,
+        /// Rows to come.
+        row_count: u32,
+        /// Changes merged away.
+        merged_count: u32,
+    },
+    /// The token is not honoured: what was known is forgotten, and asked for again from the
+    /// oldest legal token.
+    Resync(Reason),
+}
+
+/// What a row says about an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowEvent {
+    /// The order is now so.
+    State(OrderRow),
+    /// The order is gone, or no longer matches the filter: forget it, if it was known.
+    Gone(OrderId),
+}
+
+/// Follows order state.
+#[derive(Debug)]
+pub struct Follower {
+    config: FollowerConfig,
+    /// Of the last page whose rows were taken.
+    token: Vec<u8>,
+    /// Of the page whose rows are due.
+    pending: Option<(u64, Vec<u8>)>,
+    question_no: u32,
+    orders: BTreeMap<OrderId, OrderRow>,
+    marks: Vec<(PartitionId, Seq, Rec)>,
+    is_online: bool,
+}
+
+impl Follower {
+    /// A follower that begins at `token`; an empty one begins at the beginning.
+    ///
+    /// # Panics
+    /// When the configuration has no credit.
+    #[must_use]
+    pub fn new(config: FollowerConfig, token: Vec<u8>) -> Follower {
+        assert!(config.credit > 0, "a question without credit has no answer");
+        Follower {
+            config,
+            token,
+            pending: None,
+            question_no: 0,
+            orders: BTreeMap::new(),
+            marks: Vec::new(),
+            is_online: false,
+        }
+    }
+
+    /// The token of all that was taken: to be kept, and to go on from.
+    #[must_use]
+    pub fn token(&self) -> &[u8] {
+        &self.token
+    }
+
+    /// The latest state of every order, where the configuration keeps it.
+    #[must_use]
+    pub fn orders(&self) -> &BTreeMap<OrderId, OrderRow> {
+        &self.orders
+    }
+
+    /// True once all that was there has been taken: what comes now is live.
+    #[must_use]
+    pub fn is_online(&self) -> bool {
+        self.is_online && self.pending.is_none()
+    }
+
+    /// Asks the first question, or the first on a new connection.
+    pub fn ask(&mut self, out: &mut Vec<u8>) {
+        self.pending = None;
+        let token = std::mem::take(&mut self.token);
+        self.put_question(&token, out);
+        self.token = token;
+    }
+
+    fn correlation_id(&self) -> u64 {
+        u64::from(self.config.follower_no) << 32 | u64::from(self.question_no)
+    }
+
+    fn put_question(&mut self, token: &[u8], out: &mut Vec<u8>) {
+        self.question_no = self.question_no.wrapping_add(1);
+        let config = &self.config;
+        let fetch = FetchOrders {
+            correlation_id: self.correlation_id(),
+            session_id: config.session_id,
+            firm_id: config.firm_id,
+            account_id: config.account_id,
+            instrument_id: config.instrument_id,
+            rows_max: config.rows_max,
+            rows_min: config.rows_min,
+            bytes_max: 0,
+            wait_max_us: config.wait_max_us,
+            credit: config.credit,
+            live_only: if config.live_only { Switch::On } else { Switch::Off },
+        };
+        put_fetch_orders(&fetch, token, out);
+    }
+
+    /// Takes a page's header and asks the next question when this one's credit is used up, before
+    /// the rows are looked at.
+    ///
+    /// # Errors
+    /// [`ClientError::UnexpectedRows`] when the rows of the page before never came.
+    pub fn on_page(
+        &mut self,
+        page: &OrderPage,
+        token: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<PageEvent, ClientError> {
+        if page.correlation_id != self.correlation_id() || page.session_id != self.config.session_id
+        {
+            return Ok(PageEvent::NotOurs);
+        }
+        if let Some((expected, _)) = self.pending {
+            return Err(ClientError::UnexpectedRows { expected, got: page.correlation_id });
+        }
+        if page.reason != Reason::None {
+            self.orders.clear();
+            self.marks.clear();
+            self.is_online = false;
+            self.token = token.to_vec();
+            self.put_question(token, out);
+            return Ok(PageEvent::Resync(page.reason));
+        }
+        if page.credit_left == 0 {
+            self.put_question(token, out);
+        }
+        if page.row_count > 0 {
+            self.pending = Some((page.correlation_id, token.to_vec()));
+        } else {
+            self.token.clear();
+            self.token.extend_from_slice(token);
+        }
+        self.is_online = page.flags.contains(PageFlags::ONLINE);
+        Ok(PageEvent::Page {
+            is_online: self.is_online,
+            is_partial: page.flags.contains(PageFlags::PARTIAL),
+            is_source_away: page.flags.contains(PageFlags::SOURCE_AWAY),
+            row_count: page.row_count,
+            merged_count: page.merged_count,
+        })
+    }
+
+    /// Takes a page's rows, each to `sink`. False when they are not this follower's.
+    ///
+    /// # Errors
+    /// [`ClientError::StateOutOfOrder`]; [`ClientError::Decode`].
+    pub fn on_rows(
+        &mut self,
+        body: &OrderPageBody,
+        rows: Group<'_, OrderRow>,
+        mut sink: impl FnMut(&RowEvent),
+    ) -> Result<bool, ClientError> {
+        if body.session_id != self.config.session_id {
+            return Ok(false);
+        }
+        let Some((_, token)) = self.pending.take_if(|due| due.0 == body.correlation_id) else {
+            return Ok(false);
+        };
+        for row in rows {
+            let row = row?;
+            self.check_order(&row)?;
+            let event = if row.flags == RowFlags::default() {
+                RowEvent::State(row)
+            } else {
+                RowEvent::Gone(row.order_id)
+            };
+            if self.config.keep_orders {
+                self.keep(&event);
+            }
+            sink(&event);
+        }
+        self.token = token;
+        Ok(true)
+    }
+
+    /// (seq, rec) only grows within a partition; a leave has no partition but in its `order_id`.
+    fn check_order(&mut self, row: &OrderRow) -> Result<(), ClientError> {
+        let partition_id = row.order_id.partition();
+        match self.marks.iter_mut().find(|mark| mark.0 == partition_id) {
+            Some(mark) if (row.seq, row.rec) <= (mark.1, mark.2) => {
+                Err(ClientError::StateOutOfOrder { order_id: row.order_id, partition_id })
+            }
+            Some(mark) => {
+                (mark.1, mark.2) = (row.seq, row.rec);
+                Ok(())
+            }
+            None => {
+                self.marks.push((partition_id, row.seq, row.rec));
+                Ok(())
+            }
+        }
+    }
+
+    fn keep(&mut self, event: &RowEvent) {
+        match event {
+            RowEvent::State(row) if self.config.live_only && !row.ord_status.is_live() => {
+                self.orders.remove(&row.order_id);
+            }
+            RowEvent::State(row) => {
+                self.orders.insert(row.order_id, *row);
+            }
+            // A leave of an order that was never known is in order: see the protocol.
+            RowEvent::Gone(order_id) => {
+                self.orders.remove(order_id);
+            }
+        }
+    }
+}

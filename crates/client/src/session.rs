@@ -1,0 +1,578 @@
+//! One trading session's state: what it sent, what it heard, where it goes on after a loss.
+//!
+//! A session numbers its requests per partition and keeps those without an answer; the node
+//! numbers the session's events per partition, densely. The state outlives connections: after a
+//! loss it logs on with the next event that it wants of each partition, hears what it missed, and
+//! sends again, under the same numbers, what the node has not had. Nothing is executed twice,
+//! nothing is missed. It does no I/O and reads no clock: frames go to a buffer, times come in.
+//!
+//! | the node says                     | and then                                            |
+//! | --------------------------------- | --------------------------------------------------- |
+//! | event number = last + 1           | taken                                               |
+//! | event number ≤ last               | heard before: dropped, told as `Repeated`           |
+//! | event number > last + 1           | [`ClientError::Gap`]: log on again                  |
+//! | LogonAck, request ≤ last had      | its answer comes with the resumed events: waits     |
+//! | LogonAck, request > last had      | sent again under its number                         |
+//!
+//! INVARIANT: `unanswered` is sorted by request number.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use weir_types::{EventNo, FirmId, Nanos, PartitionId, Reason, RequestNo, Role, SessionId, Switch};
+use weir_wire::Request;
+use weir_wire::dialogue::{NodeMessage, put_logon, put_request};
+use weir_wire::event::{RequestDone, RequestRejected};
+use weir_wire::frame::put_frame;
+use weir_wire::report::ExecutionReport;
+use weir_wire::session::{
+    ApiKey, Heartbeat, Logon, LogonAck, LogonReject, Logout, PartitionState, Reject, ResumePoint,
+};
+
+use crate::error::ClientError;
+use crate::request::stamp;
+
+/// How many outcomes an engine remembers: more requests than this without an answer could not all
+/// be sent again safely.
+pub const UNANSWERED_COUNT_MAX: usize = 1_024;
+
+/// Who a session is and what it wants.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionConfig {
+    /// The session.
+    pub session_id: SessionId,
+    /// Its secret.
+    pub api_key: ApiKey,
+    /// How often each side is heard at least, in milliseconds, at least 1.
+    pub heartbeat_interval_ms: u32,
+    /// Whether the loss of the connection cancels the session's live orders.
+    pub cancel_on_disconnect: bool,
+    /// The most requests without an answer, per partition; beyond [`UNANSWERED_COUNT_MAX`] a
+    /// request that is sent again may be refused as too old.
+    pub unanswered_count_max: usize,
+}
+
+impl SessionConfig {
+    /// The usual: heartbeats every 5 s, orders stay when the connection is lost.
+    #[must_use]
+    pub fn new(session_id: SessionId, api_key: ApiKey) -> SessionConfig {
+        SessionConfig {
+            session_id,
+            api_key,
+            heartbeat_interval_ms: 5_000,
+            cancel_on_disconnect: false,
+            unanswered_count_max: UNANSWERED_COUNT_MAX,
+        }
+    }
+}
+
+/// When a request was due and when it was handed over, on the caller's clock; what a latency is
+/// measured from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// When it should have been sent.
+    pub due: Nanos,
+    /// When it was.
+    pub sent: Nanos,
+}
+
+/// A request that waits for its answer, or has just had it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unanswered {
+    /// The request, with its number.
+    pub request: Request,
+    /// Its number.
+    pub request_no: RequestNo,
+    /// When it was due and sent.
+    pub times: Times,
+}
+
+/// What became of a request handed to [`Session::submit`].
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Submit {
+    /// Its frame is in the buffer, under this number.
+    Sent(RequestNo),
+    /// The session is not open.
+    NotOpen,
+    /// Too many requests of this partition have no answer yet.
+    Full,
+}
+
+/// What a message of the node means to a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionEvent {
+    /// The session is open.
+    Opened {
+        /// What the session may do, its firm, the node's clock.
+        ack: LogonAck,
+        /// How many requests were sent again.
+        resubmitted_count: usize,
+    },
+    /// An order changed.
+    Report {
+        /// The change, the order after it, its stage times.
+        report: ExecutionReport,
+        /// The request, when this is its first answer.
+        answered: Option<Unanswered>,
+    },
+    /// The engine refused a request.
+    Rejected {
+        /// Which and why.
+        rejected: RequestRejected,
+        /// The request, when this is its first answer.
+        answered: Option<Unanswered>,
+    },
+    /// A mass cancel or an operator's request was carried out.
+    Done {
+        /// Which.
+        done: RequestDone,
+        /// The request, when this is its first answer.
+        answered: Option<Unanswered>,
+    },
+    /// The gateway refused a message; no engine has seen it.
+    Refused {
+        /// Which and why.
+        reject: Reject,
+        /// The request, when it was one.
+        answered: Option<Unanswered>,
+    },
+    /// The node is there.
+    Heartbeat(Heartbeat),
+    /// An event that was heard before.
+    Repeated,
+    /// The session is closed.
+    LoggedOut(Logout),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Closed,
+    LoggingOn,
+    Open,
+}
+
+/// Where a session stands in one partition.
+#[derive(Debug)]
+struct Progress {
+    partition_id: PartitionId,
+    next_request_no: RequestNo,
+    /// `None` until the node has said where the session stands, or the program has.
+    last_event_no: Option<EventNo>,
+    unanswered: VecDeque<Unanswered>,
+}
+
+/// A session's state.
+#[derive(Debug)]
+pub struct Session {
+    config: SessionConfig,
+    phase: Phase,
+    firm_id: FirmId,
+    role: Role,
+    heartbeat_interval: Nanos,
+    last_put: Nanos,
+    /// Sorted by partition; a handful, so that looking through beats a map.
+    partitions: Vec<Progress>,
+}
+
+impl Session {
+    /// A session that has not been opened.
+    ///
+    /// # Panics
+    /// When the heartbeat interval is zero.
+    #[must_use]
+    pub fn new(config: SessionConfig) -> Session {
+        assert!(config.heartbeat_interval_ms > 0, "a session has heartbeats");
+        Session {
+            config,
+            phase: Phase::Closed,
+            firm_id: FirmId::NONE,
+            role: Role::Trader,
+            heartbeat_interval: Nanos(u64::from(config.heartbeat_interval_ms) * 1_000_000),
+            last_put: Nanos(0),
+            partitions: Vec::new(),
+        }
+    }
+
+    /// The session's identifier.
+    #[must_use]
+    pub fn session_id(&self) -> SessionId {
+        self.config.session_id
+    }
+
+    /// The session's firm; none before the first logon.
+    #[must_use]
+    pub fn firm_id(&self) -> FirmId {
+        self.firm_id
+    }
+
+    /// What the session may do, as the node said at the last logon.
+    #[must_use]
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// True between logon and logout or loss.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
+    /// The partitions that the node named or requests went to, ascending.
+    pub fn partitions(&self) -> impl Iterator<Item = PartitionId> + '_ {
+        self.partitions.iter().map(|progress| progress.partition_id)
+    }
+
+    /// Requests without an answer, over all partitions.
+    #[must_use]
+    pub fn unanswered_count(&self) -> usize {
+        self.partitions.iter().map(|progress| progress.unanswered.len()).sum()
+    }
+
+    /// The last event taken of a partition; none before the first logon.
+    #[must_use]
+    pub fn last_event_no(&self, partition_id: PartitionId) -> EventNo {
+        self.partitions
+            .iter()
+            .find(|progress| progress.partition_id == partition_id)
+            .and_then(|progress| progress.last_event_no)
+            .unwrap_or(EventNo::NONE)
+    }
+
+    /// Takes it that `event_no` is the last event taken of a partition: how a program that kept
+    /// the mark on disk goes on. To be called before the first logon.
+    pub fn resume_after(&mut self, partition_id: PartitionId, event_no: EventNo) {
+        self.progress(partition_id).last_event_no = Some(event_no);
+    }
+
+    fn progress(&mut self, partition_id: PartitionId) -> &mut Progress {
+        let place = self.partitions.partition_point(|p| p.partition_id < partition_id);
+        let is_there = self.partitions.get(place).is_some_and(|p| p.partition_id == partition_id);
+        if !is_there {
+            let progress = Progress {
+                partition_id,
+                next_request_no: RequestNo(1),
+                last_event_no: None,
+                unanswered: VecDeque::new(),
+            };
+            self.partitions.insert(place, progress);
+        }
+        &mut self.partitions[place]
+    }
+
+    /// Asks the node to open the session, from where it stood before.
+    pub fn put_logon(&mut self, now: Nanos, out: &mut Vec<u8>) {
+        let logon = Logon {
+            api_key: self.config.api_key,
+            session_id: self.config.session_id,
+            heartbeat_interval_ms: self.config.heartbeat_interval_ms,
+            cancel_on_disconnect: switch(self.config.cancel_on_disconnect),
+        };
+        let points: Vec<ResumePoint> = self
+            .partitions
+            .iter()
+            .filter_map(|progress| {
+                let next_event_no = progress.last_event_no?.next();
+                Some(ResumePoint { next_event_no, partition_id: progress.partition_id })
+            })
+            .collect();
+        put_logon(&logon, &points, out);
+        self.phase = Phase::LoggingOn;
+        self.last_put = now;
+    }
+
+    /// Asks the node to close the session.
+    pub fn put_logout(&mut self, out: &mut Vec<u8>) {
+        let logout = Logout { session_id: self.config.session_id, reason: Reason::LogoutRequested };
+        put_frame(&logout, out);
+    }
+
+    /// The connection is gone; the state stays for the next logon.
+    pub fn connection_lost(&mut self) {
+        self.phase = Phase::Closed;
+    }
+
+    /// Numbers a request, keeps it until it is answered and appends its frame.
+    #[inline]
+    pub fn submit(
+        &mut self,
+        (partition_id, request): (PartitionId, Request),
+        times: Times,
+        out: &mut Vec<u8>,
+    ) -> Submit {
+        if self.phase != Phase::Open {
+            return Submit::NotOpen;
+        }
+        let session_id = self.config.session_id;
+        let unanswered_count_max = self.config.unanswered_count_max;
+        let progress = self.progress(partition_id);
+        if progress.unanswered.len() >= unanswered_count_max {
+            return Submit::Full;
+        }
+        let request_no = progress.next_request_no;
+        progress.next_request_no = request_no.next();
+        let request = stamp(request, session_id, request_no);
+        put_request(&request, out);
+        progress.unanswered.push_back(Unanswered { request, request_no, times });
+        self.last_put = times.sent;
+        Submit::Sent(request_no)
+    }
+
+    /// Sends a heartbeat when one is due; complains when the node, last heard at `last_heard`, has
+    /// been silent too long.
+    ///
+    /// # Errors
+    /// [`ClientError::HeartbeatLost`] after three intervals of silence.
+    pub fn on_time(
+        &mut self,
+        now: Nanos,
+        last_heard: Nanos,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ClientError> {
+        if self.phase != Phase::Open {
+            return Ok(());
+        }
+        let silent = now.since(last_heard);
+        if silent.0 > 3 * self.heartbeat_interval.0 {
+            return Err(ClientError::HeartbeatLost {
+                session_id: self.config.session_id,
+                silent: Duration::from_nanos(silent.0),
+            });
+        }
+        // Half the interval, so that a heartbeat that is late by a scheduler's slice is in time.
+        if now.since(self.last_put).0 >= self.heartbeat_interval.0 / 2 {
+            // The mark is of one partition: the first with events, the rest follow at resume.
+            let (partition_id, high_water) = self
+                .partitions
+                .iter()
+                .find_map(|progress| Some((progress.partition_id, progress.last_event_no?)))
+                .unwrap_or((PartitionId(0), EventNo::NONE));
+            let heartbeat = Heartbeat {
+                sending_time: crate::clock::unix_time(),
+                high_water,
+                session_id: self.config.session_id,
+                partition_id,
+                load_permille: 0,
+            };
+            put_frame(&heartbeat, out);
+            self.last_put = now;
+        }
+        Ok(())
+    }
+
+    /// Takes a message that is addressed to this session.
+    ///
+    /// # Errors
+    /// [`ClientError::Gap`], [`ClientError::LogonRejected`].
+    #[inline]
+    pub fn on_message(
+        &mut self,
+        message: &NodeMessage<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<SessionEvent, ClientError> {
+        Ok(match message {
+            NodeMessage::ExecutionReport(report) => {
+                let event = &report.event;
+                match self.take(event.partition_id, event.event_no, event.request_no)? {
+                    None => SessionEvent::Repeated,
+                    Some(answered) => SessionEvent::Report { report: *report, answered },
+                }
+            }
+            NodeMessage::RequestRejected(r) => {
+                match self.take(r.partition_id, r.event_no, r.request_no)? {
+                    None => SessionEvent::Repeated,
+                    Some(answered) => SessionEvent::Rejected { rejected: *r, answered },
+                }
+            }
+            NodeMessage::RequestDone(d) => {
+                match self.take(d.partition_id, d.event_no, d.request_no)? {
+                    None => SessionEvent::Repeated,
+                    Some(answered) => SessionEvent::Done { done: *d, answered },
+                }
+            }
+            NodeMessage::Reject(reject) => {
+                SessionEvent::Refused { reject: *reject, answered: self.take_refused(reject) }
+            }
+            NodeMessage::Heartbeat(heartbeat) => SessionEvent::Heartbeat(*heartbeat),
+            NodeMessage::LogonAck(ack, states) => {
+                let states: Vec<PartitionState> = states.clone().collect::<Result<_, _>>()?;
+                let resubmitted_count = self.open(ack, &states, out);
+                SessionEvent::Opened { ack: *ack, resubmitted_count }
+            }
+            NodeMessage::LogonReject(reject) => return Err(self.refuse_logon(reject)),
+            NodeMessage::Logout(logout) => {
+                self.phase = Phase::Closed;
+                SessionEvent::LoggedOut(*logout)
+            }
+            NodeMessage::OrderPage(..) | NodeMessage::OrderPageBody(..) => {
+                unreachable!("pages go to followers, not to sessions")
+            }
+        })
+    }
+
+    /// Takes an event's number: `None` when it was heard before, else the request that it is the
+    /// first answer to.
+    fn take(
+        &mut self,
+        partition_id: PartitionId,
+        event_no: EventNo,
+        request_no: RequestNo,
+    ) -> Result<Option<Option<Unanswered>>, ClientError> {
+        let session_id = self.config.session_id;
+        let progress = self.progress(partition_id);
+        // A partition that no logon has named yet begins with whatever comes first.
+        let expected = progress.last_event_no.map_or(event_no, EventNo::next);
+        if event_no < expected {
+            return Ok(None);
+        }
+        if event_no > expected {
+            return Err(ClientError::Gap { session_id, partition_id, expected, got: event_no });
+        }
+        progress.last_event_no = Some(event_no);
+        Ok(Some(progress.answer(request_no)))
+    }
+
+    /// The request that a gateway refused. A reject does not name the partition: of several
+    /// partitions' requests with the number and the kind it is the one sent first, since gateways
+    /// refuse in the order of arrival.
+    fn take_refused(&mut self, reject: &Reject) -> Option<Unanswered> {
+        let matching = |progress: &&mut Progress| {
+            progress.position(reject.request_no).is_some_and(|index| {
+                progress.unanswered[index].request.template_id() == reject.ref_template_id
+            })
+        };
+        let sent = |progress: &&mut Progress| {
+            progress.position(reject.request_no).map(|index| progress.unanswered[index].times.sent)
+        };
+        self.partitions
+            .iter_mut()
+            .filter(matching)
+            .min_by_key(sent)
+            .and_then(|progress| progress.answer(reject.request_no))
+    }
+
+    fn open(&mut self, ack: &LogonAck, states: &[PartitionState], out: &mut Vec<u8>) -> usize {
+        self.phase = Phase::Open;
+        self.firm_id = ack.firm_id;
+        self.role = ack.role;
+        self.heartbeat_interval = Nanos(u64::from(ack.heartbeat_interval_ms.max(1)) * 1_000_000);
+        let mut resubmitted_count = 0;
+        for state in states {
+            let progress = self.progress(state.partition_id);
+            // Without a resume point the session goes on with what comes next.
+            progress.last_event_no.get_or_insert(EventNo(state.next_event_no.0.saturating_sub(1)));
+            let next_request_no = state.last_request_no.next();
+            progress.next_request_no = progress.next_request_no.max(next_request_no);
+            for waiting in &progress.unanswered {
+                if waiting.request_no >= next_request_no {
+                    put_request(&waiting.request, out);
+                    resubmitted_count += 1;
+                }
+            }
+        }
+        resubmitted_count
+    }
+
+    fn refuse_logon(&mut self, reject: &LogonReject) -> ClientError {
+        self.phase = Phase::Closed;
+        ClientError::LogonRejected {
+            session_id: reject.session_id,
+            reason: reject.reason,
+            partition_id: reject.partition_id,
+            oldest_event_no: reject.oldest_event_no,
+            next_event_no: reject.next_event_no,
+        }
+    }
+}
+
+impl Progress {
+    fn position(&self, request_no: RequestNo) -> Option<usize> {
+        // Answers come in the order of the requests, but for a gateway's own refusals.
+        match self.unanswered.front() {
+            Some(front) if front.request_no == request_no => Some(0),
+            _ => self.unanswered.binary_search_by_key(&request_no, |u| u.request_no).ok(),
+        }
+    }
+
+    fn answer(&mut self, request_no: RequestNo) -> Option<Unanswered> {
+        if request_no.is_none() {
+            return None;
+        }
+        let index = self.position(request_no)?;
+        self.unanswered.remove(index)
+    }
+}
+
+fn switch(on: bool) -> Switch {
+    if on { Switch::On } else { Switch::Off }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_wire::frame::{CLIENT_FRAME_LEN_MAX, Framing, next_frame};
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn open_session() -> Session {
+        let mut session = Session::new(SessionConfig::new(SessionId(5), ApiKey([1; 32])));
+        let mut out = Vec::new();
+        session.put_logon(Nanos(SECOND), &mut out);
+        let ack = LogonAck {
+            server_time: Nanos(0),
+            session_id: SessionId(5),
+            firm_id: FirmId(1),
+            heartbeat_interval_ms: 2_000,
+            role: Role::Trader,
+        };
+        session.open(&ack, &[], &mut out);
+        session
+    }
+
+    #[test]
+    fn heartbeats_go_out_at_half_the_interval_that_the_node_set_and_only_when_idle() {
+        let mut session = open_session();
+        let mut out = Vec::new();
+        let cases = [(SECOND + 1, false), (2 * SECOND, true), (2 * SECOND + 1, false)];
+        for (now, is_due) in cases {
+            out.clear();
+            session.on_time(Nanos(now), Nanos(now), &mut out).unwrap();
+            assert_eq!(!out.is_empty(), is_due, "at {now}");
+            if is_due {
+                let Framing::Frame { message: Ok(raw), .. } =
+                    next_frame(&out, CLIENT_FRAME_LEN_MAX)
+                else {
+                    panic!("a frame is due")
+                };
+                assert_eq!(raw.decode::<Heartbeat>().unwrap().session_id, SessionId(5));
+            }
+        }
+    }
+
+    #[test]
+    fn a_node_silent_for_three_intervals_is_lost() {
+        let mut session = open_session();
+        let mut out = Vec::new();
+        let heard = Nanos(SECOND);
+        assert!(session.on_time(Nanos(7 * SECOND), heard, &mut out).is_ok());
+        let lost = session.on_time(Nanos(7 * SECOND + 1), heard, &mut out).unwrap_err();
+        assert!(matches!(lost, ClientError::HeartbeatLost { .. }));
+        session.connection_lost();
+        assert!(session.on_time(Nanos(9 * SECOND), heard, &mut out).is_ok());
+    }
+
+    #[test]
+    fn a_mark_kept_elsewhere_is_the_resume_point_of_the_first_logon() {
+        let mut session = Session::new(SessionConfig::new(SessionId(5), ApiKey([1; 32])));
+        session.resume_after(PartitionId(2), EventNo(41));
+        let mut out = Vec::new();
+        session.put_logon(Nanos(0), &mut out);
+        let Framing::Frame { message: Ok(raw), .. } = next_frame(&out, CLIENT_FRAME_LEN_MAX) else {
+            panic!("a frame is due")
+        };
+        let (points, _) = weir_wire::group::take_group::<ResumePoint>(raw.rest()).unwrap();
+        let points: Vec<_> = points.map(Result::unwrap).collect();
+        let want = ResumePoint { next_event_no: EventNo(42), partition_id: PartitionId(2) };
+        assert_eq!(points, [want]);
+    }
+}

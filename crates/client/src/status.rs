@@ -1,0 +1,168 @@
+//! A node's status page over HTTP: one GET, one JSON object.
+//!
+//! HTTP/1.1 as far as this needs it: `Connection: close`, a body of a stated length, up to the
+//! end of the connection or in chunks. Answers over 16 MiB are refused.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use weir_types::{InstrumentId, PartitionId};
+
+use crate::connection::resolve;
+use crate::error::ClientError;
+
+const BODY_LEN_MAX: u64 = 16 << 20;
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// An instrument as the status page tells it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InstrumentStatus {
+    /// Its identifier.
+    pub id: u32,
+    /// Its name.
+    pub symbol: String,
+    /// A price of mantissa m is m times ten to this power.
+    pub price_exponent: i8,
+    /// The partition that trades it.
+    pub partition: u16,
+}
+
+impl InstrumentStatus {
+    /// Its identifier.
+    #[must_use]
+    pub fn instrument_id(&self) -> InstrumentId {
+        InstrumentId(self.id)
+    }
+
+    /// The partition that trades it.
+    #[must_use]
+    pub fn partition_id(&self) -> PartitionId {
+        PartitionId(self.partition)
+    }
+}
+
+/// The status page: instruments as values, all of it as JSON.
+#[derive(Clone, Debug)]
+pub struct StatusPage {
+    /// The node's instruments.
+    pub instruments: Vec<InstrumentStatus>,
+    /// The whole page.
+    pub json: serde_json::Value,
+}
+
+impl StatusPage {
+    /// Gets the page from `HOST:PORT`.
+    ///
+    /// # Errors
+    /// [`ClientError::Address`], [`ClientError::Status`].
+    pub fn fetch(address: &str) -> Result<StatusPage, ClientError> {
+        let failed = |why: String| ClientError::Status { address: address.to_owned(), why };
+        let answer = get(address, "/status")?;
+        let body = body_of(&answer).map_err(failed)?;
+        let json: serde_json::Value =
+            serde_json::from_slice(&body).map_err(|error| failed(error.to_string()))?;
+        let instruments = match json.get("instruments") {
+            None => Vec::new(),
+            Some(list) => {
+                Vec::deserialize(list).map_err(|error| failed(format!("instruments: {error}")))?
+            }
+        };
+        Ok(StatusPage { instruments, json })
+    }
+
+    /// The instrument of a name.
+    #[must_use]
+    pub fn instrument(&self, symbol: &str) -> Option<&InstrumentStatus> {
+        self.instruments.iter().find(|instrument| instrument.symbol == symbol)
+    }
+}
+
+/// The whole answer to a GET.
+fn get(address: &str, path: &str) -> Result<Vec<u8>, ClientError> {
+    let target = resolve(address)?;
+    let exchange = || {
+        let mut stream = TcpStream::connect_timeout(&target, TIMEOUT)?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes())?;
+        let mut answer = Vec::new();
+        stream.take(BODY_LEN_MAX).read_to_end(&mut answer)?;
+        Ok(answer)
+    };
+    exchange().map_err(|error: std::io::Error| ClientError::Status {
+        address: address.to_owned(),
+        why: error.to_string(),
+    })
+}
+
+/// The body of an answer that says 200.
+fn body_of(answer: &[u8]) -> Result<Vec<u8>, String> {
+    let end = answer
+        .windows(4)
+        .position(|window| window == b"\r\n\r\n")
+        .ok_or("the answer has no end of its head")?;
+    let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
+    let body = &answer[end + 4..];
+    let mut lines = head.lines();
+    let first = lines.next().unwrap_or_default();
+    if first.split(' ').nth(1) != Some("200") {
+        return Err(format!("the answer is {first:?}"));
+    }
+    let header = |name: &str| {
+        head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::trim))
+    };
+    if header("transfer-encoding").is_some_and(|coding| coding.contains("chunked")) {
+        return unchunk(body);
+    }
+    match header("content-length").map(str::parse::<usize>) {
+        None => Ok(body.to_vec()),
+        Some(Ok(len)) if body.len() >= len => Ok(body[..len].to_vec()),
+        Some(Ok(len)) => Err(format!("{} bytes of {len} came", body.len())),
+        Some(Err(error)) => Err(format!("content-length: {error}")),
+    }
+}
+
+fn unchunk(mut bytes: &[u8]) -> Result<Vec<u8>, String> {
+    let mut body = Vec::new();
+    loop {
+        let end = bytes.windows(2).position(|w| w == b"\r\n").ok_or("a chunk has no size")?;
+        let digits = String::from_utf8_lossy(&bytes[..end]);
+        let digits = digits.split(';').next().unwrap_or_default().trim();
+        let len = usize::from_str_radix(digits, 16).map_err(|e| format!("chunk size: {e}"))?;
+        if len == 0 {
+            return Ok(body);
+        }
+        let start = end + 2;
+        let stop = start.checked_add(len).ok_or("a chunk is too long")?;
+        body.extend_from_slice(bytes.get(start..stop).ok_or("a chunk ends early")?);
+        bytes = bytes.get(stop + 2..).ok_or("a chunk has no end")?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_are_read_in_every_form_and_broken_ones_refused() {
+        let cases: &[(&str, Result<&str, ()>)] = &[
+            ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}xx", Ok("{}")),
+            ("HTTP/1.1 200 OK\r\n\r\n{}", Ok("{}")),
+            (
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n1;a=b\r\n}\r\n0\r\n\r\n",
+                Ok("{}"),
+            ),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n{}", Err(())),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n{", Err(())),
+            ("HTTP/1.1 404 Not Found\r\n\r\n{}", Err(())),
+            ("nonsense", Err(())),
+        ];
+        for (answer, want) in cases {
+            let got = body_of(answer.as_bytes());
+            assert_eq!(got.as_deref().map_err(drop), want.map(str::as_bytes), "{answer:?}");
+        }
+    }
+}

@@ -1,0 +1,712 @@
+//! The client against a node that follows a script: logon, resume, gaps, resubmission, pages.
+//!
+//! The script runs in a thread over a real socket and asserts what the client sends; what the
+//! client makes of the answers is asserted here. No clock decides any outcome.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests unwrap as tests do")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use weir_client::request::{LimitOrder, cancel};
+use weir_client::{
+    Admin, Client, ClientError, Follower, FollowerConfig, Incoming, Limits, SessionConfig,
+    SessionEvent, Submit, Times,
+};
+use weir_types::*;
+use weir_wire::delivery::{FetchOrders, OrderPage, OrderPageBody, OrderRow, PageFlags, RowFlags};
+use weir_wire::dialogue::{ClientMessage, put_logon_ack, put_order_page, put_order_page_body};
+use weir_wire::event::{OrderEvent, RequestDone, RequestRejected};
+use weir_wire::frame::{CLIENT_FRAME_LEN_MAX, Framing, next_frame, put_frame};
+use weir_wire::reference::{DefineFirm, Transfer};
+use weir_wire::report::{ExecutionReport, StageTimes};
+use weir_wire::session::{ApiKey, LogonAck, LogonReject, Logout, PartitionState, Reject};
+use weir_wire::{Message, Request};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const KEY: ApiKey = ApiKey([7; 32]);
+const ME: SessionId = SessionId(5);
+const P1: PartitionId = PartitionId(1);
+
+/// The node's end of a connection.
+struct Peer {
+    stream: TcpStream,
+    inbox: Vec<u8>,
+}
+
+/// What a client said, owned.
+#[derive(Debug)]
+enum Said {
+    Logon { resume: Vec<(u16, u64)>, cancel_on_disconnect: bool },
+    Request(Request),
+    Fetch(FetchOrders, Vec<u8>),
+    Logout,
+    Heartbeat,
+    Gone,
+}
+
+impl Peer {
+    fn hear(&mut self) -> Said {
+        loop {
+            match self.hear_any() {
+                Said::Heartbeat => {}
+                other => return other,
+            }
+        }
+    }
+
+    fn hear_any(&mut self) -> Said {
+        loop {
+            if let Framing::Frame { len, message } = next_frame(&self.inbox, CLIENT_FRAME_LEN_MAX) {
+                let said = match ClientMessage::decode(&message.unwrap()).unwrap() {
+                    ClientMessage::Logon(logon, points) => Said::Logon {
+                        resume: points
+                            .map(|point| point.unwrap())
+                            .map(|point| (point.partition_id.0, point.next_event_no.0))
+                            .collect(),
+                        cancel_on_disconnect: logon.cancel_on_disconnect == Switch::On,
+                    },
+                    ClientMessage::Request(request) => Said::Request(request),
+                    ClientMessage::FetchOrders(fetch, token) => Said::Fetch(fetch, token.to_vec()),
+                    ClientMessage::Logout(_) => Said::Logout,
+                    ClientMessage::Heartbeat(_) => Said::Heartbeat,
+                };
+                self.inbox.drain(..len);
+                return said;
+            }
+            let mut bytes = [0; 4096];
+            match self.stream.read(&mut bytes) {
+                Ok(0) | Err(_) => return Said::Gone,
+                Ok(len) => self.inbox.extend_from_slice(&bytes[..len]),
+            }
+        }
+    }
+
+    fn hear_logon(&mut self) -> Vec<(u16, u64)> {
+        match self.hear() {
+            Said::Logon { resume, .. } => resume,
+            other => panic!("a logon is due, not {other:?}"),
+        }
+    }
+
+    fn hear_request(&mut self) -> Request {
+        match self.hear() {
+            Said::Request(request) => request,
+            other => panic!("a request is due, not {other:?}"),
+        }
+    }
+
+    fn hear_fetch(&mut self) -> (FetchOrders, Vec<u8>) {
+        match self.hear() {
+            Said::Fetch(fetch, token) => (fetch, token),
+            other => panic!("a question is due, not {other:?}"),
+        }
+    }
+
+    fn say(&mut self, put: impl FnOnce(&mut Vec<u8>)) {
+        let mut bytes = Vec::new();
+        put(&mut bytes);
+        self.stream.write_all(&bytes).unwrap();
+    }
+
+    fn say_all(&mut self, messages: &[ExecutionReport]) {
+        self.say(|out| messages.iter().for_each(|message| put_frame(message, out)));
+    }
+
+    /// Acknowledges a logon: (partition, last request, next event) of each partition.
+    fn open(&mut self, states: &[(u16, u64, u64)]) {
+        let ack = LogonAck {
+            server_time: Nanos(1),
+            session_id: ME,
+            firm_id: FirmId(3),
+            heartbeat_interval_ms: 5_000,
+            role: Role::Operator,
+        };
+        let states: Vec<PartitionState> = states
+            .iter()
+            .map(|(partition, last_request, next_event)| PartitionState {
+                last_request_no: RequestNo(*last_request),
+                next_event_no: EventNo(*next_event),
+                oldest_event_no: EventNo(1),
+                partition_id: PartitionId(*partition),
+            })
+            .collect();
+        self.say(|out| put_logon_ack(&ack, &states, out));
+    }
+
+    fn wait_until_gone(&mut self) {
+        while !matches!(self.hear(), Said::Gone) {}
+    }
+}
+
+struct Node {
+    address: SocketAddr,
+    script: JoinHandle<()>,
+}
+
+/// Starts a node whose connections are played by `scripts`, one after the other.
+fn node(scripts: Vec<Box<dyn FnOnce(Peer) + Send>>) -> Node {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let script = std::thread::spawn(move || {
+        for script in scripts {
+            let (stream, _) = listener.accept().unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            script(Peer { stream, inbox: Vec::new() });
+        }
+    });
+    Node { address, script }
+}
+
+fn report(event_no: u64, request_no: u64) -> ExecutionReport {
+    let event = OrderEvent {
+        position: Position(event_no),
+        event_no: EventNo(event_no),
+        request_no: RequestNo(request_no),
+        rec: Rec(1),
+        seq: Seq(event_no),
+        order_id: OrderId::new(P1, Rec(1)),
+        exec_id: ExecId(event_no),
+        match_id: MatchId(0),
+        transact_time: Nanos(1),
+        created_time: Nanos(1),
+        cl_ord_id: ClOrdId::from_number(request_no),
+        orig_cl_ord_id: ClOrdId::NONE,
+        price: Price(100),
+        stop_px: Price(0),
+        last_px: Price(0),
+        last_qty: Qty(0),
+        order_qty: Qty(10),
+        leaves_qty: Qty(10),
+        cum_qty: Qty(0),
+        display_qty: Qty(0),
+        min_qty: Qty(0),
+        expire_time: Nanos(0),
+        session_id: ME,
+        firm_id: FirmId(3),
+        account_id: AccountId(1),
+        instrument_id: InstrumentId(1),
+        partition_id: P1,
+        reason: Reason::None,
+        side: Side::Buy,
+        ord_type: OrdType::Limit,
+        time_in_force: TimeInForce::Gtc,
+        exec_inst: ExecInst::NONE,
+        self_trade_prevention: SelfTradePrevention::None,
+        exec_type: ExecType::New,
+        ord_status: OrdStatus::New,
+        liquidity: Liquidity::None,
+    };
+    ExecutionReport { event, stage_times: StageTimes::default() }
+}
+
+fn order(number: u64) -> (PartitionId, Request) {
+    let order = LimitOrder {
+        cl_ord_id: ClOrdId::from_number(number),
+        instrument_id: InstrumentId(1),
+        account_id: AccountId(1),
+        side: Side::Buy,
+        price: Price(100),
+        order_qty: Qty(10),
+        time_in_force: TimeInForce::Gtc,
+    };
+    (P1, order.request())
+}
+
+fn connect(node: &Node) -> Client {
+    Client::connect(node.address, Limits::default()).unwrap()
+}
+
+fn log_on(node: &Node) -> Client {
+    let mut client = connect(node);
+    client.log_on(SessionConfig::new(ME, KEY), PATIENCE).unwrap();
+    client
+}
+
+/// The request numbers first answered, until `count` are.
+fn answers(client: &mut Client, count: usize) -> Result<Vec<u64>, ClientError> {
+    let mut answered = Vec::new();
+    while answered.len() < count {
+        client.poll(PATIENCE, |incoming, _| {
+            if let Incoming::Session(_, SessionEvent::Report { answered: Some(a), .. }) = incoming {
+                answered.push(a.request_no.0);
+            }
+        })?;
+    }
+    Ok(answered)
+}
+
+#[test]
+fn requests_are_numbered_per_partition_and_answered_once() {
+    let node = node(vec![Box::new(|mut peer| {
+        assert_eq!(peer.hear_logon(), []);
+        peer.open(&[(0, 0, 1), (1, 41, 8)]);
+        for number in [42, 43] {
+            let request = peer.hear_request();
+            assert_eq!((request.request_no(), request.session_id()), (RequestNo(number), ME));
+        }
+        assert_eq!(peer.hear_request().request_no(), RequestNo(1), "numbers are per partition");
+        // An order and its trade are two reports of one request: one answer.
+        peer.say_all(&[report(8, 42), report(9, 42), report(10, 43)]);
+        peer.wait_until_gone();
+    })]);
+    let mut client = log_on(&node);
+    assert_eq!(client.session(ME).unwrap().firm_id(), FirmId(3));
+    let send = |client: &mut Client, request| client.submit(ME, request, Times::default());
+    assert_eq!(send(&mut client, order(1)), Submit::Sent(RequestNo(42)));
+    assert_eq!(send(&mut client, order(2)), Submit::Sent(RequestNo(43)));
+    let firm = DefineFirm {
+        request_no: RequestNo(0),
+        name: Symbol::new("A").unwrap(),
+        session_id: SessionId(0),
+        firm_id: FirmId(1),
+    };
+    let define = (PartitionId(0), Request::DefineFirm(firm));
+    assert_eq!(send(&mut client, define), Submit::Sent(RequestNo(1)));
+    assert_eq!(answers(&mut client, 2).unwrap(), [42, 43]);
+    assert_eq!(client.session(ME).unwrap().unanswered_count(), 1);
+    assert_eq!(client.session(ME).unwrap().last_event_no(P1), EventNo(10));
+    drop(client);
+    node.script.join().unwrap();
+}
+
+#[test]
+fn after_a_loss_missed_events_come_and_only_what_the_node_lacks_is_sent_again() {
+    let node = node(vec![
+        Box::new(|mut peer| {
+            assert_eq!(peer.hear_logon(), []);
+            peer.open(&[(1, 0, 1)]);
+            for _ in 0..3 {
+                peer.hear_request();
+            }
+            peer.say_all(&[report(1, 1)]);
+            // The node dies: request 2 is in its log, request 3 is not.
+        }),
+        Box::new(|mut peer| {
+            assert_eq!(peer.hear_logon(), [(1, 2)]);
+            peer.open(&[(1, 2, 3)]);
+            peer.say_all(&[report(2, 2)]);
+            assert_eq!(peer.hear_request(), {
+                let (_, request) = order(3);
+                weir_client::request::stamp(request, ME, RequestNo(3))
+            });
+            peer.say_all(&[report(3, 3)]);
+            let next = peer.hear_request();
+            assert_eq!(next.request_no(), RequestNo(4));
+            peer.wait_until_gone();
+        }),
+    ]);
+    let mut client = log_on(&node);
+    for number in 1..=3 {
+        let _ = client.submit(ME, order(number), Times::default());
+    }
+    assert_eq!(answers(&mut client, 1).unwrap(), [1]);
+    let lost = answers(&mut client, 1).unwrap_err();
+    assert!(lost.is_connection_lost(), "{lost}");
+    assert_eq!(
+        client.submit(ME, order(9), Times::default()),
+        Submit::Sent(RequestNo(4)),
+        "until told, the session takes itself for open"
+    );
+    let mut resubmitted = None;
+    let mut answered = Vec::new();
+    client
+        .reconnect(PATIENCE, &mut |incoming, _| match incoming {
+            Incoming::Session(_, SessionEvent::Opened { resubmitted_count, .. }) => {
+                resubmitted = Some(resubmitted_count);
+            }
+            Incoming::Session(_, SessionEvent::Report { answered: Some(a), .. }) => {
+                answered.push(a.request_no.0);
+            }
+            _ => {}
+        })
+        .unwrap();
+    assert_eq!(resubmitted, Some(2), "requests 3 and 4");
+    let missing = 2 - answered.len();
+    answered.extend(answers(&mut client, missing).unwrap());
+    assert_eq!(answered, [2, 3]);
+    drop(client);
+    node.script.join().unwrap();
+}
+
+#[test]
+fn a_repeated_event_is_dropped_and_a_missing_one_is_a_gap() {
+    let node = node(vec![Box::new(|mut peer| {
+        peer.hear_logon();
+        peer.open(&[(1, 0, 1)]);
+        peer.hear_request();
+        peer.say_all(&[report(1, 1), report(1, 1), report(2, 0), report(4, 0)]);
+        peer.wait_until_gone();
+    })]);
+    let mut client = log_on(&node);
+    let _ = client.submit(ME, order(1), Times::default());
+    let mut heard = Vec::new();
+    let gap = loop {
+        let polled = client.poll(PATIENCE, |incoming, _| match incoming {
+            Incoming::Session(_, SessionEvent::Report { report, .. }) => {
+                heard.push(report.event.event_no.0);
+            }
+            Incoming::Session(_, SessionEvent::Repeated) => heard.push(0),
+            other => panic!("{other:?}"),
+        });
+        if let Err(error) = polled {
+            break error;
+        }
+    };
+    assert_eq!(heard, [1, 0, 2]);
+    assert!(matches!(gap, ClientError::Gap { expected: EventNo(3), got: EventNo(4), .. }), "{gap}");
+    assert!(gap.is_connection_lost());
+    drop(client);
+    node.script.join().unwrap();
+}
+
+#[test]
+fn a_refused_logon_says_why_and_what_could_be_asked_for() {
+    let node = node(vec![Box::new(|mut peer| {
+        assert!(matches!(peer.hear(), Said::Logon { cancel_on_disconnect: true, .. }));
+        let reject = LogonReject {
+            oldest_event_no: EventNo(7),
+            next_event_no: EventNo(9),
+            session_id: ME,
+            partition_id: P1,
+            reason: Reason::ResumeOutOfRange,
+        };
+        peer.say(|out| put_frame(&reject, out));
+        peer.wait_until_gone();
+    })]);
+    let mut client = connect(&node);
+    let config = SessionConfig { cancel_on_disconnect: true, ..SessionConfig::new(ME, KEY) };
+    let error = client.log_on(config, PATIENCE).unwrap_err();
+    let ClientError::LogonRejected { reason, oldest_event_no, .. } = error else {
+        panic!("{error}");
+    };
+    assert_eq!((reason, oldest_event_no), (Reason::ResumeOutOfRange, EventNo(7)));
+    drop(client);
+    node.script.join().unwrap();
+}
+
+#[test]
+fn rejects_of_engine_and_gateway_answer_their_requests() {
+    let node = node(vec![Box::new(|mut peer| {
+        peer.hear_logon();
+        peer.open(&[(1, 0, 1)]);
+        peer.hear_request();
+        peer.hear_request();
+        let reject = Reject {
+            request_no: RequestNo(2),
+            field: weir_wire::session::Label::new("price"),
+            session_id: ME,
+            ref_template_id: 12,
+            reason: Reason::FieldOutOfRange,
+        };
+        peer.say(|out| put_frame(&reject, out));
+        peer.say(|out| put_frame(&rejected(1, 1, Reason::UnknownAccount), out));
+        let logout = Logout { session_id: ME, reason: Reason::Stopping };
+        peer.say(|out| put_frame(&logout, out));
+        peer.wait_until_gone();
+    })]);
+    let mut client = log_on(&node);
+    let _ = client.submit(ME, order(1), Times::default());
+    let cancel = cancel(ClOrdId::from_number(2), ClOrdId::from_number(1), InstrumentId(1));
+    let _ = client.submit(ME, (P1, cancel), Times::default());
+    let mut reasons = Vec::new();
+    let end = loop {
+        let polled = client.poll(PATIENCE, |incoming, _| match incoming {
+            Incoming::Session(_, SessionEvent::Refused { reject, answered }) => {
+                reasons.push((reject.reason, answered.unwrap().request_no.0));
+            }
+            Incoming::Session(_, SessionEvent::Rejected { rejected, answered }) => {
+                reasons.push((rejected.reason, answered.unwrap().request_no.0));
+            }
+            _ => {}
+        });
+        if let Err(error) = polled {
+            break error;
+        }
+    };
+    assert_eq!(reasons, [(Reason::FieldOutOfRange, 2), (Reason::UnknownAccount, 1)]);
+    assert!(matches!(end, ClientError::LoggedOut { reason: Reason::Stopping, .. }), "{end}");
+    assert_eq!(client.session(ME).unwrap().unanswered_count(), 0);
+    drop(client);
+    node.script.join().unwrap();
+}
+
+fn rejected(event_no: u64, request_no: u64, reason: Reason) -> RequestRejected {
+    RequestRejected {
+        position: Position(event_no),
+        event_no: EventNo(event_no),
+        request_no: RequestNo(request_no),
+        order_id: OrderId(0),
+        transact_time: Nanos(1),
+        cl_ord_id: ClOrdId::NONE,
+        orig_cl_ord_id: ClOrdId::NONE,
+        session_id: ME,
+        instrument_id: InstrumentId(0),
+        partition_id: P1,
+        reason,
+        ref_template_id: 0,
+    }
+}
+
+fn done(event_no: u64, request_no: u64, partition_id: PartitionId) -> RequestDone {
+    RequestDone {
+        position: Position(event_no),
+        event_no: EventNo(event_no),
+        request_no: RequestNo(request_no),
+        transact_time: Nanos(1),
+        cl_ord_id: ClOrdId::NONE,
+        affected_count: 0,
+        session_id: ME,
+        partition_id,
+        ref_template_id: 0,
+    }
+}
+
+#[test]
+fn a_session_with_too_many_unanswered_requests_says_full() {
+    let node = node(vec![Box::new(|mut peer| {
+        peer.hear_logon();
+        peer.open(&[(1, 0, 1)]);
+        peer.wait_until_gone();
+    })]);
+    let mut client = connect(&node);
+    let config = SessionConfig { unanswered_count_max: 2, ..SessionConfig::new(ME, KEY) };
+    assert_eq!(client.submit(ME, order(0), Times::default()), Submit::NotOpen);
+    client.log_on(config, PATIENCE).unwrap();
+    let outcomes: Vec<_> = (0..3).map(|n| client.submit(ME, order(n), Times::default())).collect();
+    assert_eq!(outcomes, [Submit::Sent(RequestNo(1)), Submit::Sent(RequestNo(2)), Submit::Full]);
+    drop(client);
+    node.script.join().unwrap();
+}
+
+#[test]
+fn an_operator_waits_for_outcomes_and_for_a_partition_to_learn() {
+    let node = node(vec![Box::new(|mut peer| {
+        peer.hear_logon();
+        peer.open(&[(0, 0, 1), (1, 0, 1)]);
+        let define = peer.hear_request();
+        assert!(matches!(define, Request::DefineFirm(_)));
+        peer.say(|out| put_frame(&done(1, 1, PartitionId(0)), out));
+        // The partition has not imported the account yet: the transfer is asked for again.
+        let transfer = |peer: &mut Peer| match peer.hear_request() {
+            Request::Transfer(transfer) => transfer,
+            other => panic!("{other:?}"),
+        };
+        let first = transfer(&mut peer);
+        peer.say(|out| put_frame(&rejected(1, 1, Reason::UnknownAccount), out));
+        let second = transfer(&mut peer);
+        assert_eq!(first.transfer_id, second.transfer_id, "idempotent by its own number");
+        assert_eq!((first.request_no, second.request_no), (RequestNo(1), RequestNo(2)));
+        peer.say(|out| put_frame(&done(2, 2, P1), out));
+        transfer(&mut peer);
+        peer.say(|out| put_frame(&rejected(3, 3, Reason::InsufficientCash), out));
+        assert!(matches!(peer.hear(), Said::Logout));
+        let logout = Logout { session_id: ME, reason: Reason::LogoutRequested };
+        peer.say(|out| put_frame(&logout, out));
+    })]);
+    let mut admin = Admin::connect(node.address, (ME, KEY), PATIENCE).unwrap();
+    assert_eq!(admin.partitions(), [P1]);
+    let firm = DefineFirm {
+        request_no: RequestNo(0),
+        name: Symbol::new("FIRM").unwrap(),
+        session_id: SessionId(0),
+        firm_id: FirmId(1),
+    };
+    admin.define_firm(firm).unwrap();
+    let transfer = Transfer {
+        request_no: RequestNo(0),
+        transfer_id: 77,
+        cash: Cash(1_000),
+        position_qty: 0,
+        session_id: SessionId(0),
+        account_id: AccountId(1),
+        instrument_id: InstrumentId(0),
+        partition_id: P1,
+    };
+    admin.transfer(transfer).unwrap();
+    let error = admin.transfer(transfer).unwrap_err();
+    assert!(
+        matches!(error, ClientError::Refused { reason: Reason::InsufficientCash, .. }),
+        "{error}"
+    );
+    admin.close().unwrap();
+    node.script.join().unwrap();
+}
+
+fn row(seq: u64, rec: u64, flags: RowFlags) -> OrderRow {
+    let event = report(1, 0).event;
+    OrderRow {
+        rec: Rec(rec),
+        seq: Seq(seq),
+        order_id: OrderId::new(P1, Rec(rec)),
+        transact_time: Nanos(1),
+        created_time: Nanos(1),
+        cl_ord_id: event.cl_ord_id,
+        price: event.price,
+        stop_px: event.stop_px,
+        last_px: event.last_px,
+        last_qty: event.last_qty,
+        order_qty: event.order_qty,
+        leaves_qty: event.leaves_qty,
+        cum_qty: event.cum_qty,
+        expire_time: event.expire_time,
+        merged_count: 0,
+        session_id: ME,
+        firm_id: event.firm_id,
+        account_id: event.account_id,
+        instrument_id: event.instrument_id,
+        partition_id: P1,
+        reason: Reason::None,
+        side: event.side,
+        ord_type: event.ord_type,
+        time_in_force: event.time_in_force,
+        exec_inst: event.exec_inst,
+        exec_type: event.exec_type,
+        ord_status: event.ord_status,
+        flags,
+    }
+}
+
+fn page(correlation_id: u64, row_count: usize, reason: Reason) -> OrderPage {
+    OrderPage {
+        correlation_id,
+        oldest_transact_time: Nanos(0),
+        asked_time: Nanos(0),
+        served_time: Nanos(0),
+        session_id: ME,
+        row_count: u32::try_from(row_count).unwrap(),
+        merged_count: 0,
+        credit_left: 0,
+        reason,
+        flags: PageFlags::ONLINE,
+    }
+}
+
+/// Says a page's header, waits for the next question, and only then says the rows.
+fn serve(peer: &mut Peer, asked: u64, token: &[u8], rows: &[OrderRow]) -> u64 {
+    peer.say(|out| put_order_page(&page(asked, rows.len(), Reason::None), token, out));
+    let (next, next_token) = peer.hear_fetch();
+    assert_eq!(next_token, token, "the next question comes before the rows do");
+    if !rows.is_empty() {
+        let body = OrderPageBody { correlation_id: asked, session_id: ME };
+        peer.say(|out| put_order_page_body(&body, rows.iter().copied(), out));
+    }
+    next.correlation_id
+}
+
+fn follow(
+    client: &mut Client,
+    follower: &mut Follower,
+    until: impl Fn(&Follower) -> bool,
+) -> Result<(), ClientError> {
+    while !until(follower) {
+        let mut failed = None;
+        client.poll(PATIENCE, |incoming, out| {
+            let outcome = match incoming {
+                Incoming::Page(page, token) => follower.on_page(&page, token, out).map(drop),
+                Incoming::Rows(body, rows) => follower.on_rows(&body, rows, |_| {}).map(drop),
+                Incoming::Session(..) => Ok(()),
+            };
+            failed = failed.take().or(outcome.err());
+        })?;
+        failed.map_or(Ok(()), Err)?;
+    }
+    Ok(())
+}
+
+fn following(node: &Node) -> (Client, Follower) {
+    let mut client = log_on(node);
+    let config = FollowerConfig { keep_orders: true, ..FollowerConfig::new(ME) };
+    let mut follower = Follower::new(config, Vec::new());
+    follower.ask(client.outbox());
+    (client, follower)
+}
+
+#[test]
+fn a_follower_asks_on_the_header_and_forgets_what_is_gone() {
+    let node = node(vec![Box::new(|mut peer| {
+        peer.hear_logon();
+        peer.open(&[(1, 0, 1)]);
+        let (fetch, token) = peer.hear_fetch();
+        assert_eq!((token.len(), fetch.credit), (0, 1));
+        let states = [row(1, 1, RowFlags(0)), row(2, 2, RowFlags(0)), row(2, 3, RowFlags(0))];
+        let asked = serve(&mut peer, fetch.correlation_id, b"one", &states);
+        let asked = serve(&mut peer, asked, b"two", &[]);
+        let gone = [row(4, 1, RowFlags::TOMBSTONE), row(5, 9, RowFlags::LEAVE)];
+        serve(&mut peer, asked, b"three", &gone);
+        peer.wait_until_gone();
+    })]);
+    let (mut client, mut follower) = following(&node);
+    follow(&mut client, &mut follower, |f| f.token() == b"three").unwrap();
+    let known: Vec<u64> = follower.orders().values().map(|row| row.rec.0).collect();
+    assert_eq!(known, [2, 3]);
+    assert!(follower.is_online());
+    drop(client);
+    node.script.join().unwrap();
+}
+
+#[test]
+fn a_resync_forgets_everything_and_asks_from_the_oldest_legal_token() {
+    let node = node(vec![Box::new(|mut peer| {
+        peer.hear_logon();
+        peer.open(&[(1, 0, 1)]);
+        let (fetch, _) = peer.hear_fetch();
+        let asked = serve(&mut peer, fetch.correlation_id, b"one", &[row(9, 9, RowFlags(0))]);
+        let refused = page(asked, 0, Reason::ResyncFloor);
+        peer.say(|out| put_order_page(&refused, b"oldest", out));
+        let (again, token) = peer.hear_fetch();
+        assert_eq!(token, b"oldest");
+        // A late page of the question that was given up is nobody's.
+        peer.say(|out| put_order_page(&page(asked, 0, Reason::None), b"late", out));
+        // From the floor (seq, rec) begins anew.
+        serve(&mut peer, again.correlation_id, b"fresh", &[row(3, 1, RowFlags(0))]);
+        peer.wait_until_gone();
+    })]);
+    let (mut client, mut follower) = following(&node);
+    follow(&mut client, &mut follower, |f| f.token() == b"fresh").unwrap();
+    assert_eq!(follower.orders().len(), 1);
+    drop(client);
+    node.script.join().unwrap();
+}
+
+#[test]
+fn rows_out_of_order_are_an_error() {
+    let node = node(vec![Box::new(|mut peer| {
+        peer.hear_logon();
+        peer.open(&[(1, 0, 1)]);
+        let (fetch, _) = peer.hear_fetch();
+        let rows = [row(2, 2, RowFlags(0)), row(2, 1, RowFlags(0))];
+        serve(&mut peer, fetch.correlation_id, b"one", &rows);
+        peer.wait_until_gone();
+    })]);
+    let (mut client, mut follower) = following(&node);
+    let error = follow(&mut client, &mut follower, |f| f.token() == b"one").unwrap_err();
+    assert!(matches!(error, ClientError::StateOutOfOrder { .. }), "{error}");
+    assert_eq!(follower.token(), b"", "rows not taken do not move the token");
+    drop(client);
+    node.script.join().unwrap();
+}
+
+#[test]
+fn what_is_no_nodes_message_ends_the_connection_with_a_reason() {
+    let node = node(vec![Box::new(|mut peer| {
+        peer.hear_logon();
+        peer.open(&[(1, 0, 1)]);
+        let request = peer.hear_request();
+        peer.say(|out| ClientMessage::Request(request).put(out));
+        peer.wait_until_gone();
+    })]);
+    let mut client = log_on(&node);
+    let _ = client.submit(ME, order(1), Times::default());
+    let error = loop {
+        if let Err(error) = client.poll(PATIENCE, |_, _| {}) {
+            break error;
+        }
+    };
+    let message = error.to_string();
+    assert!(message.contains(weir_wire::order_entry::NewOrder::NAME), "{message}");
+    drop(client);
+    node.script.join().unwrap();
+}
