@@ -16,6 +16,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::sync::{Arc, AtomicU64, Ordering, fence, relax};
+use crate::sys;
 
 /// Fraction bits of the multiplier: fine enough that a day's worth of ticks stays within 1 ns of
 /// the exact product, small enough that the slowest accepted counter fits 64 bits.
@@ -47,20 +48,10 @@ impl Tsc {
     pub const ZERO: Tsc = Tsc(0);
 
     /// Reads the counter. Not serialising: the processor may take it some 10 ns early or late.
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
     #[inline(always)]
     #[must_use]
     pub fn now() -> Tsc {
-        // SAFETY: every x86-64 processor has the instruction and Linux allows it to user code.
-        Tsc(unsafe { core::arch::x86_64::_rdtsc() })
-    }
-
-    /// Reads the monotonic clock, in nanoseconds.
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    #[inline]
-    #[must_use]
-    pub fn now() -> Tsc {
-        Tsc(system_ns(libc::CLOCK_MONOTONIC))
+        Tsc(sys::counter())
     }
 
     /// Ticks from `earlier` to this reading, 0 if it is not earlier.
@@ -127,9 +118,9 @@ impl Anchor {
 
     fn take_once() -> Anchor {
         let before = Tsc::now().0;
-        let mono_ns = system_ns(libc::CLOCK_MONOTONIC);
+        let mono_ns = sys::clock_ns(libc::CLOCK_MONOTONIC);
         let between = Tsc::now().0;
-        let unix_ns = system_ns(libc::CLOCK_REALTIME);
+        let unix_ns = sys::clock_ns(libc::CLOCK_REALTIME);
         let after = Tsc::now().0;
         // A migration to a processor with another counter shows as a step back; it must lose.
         let mono_width = between.checked_sub(before).unwrap_or(u64::MAX / 2);
@@ -465,32 +456,7 @@ fn rates_agree(first_hz: u64, second_hz: u64) -> bool {
 /// Whether the processor promises a counter of constant rate.
 #[must_use]
 pub fn counter_is_invariant() -> bool {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        use core::arch::x86_64::__cpuid;
-        const POWER_LEAF: u32 = 0x8000_0007;
-        const INVARIANT_TSC: u32 = 1 << 8;
-        #[allow(unused_unsafe)] // Safe in newer compilers, unsafe in the oldest one we support.
-        // SAFETY: every x86-64 processor has the instruction; the leaf is checked first.
-        unsafe {
-            __cpuid(0x8000_0000).eax >= POWER_LEAF && __cpuid(POWER_LEAF).edx & INVARIANT_TSC != 0
-        }
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    {
-        true // One tick is one nanosecond of the monotonic clock there.
-    }
-}
-
-/// A clock of the system, in ns.
-pub(crate) fn system_ns(id: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid timespec that lives through the call.
-    let code = unsafe { libc::clock_gettime(id, &raw mut time) };
-    assert!(code == 0, "clock_gettime fails only for a clock that does not exist");
-    let seconds = u64::try_from(time.tv_sec).expect("the clocks count from 1970 or from boot");
-    let nanos = u64::try_from(time.tv_nsec).expect("a timespec's nanoseconds are not negative");
-    seconds * 1_000_000_000 + nanos
+    sys::counter_is_invariant()
 }
 
 #[cfg(all(test, not(loom)))]
@@ -519,9 +485,9 @@ mod tests {
             return;
         };
         let _ = clock.reanchor();
-        let before = system_ns(libc::CLOCK_REALTIME);
+        let before = sys::clock_ns(libc::CLOCK_REALTIME);
         let converted = clock.reader().unix_ns(Tsc::now());
-        let after = system_ns(libc::CLOCK_REALTIME);
+        let after = sys::clock_ns(libc::CLOCK_REALTIME);
         let slack = 1_000_000;
         assert!(before - slack <= converted && converted <= after + slack);
         assert_eq!(clock.reader().unix_ns(Tsc::ZERO), 0);

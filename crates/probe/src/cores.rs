@@ -14,8 +14,8 @@ use std::thread;
 
 use thiserror::Error;
 
-use crate::clock::Tsc;
 use crate::hiccup::pin_to_core;
+use crate::sys;
 
 /// Looks at an empty hand before the core is offered to others.
 const SPINS_BEFORE_YIELD: u32 = 20_000;
@@ -111,22 +111,12 @@ impl Court {
         self.thrown_at.load(Ordering::Relaxed)
     }
 
+    /// Stamps after what came before, or honest counters would look wrong.
     fn throw(&self, turn: u64) {
-        self.thrown_at.store(ordered_now(), Ordering::Relaxed);
+        self.thrown_at.store(sys::counter_after_loads(), Ordering::Relaxed);
         // SYNC: pairs with the acquire load in `catch`.
         self.turn.store(turn, Ordering::Release);
     }
-}
-
-/// The counter, read neither before earlier loads nor after later stores: a stamp that slips past
-/// the ball would make honest counters look wrong.
-fn ordered_now() -> u64 {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: every x86-64 processor has the instruction.
-    unsafe {
-        core::arch::x86_64::_mm_lfence();
-    }
-    Tsc::now().0
 }
 
 fn compare_pair(first: usize, second: usize, throws: u32) -> Result<CorePair, CoreError> {
@@ -150,7 +140,7 @@ fn play(court: &Court, core: usize, side: u64, throws: u32) -> io::Result<i64> {
     for round in 0..u64::from(throws) {
         let turn = 2 * round + side;
         let thrown_at = court.catch(turn);
-        let caught_at = ordered_now();
+        let caught_at = sys::counter_after_loads();
         if turn > 0 {
             fastest = fastest.min(caught_at.wrapping_sub(thrown_at).cast_signed());
         }
@@ -158,7 +148,7 @@ fn play(court: &Court, core: usize, side: u64, throws: u32) -> io::Result<i64> {
     }
     if side == 0 {
         let thrown_at = court.catch(2 * u64::from(throws));
-        fastest = fastest.min(ordered_now().wrapping_sub(thrown_at).cast_signed());
+        fastest = fastest.min(sys::counter_after_loads().wrapping_sub(thrown_at).cast_signed());
     }
     pinned.map(|()| fastest)
 }

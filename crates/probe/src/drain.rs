@@ -5,8 +5,8 @@
 //! every record to a capture file. It is off the order path: it may be late, and then rings drop
 //! records and say so, but no order ever waits for it.
 //!
-//! INVARIANT: every record taken from a ring is counted once: as a stamp of an order under way, of
-//! a complete, disordered, expired or pushed-out one, as a duplicate, as unknown, or as stolen time.
+//! INVARIANT: every record taken from a ring is counted once: as a stamp of an order under way, or
+//! of a complete, disordered or given-up one, as a duplicate, as unknown, or as stolen time.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -16,9 +16,10 @@ use std::thread::{self, JoinHandle};
 
 use thiserror::Error;
 
-use crate::clock::{ClockReader, Tsc, system_ns};
+use crate::clock::{ClockReader, Tsc};
 use crate::histogram::{Histogram, HistogramReader, Snapshot};
 use crate::recorder::Recorder;
+use crate::sys;
 
 /// How a hiccup thread watches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -244,12 +245,12 @@ impl Watcher {
     }
 
     fn sleep(&mut self) {
-        ask_for_exact_wakeups();
-        let mut looked = system_ns(libc::CLOCK_MONOTONIC);
+        sys::ask_for_exact_wakeups();
+        let mut looked = sys::clock_ns(libc::CLOCK_MONOTONIC);
         let mut deadline = looked + self.options.interval_ns;
         while !self.is_stopped() {
-            sleep_until(deadline);
-            let now = system_ns(libc::CLOCK_MONOTONIC);
+            sys::sleep_until_ns(deadline);
+            let now = sys::clock_ns(libc::CLOCK_MONOTONIC);
             let late_ns = now.saturating_sub(deadline);
             self.histogram.record(late_ns);
             self.count(late_ns, now - looked);
@@ -304,56 +305,14 @@ impl Watcher {
 ///
 /// What the system says: no such core, or not one of ours.
 pub fn pin_to_core(core: usize) -> io::Result<()> {
-    if core >= libc::CPU_SETSIZE as usize {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    // SAFETY: a set of processors is plain bits; all zeroes is the empty one.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the core is below the set's size, checked above; the set is valid and its size true.
-    let code = unsafe {
-        libc::CPU_SET(core, &mut set);
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set)
-    };
-    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    sys::pin_to_core(core)
 }
 
 /// The cores that this process may use, in rising order.
 #[must_use]
 pub fn usable_cores() -> Vec<usize> {
-    // SAFETY: a set of processors is plain bits; all zeroes is the empty one.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the set is valid and its size true.
-    let code = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) };
-    if code != 0 {
-        return vec![0]; // More cores than a set holds: there is a first one in any case.
-    }
-    // SAFETY: every index is below the set's size.
-    (0..libc::CPU_SETSIZE as usize).filter(|core| unsafe { libc::CPU_ISSET(*core, &set) }).collect()
-}
-
-/// Without this the kernel may wake a thread 50 µs late to save power, and we would count that.
-fn ask_for_exact_wakeups() {
-    // SAFETY: plain numbers; a refusal only leaves the kernel's default.
-    unsafe {
-        libc::prctl(libc::PR_SET_TIMERSLACK, 1_usize);
-    }
-}
-
-fn sleep_until(deadline_ns: u64) {
-    let time = libc::timespec {
-        tv_sec: (deadline_ns / 1_000_000_000) as libc::time_t,
-        tv_nsec: (deadline_ns % 1_000_000_000) as libc::c_long,
-    };
-    // SAFETY: `time` is a valid timespec; no remainder is asked for. A signal may end the sleep
-    // early, which reads as no lateness.
-    unsafe {
-        libc::clock_nanosleep(
-            libc::CLOCK_MONOTONIC,
-            libc::TIMER_ABSTIME,
-            &raw const time,
-            std::ptr::null_mut(),
-        );
-    }
+    // More than 1,024 cores: there is a first one in any case.
+    sys::usable_cores().unwrap_or_else(|_| vec![0])
 }
 
 #[cfg(all(test, not(miri)))]

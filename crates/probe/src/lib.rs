@@ -61,6 +61,7 @@ pub mod ring;
 #[cfg(not(loom))]
 pub mod ring_dir;
 mod sync;
+mod sys;
 #[cfg(not(loom))]
 pub mod trace;
 

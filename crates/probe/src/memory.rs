@@ -115,20 +115,21 @@ impl Drop for Memory {
 #[cfg(not(loom))]
 mod file {
     use std::fs::File;
-    use std::os::fd::AsRawFd;
     use std::sync::atomic::Ordering;
 
     use memmap2::{MmapOptions, MmapRaw};
 
     use super::{Backing, Control, MAGIC, Memory, NonNull, RECORD_BYTES, SLOTS_AT};
     use crate::ring::RingError;
+    use crate::sys;
 
     impl Memory {
         /// Sizes a new, empty file, reserves its pages and maps it.
         pub(crate) fn create(file: &File, capacity: u64) -> Result<Memory, RingError> {
             assert!(capacity.is_power_of_two(), "a ring of {capacity} records");
             let bytes = file_bytes(capacity).ok_or(RingError::Capacity { capacity })?;
-            reserve(file, bytes)?;
+            let length = libc::off_t::try_from(bytes).map_err(|_| RingError::TooLong { bytes })?;
+            sys::reserve(file, length)?;
             let memory = Memory::over(map(file)?, capacity);
             let control = memory.control();
             control.capacity.store(capacity, Ordering::Relaxed);
@@ -168,14 +169,6 @@ mod file {
 
     fn file_bytes(capacity: u64) -> Option<u64> {
         capacity.checked_mul(RECORD_BYTES as u64)?.checked_add(SLOTS_AT as u64)
-    }
-
-    /// Takes the pages now: a full /dev/shm is an error here and would be a SIGBUS later.
-    fn reserve(file: &File, bytes: u64) -> Result<(), RingError> {
-        let length = libc::off_t::try_from(bytes).map_err(|_| RingError::TooLong { bytes })?;
-        // SAFETY: the descriptor is open for as long as `file` is borrowed.
-        let code = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, length) };
-        if code == 0 { Ok(()) } else { Err(std::io::Error::from_raw_os_error(code).into()) }
     }
 
     /// Maps the whole file, pages already in the table: the order path takes no fault.

@@ -8,12 +8,12 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::memory::Memory;
 use crate::ring::{Consumer, Producer, RingError, check_capacity, ends};
+use crate::sys;
 
 const PREFIX: &str = "weir-";
 /// Names that begin with a dot are no rings.
@@ -65,7 +65,7 @@ impl RingDir {
         fs::create_dir(&path)?;
         let unlocked = path.join(LOCK_NEW);
         let lock = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unlocked)?;
-        try_lock(&lock)?;
+        sys::try_lock(&lock)?;
         let locked = path.join(LOCK);
         fs::rename(unlocked, &locked)?;
         Ok(RingDir { path, made: vec![locked], _lock: lock })
@@ -122,18 +122,11 @@ fn remove_abandoned(base: &Path) -> Result<(), RingError> {
 
 fn remove_if_abandoned(path: &Path) -> io::Result<()> {
     let lock = OpenOptions::new().write(true).open(path.join(LOCK))?;
-    try_lock(&lock)?;
+    sys::try_lock(&lock)?;
     for entry in fs::read_dir(path)? {
         fs::remove_file(entry?.path())?;
     }
     fs::remove_dir(path)
-}
-
-/// Locks the file for as long as it is open; an error if someone else holds it.
-fn try_lock(file: &File) -> io::Result<()> {
-    // SAFETY: the descriptor is open for as long as `file` is borrowed.
-    let code = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
-    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Opens the reading end of a ring file that another process made. There must be one reader only,

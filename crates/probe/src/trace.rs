@@ -155,7 +155,8 @@ impl Traces {
     }
 
     fn home(&self, trace: TraceId) -> usize {
-        // Fibonacci hashing: identifiers are consecutive, and runs of several sources must not pile up.
+        // Fibonacci hashing: identifiers are consecutive, and runs of several sources must not
+        // pile up.
         let spread = trace.get().wrapping_mul(0x9E37_79B9_7F4A_7C15);
         (spread >> 32) as usize & (self.slots.len() - 1)
     }
