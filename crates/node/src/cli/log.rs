@@ -1,0 +1,176 @@
+//! `weir log`: looks into the logs of a node's directory, running or stopped. It only reads.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use serde_json::json;
+use weir_engine::{Engine, EngineConfig};
+use weir_io::{Disk, ThreadDisk};
+use weir_log::{LogReader, SegmentKind};
+use weir_types::{PartitionId, Position};
+use weir_wire::{Command, Event};
+
+use crate::partition::recovery::PartitionDirs;
+
+/// Options of `weir log`.
+#[derive(Debug, clap::Args)]
+pub struct LogArgs {
+    #[command(subcommand)]
+    command: LogCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum LogCommand {
+    /// What each log holds: segments, positions, epochs.
+    Info(Where),
+    /// Print entries, one a line.
+    Dump(DumpArgs),
+    /// Read a command log from its beginning, check every checksum and link, apply it to a new
+    /// engine and print the digest.
+    Verify(Where),
+}
+
+#[derive(Clone, Debug, clap::Args)]
+struct Where {
+    /// The node's directory.
+    #[arg(long, value_name = "DIR", default_value = "weir-data")]
+    dir: PathBuf,
+    /// The partition; 0 is the control log.
+    #[arg(long, default_value_t = 1)]
+    partition: u16,
+    /// One JSON object a line.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+struct DumpArgs {
+    #[command(flatten)]
+    at: Where,
+    /// The event log instead of the command log.
+    #[arg(long)]
+    events: bool,
+    /// The first entry.
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+    /// How many entries.
+    #[arg(long, default_value_t = u64::MAX)]
+    limit: u64,
+}
+
+/// Runs `weir log`.
+///
+/// # Errors
+/// When a log is missing or damaged; the text names file and offset.
+pub fn run(args: LogArgs) -> anyhow::Result<()> {
+    match args.command {
+        LogCommand::Info(at) => info(&at),
+        LogCommand::Dump(args) => dump(&args),
+        LogCommand::Verify(at) => verify(&at),
+    }
+}
+
+fn open(path: &Path, kind: SegmentKind, from: u64) -> anyhow::Result<LogReader<ThreadDisk>> {
+    if !path.is_dir() {
+        bail!("{} is not there", path.display());
+    }
+    let disk = ThreadDisk::open(path, None)?;
+    LogReader::open(disk, kind, Position(from))
+        .with_context(|| format!("cannot read the log in {}", path.display()))
+}
+
+fn info(at: &Where) -> anyhow::Result<()> {
+    let dirs = PartitionDirs::new(&at.dir, PartitionId(at.partition));
+    for (name, path, kind) in [
+        ("commands", dirs.commands(), SegmentKind::Command),
+        ("events", dirs.events(), SegmentKind::Event),
+    ] {
+        let mut reader = open(&path, kind, 0)?;
+        let first = reader.next_position();
+        let (mut entries, mut bytes, mut epoch) = (0u64, 0u64, 0);
+        while let Some(entry) = reader.next_entry()? {
+            entries += 1;
+            bytes += entry.bytes.len() as u64;
+            epoch = entry.epoch.0;
+        }
+        let log_id = format!("{:032x}", reader.segment().log_id);
+        if at.json {
+            println!(
+                "{}",
+                json!({"log": name, "log_id": log_id, "first": first.0, "entries": entries,
+                       "entry_bytes": bytes, "epoch": epoch})
+            );
+        } else {
+            println!(
+                "{name:<9} log {log_id}  first {first}  entries {entries}  \
+                 bytes {bytes}  epoch {epoch}"
+            );
+        }
+    }
+    let mut disk = ThreadDisk::open(&dirs.snapshots(), None)?;
+    for name in disk.list().unwrap_or_default() {
+        println!("snapshot  {name}");
+    }
+    Ok(())
+}
+
+fn dump(args: &DumpArgs) -> anyhow::Result<()> {
+    let dirs = PartitionDirs::new(&args.at.dir, PartitionId(args.at.partition));
+    let (path, kind) = if args.events {
+        (dirs.events(), SegmentKind::Event)
+    } else {
+        (dirs.commands(), SegmentKind::Command)
+    };
+    let mut reader = open(&path, kind, args.from)?;
+    for _ in 0..args.limit {
+        let Some(entry) = reader.next_entry()? else { break };
+        let text = if args.events {
+            format!("{:?}", Event::decode(entry.bytes)?)
+        } else {
+            format!("{:?}", Command::decode(entry.bytes)?)
+        };
+        let (position, time, epoch) = (entry.position.0, entry.log_time.0, entry.epoch.0);
+        if args.at.json {
+            println!(
+                "{}",
+                json!({"position": position, "log_time": time, "epoch": epoch, "entry": text})
+            );
+        } else {
+            println!("{position} {time} e{epoch} {text}");
+        }
+    }
+    Ok(())
+}
+
+fn verify(at: &Where) -> anyhow::Result<()> {
+    let partition_id = PartitionId(at.partition);
+    let dirs = PartitionDirs::new(&at.dir, partition_id);
+    let mut reader = open(&dirs.commands(), SegmentKind::Command, 0)?;
+    if reader.next_position() != Position(1) {
+        bail!(
+            "the log begins at position {}: only a whole log can be verified from nothing",
+            reader.next_position()
+        );
+    }
+    let mut engine = Engine::new(EngineConfig::new(partition_id));
+    let mut events = 0u64;
+    while let Some(entry) = reader.next_entry()? {
+        let command = Command::decode(entry.bytes)
+            .with_context(|| format!("entry {} is no command", entry.position))?;
+        engine.apply(entry.position, entry.log_time, &command, &mut |_: &Event| events += 1);
+    }
+    let (position, digest) = (engine.position(), engine.digest());
+    if at.json {
+        println!(
+            "{}",
+            json!({"position": position.0, "events": events, "digest": format!("{digest:016x}"),
+                   "live_orders": engine.live_order_count()})
+        );
+    } else {
+        println!(
+            "verified {position} commands: {events} events, {} live orders, digest {digest:016x}",
+            engine.live_order_count()
+        );
+    }
+    Ok(())
+}

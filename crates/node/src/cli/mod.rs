@@ -1,0 +1,71 @@
+//! The command line: `weir <command>`.
+
+pub mod admin;
+pub mod book;
+pub mod demo;
+pub mod flow;
+pub mod load;
+pub mod log;
+pub mod orders;
+pub mod replay;
+pub mod serve;
+pub mod status;
+pub mod token;
+
+use clap::{Parser, Subcommand};
+
+/// An exchange that takes its own latency apart.
+#[derive(Debug, Parser)]
+#[command(name = "weir", version, about, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a node.
+    Serve(serve::ServeArgs),
+    /// Start a node in a temporary directory and play real order flow through it.
+    Demo(demo::DemoArgs),
+    /// Send orders at a rate and measure what becomes of them.
+    Load(load::LoadArgs),
+    /// Play recorded order flow into a running node.
+    Replay(replay::ReplayArgs),
+    /// Look into the logs of a stopped node.
+    Log(log::LogArgs),
+    /// Define reference data, change phases, move money, stop somebody.
+    Admin(admin::AdminArgs),
+    /// Show an instrument's book, live.
+    Book(book::BookArgs),
+    /// Follow the state of orders by token.
+    Orders(orders::OrdersArgs),
+    /// Show a node's figures.
+    Status(status::StatusArgs),
+    /// Look into a delivery token.
+    Token(token::TokenArgs),
+    /// Turn recorded order flow into the compact format and look into it.
+    Flow(flow::FlowArgs),
+}
+
+impl Cli {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// What went wrong, for people.
+    pub fn run(self) -> anyhow::Result<()> {
+        match self.command {
+            Command::Serve(args) => serve::run(args),
+            Command::Demo(args) => demo::run(args),
+            Command::Load(args) => load::run(args),
+            Command::Replay(args) => replay::run(args),
+            Command::Log(args) => log::run(args),
+            Command::Admin(args) => admin::run(args),
+            Command::Book(args) => book::run(args),
+            Command::Orders(args) => orders::run(args),
+            Command::Status(args) => status::run(args),
+            Command::Token(args) => token::run(args),
+            Command::Flow(args) => flow::run(args),
+        }
+    }
+}

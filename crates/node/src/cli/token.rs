@@ -1,0 +1,47 @@
+//! `weir token decode`: what a delivery token says, for whoever has the node's token key.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+
+/// Options of `weir token`.
+#[derive(Debug, clap::Args)]
+pub struct TokenArgs {
+    #[command(subcommand)]
+    command: TokenCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum TokenCommand {
+    /// Print a token's sources and places.
+    Decode {
+        /// The token in hexadecimal.
+        token: String,
+        /// The node's directory, where the token key is.
+        #[arg(long, value_name = "DIR", default_value = "weir-data")]
+        dir: PathBuf,
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Runs `weir token`.
+///
+/// # Errors
+/// When the token or the key cannot be read.
+pub fn run(args: TokenArgs) -> anyhow::Result<()> {
+    let TokenCommand::Decode { token, dir, json } = args.command;
+    let bytes = parse_hex(&token).context("the token is not hexadecimal")?;
+    let text = crate::delivery_agent::describe_token(&dir, &bytes, json)?;
+    println!("{text}");
+    Ok(())
+}
+
+fn parse_hex(text: &str) -> Option<Vec<u8>> {
+    let text = text.trim();
+    if !text.is_ascii() || text.len() % 2 != 0 {
+        return None;
+    }
+    (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).ok()).collect()
+}

@@ -1,0 +1,353 @@
+//! The node's configuration: a TOML file over built-in defaults, and the command line over both.
+//!
+//! An unknown key or a value out of range is an error that names it; nothing is guessed.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use weir_types::Durability;
+
+use crate::runner::WaitStrategy;
+
+/// Which agents share a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Threads {
+    /// Fused on up to four cores, split on more.
+    #[default]
+    Auto,
+    /// Gateway and partitions on one thread.
+    Fused,
+    /// Gateway and partitions on a thread each.
+    Split,
+}
+
+/// All that can be set. Sizes are in bytes, times in the unit of the name.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The directory of logs and snapshots.
+    pub dir: PathBuf,
+    /// Where order entry and delivery listen.
+    pub listen: SocketAddr,
+    /// Where metrics and status are served over HTTP.
+    pub http: SocketAddr,
+    /// What an acknowledgement promises: `memory`, `os` or `disk`.
+    #[serde(deserialize_with = "durability_by_name")]
+    pub durability: Durability,
+    /// What a thread without work does: `park`, `yield` or `spin`.
+    pub wait: WaitStrategy,
+    /// Which agents share a thread: `auto`, `fused` or `split`.
+    pub threads: Threads,
+    /// Cores to pin the gateway, the partitions, delivery to, in this order; empty pins nothing.
+    pub cores: Vec<usize>,
+    /// The API key of the first operator, session 1, in hexadecimal; used once, when the control
+    /// log is empty. Without it a key is made and printed.
+    pub bootstrap_key: Option<String>,
+    /// The command logs.
+    pub log: LogSection,
+    /// The event logs.
+    pub events: EventsSection,
+    /// Snapshots.
+    pub snapshots: SnapshotsSection,
+    /// The gateway.
+    pub gateway: GatewaySection,
+    /// The engine.
+    pub engine: EngineSection,
+    /// The delivery store.
+    pub delivery: DeliverySection,
+    /// Probes.
+    pub probes: ProbesSection,
+}
+
+/// The command logs.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogSection {
+    /// Bytes of one segment file.
+    pub segment_bytes: u64,
+}
+
+/// The event logs.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EventsSection {
+    /// Bytes of recent events kept in memory, from which views read.
+    pub memory_bytes: u64,
+    /// Bytes of one segment file.
+    pub segment_bytes: u64,
+    /// How long written events may wait for their sync.
+    pub sync_interval_ms: u64,
+}
+
+/// Snapshots.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SnapshotsSection {
+    /// A snapshot is taken after so many commands.
+    pub every_commands: u64,
+    /// How many are kept.
+    pub keep: usize,
+}
+
+/// The gateway.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GatewaySection {
+    /// Connections at the same time.
+    pub connections_max: usize,
+    /// Bytes that may wait to be read by one connection.
+    pub output_bytes_max: usize,
+    /// How long a connection may leave its output unread, in milliseconds.
+    pub stall_max_ms: u64,
+}
+
+/// The engine.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EngineSection {
+    /// A digest is said after so many commands.
+    pub checkpoint_interval: u64,
+}
+
+/// The delivery store.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DeliverySection {
+    /// Ended orders kept for readers that are behind.
+    pub ended_orders_max: usize,
+    /// The latency budget of a waiting reader, in microseconds: how often the store looks again.
+    pub look_interval_us: u64,
+}
+
+/// Probes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ProbesSection {
+    /// Whether orders are stamped.
+    pub enabled: bool,
+    /// Whether the cores are watched for stolen time.
+    pub hiccups: bool,
+    /// A file to capture all stamps in.
+    pub capture: Option<PathBuf>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            dir: PathBuf::from("weir-data"),
+            listen: SocketAddr::from(([127, 0, 0, 1], 7001)),
+            http: SocketAddr::from(([127, 0, 0, 1], 7080)),
+            durability: Durability::Disk,
+            wait: WaitStrategy::Park,
+            threads: Threads::Auto,
+            cores: Vec::new(),
+            bootstrap_key: None,
+            log: LogSection::default(),
+            events: EventsSection::default(),
+            snapshots: SnapshotsSection::default(),
+            gateway: GatewaySection::default(),
+            engine: EngineSection::default(),
+            delivery: DeliverySection::default(),
+            probes: ProbesSection::default(),
+        }
+    }
+}
+
+impl Default for LogSection {
+    fn default() -> Self {
+        LogSection { segment_bytes: 64 << 20 }
+    }
+}
+
+impl Default for EventsSection {
+    fn default() -> Self {
+        EventsSection { memory_bytes: 64 << 20, segment_bytes: 64 << 20, sync_interval_ms: 200 }
+    }
+}
+
+impl Default for SnapshotsSection {
+    fn default() -> Self {
+        SnapshotsSection { every_commands: 1_000_000, keep: 2 }
+    }
+}
+
+impl Default for GatewaySection {
+    fn default() -> Self {
+        GatewaySection { connections_max: 8192, output_bytes_max: 1 << 20, stall_max_ms: 10_000 }
+    }
+}
+
+impl Default for EngineSection {
+    fn default() -> Self {
+        EngineSection { checkpoint_interval: 65_536 }
+    }
+}
+
+impl Default for DeliverySection {
+    fn default() -> Self {
+        DeliverySection { ended_orders_max: 1 << 20, look_interval_us: 250 }
+    }
+}
+
+impl Default for ProbesSection {
+    fn default() -> Self {
+        ProbesSection { enabled: true, hiccups: true, capture: None }
+    }
+}
+
+/// Why a configuration is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("{path}: {error}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// The text is no configuration.
+    #[error("{0}")]
+    Invalid(#[from] Box<toml::de::Error>),
+    /// A value is out of range.
+    #[error("{key} = {value} is out of range: want {want}")]
+    OutOfRange {
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        value: String,
+        /// What is wanted.
+        want: &'static str,
+    },
+}
+
+impl Config {
+    /// Reads a configuration file.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn load(path: &Path) -> Result<Config, ConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| ConfigError::Unreadable { path: path.to_owned(), error })?;
+        Config::parse(&text)
+    }
+
+    /// Reads a configuration's text and checks it.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn parse(text: &str) -> Result<Config, ConfigError> {
+        let config: Config = toml::from_str(text).map_err(Box::new)?;
+        config.check()?;
+        Ok(config)
+    }
+
+    /// Checks that all values are in range.
+    ///
+    /// # Errors
+    /// [`ConfigError::OutOfRange`], naming the first that is not.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let mib = 1 << 20;
+        let ranges: [(&'static str, u64, u64, u64, &'static str); 8] = [
+            ("log.segment_bytes", self.log.segment_bytes, mib, 4 << 30, "1 MiB to 4 GiB"),
+            ("events.memory_bytes", self.events.memory_bytes, 8 * mib, 64 << 30, "8 MiB to 64 GiB"),
+            ("events.segment_bytes", self.events.segment_bytes, mib, 4 << 30, "1 MiB to 4 GiB"),
+            ("events.sync_interval_ms", self.events.sync_interval_ms, 1, 60_000, "1 to 60000"),
+            ("snapshots.every_commands", self.snapshots.every_commands, 1000, u64::MAX, "1000 or more"),
+            ("snapshots.keep", self.snapshots.keep as u64, 1, 1000, "1 to 1000"),
+            (
+                "gateway.output_bytes_max",
+                self.gateway.output_bytes_max as u64,
+                64 * 1024,
+                1 << 30,
+                "64 KiB to 1 GiB",
+            ),
+            ("delivery.look_interval_us", self.delivery.look_interval_us, 50, 1_000_000, "50 to 1000000"),
+        ];
+        for (key, value, min, max, want) in ranges {
+            if !(min..=max).contains(&value) {
+                return Err(ConfigError::OutOfRange { key, value: value.to_string(), want });
+            }
+        }
+        if let Some(key) = &self.bootstrap_key
+            && parse_key(key).is_none()
+        {
+            let want = "64 hexadecimal digits";
+            return Err(ConfigError::OutOfRange {
+                key: "bootstrap_key",
+                value: "(not shown)".to_owned(),
+                want,
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether gateway and partitions share a thread.
+    #[must_use]
+    pub fn is_fused(&self) -> bool {
+        match self.threads {
+            Threads::Fused => true,
+            Threads::Split => false,
+            Threads::Auto => std::thread::available_parallelism().is_ok_and(|n| n.get() <= 4),
+        }
+    }
+}
+
+/// The 32 bytes of an API key in hexadecimal.
+#[must_use]
+pub fn parse_key(text: &str) -> Option<[u8; 32]> {
+    let digits = text.trim().as_bytes();
+    if digits.len() != 64 {
+        return None;
+    }
+    let mut key = [0; 32];
+    for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
+        let high = char::from(pair[0]).to_digit(16)?;
+        let low = char::from(pair[1]).to_digit(16)?;
+        *byte = (high << 4 | low) as u8;
+    }
+    Some(key)
+}
+
+fn durability_by_name<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Durability, D::Error> {
+    let name = String::deserialize(from)?;
+    name.parse().map_err(serde::de::Error::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_file_is_the_defaults() {
+        let config = Config::parse("").unwrap();
+        assert_eq!(config.durability, Durability::Disk);
+        assert_eq!(config.listen.port(), 7001);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let cases = [
+            ("durabilty = \"disk\"", "durabilty"),
+            ("durability = \"fsync\"", "want memory, os or disk"),
+            ("[snapshots]\nkeep = 0", "snapshots.keep"),
+            ("[log]\nsegment_bytes = 5", "log.segment_bytes"),
+            ("bootstrap_key = \"12\"", "bootstrap_key"),
+            ("wait = \"sleep\"", "sleep"),
+        ];
+        for (text, named) in cases {
+            let error = Config::parse(text).unwrap_err().to_string();
+            assert!(error.contains(named), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_64_hexadecimal_digits() {
+        let text = "00ff".repeat(16);
+        assert_eq!(parse_key(&text).map(|key| key[..2].to_vec()), Some(vec![0, 255]));
+        assert_eq!(parse_key("zz"), None);
+        assert_eq!(parse_key(&"g0".repeat(32)), None);
+    }
+}

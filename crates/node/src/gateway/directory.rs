@@ -1,0 +1,122 @@
+//! The gateway's view of reference data: who may log on, and which partition trades what.
+//!
+//! Built from the control log's events alone.
+
+use std::collections::HashMap;
+
+use weir_types::{ApiKeyHash, FirmId, InstrumentId, PartitionId, Reason, Role, SessionId};
+use weir_wire::Definition;
+use weir_wire::reference::DefineInstrument;
+use weir_wire::session::ApiKey;
+
+/// What the gateway knows of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownSession {
+    /// The hash of its API key.
+    pub api_key_hash: ApiKeyHash,
+    /// Its firm; zero for supervisors and operators.
+    pub firm_id: FirmId,
+    /// What it may do.
+    pub role: Role,
+}
+
+/// Sessions and instruments by identifier.
+#[derive(Debug, Default)]
+pub struct Directory {
+    sessions: HashMap<SessionId, KnownSession>,
+    instruments: HashMap<InstrumentId, DefineInstrument>,
+    version: u64,
+}
+
+impl Directory {
+    /// Takes in a definition; a later one replaces an earlier one.
+    pub fn define(&mut self, definition: &Definition) {
+        match definition {
+            Definition::DefineInstrument(d) => {
+                self.instruments.insert(d.instrument_id, *d);
+            }
+            Definition::DefineSession(d) => {
+                let session = KnownSession {
+                    api_key_hash: d.api_key_hash,
+                    firm_id: d.firm_id,
+                    role: d.role,
+                };
+                self.sessions.insert(d.defined_session_id, session);
+            }
+            Definition::DefineFirm(_) | Definition::DefineAccount(_) => {}
+        }
+        self.version += 1;
+    }
+
+    /// Counts the definitions taken in.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The session, when the key is its own. An unknown session and a wrong key are one answer,
+    /// so that nobody learns which sessions exist.
+    ///
+    /// # Errors
+    /// [`Reason::UnknownKey`].
+    pub fn authenticate(
+        &self,
+        session_id: SessionId,
+        api_key: &ApiKey,
+    ) -> Result<KnownSession, Reason> {
+        let hash = blake3::hash(&api_key.0);
+        let session = self.sessions.get(&session_id).ok_or(Reason::UnknownKey)?;
+        // blake3::Hash compares in constant time.
+        if hash == blake3::Hash::from_bytes(session.api_key_hash.0) {
+            Ok(*session)
+        } else {
+            Err(Reason::UnknownKey)
+        }
+    }
+
+    /// The partition that trades an instrument.
+    #[must_use]
+    pub fn partition_of(&self, instrument_id: InstrumentId) -> Option<PartitionId> {
+        self.instruments.get(&instrument_id).map(|d| d.partition_id)
+    }
+
+    /// All instruments, by identifier.
+    #[must_use]
+    pub fn instruments(&self) -> Vec<DefineInstrument> {
+        let mut all: Vec<_> = self.instruments.values().copied().collect();
+        all.sort_by_key(|d| d.instrument_id);
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_types::RequestNo;
+    use weir_wire::reference::DefineSession;
+
+    use super::*;
+
+    fn directory() -> Directory {
+        let mut directory = Directory::default();
+        directory.define(&Definition::DefineSession(DefineSession {
+            request_no: RequestNo(1),
+            api_key_hash: ApiKeyHash(*blake3::hash(&[7; 32]).as_bytes()),
+            session_id: SessionId(1),
+            defined_session_id: SessionId(5),
+            firm_id: FirmId(3),
+            role: Role::Trader,
+        }));
+        directory
+    }
+
+    #[test]
+    fn a_session_is_known_by_its_own_key_only() {
+        let directory = directory();
+        let known = directory.authenticate(SessionId(5), &ApiKey([7; 32]));
+        assert_eq!(known.map(|s| s.firm_id), Ok(FirmId(3)));
+        for (session, key) in [(5, 8), (6, 7), (0, 0)] {
+            let answer = directory.authenticate(SessionId(session), &ApiKey([key; 32]));
+            assert_eq!(answer, Err(Reason::UnknownKey));
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! From bytes to the log: frames are found, checked, and handed to where they belong.
+//!
+//! What is wrong is answered with a typed reject that names the field, counted, and costs the
+//! sender its connection when it goes on; nobody else notices.
+
+use crate::handoff::Entitlement;
+use weir_probe::{Point, TraceId};
+use weir_types::{Nanos, Reason, RequestNo, Role, SessionId};
+use weir_wire::delivery::FetchOrders;
+use weir_wire::dialogue::{ClientMessage, peek_session_and_request};
+use weir_wire::frame::{BrokenFrame, CLIENT_FRAME_LEN_MAX, Framing, RawMessage, next_frame, put_frame};
+use weir_wire::session::{Label, Reject};
+use weir_wire::{Command, DecodeError, Destination, Request};
+
+use super::connection::{Connection, ConnectionId, ReadOutcome};
+use super::Gateway;
+use crate::handoff::{DeliveryRequest, Fetch, Submission};
+
+/// Malformed messages after which a connection is closed.
+const ERRORS_MAX: u32 = 16;
+
+/// What became of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Taken {
+    /// It was dealt with.
+    Done,
+    /// Where it should go has no room: the connection waits with it.
+    NoRoom,
+}
+
+impl Gateway {
+    /// Reads connections that have input and takes their frames; returns how many frames.
+    pub(super) fn read_connections(&mut self, now: Nanos) -> usize {
+        let mut frames = 0;
+        for _ in 0..self.read_list.len() {
+            let Some(id) = self.read_list.pop_front() else { break };
+            let Some(mut connection) = self.connections.take(id) else { continue };
+            connection.in_read_list = false;
+            match self.read_connection(&mut connection, now, &mut frames) {
+                ReadOutcome::Gone => self.drop_connection(connection, now),
+                ReadOutcome::Open => self.put_back(connection),
+            }
+        }
+        frames
+    }
+
+    fn read_connection(
+        &mut self,
+        connection: &mut Connection,
+        now: Nanos,
+        frames: &mut usize,
+    ) -> ReadOutcome {
+        // Frames left over from a full ring come before new bytes.
+        if !connection.input.is_empty() {
+            *frames += self.take_frames(connection, now);
+        }
+        if connection.must_wait || !connection.readable || connection.closing_by.is_some() {
+            return ReadOutcome::Open;
+        }
+        if !connection.has_room(self.config.output_len_max) {
+            // Who does not read its answers asks no more questions.
+            connection.must_wait = true;
+            return ReadOutcome::Open;
+        }
+        if connection.fill(now) == ReadOutcome::Gone {
+            return ReadOutcome::Gone;
+        }
+        connection.ingress = self.recorder.now();
+        *frames += self.take_frames(connection, now);
+        ReadOutcome::Open
+    }
+
+    /// Takes the whole frames in the connection's input until one has to wait; returns how many.
+    fn take_frames(&mut self, connection: &mut Connection, now: Nanos) -> usize {
+        // The input is lent to the frames while the connection's output grows.
+        let mut input = std::mem::take(&mut connection.input);
+        let mut frames = 0;
+        connection.must_wait = false;
+        while connection.closing_by.is_none() {
+            match next_frame(input.bytes(), CLIENT_FRAME_LEN_MAX) {
+                Framing::Incomplete => break,
+                Framing::Broken(broken) => self.refuse_stream(connection, broken, now),
+                Framing::Frame { len, message } => {
+                    if self.take_frame(connection, message, now) == Taken::NoRoom {
+                        self.counters.back_pressure += 1;
+                        connection.must_wait = true;
+                        break;
+                    }
+                    input.consume(len);
+                    frames += 1;
+                }
+            }
+        }
+        connection.input = input;
+        frames
+    }
+
+    fn refuse_stream(&mut self, connection: &mut Connection, broken: BrokenFrame, now: Nanos) {
+        self.counters.broken_streams += 1;
+        let reason = match broken {
+            BrokenFrame::Length(_) => Reason::FrameTooLong,
+            BrokenFrame::Encoding(_) => Reason::MalformedFrame,
+        };
+        self.close(connection, reason, now);
+    }
+
+    fn take_frame(
+        &mut self,
+        connection: &mut Connection,
+        message: Result<RawMessage<'_>, DecodeError>,
+        now: Nanos,
+    ) -> Taken {
+        let raw = match message {
+            Ok(raw) => raw,
+            Err(error) => {
+                self.refuse_malformed(connection, None, error, now);
+                return Taken::Done;
+            }
+        };
+        match ClientMessage::decode(&raw) {
+            Ok(ClientMessage::Request(request)) => self.take_request(connection, &request, now),
+            Ok(ClientMessage::FetchOrders(fetch, token)) => {
+                self.take_fetch(connection, &fetch, token)
+            }
+            Ok(ClientMessage::Heartbeat(heartbeat)) => {
+                self.heard_from(heartbeat.session_id, connection.id, now);
+                Taken::Done
+            }
+            Ok(ClientMessage::Logon(logon, points)) => {
+                self.log_on(connection, &logon, points, now);
+                Taken::Done
+            }
+            Ok(ClientMessage::Logout(logout)) => {
+                self.log_out(connection, logout.session_id, now);
+                Taken::Done
+            }
+            Err(error) => {
+                self.refuse_malformed(connection, Some(&raw), error, now);
+                Taken::Done
+            }
+        }
+    }
+
+    fn take_request(&mut self, from: &mut Connection, request: &Request, now: Nanos) -> Taken {
+        let session_id = request.session_id();
+        let Some(session) = self.sessions.logged_on(session_id, from.id) else {
+            self.refuse(from, request, Reason::NotLoggedOn);
+            return Taken::Done;
+        };
+        session.heard_at = now;
+        if !may_send(session.role, request) {
+            self.refuse(from, request, Reason::NotEntitled);
+            return Taken::Done;
+        }
+        if request.request_no().is_none() {
+            let refusal = Refusal { field: "request_no", ..Refusal::of(request) };
+            self.put_reject(from, refusal, Reason::FieldOutOfRange);
+            return Taken::Done;
+        }
+        let port = match self.route(request.destination()) {
+            Ok(port) => port,
+            Err(reason) => {
+                self.refuse(from, request, reason);
+                return Taken::Done;
+            }
+        };
+        self.submit(port, from, Command::Request(*request))
+    }
+
+    /// Where a request goes.
+    fn route(&self, destination: Destination) -> Result<usize, Reason> {
+        let partition_id = match destination {
+            Destination::Control => weir_types::PartitionId(0),
+            Destination::Partition(partition_id) => partition_id,
+            Destination::Instrument(instrument_id) => self
+                .directory
+                .partition_of(instrument_id)
+                .ok_or(Reason::UnknownInstrument)?,
+        };
+        let port = self.ports.iter().position(|port| port.ring.partition_id == partition_id);
+        port.ok_or(Reason::WrongPartition)
+    }
+
+    fn submit(&mut self, port: usize, from: &Connection, command: Command) -> Taken {
+        // The loss of a session is sequenced before whatever the session does when it is back.
+        self.submit_losses();
+        if !self.losses.is_empty() {
+            return Taken::NoRoom;
+        }
+        let ring = &mut self.ports[port].ring;
+        if ring.submissions.is_full() {
+            return Taken::NoRoom;
+        }
+        let trace = if self.recorder.is_enabled() { self.trace_ids.next() } else { TraceId::NONE };
+        self.recorder.record_at(trace, Point::Ingress, from.ingress);
+        let t0 = self.recorder.record(trace, Point::T0);
+        let submission = Submission { trace, ingress: from.ingress, t0, command };
+        assert!(ring.submissions.push(submission).is_ok(), "a ring with room takes one more");
+        self.ports[port].handed_over = true;
+        self.counters.requests += 1;
+        Taken::Done
+    }
+
+    fn take_fetch(&mut self, from: &mut Connection, fetch: &FetchOrders, token: &[u8]) -> Taken {
+        let refusal = Refusal {
+            session_id: fetch.session_id,
+            request_no: RequestNo(fetch.correlation_id),
+            template_id: <FetchOrders as weir_wire::Message>::TEMPLATE_ID,
+            field: "",
+        };
+        let Some(session) = self.sessions.logged_on(fetch.session_id, from.id) else {
+            self.put_reject(from, refusal, Reason::NotLoggedOn);
+            return Taken::Done;
+        };
+        let entitlement = match session.role {
+            Role::Trader => Entitlement::firm(session.firm_id),
+            Role::Supervisor | Role::Operator => Entitlement::all(),
+        };
+        let fetch = Fetch { connection: from.id, fetch: *fetch, token: token.to_vec(), entitlement };
+        if self.delivery.ask(DeliveryRequest::Fetch(Box::new(fetch))) {
+            Taken::Done
+        } else {
+            Taken::NoRoom
+        }
+    }
+
+    fn refuse(&mut self, to: &mut Connection, request: &Request, reason: Reason) {
+        self.put_reject(to, Refusal::of(request), reason);
+    }
+
+    fn refuse_malformed(
+        &mut self,
+        to: &mut Connection,
+        raw: Option<&RawMessage<'_>>,
+        error: DecodeError,
+        now: Nanos,
+    ) {
+        let (session_id, request_no) = raw.map(peek_session_and_request).unwrap_or_default();
+        let refusal = Refusal {
+            session_id,
+            request_no,
+            template_id: raw.map_or(0, |raw| raw.template_id),
+            field: error.field(),
+        };
+        self.put_reject(to, refusal, error.reason());
+        self.counters.malformed += 1;
+        to.error_count += 1;
+        if to.error_count >= ERRORS_MAX {
+            self.close(to, Reason::TooManyErrors, now);
+        }
+    }
+
+    /// Answers with a reject that has no event number.
+    pub(super) fn put_reject(&mut self, to: &mut Connection, refusal: Refusal, reason: Reason) {
+        let reject = Reject {
+            request_no: refusal.request_no,
+            field: Label::new(refusal.field),
+            session_id: refusal.session_id,
+            ref_template_id: refusal.template_id,
+            reason,
+        };
+        put_frame(&reject, &mut to.output);
+        self.counters.rejects += 1;
+        self.flush_list.add(to);
+    }
+
+    fn heard_from(&mut self, session_id: SessionId, via: ConnectionId, now: Nanos) {
+        if let Some(session) = self.sessions.logged_on(session_id, via) {
+            session.heard_at = now;
+        }
+    }
+}
+
+/// What a reject refers to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refusal {
+    pub(super) session_id: SessionId,
+    pub(super) request_no: RequestNo,
+    pub(super) template_id: u16,
+    pub(super) field: &'static str,
+}
+
+impl Refusal {
+    fn of(request: &Request) -> Refusal {
+        Refusal {
+            session_id: request.session_id(),
+            request_no: request.request_no(),
+            template_id: request.template_id(),
+            field: "",
+        }
+    }
+}
+
+/// Whether a role may send a request at all; what exactly it may touch is the engine's to say.
+fn may_send(role: Role, request: &Request) -> bool {
+    match request {
+        Request::NewOrder(_) | Request::ReplaceOrder(_) => role == Role::Trader,
+        Request::CancelOrder(_) | Request::MassCancel(_) => role != Role::Supervisor,
+        _ => role == Role::Operator,
+    }
+}

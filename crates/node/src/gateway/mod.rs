@@ -1,0 +1,425 @@
+//! The gateway: order entry and delivery over TCP, many sessions on each connection.
+//!
+//! One agent owns all sockets. Its duty cycle reads and hands on requests ([`intake`]), turns the
+//! partitions' events into reports ([`reports`]), passes pages of order state through, keeps
+//! sessions alive ([`logon`], [`timers`]) and writes what is due. It decides nothing about orders
+//! and keeps nothing that a restart could not rebuild from the event logs.
+//!
+//! INVARIANT: every buffer is bounded. Input by its size; output because nothing is produced for
+//! a connection without room; requests because a full ring stops the reading.
+
+mod connection;
+mod connections;
+mod directory;
+mod intake;
+mod logon;
+mod reports;
+mod sessions;
+mod stream;
+mod timers;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use mio::net::TcpListener;
+use mio::{Events, Interest, Poll, Token};
+use weir_probe::{Recorder, TraceIds};
+use weir_types::{EventNo, Nanos, RequestNo, SessionId};
+use weir_wire::Definition;
+use weir_wire::reference::SessionLost;
+
+pub use connection::ConnectionId;
+pub use directory::Directory;
+
+use crate::agent::Agent;
+use crate::event_reader::EventReader;
+use crate::handoff::{DeliveryPort, PartitionPort, StageStamps};
+use crate::runner::Poller;
+use crate::stage_clock::StageClock;
+use connection::{Connection, ReadOutcome};
+use connections::{Connections, FlushList, ReadList};
+use sessions::{BehindList, Sessions};
+
+const LISTENER: Token = Token(usize::MAX);
+const WAKER: Token = Token(usize::MAX - 1);
+/// Connections accepted in one cycle.
+const ACCEPTS_MAX: usize = 64;
+
+/// What can be set.
+#[derive(Clone, Debug)]
+pub struct GatewayConfig {
+    /// Bytes that may wait for a connection before nothing more is produced for it.
+    pub output_len_max: usize,
+    /// Connections at the same time.
+    pub connections_max: usize,
+    /// How long a connection may leave its output unread before it is closed.
+    pub stall_max: Nanos,
+}
+
+impl Default for GatewayConfig {
+    fn default() -> Self {
+        GatewayConfig {
+            output_len_max: 1 << 20,
+            connections_max: 8 * 1024,
+            stall_max: Nanos(10_000_000_000),
+        }
+    }
+}
+
+/// What the gateway counts.
+#[derive(Clone, Copy, Debug, Default, serde::Serialize)]
+pub struct GatewayCounters {
+    /// Requests handed to partitions.
+    pub requests: u64,
+    /// Reports sent.
+    pub reports: u64,
+    /// Rejects sent without an event.
+    pub rejects: u64,
+    /// Messages that could not be read.
+    pub malformed: u64,
+    /// Connections closed because their bytes were no frames.
+    pub broken_streams: u64,
+    /// Times a full ring stopped a connection's reading.
+    pub back_pressure: u64,
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Logons refused.
+    pub logons_refused: u64,
+    /// Connections closed for not reading.
+    pub slow_consumers: u64,
+    /// Sessions lost without a logout.
+    pub sessions_lost: u64,
+    /// Connections now.
+    pub connections: u64,
+    /// Sessions logged on now.
+    pub sessions: u64,
+}
+
+/// What other threads see of the gateway.
+#[derive(Debug, Default)]
+pub struct GatewayStatus {
+    /// Its counters, as of the last tenth of a second.
+    pub counters: GatewayCounters,
+    /// The instruments.
+    pub instruments: Vec<weir_wire::reference::DefineInstrument>,
+}
+
+/// The gateway's side of one partition.
+struct Port {
+    ring: PartitionPort,
+    events: EventReader,
+    /// The newest stage times taken off the ring.
+    stamps: Option<StageStamps>,
+    /// The last command whose answer was stamped.
+    answered: u64,
+    /// Whether this cycle handed the partition something.
+    handed_over: bool,
+}
+
+/// What a gateway is made of.
+pub struct GatewayParts {
+    /// Where it listens.
+    pub listener: std::net::TcpListener,
+    /// Its partitions; the control partition first.
+    pub ports: Vec<(PartitionPort, EventReader)>,
+    /// The delivery store.
+    pub delivery: DeliveryPort,
+    /// Stamps ingress, t0, t7, egress.
+    pub recorder: Recorder,
+    /// Turns stamps into times.
+    pub clock: StageClock,
+    /// Limits.
+    pub config: GatewayConfig,
+    /// For others to read.
+    pub status: Arc<Mutex<GatewayStatus>>,
+}
+
+/// The gateway.
+pub struct Gateway {
+    poll: Poll,
+    poll_events: Events,
+    listener: TcpListener,
+    accepting: bool,
+    connections: Connections,
+    read_list: ReadList,
+    flush_list: FlushList,
+    sessions: Sessions,
+    behind: BehindList,
+    lost_sessions: Vec<SessionId>,
+    losses: VecDeque<(usize, SessionLost)>,
+    directory: Directory,
+    ports: Vec<Port>,
+    delivery: DeliveryPort,
+    recorder: Recorder,
+    trace_ids: TraceIds,
+    clock: StageClock,
+    config: GatewayConfig,
+    counters: GatewayCounters,
+    status: Arc<Mutex<GatewayStatus>>,
+    record: Vec<u8>,
+    old_record: Vec<u8>,
+    timers_at: Nanos,
+    stopping: bool,
+}
+
+impl Gateway {
+    /// A gateway that listens.
+    ///
+    /// # Errors
+    /// When the operating system refuses a poll or the listener.
+    pub fn new(parts: GatewayParts) -> std::io::Result<Gateway> {
+        let poll = Poll::new()?;
+        parts.listener.set_nonblocking(true)?;
+        let mut listener = TcpListener::from_std(parts.listener);
+        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+        let ports: Vec<_> = parts
+            .ports
+            .into_iter()
+            .map(|(ring, events)| Port {
+                ring,
+                events,
+                stamps: None,
+                answered: 0,
+                handed_over: false,
+            })
+            .collect();
+        Ok(Gateway {
+            poll,
+            poll_events: Events::with_capacity(1024),
+            listener,
+            accepting: true,
+            connections: Connections::default(),
+            read_list: ReadList::default(),
+            flush_list: FlushList::default(),
+            sessions: Sessions::new(ports.len()),
+            behind: BehindList::default(),
+            lost_sessions: Vec::new(),
+            losses: VecDeque::new(),
+            directory: Directory::default(),
+            ports,
+            delivery: parts.delivery,
+            recorder: parts.recorder,
+            trace_ids: TraceIds::new(1),
+            clock: parts.clock,
+            config: parts.config,
+            counters: GatewayCounters::default(),
+            status: parts.status,
+            record: Vec::with_capacity(1024),
+            old_record: Vec::with_capacity(1024),
+            timers_at: Nanos(0),
+            stopping: false,
+        })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// When the operating system does not say.
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Sets where a session stood in a partition when the event readers begin.
+    pub fn seed_session(&mut self, port: usize, id: SessionId, next: EventNo, last: RequestNo) {
+        self.sessions.seed(id, port, next, last);
+    }
+
+    /// Takes in a definition that stood before the control partition's events begin.
+    pub fn define(&mut self, definition: &Definition) {
+        self.directory.define(definition);
+    }
+
+    fn accept(&mut self, now: Nanos) -> usize {
+        let mut accepted = 0;
+        while self.accepting && accepted < ACCEPTS_MAX {
+            match self.listener.accept() {
+                Ok((stream, _)) => {
+                    accepted += 1;
+                    self.admit(stream, now);
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    self.accepting = false;
+                }
+                // The peer gave up, or descriptors ran out: the next event tries again.
+                Err(_) => break,
+            }
+        }
+        accepted
+    }
+
+    fn admit(&mut self, mut stream: mio::net::TcpStream, now: Nanos) {
+        if self.connections.count() >= self.config.connections_max {
+            return;
+        }
+        let id = self.connections.reserve();
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let ready = stream
+            .set_nodelay(true)
+            .and_then(|()| self.poll.registry().register(&mut stream, Token(id.slot()), interest));
+        if ready.is_err() {
+            self.connections.release(id);
+            return;
+        }
+        self.counters.accepted += 1;
+        let mut connection = Box::new(Connection::new(id, stream, now));
+        self.read_list.add(&mut connection);
+        self.connections.put_back(connection);
+    }
+
+    /// Puts a connection back after reading; it stays in the list while it has more.
+    fn put_back(&mut self, mut connection: Box<Connection>) {
+        if connection.must_wait || connection.readable && connection.closing_by.is_none() {
+            self.read_list.add(&mut connection);
+        }
+        self.connections.put_back(connection);
+    }
+
+    /// Writes what is due; returns how many connections.
+    fn flush(&mut self, now: Nanos) -> usize {
+        let ids = self.flush_list.take();
+        let count = ids.len();
+        for id in ids {
+            let Some(mut connection) = self.connections.take(id) else { continue };
+            connection.in_flush_list = false;
+            let mut gone = connection.flush(now) == ReadOutcome::Gone;
+            Gateway::stamp_egress(&mut connection, &mut self.recorder);
+            gone |= connection.closing_by.is_some() && connection.output_len() == 0;
+            if gone {
+                self.drop_connection(connection, now);
+            } else {
+                if connection.output_len() > 0 && connection.can_write() {
+                    self.flush_list.add(&mut connection);
+                }
+                self.connections.put_back(connection);
+            }
+        }
+        count
+    }
+
+    /// Passes pages through to their connections; returns how many.
+    fn pump_pages(&mut self) -> usize {
+        let mut count = 0;
+        while let Some(pages) = self.delivery.next_pages() {
+            count += 1;
+            if let Some(connection) = self.connections.get_mut(pages.connection) {
+                connection.output.extend_from_slice(&pages.bytes);
+                if !connection.pages_paused && !connection.has_room(self.config.output_len_max) {
+                    connection.pages_paused = true;
+                    self.delivery.set_writable(connection.id, false);
+                }
+                self.flush_list.add(connection);
+            }
+            self.delivery.recycle(pages.bytes);
+        }
+        count
+    }
+
+    /// Wakes the partitions that were handed something.
+    fn wake_partitions(&mut self) {
+        for port in &mut self.ports {
+            if std::mem::take(&mut port.handed_over) {
+                port.ring.wake.wake();
+            }
+        }
+        self.delivery.wake_if_asked();
+    }
+
+    /// Takes in an event that is addressed to nobody.
+    fn on_unaddressed(&mut self, port: usize, record: &[u8]) {
+        if port != 0 {
+            return;
+        }
+        if let Ok(weir_wire::Event::Defined(_, definition)) = weir_wire::Event::decode(record) {
+            self.directory.define(&definition);
+        }
+    }
+
+    fn publish_status(&mut self) {
+        self.counters.connections = self.connections.count() as u64;
+        self.counters.sessions = self.sessions.logged_on_count() as u64;
+        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        status.counters = self.counters;
+        if status.instruments.len() as u64 != self.directory.version() {
+            status.instruments = self.directory.instruments();
+        }
+    }
+}
+
+impl Poller for Gateway {
+    fn poll(&mut self, timeout: Option<Duration>) {
+        if let Err(error) = self.poll.poll(&mut self.poll_events, timeout) {
+            assert!(
+                error.kind() == std::io::ErrorKind::Interrupted,
+                "the gateway's poll failed: {error}"
+            );
+            return;
+        }
+        for event in &self.poll_events {
+            match event.token() {
+                LISTENER => self.accepting = true,
+                WAKER => {}
+                Token(slot) => {
+                    if let Some(connection) = self.connections.in_slot(slot) {
+                        connection.on_ready(event.is_readable(), event.is_writable());
+                        self.read_list.add(connection);
+                        if event.is_writable() && connection.output_len() > 0 {
+                            self.flush_list.add(connection);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn waker(&self) -> std::io::Result<mio::Waker> {
+        mio::Waker::new(self.poll.registry(), WAKER)
+    }
+}
+
+impl Agent for Gateway {
+    fn name(&self) -> &'static str {
+        "gateway"
+    }
+
+    fn do_work(&mut self, now: Nanos) -> usize {
+        let mut done = 0;
+        if self.accepting && !self.stopping {
+            done += self.accept(now);
+        }
+        if !self.stopping {
+            done += self.read_connections(now);
+        }
+        self.submit_losses();
+        self.wake_partitions();
+        done += self.pump_events(now);
+        done += self.pump_pages();
+        if !self.behind.is_empty() {
+            done += self.catch_up(now);
+        }
+        if now >= self.timers_at {
+            self.run_timers(now);
+        }
+        done += self.flush(now);
+        done
+    }
+
+    fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
+        if !self.read_list.is_empty() || !self.behind.is_empty() || !self.losses.is_empty() {
+            return Some(Nanos(now.0 + 500_000));
+        }
+        Some(self.timers_at)
+    }
+
+    fn stop(&mut self, now: Nanos) -> bool {
+        if !self.stopping {
+            self.stopping = true;
+            self.pump_events(now);
+            self.pump_pages();
+            self.say_goodbye(now);
+        }
+        self.flush(now);
+        self.connections.count() == 0 || now >= self.timers_at
+    }
+}

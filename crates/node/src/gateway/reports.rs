@@ -1,0 +1,267 @@
+//! From the event log to the sessions: each event addressed to a session becomes its report.
+//!
+//! A session that listens and has room gets the event as it passes. One that comes back, or reads
+//! too slowly, falls behind; it is caught up from the log, a bounded number of events a cycle, and
+//! meanwhile costs the others nothing.
+
+use weir_probe::Point;
+use weir_types::{EventNo, Nanos, RequestNo, SessionId};
+use weir_wire::event::{OrderEvent, RequestDone, RequestRejected};
+use weir_wire::field::Field;
+use weir_wire::frame::{RawMessage, parse_message, put_extended_frame};
+use weir_wire::report::StageTimes;
+use weir_wire::Message;
+use zerocopy::IntoBytes;
+
+use super::connection::Connection;
+use super::sessions::Behind;
+use super::Gateway;
+use crate::handoff::{Feedback, StageStamps};
+use crate::event_reader::ReadEvent;
+
+/// Events taken from one partition in one cycle.
+const EVENTS_MAX: usize = 1024;
+/// Old events sent to one session in one cycle.
+const CATCH_UP_MAX: usize = 256;
+
+/// Where an addressed event's head fields lie, by template.
+struct HeadOffsets {
+    session_id: usize,
+    event_no: usize,
+    request_no: usize,
+}
+
+const fn offset_of<M: Message>(name: &str) -> usize {
+    let mut i = 0;
+    while i < M::FIELDS.len() {
+        if same(M::FIELDS[i].name.as_bytes(), name.as_bytes()) {
+            return M::FIELDS[i].offset;
+        }
+        i += 1;
+    }
+    panic!("no such field")
+}
+
+const fn same(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    let mut i = 0;
+    while i < a.len() {
+        if a[i] != b[i] {
+            return false;
+        }
+        i += 1;
+    }
+    true
+}
+
+const fn heads_of<M: Message>() -> HeadOffsets {
+    HeadOffsets {
+        session_id: offset_of::<M>("session_id"),
+        event_no: offset_of::<M>("event_no"),
+        request_no: offset_of::<M>("request_no"),
+    }
+}
+
+const ORDER_EVENT: HeadOffsets = heads_of::<OrderEvent>();
+const REQUEST_REJECTED: HeadOffsets = heads_of::<RequestRejected>();
+const REQUEST_DONE: HeadOffsets = heads_of::<RequestDone>();
+
+/// What the gateway needs to know of an event to send it on.
+#[derive(Clone, Copy, Debug)]
+struct Address {
+    position: u64,
+    session_id: SessionId,
+    event_no: EventNo,
+    request_no: RequestNo,
+}
+
+/// Reads the head of an event that is addressed to a session.
+fn address_of(raw: &RawMessage<'_>) -> Option<Address> {
+    let heads = match raw.template_id {
+        OrderEvent::TEMPLATE_ID => &ORDER_EVENT,
+        RequestRejected::TEMPLATE_ID => &REQUEST_REJECTED,
+        RequestDone::TEMPLATE_ID => &REQUEST_DONE,
+        _ => return None,
+    };
+    let block = raw.block();
+    let long = |at: usize| {
+        let bytes = block[at..at + 8].try_into().expect("eight bytes were taken");
+        u64::from_le_bytes(bytes)
+    };
+    let short = |at: usize| {
+        let bytes = block[at..at + 4].try_into().expect("four bytes were taken");
+        u32::from_le_bytes(bytes)
+    };
+    Some(Address {
+        // Every event begins with its position.
+        position: long(0),
+        session_id: SessionId(short(heads.session_id)),
+        event_no: EventNo(long(heads.event_no)),
+        request_no: RequestNo(long(heads.request_no)),
+    })
+}
+
+/// Appends the frame of an event to `out`; order events get the stage times behind their block.
+fn put_event(raw: &RawMessage<'_>, stage_times: StageTimes, out: &mut Vec<u8>) {
+    let wire;
+    let tail: &[u8] = if raw.template_id == OrderEvent::TEMPLATE_ID {
+        wire = stage_times.to_wire();
+        wire.as_bytes()
+    } else {
+        &[]
+    };
+    put_extended_frame(raw.template_id, raw.block(), tail, out);
+}
+
+impl Gateway {
+    /// Takes what the partitions said; returns how many events and answers.
+    pub(super) fn pump_events(&mut self, now: Nanos) -> usize {
+        let mut done = 0;
+        for port in 0..self.ports.len() {
+            for _ in 0..EVENTS_MAX {
+                let mut record = std::mem::take(&mut self.record);
+                let read = self.ports[port].events.next(&mut record);
+                if let ReadEvent::Record(record_no) = read {
+                    self.on_event(port, record_no, &record, now);
+                    done += 1;
+                }
+                self.record = record;
+                if read == ReadEvent::UpToDate {
+                    break;
+                }
+            }
+            done += self.take_refusals(port);
+        }
+        done
+    }
+
+    fn on_event(&mut self, port: usize, record_no: u64, record: &[u8], now: Nanos) {
+        let raw = parse_message(record).expect("the event log holds messages of our own");
+        let Some(address) = address_of(&raw) else {
+            self.on_unaddressed(port, record);
+            return;
+        };
+        let stamps = self.stamps_of(port, address.position);
+        let limit = self.config.output_len_max;
+        let session = self.sessions.entry(address.session_id);
+        let stream = &mut session.streams[port];
+        stream.note(address.event_no, address.request_no, record_no);
+        let connection = session.connection.and_then(|id| self.connections.get_mut(id));
+        let Some(connection) = connection else { return };
+        if !stream.is_next_to_send(address.event_no) || !connection.has_room(limit) {
+            self.behind.add(Behind { session_id: address.session_id, port });
+            return;
+        }
+        stream.sent_one();
+        session.said_at = now;
+        let asked = !address.request_no.is_none();
+        let times = stamps.filter(|_| asked);
+        let stage_times = times.map_or_else(StageTimes::default, |s| self.clock.stage_times(&s));
+        put_event(&raw, stage_times, &mut connection.output);
+        if let Some(stamps) = times
+            && self.ports[port].answered != address.position
+        {
+            self.ports[port].answered = address.position;
+            self.recorder.record(stamps.trace, Point::T7);
+            connection.answered.push(stamps.trace);
+        }
+        self.counters.reports += 1;
+        self.flush_list.add(connection);
+    }
+
+    /// The stage times of the command at `position`, when it was this gateway's.
+    fn stamps_of(&mut self, port: usize, position: u64) -> Option<StageStamps> {
+        loop {
+            let newest = &mut self.ports[port].stamps;
+            match newest {
+                Some(stamps) if stamps.position.0 == position => return Some(*stamps),
+                Some(stamps) if stamps.position.0 > position => return None,
+                _ => {}
+            }
+            match self.ports[port].ring.feedback.pop() {
+                Ok(Feedback::Stamps(stamps)) => self.ports[port].stamps = Some(stamps),
+                Ok(refused) => self.on_refused(refused),
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// Answers what the log did not take. Refusals come between stamps: those stay for their
+    /// events, so only a refusal at the head is taken here.
+    fn take_refusals(&mut self, port: usize) -> usize {
+        let mut done = 0;
+        while let Ok(Feedback::Refused { .. }) = self.ports[port].ring.feedback.peek() {
+            let Ok(refused) = self.ports[port].ring.feedback.pop() else { break };
+            self.on_refused(refused);
+            done += 1;
+        }
+        done
+    }
+
+    fn on_refused(&mut self, refused: Feedback) {
+        let Feedback::Refused { session_id, request_no, template_id, reason } = refused else {
+            return;
+        };
+        let connection = self.sessions.get(session_id).and_then(|session| session.connection);
+        let Some(mut connection) = connection.and_then(|id| self.connections.take(id)) else {
+            return;
+        };
+        let refusal = super::intake::Refusal { session_id, request_no, template_id, field: "" };
+        self.put_reject(&mut connection, refusal, reason);
+        self.connections.put_back(connection);
+    }
+
+    /// Sends sessions that are behind more of what they missed; returns how many events.
+    pub(super) fn catch_up(&mut self, now: Nanos) -> usize {
+        let mut sent = 0;
+        for behind in self.behind.take() {
+            sent += self.catch_up_one(behind, now);
+        }
+        sent
+    }
+
+    fn catch_up_one(&mut self, behind: Behind, now: Nanos) -> usize {
+        let Some(session) = self.sessions.get_mut(behind.session_id) else { return 0 };
+        let Some(id) = session.connection else { return 0 };
+        let Some(connection) = self.connections.get_mut(id) else { return 0 };
+        let mut sent = 0;
+        let stream = &mut session.streams[behind.port];
+        while let Some(record_no) = stream.next_record() {
+            if sent == CATCH_UP_MAX || !connection.has_room(self.config.output_len_max) {
+                self.behind.add(behind);
+                break;
+            }
+            let events = &mut self.ports[behind.port].events;
+            let Some(record) = record_no.and_then(|no| events.read_at(no, &mut self.old_record))
+            else {
+                // Too slow for longer than events are kept: it has to log on again and is then
+                // told from where it can go on.
+                self.lost_sessions.push(behind.session_id);
+                break;
+            };
+            let raw = parse_message(record).expect("the event log holds messages of our own");
+            put_event(&raw, StageTimes::default(), &mut connection.output);
+            stream.sent_one();
+            sent += 1;
+        }
+        if sent > 0 {
+            session.said_at = now;
+            self.counters.reports += sent as u64;
+            self.flush_list.add(connection);
+        }
+        sent
+    }
+
+    /// Counts the answers that went out with a connection's output.
+    pub(super) fn stamp_egress(connection: &mut Connection, recorder: &mut weir_probe::Recorder) {
+        if connection.answered.is_empty() || connection.output_len() > 0 {
+            return;
+        }
+        let egress = recorder.now();
+        for trace in connection.answered.drain(..) {
+            recorder.record_at(trace, Point::Egress, egress);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What happens because nothing happened: heartbeats, lost sessions, connections that stall.
+
+use weir_types::{Nanos, Reason, SessionId};
+use weir_wire::frame::put_frame;
+use weir_wire::session::{Heartbeat, Logout};
+
+use super::Gateway;
+use super::connection::{Connection, ConnectionId};
+
+/// How often timers are looked at.
+const TIMER_INTERVAL: u64 = 20_000_000;
+/// Heartbeat intervals of silence after which a session counts as lost, times ten.
+const SILENCE_TENTHS: u64 = 25;
+
+impl Gateway {
+    /// Looks at every connection's timers.
+    pub(super) fn run_timers(&mut self, now: Nanos) {
+        self.timers_at = Nanos(now.0 + TIMER_INTERVAL);
+        for id in self.connections.ids() {
+            let Some(mut connection) = self.connections.take(id) else { continue };
+            let expired = connection.closing_by.is_some_and(|by| now >= by);
+            if expired {
+                self.drop_connection(connection, now);
+                continue;
+            }
+            self.check_stall(&mut connection, now);
+            for session_id in connection.sessions.clone() {
+                self.check_session(&mut connection, session_id, now);
+            }
+            self.connections.put_back(connection);
+        }
+        self.end_lost_sessions(now);
+        self.resume_pages();
+        self.publish_status();
+    }
+
+    fn check_stall(&mut self, connection: &mut Connection, now: Nanos) {
+        let stalled = connection.stalled_since.is_some_and(|t| now.since(t) > self.config.stall_max);
+        if stalled && connection.closing_by.is_none() {
+            self.counters.slow_consumers += 1;
+            self.close(connection, Reason::SlowConsumer, now);
+        }
+    }
+
+    fn check_session(&mut self, connection: &mut Connection, id: SessionId, now: Nanos) {
+        let Some(session) = self.sessions.logged_on(id, connection.id) else { return };
+        let interval = session.heartbeat_interval.0;
+        if now.since(session.heard_at.max(connection.received_at)).0 * 10
+            > interval * SILENCE_TENTHS
+        {
+            self.counters.sessions_lost += 1;
+            self.lose(connection, id, Reason::HeartbeatLost);
+            return;
+        }
+        if now.since(session.said_at).0 < interval {
+            return;
+        }
+        session.said_at = now;
+        let load_permille = self.load_permille();
+        let Some(session) = self.sessions.get(id) else { return };
+        for (stream, port) in session.streams.iter().zip(&self.ports) {
+            let heartbeat = Heartbeat {
+                sending_time: now,
+                high_water: weir_types::EventNo(stream.next_event_no().0 - 1),
+                session_id: id,
+                partition_id: port.ring.partition_id,
+                load_permille,
+            };
+            put_frame(&heartbeat, &mut connection.output);
+        }
+        self.flush_list.add(connection);
+    }
+
+    /// How full the fullest ring towards a partition is, in thousandths.
+    fn load_permille(&self) -> u16 {
+        let used = |port: &super::Port| {
+            let ring = &port.ring.submissions;
+            let capacity = ring.buffer().capacity();
+            (capacity - ring.slots()) * 1000 / capacity
+        };
+        self.ports.iter().map(used).max().map_or(0, |load| load as u16)
+    }
+
+    fn lose(&mut self, connection: &mut Connection, id: SessionId, reason: Reason) {
+        connection.sessions.retain(|session| *session != id);
+        self.end_session(id);
+        put_frame(&Logout { session_id: id, reason }, &mut connection.output);
+        self.flush_list.add(connection);
+    }
+
+    /// Ends sessions that were too slow for longer than their events are kept.
+    fn end_lost_sessions(&mut self, _now: Nanos) {
+        for id in std::mem::take(&mut self.lost_sessions) {
+            let connection = self.sessions.get(id).and_then(|session| session.connection);
+            let Some(mut connection) = connection.and_then(|c| self.connections.take(c)) else {
+                continue;
+            };
+            self.counters.slow_consumers += 1;
+            self.lose(&mut connection, id, Reason::SlowConsumer);
+            self.connections.put_back(connection);
+        }
+    }
+
+    /// Lets pages flow again to connections that caught up with theirs.
+    fn resume_pages(&mut self) {
+        let half = self.config.output_len_max / 2;
+        for id in self.paused_connections() {
+            if let Some(connection) = self.connections.get_mut(id)
+                && connection.has_room(half)
+            {
+                connection.pages_paused = false;
+                self.delivery.set_writable(id, true);
+            }
+        }
+    }
+
+    fn paused_connections(&mut self) -> Vec<ConnectionId> {
+        let ids = self.connections.ids();
+        let paused = |id: &ConnectionId| {
+            self.connections.get_mut(*id).is_some_and(|connection| connection.pages_paused)
+        };
+        ids.into_iter().filter(paused).collect()
+    }
+}

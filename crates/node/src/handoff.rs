@@ -1,0 +1,256 @@
+//! What crosses from one agent to another, and over which ring.
+//!
+//! Each ring has one producer and one consumer (`rtrb`). The rings towards a partition are
+//! bounded: a full one means back-pressure, the gateway then stops reading sockets. Events do not
+//! come this way: views read them from the partition's event tail.
+
+use rtrb::{Consumer, Producer, RingBuffer};
+use weir_probe::{TraceId, Tsc};
+use weir_types::{PartitionId, Position, Reason, RequestNo, SessionId};
+use weir_wire::Command;
+use weir_wire::delivery::FetchOrders;
+
+use crate::gateway::ConnectionId;
+use crate::runner::Wake;
+
+/// Commands that may wait in front of a partition.
+pub const SUBMISSIONS_MAX: usize = 8 * 1024;
+/// Stamps and refusals that may wait in front of a gateway. Larger than what a partition takes in
+/// one cycle; what does not fit costs a report its stage times, nothing else.
+pub const FEEDBACK_MAX: usize = 64 * 1024;
+/// Questions that may wait in front of the delivery store.
+pub const FETCHES_MAX: usize = 4 * 1024;
+/// Pages that may wait in front of a gateway.
+pub const PAGES_MAX: usize = 4 * 1024;
+
+/// A command on its way to a partition.
+#[derive(Clone, Copy, Debug)]
+pub struct Submission {
+    /// Ties its probe points together.
+    pub trace: TraceId,
+    /// When its bytes were read from the socket.
+    pub ingress: Tsc,
+    /// When the gateway handed it on.
+    pub t0: Tsc,
+    /// The command.
+    pub command: Command,
+}
+
+impl Submission {
+    /// A command of the node's own: not traced.
+    #[must_use]
+    pub fn internal(command: Command) -> Submission {
+        Submission { trace: TraceId::NONE, ingress: Tsc::ZERO, t0: Tsc::ZERO, command }
+    }
+}
+
+/// The stage times of one command, on their way back beside its events.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StageStamps {
+    /// The command.
+    pub position: Position,
+    /// Ties its probe points together.
+    pub trace: TraceId,
+    /// t0 to t6.
+    pub points: [Tsc; 7],
+}
+
+/// What a partition tells a gateway beside the events.
+#[derive(Clone, Copy, Debug)]
+pub enum Feedback {
+    /// The stage times of a command that is about to be answered.
+    Stamps(StageStamps),
+    /// A command that the log did not take.
+    Refused {
+        /// Whose it was.
+        session_id: SessionId,
+        /// Its number.
+        request_no: RequestNo,
+        /// Its template.
+        template_id: u16,
+        /// Why.
+        reason: Reason,
+    },
+}
+
+/// A question on its way to the delivery store.
+#[derive(Clone, Debug)]
+pub struct Fetch {
+    /// Who waits for the answer.
+    pub connection: ConnectionId,
+    /// The question.
+    pub fetch: FetchOrders,
+    /// Its token.
+    pub token: Vec<u8>,
+    /// What the session may see.
+    pub entitlement: crate::handoff::Entitlement,
+}
+
+/// What a gateway tells the delivery store.
+#[derive(Clone, Debug)]
+pub enum DeliveryRequest {
+    /// A question.
+    Fetch(Box<Fetch>),
+    /// The connection can take pages again, or cannot.
+    Writable(ConnectionId, bool),
+    /// The connection is gone.
+    Gone(ConnectionId),
+}
+
+/// Pages on their way to a gateway: whole frames.
+#[derive(Debug)]
+pub struct Pages {
+    /// For whom.
+    pub connection: ConnectionId,
+    /// The frames.
+    pub bytes: Vec<u8>,
+}
+
+/// The gateway's end towards one partition.
+#[derive(Debug)]
+pub struct PartitionPort {
+    /// Which partition.
+    pub partition_id: PartitionId,
+    /// Commands to it.
+    pub submissions: Producer<Submission>,
+    /// Stage times and refusals from it.
+    pub feedback: Consumer<Feedback>,
+    /// Its thread.
+    pub wake: Wake,
+}
+
+/// The partition's end towards one source of commands.
+#[derive(Debug)]
+pub struct SourcePort {
+    /// Commands from it.
+    pub submissions: Consumer<Submission>,
+    /// Stage times and refusals to it; the control feed wants none.
+    pub feedback: Option<Producer<Feedback>>,
+}
+
+/// The two ends between a gateway and a partition.
+#[must_use]
+pub fn gateway_to_partition(partition_id: PartitionId, wake: Wake) -> (PartitionPort, SourcePort) {
+    let (to_partition, from_gateway) = RingBuffer::new(SUBMISSIONS_MAX);
+    let (to_gateway, from_partition) = RingBuffer::new(FEEDBACK_MAX);
+    let port =
+        PartitionPort { partition_id, submissions: to_partition, feedback: from_partition, wake };
+    (port, SourcePort { submissions: from_gateway, feedback: Some(to_gateway) })
+}
+
+/// The gateway's end towards the delivery store.
+#[derive(Debug)]
+pub struct DeliveryPort {
+    requests: Producer<DeliveryRequest>,
+    pages: Consumer<Pages>,
+    empties: Producer<Vec<u8>>,
+    wake: Wake,
+    asked: bool,
+    /// Notices that found no room: they must not be lost.
+    waiting: Vec<DeliveryRequest>,
+}
+
+/// The delivery store's end towards the gateway.
+#[derive(Debug)]
+pub struct GatewayPort {
+    requests: Consumer<DeliveryRequest>,
+    pages: Producer<Pages>,
+    empties: Consumer<Vec<u8>>,
+    wake: Wake,
+}
+
+/// The two ends between a gateway and the delivery store.
+#[must_use]
+pub fn gateway_to_delivery(gateway: Wake, delivery: Wake) -> (DeliveryPort, GatewayPort) {
+    let (requests, from_gateway) = RingBuffer::new(FETCHES_MAX);
+    let (to_gateway, pages) = RingBuffer::new(PAGES_MAX);
+    let (empties, recycled) = RingBuffer::new(PAGES_MAX);
+    let waiting = Vec::new();
+    (
+        DeliveryPort { requests, pages, empties, wake: delivery, asked: false, waiting },
+        GatewayPort { requests: from_gateway, pages: to_gateway, empties: recycled, wake: gateway },
+    )
+}
+
+impl DeliveryPort {
+    /// Hands a question on; false when there is no room.
+    #[must_use]
+    pub fn ask(&mut self, request: DeliveryRequest) -> bool {
+        self.send_waiting();
+        let asked = self.waiting.is_empty() && self.requests.push(request).is_ok();
+        self.asked |= asked;
+        asked
+    }
+
+    /// Tells whether a connection can take pages.
+    pub fn set_writable(&mut self, connection: ConnectionId, writable: bool) {
+        self.waiting.push(DeliveryRequest::Writable(connection, writable));
+        self.send_waiting();
+    }
+
+    /// Tells that a connection is gone.
+    pub fn connection_is_gone(&mut self, connection: ConnectionId) {
+        self.waiting.push(DeliveryRequest::Gone(connection));
+        self.send_waiting();
+    }
+
+    fn send_waiting(&mut self) {
+        let room = self.requests.slots().min(self.waiting.len());
+        for request in self.waiting.drain(..room) {
+            assert!(self.requests.push(request).is_ok(), "a ring with room takes one more");
+            self.asked = true;
+        }
+    }
+
+    /// The next pages to pass through.
+    pub fn next_pages(&mut self) -> Option<Pages> {
+        self.send_waiting();
+        self.pages.pop().ok()
+    }
+
+    /// Gives a page's memory back for the next one.
+    pub fn recycle(&mut self, mut bytes: Vec<u8>) {
+        bytes.clear();
+        // No room means that enough empties wait already: this one is freed.
+        drop(self.empties.push(bytes));
+    }
+
+    /// Wakes the store's thread when it was handed something.
+    pub fn wake_if_asked(&mut self) {
+        if std::mem::take(&mut self.asked) {
+            self.wake.wake();
+        }
+    }
+}
+
+impl GatewayPort {
+    /// The next request.
+    pub fn next_request(&mut self) -> Option<DeliveryRequest> {
+        self.requests.pop().ok()
+    }
+
+    /// Whether pages for the gateway find room.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.pages.slots() > 0
+    }
+
+    /// Memory for a page's frames.
+    pub fn empty(&mut self) -> Vec<u8> {
+        self.empties.pop().unwrap_or_default()
+    }
+
+    /// Hands frames on; false when there is no room.
+    #[must_use]
+    pub fn send(&mut self, pages: Pages) -> bool {
+        self.pages.push(pages).is_ok()
+    }
+
+    /// Wakes the gateway's thread.
+    pub fn wake(&self) {
+        self.wake.wake();
+    }
+}
+#[derive(Clone, Debug)]
+pub struct Entitlement;
+impl Entitlement { pub fn firm(_: weir_types::FirmId) -> Self { Entitlement } pub fn all() -> Self { Entitlement } }

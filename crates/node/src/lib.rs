@@ -1,0 +1,9 @@
+//! The node.
+pub mod agent;
+pub mod config;
+pub mod control_feed;
+pub mod event_reader;
+pub mod gateway;
+pub mod handoff;
+pub mod runner;
+pub mod stage_clock;

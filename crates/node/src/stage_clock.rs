@@ -1,0 +1,36 @@
+//! Turns the counter readings of an order's stages into the times that its report carries.
+
+use weir_probe::{ClockReader, Tsc};
+use weir_types::Nanos;
+use weir_wire::report::StageTimes;
+
+use crate::handoff::StageStamps;
+
+/// Converts stamps by the node's calibration, which the probe's drain keeps fresh.
+#[derive(Clone, Debug)]
+pub struct StageClock {
+    reader: ClockReader,
+}
+
+impl StageClock {
+    /// A converter by this calibration.
+    #[must_use]
+    pub fn new(reader: ClockReader) -> StageClock {
+        StageClock { reader }
+    }
+
+    /// t0 since the Unix epoch and t1 to t6 after it.
+    #[must_use]
+    pub fn stage_times(&self, stamps: &StageStamps) -> StageTimes {
+        let [t0, later @ ..] = stamps.points;
+        if t0 == Tsc::ZERO {
+            return StageTimes::default();
+        }
+        let calibration = self.reader.calibration();
+        let after = |tsc: Tsc| {
+            let nanos = calibration.ticks_to_ns(tsc.0.saturating_sub(t0.0));
+            u32::try_from(nanos).unwrap_or(u32::MAX)
+        };
+        StageTimes { t0: Nanos(calibration.unix_ns(t0)), after_t0: later.map(after) }
+    }
+}

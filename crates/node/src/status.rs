@@ -1,0 +1,342 @@
+//! What the node says of itself: one structure for `/status`, `weir status` and the demo's table.
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use serde::Serialize;
+use weir_probe::{DrainReader, HiccupReport, Hiccups, Measure, Snapshot};
+use weir_types::{Durability, PartitionId};
+
+use crate::delivery_agent::DeliveryFigures;
+use crate::gateway::{GatewayCounters, GatewayStatus};
+use crate::partition::PartitionFigures;
+use crate::runner::WaitStrategy;
+
+/// Where the figures of a running node are.
+pub struct NodeStatus {
+    /// When it was ready.
+    pub started: Instant,
+    /// What an acknowledgement promises.
+    pub durability: Durability,
+    /// What idle threads do.
+    pub wait: WaitStrategy,
+    /// Whether gateway and partitions share a thread.
+    pub fused: bool,
+    /// Where the logs are.
+    pub dir: PathBuf,
+    /// The partitions, the control partition first.
+    pub partitions: Vec<(PartitionId, u32, Arc<PartitionFigures>)>,
+    /// The gateway.
+    pub gateway: Arc<Mutex<GatewayStatus>>,
+    /// The delivery store.
+    pub delivery: Arc<DeliveryFigures>,
+    /// The latencies, when orders are stamped.
+    pub latencies: Option<DrainReader>,
+    /// The hiccup threads, when they run.
+    pub hiccups: Option<Hiccups>,
+}
+
+/// A snapshot of a node's figures.
+#[derive(Clone, Debug, Serialize)]
+pub struct StatusReport {
+    /// The program's version.
+    pub version: &'static str,
+    /// Seconds since it was ready.
+    pub uptime_s: f64,
+    /// `memory`, `os` or `disk`.
+    pub durability: String,
+    /// `park`, `yield` or `spin`.
+    pub wait: String,
+    /// Whether gateway and partitions share a thread.
+    pub fused: bool,
+    /// The partitions.
+    pub partitions: Vec<PartitionReport>,
+    /// The gateway's counters.
+    pub gateway: GatewayCounters,
+    /// The delivery store.
+    pub delivery: DeliveryReport,
+    /// The instruments.
+    pub instruments: Vec<InstrumentReport>,
+    /// Latencies since the start, by name.
+    pub latencies: Vec<LatencyReport>,
+    /// What the machine stole, by core.
+    pub hiccups: Vec<HiccupLine>,
+    /// Bytes of all files in the node's directory.
+    pub log_bytes: u64,
+}
+
+/// One partition's figures.
+#[derive(Clone, Debug, Serialize)]
+pub struct PartitionReport {
+    /// The partition; 0 is the control partition.
+    pub id: u16,
+    /// The log's epoch.
+    pub epoch: u32,
+    /// The last applied position.
+    pub position: u64,
+    /// The engine's digest after it, in hexadecimal.
+    pub digest: String,
+    /// Live orders.
+    pub live_orders: u64,
+    /// Events said.
+    pub events: u64,
+    /// Commands that wait for their commit.
+    pub uncommitted: u64,
+    /// Batches appended since the start.
+    pub batches: u64,
+    /// Commands refused because the log was full.
+    pub refused: u64,
+}
+
+/// The delivery store's figures.
+#[derive(Clone, Debug, Serialize)]
+pub struct DeliveryReport {
+    /// Orders in the store.
+    pub orders: u64,
+    /// Changes taken in.
+    pub ingested: u64,
+    /// Pages served.
+    pub pages: u64,
+    /// Rows in them.
+    pub rows: u64,
+    /// Readers that wait.
+    pub parked: u64,
+    /// Questions refused.
+    pub refused: u64,
+}
+
+/// An instrument.
+#[derive(Clone, Debug, Serialize)]
+pub struct InstrumentReport {
+    /// Its identifier.
+    pub id: u32,
+    /// Its name.
+    pub symbol: String,
+    /// Its partition.
+    pub partition: u16,
+    /// A price of mantissa m is m times ten to this power.
+    pub price_exponent: i8,
+    /// A lot is ten to this power units.
+    pub qty_exponent: i8,
+    /// Prices are multiples of this.
+    pub tick_size: i64,
+    /// Quantities are multiples of this.
+    pub lot_size: u64,
+}
+
+/// One latency's distribution, in nanoseconds.
+#[derive(Clone, Debug, Serialize)]
+pub struct LatencyReport {
+    /// Its name.
+    pub name: &'static str,
+    /// How many were measured.
+    pub count: u64,
+    /// Mean.
+    pub mean_ns: u64,
+    /// Median.
+    pub p50_ns: u64,
+    /// 90 % are at most this.
+    pub p90_ns: u64,
+    /// 99 % are at most this.
+    pub p99_ns: u64,
+    /// 99.9 % are at most this.
+    pub p999_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
+
+/// What one core lost.
+#[derive(Clone, Debug, Serialize)]
+pub struct HiccupLine {
+    /// The core.
+    pub core: usize,
+    /// Median lateness, nanoseconds.
+    pub p50_ns: u64,
+    /// 99.9 % of the looks were at most so late.
+    pub p999_ns: u64,
+    /// The latest.
+    pub max_ns: u64,
+    /// Times that more than the threshold was lost.
+    pub stolen_count: u64,
+    /// Share of the time lost so, in percent.
+    pub stolen_percent: f64,
+}
+
+impl LatencyReport {
+    /// The distribution of a snapshot.
+    #[must_use]
+    pub fn of(name: &'static str, snapshot: &Snapshot) -> LatencyReport {
+        LatencyReport {
+            name,
+            count: snapshot.count(),
+            mean_ns: snapshot.mean_ns() as u64,
+            p50_ns: snapshot.quantile_ns(0.5),
+            p90_ns: snapshot.quantile_ns(0.9),
+            p99_ns: snapshot.quantile_ns(0.99),
+            p999_ns: snapshot.quantile_ns(0.999),
+            max_ns: snapshot.max_ns(),
+        }
+    }
+}
+
+impl HiccupLine {
+    fn of(report: &HiccupReport) -> HiccupLine {
+        HiccupLine {
+            core: report.core,
+            p50_ns: report.lateness.quantile_ns(0.5),
+            p999_ns: report.lateness.quantile_ns(0.999),
+            max_ns: report.lateness.max_ns(),
+            stolen_count: report.stolen_count,
+            stolen_percent: report.stolen_share() * 100.0,
+        }
+    }
+}
+
+impl NodeStatus {
+    /// The figures now.
+    #[must_use]
+    pub fn report(&self) -> StatusReport {
+        let gateway = self.gateway.lock().unwrap_or_else(PoisonError::into_inner);
+        let instruments = gateway.instruments.iter().map(|d| InstrumentReport {
+            id: d.instrument_id.0,
+            symbol: d.symbol.to_string(),
+            partition: d.partition_id.0,
+            price_exponent: d.price_exponent,
+            qty_exponent: d.qty_exponent,
+            tick_size: d.tick_size.0,
+            lot_size: d.lot_size.0,
+        });
+        let load = |figure: &std::sync::atomic::AtomicU64| figure.load(Ordering::Relaxed);
+        let hiccups = self.hiccups.as_ref().map(Hiccups::report).unwrap_or_default();
+        StatusReport {
+            version: env!("CARGO_PKG_VERSION"),
+            uptime_s: self.started.elapsed().as_secs_f64(),
+            durability: self.durability.to_string(),
+            wait: self.wait.to_string(),
+            fused: self.fused,
+            partitions: self.partitions.iter().map(partition_report).collect(),
+            gateway: gateway.counters,
+            delivery: DeliveryReport {
+                orders: load(&self.delivery.orders),
+                ingested: load(&self.delivery.ingested),
+                pages: load(&self.delivery.pages),
+                rows: load(&self.delivery.rows),
+                parked: load(&self.delivery.parked),
+                refused: load(&self.delivery.refused),
+            },
+            instruments: instruments.collect(),
+            latencies: self.latency_reports(),
+            hiccups: hiccups.iter().map(HiccupLine::of).collect(),
+            log_bytes: directory_bytes(&self.dir),
+        }
+    }
+
+    fn latency_reports(&self) -> Vec<LatencyReport> {
+        let Some(reader) = &self.latencies else { return Vec::new() };
+        let report = reader.report();
+        let measures = Measure::ALL.iter();
+        measures.map(|m| LatencyReport::of(m.name(), report.total.of(*m))).collect()
+    }
+
+    /// Everything in Prometheus's text format.
+    #[must_use]
+    pub fn prometheus(&self) -> String {
+        let hiccups = self.hiccups.as_ref().map(Hiccups::report).unwrap_or_default();
+        let mut text = match &self.latencies {
+            Some(reader) => weir_probe::prometheus::render(&reader.report(), &hiccups),
+            None => String::new(),
+        };
+        self.put_counters(&mut text);
+        text
+    }
+
+    fn put_counters(&self, text: &mut String) {
+        let report = self.report();
+        let g = &report.gateway;
+        let d = &report.delivery;
+        let totals: [(&str, &str, u64); 13] = [
+            ("weir_gateway_requests_total", "Requests handed to partitions.", g.requests),
+            ("weir_gateway_reports_total", "Reports sent.", g.reports),
+            ("weir_gateway_rejects_total", "Rejects sent without an event.", g.rejects),
+            ("weir_gateway_malformed_total", "Messages that could not be read.", g.malformed),
+            ("weir_gateway_broken_streams_total", "Streams that were no frames.", g.broken_streams),
+            ("weir_gateway_back_pressure_total", "Times reading had to wait.", g.back_pressure),
+            ("weir_gateway_accepted_total", "Connections accepted.", g.accepted),
+            ("weir_gateway_logons_refused_total", "Logons refused.", g.logons_refused),
+            ("weir_gateway_slow_consumers_total", "Sessions that read too slowly.", g.slow_consumers),
+            ("weir_delivery_ingested_total", "Changes taken in.", d.ingested),
+            ("weir_delivery_pages_total", "Pages served.", d.pages),
+            ("weir_delivery_rows_total", "Rows served.", d.rows),
+            ("weir_delivery_refused_total", "Questions refused.", d.refused),
+        ];
+        for (name, help, value) in totals {
+            put_metric(text, (name, help, "counter"), &[(String::new(), value)]);
+        }
+        let gauges: [(&str, &str, u64); 4] = [
+            ("weir_gateway_connections", "Connections now.", g.connections),
+            ("weir_gateway_sessions", "Sessions logged on now.", g.sessions),
+            ("weir_delivery_orders", "Orders in the store.", d.orders),
+            ("weir_log_bytes", "Bytes of all log files.", report.log_bytes),
+        ];
+        for (name, help, value) in gauges {
+            put_metric(text, (name, help, "gauge"), &[(String::new(), value)]);
+        }
+        self.put_partitions(&report, text);
+    }
+
+    fn put_partitions(&self, report: &StatusReport, text: &mut String) {
+        type Figure = fn(&PartitionReport) -> u64;
+        let figures: [(&str, &str, &str, Figure); 5] = [
+            ("weir_partition_position", "Last applied position.", "counter", |p| p.position),
+            ("weir_partition_events_total", "Events said.", "counter", |p| p.events),
+            ("weir_partition_live_orders", "Live orders.", "gauge", |p| p.live_orders),
+            ("weir_partition_uncommitted", "Commands before commit.", "gauge", |p| p.uncommitted),
+            ("weir_partition_batches_total", "Batches appended.", "counter", |p| p.batches),
+        ];
+        for (name, help, kind, figure) in figures {
+            let values = report.partitions.iter();
+            let values: Vec<_> =
+                values.map(|p| (format!("{{partition=\"{}\"}}", p.id), figure(p))).collect();
+            put_metric(text, (name, help, kind), &values);
+        }
+    }
+}
+
+fn put_metric(text: &mut String, head: (&str, &str, &str), values: &[(String, u64)]) {
+    use std::fmt::Write;
+    let (name, help, kind) = head;
+    let written = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}").and_then(|()| {
+        values.iter().try_for_each(|(labels, value)| writeln!(text, "{name}{labels} {value}"))
+    });
+    written.expect("a string takes all that is written to it");
+}
+
+fn partition_report(
+    (id, epoch, figures): &(PartitionId, u32, Arc<PartitionFigures>),
+) -> PartitionReport {
+    let load = |figure: &std::sync::atomic::AtomicU64| figure.load(Ordering::Relaxed);
+    PartitionReport {
+        id: id.0,
+        epoch: *epoch,
+        position: load(&figures.position),
+        digest: format!("{:016x}", load(&figures.digest)),
+        live_orders: load(&figures.live_orders),
+        events: load(&figures.events),
+        uncommitted: load(&figures.uncommitted),
+        batches: load(&figures.batches),
+        refused: load(&figures.refused),
+    }
+}
+
+/// Bytes of all files below a directory; what cannot be read counts nothing.
+fn directory_bytes(dir: &std::path::Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
+    let sizes = entries.flatten().map(|entry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => directory_bytes(&entry.path()),
+        Ok(metadata) => metadata.len(),
+        Err(_) => 0,
+    });
+    sizes.sum()
+}
