@@ -1,5 +1,7 @@
 //! The embedded log against a plain vector, over random workloads on the simulated disk.
 
+#![allow(clippy::unwrap_used)] // Test code outside #[test] functions.
+
 mod common;
 
 use common::{append, commit, config, read_all};

@@ -227,3 +227,6 @@ pub(crate) fn rewrite_unproven<D: Disk>(disk: &mut D, scan: &Scan) -> Result<u64
     }
     Ok(total)
 }
+
+#[cfg(test)]
+mod tests;
