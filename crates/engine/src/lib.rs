@@ -1,1 +1,35 @@
-//! (being written)
+//! The engine of one partition: a pure function of its command log.
+//!
+//! `(state, command, log time) -> (state, events)`, one thread, no clock, no chance, no I/O, no
+//! floating point, no iteration over a hash table. Every replica that applies the same log is in
+//! the same state and has said the same events; [`Engine::digest`] is how they compare.
+//!
+//! * [`Engine`]: the fast one. [`Engine::apply`] is the only way to change it.
+//! * [`EngineConfig`]: its partition and its limits; equal on all replicas of a partition.
+//! * [`EventSink`]: where its events go.
+//!
+//! The rules themselves (which check comes first, which event comes first) are written down in
+//! `docs/adr/0003-engine-layout.md`.
+
+mod account;
+mod admin;
+mod book;
+mod cancel;
+mod config;
+mod define;
+mod digest;
+mod emit;
+mod engine;
+mod entry;
+mod index;
+mod instrument;
+mod matching;
+mod order;
+mod position;
+mod replace;
+mod session;
+mod snapshot;
+
+pub use config::{EngineConfig, EventSink};
+pub use engine::{Engine, Level, PositionTotals, SessionState, Totals};
+pub use snapshot::SnapshotError;

@@ -1,0 +1,143 @@
+//! Accounts and their cash, and the pre-trade check: what an order may cost is reserved when it is
+//! entered, given back as it ends, and moved as it trades.
+//!
+//! INVARIANT: an account's `reserved` is the sum over its live limit orders of [`cash_need`] of
+//! price and leaves. An account that is not unlimited never reserves more than it has.
+
+use weir_types::{AccountId, Cash, Price, Qty, Reason, Side};
+
+use crate::config::{CASH_LIMIT, POSITION_LIMIT};
+use crate::engine::Engine;
+use crate::index::Slot;
+
+/// An account as defined, and its cash in this partition.
+#[derive(Clone, Copy)]
+pub(crate) struct Account {
+    /// All cash, what is reserved included.
+    pub(crate) cash: Cash,
+    pub(crate) reserved: Cash,
+    /// The highest transfer carried out.
+    pub(crate) transfer_id_last: u64,
+    pub(crate) account_id: AccountId,
+    pub(crate) firm: Slot,
+    pub(crate) is_unlimited: bool,
+    pub(crate) is_killed: bool,
+}
+
+/// What trading `qty` at `price` can cost the side: buyers pay positive prices, sellers negative
+/// ones.
+#[inline]
+pub(crate) fn cash_need(side: Side, price: Price, qty: Qty) -> Cash {
+    let price = match side {
+        Side::Buy => price,
+        Side::Sell => Price(price.0.saturating_neg()),
+    };
+    Price(price.0.max(0)).notional(qty)
+}
+
+/// What an order holds of its account's means.
+#[derive(Clone, Copy)]
+pub(crate) struct Holding {
+    pub(crate) account: Slot,
+    pub(crate) instrument: Slot,
+    pub(crate) side: Side,
+    pub(crate) qty: Qty,
+    pub(crate) cash: Cash,
+}
+
+/// Lots as the signed number that positions count in. Quantities are below 2^40 by definition.
+#[inline]
+pub(crate) fn lots(qty: Qty) -> i64 {
+    i64::try_from(qty.0).expect("an order's quantity is at most 2^40")
+}
+
+impl Account {
+    /// Whether the account can spare `need` more.
+    #[inline]
+    pub(crate) fn check_cash(&self, need: Cash) -> Result<(), Reason> {
+        if need.0 <= 0 {
+            return Ok(());
+        }
+        let free_after = self.cash.0 - self.reserved.0 - need.0;
+        if self.is_unlimited {
+            return if free_after < -CASH_LIMIT { Err(Reason::LimitReached) } else { Ok(()) };
+        }
+        if free_after < 0 { Err(Reason::InsufficientCash) } else { Ok(()) }
+    }
+}
+
+impl Engine {
+    /// Whether the account can deliver or take `qty` more lots.
+    #[inline]
+    pub(crate) fn check_position(
+        &self,
+        account: Slot,
+        instrument: Slot,
+        side: Side,
+        qty: Qty,
+    ) -> Result<(), Reason> {
+        let position = self.positions.get(account, instrument);
+        if position.is_empty() && self.positions.is_full_for(account, instrument) {
+            return Err(Reason::LimitReached);
+        }
+        let qty = i128::from(qty.0);
+        match side {
+            Side::Buy => {
+                let most = i128::from(position.total) + i128::from(position.open_buy) + qty;
+                if most > POSITION_LIMIT { Err(Reason::LimitReached) } else { Ok(()) }
+            }
+            Side::Sell => {
+                let least = i128::from(position.total) - i128::from(position.reserved) - qty;
+                if least < 0 && !self.accounts[account].is_unlimited {
+                    return Err(Reason::InsufficientPosition);
+                }
+                if least < -POSITION_LIMIT { Err(Reason::LimitReached) } else { Ok(()) }
+            }
+        }
+    }
+
+    /// Sets aside what an accepted order may use.
+    #[inline]
+    pub(crate) fn reserve(&mut self, holding: Holding) {
+        self.accounts[holding.account].reserved += holding.cash;
+        let lots = lots(holding.qty);
+        self.positions.update(holding.account, holding.instrument, |position| match holding.side {
+            Side::Buy => position.open_buy += lots,
+            Side::Sell => position.reserved += lots,
+        });
+    }
+
+    /// Gives back what was set aside.
+    #[inline]
+    pub(crate) fn release(&mut self, holding: Holding) {
+        self.accounts[holding.account].reserved -= holding.cash;
+        let lots = lots(holding.qty);
+        self.positions.update(holding.account, holding.instrument, |position| match holding.side {
+            Side::Buy => position.open_buy -= lots,
+            Side::Sell => position.reserved -= lots,
+        });
+    }
+
+    /// Moves a trade's cash and lots on one side of it; `holding` is what was set aside for them.
+    #[inline]
+    pub(crate) fn settle(&mut self, holding: Holding, price: Price) {
+        let account = &mut self.accounts[holding.account];
+        account.reserved -= holding.cash;
+        let cost = price.notional(holding.qty);
+        match holding.side {
+            Side::Buy => account.cash -= cost,
+            Side::Sell => account.cash += cost,
+        }
+        let lots = lots(holding.qty);
+        self.positions.update(holding.account, holding.instrument, |position| match holding.side {
+            Side::Buy => {
+                position.open_buy -= lots;
+                position.total += lots;
+            }
+            Side::Sell => {
+                position.reserved -= lots;
+                position.total -= lots;
+            }
+        });
+    }
+}

@@ -1,0 +1,188 @@
+//! Price levels: a slab of levels with intrusive time-priority lists, and per side of a book the
+//! levels' prices in order, the best at the end.
+//!
+//! An order knows its level, so that a cancel needs no search unless it empties the level.
+//! INVARIANT: a level's `qty` and `order_count` are the sums over its list; no level is empty.
+
+use weir_types::{Price, Qty, Side};
+
+use crate::index::{NIL, Slot};
+use crate::order::Orders;
+
+/// All live orders of one side at one price.
+#[derive(Clone, Copy)]
+pub(crate) struct PriceLevel {
+    pub(crate) price: Price,
+    pub(crate) qty: Qty,
+    pub(crate) head: Slot,
+    pub(crate) tail: Slot,
+    pub(crate) order_count: u32,
+}
+
+/// The slab of all books' levels.
+#[derive(Default)]
+pub(crate) struct Levels {
+    rows: Vec<PriceLevel>,
+    free: Vec<Slot>,
+}
+
+impl Levels {
+    fn alloc(&mut self, price: Price) -> Slot {
+        let empty = PriceLevel { price, qty: Qty::ZERO, head: NIL, tail: NIL, order_count: 0 };
+        if let Some(slot) = self.free.pop() {
+            self.rows[slot as usize] = empty;
+            return slot;
+        }
+        self.rows.push(empty);
+        (self.rows.len() - 1) as Slot
+    }
+
+    /// Appends an order, behind all others at its price.
+    #[inline]
+    fn push_back(&mut self, level: Slot, orders: &mut Orders, slot: Slot) {
+        let row = &mut self.rows[level as usize];
+        let tail = row.tail;
+        row.tail = slot;
+        row.order_count += 1;
+        row.qty += orders[slot].leaves_qty;
+        if tail == NIL {
+            row.head = slot;
+        } else {
+            orders[tail].level_next = slot;
+        }
+        let order = &mut orders[slot];
+        order.level = level;
+        order.level_prev = tail;
+        order.level_next = NIL;
+    }
+
+    /// Takes an order out; true when the level is then empty.
+    #[inline]
+    fn unlink(&mut self, orders: &mut Orders, slot: Slot) -> bool {
+        let order = &orders[slot];
+        let (level, prev, next, leaves_qty) =
+            (order.level, order.level_prev, order.level_next, order.leaves_qty);
+        let row = &mut self.rows[level as usize];
+        row.order_count -= 1;
+        row.qty -= leaves_qty;
+        if prev == NIL {
+            row.head = next;
+        } else {
+            orders[prev].level_next = next;
+        }
+        if next == NIL {
+            row.tail = prev;
+        } else {
+            orders[next].level_prev = prev;
+        }
+        row.order_count == 0
+    }
+
+    /// Takes traded or decremented lots off a level's sum.
+    #[inline]
+    pub(crate) fn reduce(&mut self, level: Slot, qty: Qty) {
+        self.rows[level as usize].qty -= qty;
+    }
+}
+
+impl core::ops::Index<Slot> for Levels {
+    type Output = PriceLevel;
+
+    #[inline]
+    fn index(&self, slot: Slot) -> &PriceLevel {
+        &self.rows[slot as usize]
+    }
+}
+
+/// A level's place on the ladder: `key` grows towards the best price on either side.
+#[derive(Clone, Copy)]
+struct Rung {
+    key: i64,
+    level: Slot,
+}
+
+/// One side of an instrument's book.
+pub(crate) struct BookSide {
+    side: Side,
+    rungs: Vec<Rung>,
+}
+
+/// How many rungs next to the best are looked at one by one before the search halves the rest.
+const NEAR_RUNGS: usize = 8;
+
+impl BookSide {
+    pub(crate) fn new(side: Side) -> BookSide {
+        BookSide { side, rungs: Vec::new() }
+    }
+
+    /// Bitwise not turns prices around without overflow at the edge of the domain.
+    #[inline]
+    fn key(&self, price: Price) -> i64 {
+        match self.side {
+            Side::Buy => price.0,
+            Side::Sell => !price.0,
+        }
+    }
+
+    /// The level with the best price.
+    #[inline]
+    pub(crate) fn best(&self) -> Option<Slot> {
+        self.rungs.last().map(|rung| rung.level)
+    }
+
+    /// The best price.
+    #[inline]
+    pub(crate) fn best_price(&self) -> Option<Price> {
+        self.rungs.last().map(|rung| match self.side {
+            Side::Buy => Price(rung.key),
+            Side::Sell => Price(!rung.key),
+        })
+    }
+
+    /// The levels from the best on.
+    pub(crate) fn best_first(&self) -> impl Iterator<Item = Slot> {
+        self.rungs.iter().rev().map(|rung| rung.level)
+    }
+
+    /// The first rung whose key is not below `key`.
+    #[inline]
+    fn lower_bound(&self, key: i64) -> usize {
+        let len = self.rungs.len();
+        let near = len.saturating_sub(NEAR_RUNGS);
+        for at in (near..len).rev() {
+            if self.rungs[at].key < key {
+                return at + 1;
+            }
+        }
+        self.rungs[..near].partition_point(|rung| rung.key < key)
+    }
+
+    /// Rests an order at its price, behind those already there.
+    #[inline]
+    pub(crate) fn insert(&mut self, levels: &mut Levels, orders: &mut Orders, slot: Slot) {
+        let price = orders[slot].price;
+        let key = self.key(price);
+        let at = self.lower_bound(key);
+        let level = match self.rungs.get(at) {
+            Some(rung) if rung.key == key => rung.level,
+            _ => {
+                let level = levels.alloc(price);
+                self.rungs.insert(at, Rung { key, level });
+                level
+            }
+        };
+        levels.push_back(level, orders, slot);
+    }
+
+    /// Takes a resting order out of the book.
+    #[inline]
+    pub(crate) fn remove(&mut self, levels: &mut Levels, orders: &mut Orders, slot: Slot) {
+        let level = orders[slot].level;
+        if levels.unlink(orders, slot) {
+            let at = self.lower_bound(self.key(levels[level].price));
+            let rung = self.rungs.remove(at);
+            assert!(rung.level == level, "a level stands on its own rung");
+            levels.free.push(level);
+        }
+    }
+}

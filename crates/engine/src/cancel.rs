@@ -1,0 +1,206 @@
+//! Cancels: one order, many orders, those of a lost session. Many are always cancelled in order of
+//! `rec`, so that no replica's memory layout shows.
+//!
+//! An order's own session hears of its end; a request that changed others' orders, or a mass
+//! cancel, is answered by a `RequestDone` after the changes.
+
+use weir_types::{
+    ClOrdId, ExecType, InstrumentId, MassCancelScope, OrdStatus, OrderId, PartitionId, Phase,
+    Reason, Rec, RequestNo, Role, Switch,
+};
+use weir_wire::order_entry::{CancelOrder, MassCancel};
+use weir_wire::reference::SessionLost;
+
+use crate::config::EventSink;
+use crate::emit::{Asker, Change, Named};
+use crate::engine::Engine;
+use crate::index::{NIL, Slot};
+
+impl Engine {
+    pub(crate) fn cancel_order<S: EventSink>(
+        &mut self,
+        asker: Asker,
+        m: &CancelOrder,
+        out: &mut S,
+    ) {
+        let mut named = Named {
+            order_id: OrderId::NONE,
+            cl_ord_id: m.cl_ord_id,
+            orig_cl_ord_id: m.orig_cl_ord_id,
+            instrument_id: m.instrument_id,
+        };
+        let role = self.sessions[asker.session].role;
+        if role == Role::Supervisor {
+            return self.reject(asker, named, Reason::NotEntitled, out);
+        }
+        let found = self.find_order(asker.session, m.order_id, m.orig_cl_ord_id, m.instrument_id);
+        let Some(slot) = found else {
+            return self.reject(asker, named, Reason::UnknownOrder, out);
+        };
+        let order = &self.orders[slot];
+        named.order_id = OrderId::new(self.config.partition_id, order.rec);
+        let is_closed = self.instruments[order.instrument].phase == Phase::Closed;
+        if is_closed && role != Role::Operator {
+            return self.reject(asker, named, Reason::WrongPhase, out);
+        }
+        if order.session == asker.session {
+            let mut change = Change::new(ExecType::Canceled, OrdStatus::Canceled, asker.request_no);
+            change.is_answer = true;
+            return self.end_resting(slot, &change, out);
+        }
+        self.cancel_resting(slot, Reason::None, RequestNo::NONE, out);
+        self.say_done(asker, m.cl_ord_id, 1, out);
+    }
+
+    /// The live order that a session names: by its number any of its firm's, by its name one of
+    /// its own; by both, both must agree. Operators see all firms'.
+    pub(crate) fn find_order(
+        &self,
+        session: Slot,
+        order_id: OrderId,
+        name: ClOrdId,
+        instrument_id: InstrumentId,
+    ) -> Option<Slot> {
+        let slot = if order_id.is_none() {
+            if name.is_none() {
+                return None;
+            }
+            self.orders.find_name(session, name)?
+        } else {
+            if order_id.partition() != self.config.partition_id {
+                return None;
+            }
+            self.orders.find_rec(order_id.rec())?
+        };
+        let (order, asker) = (&self.orders[slot], &self.sessions[session]);
+        let is_theirs =
+            asker.role == Role::Operator || self.sessions[order.session].firm == asker.firm;
+        let is_named = name.is_none() || order.cl_ord_id == name;
+        let is_here = self.instruments[order.instrument].definition.instrument_id == instrument_id;
+        (is_theirs && is_named && is_here).then_some(slot)
+    }
+
+    /// Cancels a resting order for `reason`.
+    pub(crate) fn cancel_resting<S: EventSink>(
+        &mut self,
+        slot: Slot,
+        reason: Reason,
+        request_no: RequestNo,
+        out: &mut S,
+    ) {
+        let mut change = Change::new(ExecType::Canceled, OrdStatus::Canceled, request_no);
+        change.reason = reason;
+        self.end_resting(slot, &change, out);
+    }
+
+    /// Ends a resting order as `change` says.
+    pub(crate) fn end_resting<S: EventSink>(&mut self, slot: Slot, change: &Change, out: &mut S) {
+        self.release_rest(slot);
+        self.say_order(slot, change, out);
+        self.remove_resting(slot);
+    }
+
+    pub(crate) fn mass_cancel<S: EventSink>(&mut self, asker: Asker, m: &MassCancel, out: &mut S) {
+        if let Err(reason) = self.check_mass_cancel(asker.session, m) {
+            let named =
+                Named { cl_ord_id: m.cl_ord_id, instrument_id: m.instrument_id, ..Named::NOTHING };
+            return self.reject(asker, named, reason, out);
+        }
+        let mut batch = core::mem::take(&mut self.batch);
+        batch.clear();
+        self.collect_scope(asker.session, m, &mut batch);
+        let is_operator = self.sessions[asker.session].role == Role::Operator;
+        batch.retain(|slot| {
+            let row = &self.instruments[self.orders[*slot].instrument];
+            (m.instrument_id.is_none() || row.definition.instrument_id == m.instrument_id)
+                && (is_operator || row.phase != Phase::Closed)
+        });
+        self.sort_by_rec(&mut batch);
+        for slot in &batch {
+            let is_own = self.orders[*slot].session == asker.session;
+            let request_no = if is_own { asker.request_no } else { RequestNo::NONE };
+            self.cancel_resting(*slot, Reason::MassCancel, request_no, out);
+        }
+        let count = batch.len() as u64;
+        self.batch = batch;
+        self.say_done(asker, m.cl_ord_id, count, out);
+    }
+
+    fn check_mass_cancel(&self, session: Slot, m: &MassCancel) -> Result<(), Reason> {
+        let asker = &self.sessions[session];
+        if asker.role == Role::Supervisor {
+            return Err(Reason::NotEntitled);
+        }
+        if m.partition_id != self.config.partition_id || m.partition_id == PartitionId::NONE {
+            return Err(Reason::WrongPartition);
+        }
+        let is_operator = asker.role == Role::Operator;
+        match m.scope {
+            MassCancelScope::Session => {}
+            MassCancelScope::Account => {
+                let account = self.accounts.find(m.account_id.0).ok_or(Reason::UnknownAccount)?;
+                if !is_operator && self.accounts[account].firm != asker.firm {
+                    return Err(Reason::NotYourAccount);
+                }
+            }
+            MassCancelScope::Firm if is_operator => {
+                self.firms.find(m.firm_id.0).ok_or(Reason::UnknownFirm)?;
+            }
+            MassCancelScope::Firm => {
+                if !m.firm_id.is_none() && m.firm_id != self.firms[asker.firm].firm_id {
+                    return Err(Reason::NotEntitled);
+                }
+            }
+        }
+        if !m.instrument_id.is_none() && self.instruments.find(m.instrument_id.0).is_none() {
+            return Err(Reason::UnknownInstrument);
+        }
+        Ok(())
+    }
+
+    /// The live orders of a checked mass cancel's scope, in no promised order.
+    fn collect_scope(&self, session: Slot, m: &MassCancel, batch: &mut Vec<Slot>) {
+        let asker = &self.sessions[session];
+        match m.scope {
+            MassCancelScope::Session => asker.collect_orders(&self.orders, batch),
+            MassCancelScope::Account => {
+                let account = self.accounts.find(m.account_id.0).expect("checked before");
+                self.collect_firm(self.accounts[account].firm, batch);
+                batch.retain(|slot| self.orders[*slot].account == account);
+            }
+            MassCancelScope::Firm => {
+                let firm = if asker.firm == NIL {
+                    self.firms.find(m.firm_id.0).expect("checked before")
+                } else {
+                    asker.firm
+                };
+                self.collect_firm(firm, batch);
+            }
+        }
+    }
+
+    fn collect_firm(&self, firm: Slot, batch: &mut Vec<Slot>) {
+        for session in &self.firms[firm].sessions {
+            self.sessions[*session].collect_orders(&self.orders, batch);
+        }
+    }
+
+    pub(crate) fn sort_by_rec(&self, batch: &mut [Slot]) {
+        batch.sort_unstable_by_key(|slot| -> Rec { self.orders[*slot].rec });
+    }
+
+    /// A session's connection is gone: cancels its orders, whatever their phase, if it wanted so.
+    pub(crate) fn session_lost<S: EventSink>(&mut self, lost: &SessionLost, out: &mut S) {
+        let Some(session) = self.sessions.find(lost.session_id.0) else { return };
+        if lost.cancel_on_disconnect == Switch::Off {
+            return;
+        }
+        let mut batch = core::mem::take(&mut self.batch);
+        batch.clear();
+        self.sessions[session].collect_orders(&self.orders, &mut batch);
+        for slot in &batch {
+            self.cancel_resting(*slot, Reason::SessionLost, RequestNo::NONE, out);
+        }
+        self.batch = batch;
+    }
+}

@@ -1,0 +1,97 @@
+//! The engine's limits and where its events go.
+//!
+//! Everything that can grow has a limit, met by a typed reject and never by a panic. The limits
+//! decide answers, so all replicas of a partition must have equal ones.
+
+use weir_types::PartitionId;
+use weir_wire::Event;
+
+/// The most lots one order may have by its instrument's definition.
+pub(crate) const ORDER_QTY_LIMIT: u64 = 1 << 40;
+/// The most an account's cash may be below zero (unlimited accounts) or be moved to.
+pub(crate) const CASH_LIMIT: i128 = 1 << 96;
+/// The most lots a position may be away from zero, open orders included.
+pub(crate) const POSITION_LIMIT: i128 = 1 << 62;
+/// How many first answers are remembered per session.
+pub(crate) const OUTCOMES_MAX: usize = 1024;
+
+/// A partition's number and the limits of its engine.
+///
+/// Tables are sized by these limits at the start and take memory only as they fill, so that no
+/// order ever waits for a table to grow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineConfig {
+    /// The partition; zero is the control partition.
+    pub partition_id: PartitionId,
+    /// Live orders at one time, below 2^24.
+    pub orders_max: u32,
+    /// Accounts, at most 2^24.
+    pub accounts_max: u32,
+    /// Sessions, at most 2^20.
+    pub sessions_max: u32,
+    /// Firms, at most 2^20.
+    pub firms_max: u32,
+    /// Instruments, at most 2^20.
+    pub instruments_max: u32,
+    /// Pairs of account and instrument with a position or a live order, at most 2^30.
+    pub positions_max: u32,
+    /// Spreads the hash tables; shows in no event and no digest.
+    pub hash_seed: u64,
+    /// A checkpoint event follows each position that is a multiple of this.
+    pub checkpoint_interval: u64,
+}
+
+impl EngineConfig {
+    /// The default limits for `partition_id`.
+    #[must_use]
+    pub fn new(partition_id: PartitionId) -> EngineConfig {
+        EngineConfig {
+            partition_id,
+            orders_max: 1 << 20,
+            accounts_max: 1 << 20,
+            sessions_max: 1 << 14,
+            firms_max: 1 << 14,
+            instruments_max: 1 << 14,
+            positions_max: 1 << 21,
+            hash_seed: 0x57e1_2bad_5eed_0001,
+            checkpoint_interval: 1 << 16,
+        }
+    }
+
+    /// # Panics
+    /// When a limit is out of the range in its documentation: the engine's arithmetic relies on it.
+    pub(crate) fn assert_valid(&self) {
+        assert!((1..1 << 24).contains(&self.orders_max), "orders_max is out of range");
+        assert!((1..=1 << 24).contains(&self.accounts_max), "accounts_max is out of range");
+        assert!((1..=1 << 20).contains(&self.sessions_max), "sessions_max is out of range");
+        assert!((1..=1 << 20).contains(&self.firms_max), "firms_max is out of range");
+        assert!((1..=1 << 20).contains(&self.instruments_max), "instruments_max is out of range");
+        assert!((1..=1 << 30).contains(&self.positions_max), "positions_max is out of range");
+        assert!(self.checkpoint_interval > 0, "checkpoint_interval is zero");
+    }
+}
+
+impl Default for EngineConfig {
+    fn default() -> EngineConfig {
+        EngineConfig::new(PartitionId(1))
+    }
+}
+
+/// Takes the engine's events, in the order in which they happened.
+pub trait EventSink {
+    /// Takes one event.
+    fn event(&mut self, event: &Event);
+}
+
+impl EventSink for Vec<Event> {
+    fn event(&mut self, event: &Event) {
+        self.push(*event);
+    }
+}
+
+impl<F: FnMut(&Event)> EventSink for F {
+    #[inline]
+    fn event(&mut self, event: &Event) {
+        self(event);
+    }
+}

@@ -1,0 +1,211 @@
+//! Reference data: operators define it in the control partition, the other partitions import it.
+//!
+//! A definition replaces the one before it with the same identifier, except where live orders or
+//! money would change hands or meaning: an instrument's partition and exponents, an account's
+//! firm, a session's firm and role stand for good.
+
+use weir_types::{Cash, ClOrdId, FirmId, Position, Reason, Role, Switch};
+use weir_wire::event::Defined;
+use weir_wire::reference::{DefineAccount, DefineFirm, DefineInstrument, DefineSession};
+use weir_wire::{Definition, Event};
+
+use crate::account::Account;
+use crate::config::{EventSink, ORDER_QTY_LIMIT};
+use crate::emit::{Asker, Named};
+use crate::engine::Engine;
+use crate::index::NIL;
+use crate::instrument::{Firm, Instrument};
+use crate::session::Session;
+
+impl Engine {
+    /// An operator's definition, in the control partition.
+    pub(crate) fn define<S: EventSink>(
+        &mut self,
+        asker: Asker,
+        definition: &Definition,
+        out: &mut S,
+    ) {
+        match self.check_definer(asker).and_then(|()| self.accept_definition(definition)) {
+            Ok(()) => {
+                self.say_defined(self.position, definition, out);
+                self.say_done(asker, ClOrdId::NONE, 0, out);
+            }
+            Err(reason) => {
+                let instrument_id = match definition {
+                    Definition::DefineInstrument(d) => d.instrument_id,
+                    _ => Named::NOTHING.instrument_id,
+                };
+                let named = Named { instrument_id, ..Named::NOTHING };
+                self.reject(asker, named, reason, out);
+            }
+        }
+    }
+
+    fn check_definer(&self, asker: Asker) -> Result<(), Reason> {
+        if self.sessions[asker.session].role != Role::Operator {
+            return Err(Reason::NotEntitled);
+        }
+        let is_control = self.config.partition_id.is_none();
+        if is_control { Ok(()) } else { Err(Reason::WrongPartition) }
+    }
+
+    /// A definition of the control log reaches this partition. In the control log itself an import
+    /// does one thing: it makes the first operator, without whom nobody could define anything. An
+    /// import that this partition's limits or rules refuse is passed over without an event.
+    pub(crate) fn import<S: EventSink>(
+        &mut self,
+        control_position: Position,
+        definition: &Definition,
+        out: &mut S,
+    ) {
+        if self.config.partition_id.is_none() {
+            let is_operator =
+                matches!(definition, Definition::DefineSession(d) if d.role == Role::Operator);
+            let has_operator =
+                self.sessions.rows().iter().any(|session| session.role == Role::Operator);
+            if is_operator && !has_operator && self.accept_definition(definition).is_ok() {
+                self.say_defined(self.position, definition, out);
+            }
+            return;
+        }
+        if control_position <= self.control_position {
+            return;
+        }
+        self.control_position = control_position;
+        if self.accept_definition(definition).is_ok() {
+            self.say_defined(control_position, definition, out);
+        }
+    }
+
+    fn say_defined<S: EventSink>(
+        &mut self,
+        control_position: Position,
+        definition: &Definition,
+        out: &mut S,
+    ) {
+        self.control_position = control_position;
+        let defined = Defined {
+            position: self.position,
+            transact_time: self.time,
+            control_position,
+            partition_id: self.config.partition_id,
+        };
+        self.say(&Event::Defined(defined, *definition), out);
+    }
+
+    fn accept_definition(&mut self, definition: &Definition) -> Result<(), Reason> {
+        match definition {
+            Definition::DefineInstrument(d) => self.define_instrument(d),
+            Definition::DefineFirm(d) => self.define_firm(d),
+            Definition::DefineAccount(d) => self.define_account(d),
+            Definition::DefineSession(d) => self.define_session(d),
+        }
+    }
+
+    fn define_instrument(&mut self, d: &DefineInstrument) -> Result<(), Reason> {
+        let is_fine = !d.instrument_id.is_none()
+            && !d.symbol.is_none()
+            && !d.partition_id.is_none()
+            && d.tick_size.0 > 0
+            && d.lot_size.0 > 0
+            && d.order_qty_max >= d.lot_size
+            && d.order_qty_max.0 <= ORDER_QTY_LIMIT
+            && d.price_min <= d.price_max;
+        let is_symbol_taken = (self.instruments.rows().iter()).any(|other| {
+            let other = &other.definition;
+            other.symbol == d.symbol && other.instrument_id != d.instrument_id
+        });
+        if !is_fine || is_symbol_taken {
+            return Err(Reason::InvalidDefinition);
+        }
+        let Some(slot) = self.instruments.find(d.instrument_id.0) else {
+            if self.instruments.is_full() {
+                return Err(Reason::LimitReached);
+            }
+            self.instruments.insert(d.instrument_id.0, Instrument::new(*d));
+            return Ok(());
+        };
+        let row = &mut self.instruments[slot];
+        let before = &row.definition;
+        if before.partition_id != d.partition_id
+            || before.price_exponent != d.price_exponent
+            || before.qty_exponent != d.qty_exponent
+        {
+            return Err(Reason::InvalidDefinition);
+        }
+        row.definition = *d;
+        Ok(())
+    }
+
+    fn define_firm(&mut self, d: &DefineFirm) -> Result<(), Reason> {
+        if d.firm_id.is_none() || d.name.is_none() {
+            return Err(Reason::InvalidDefinition);
+        }
+        if self.firms.find(d.firm_id.0).is_some() {
+            // Nothing that the engine keeps of a firm can change.
+            return Ok(());
+        }
+        if self.firms.is_full() {
+            return Err(Reason::LimitReached);
+        }
+        let row = Firm { firm_id: d.firm_id, is_killed: false, sessions: Vec::new() };
+        self.firms.insert(d.firm_id.0, row);
+        Ok(())
+    }
+
+    fn define_account(&mut self, d: &DefineAccount) -> Result<(), Reason> {
+        if d.account_id.is_none() {
+            return Err(Reason::InvalidDefinition);
+        }
+        let firm = self.firms.find(d.firm_id.0).ok_or(Reason::UnknownFirm)?;
+        let is_unlimited = d.unlimited == Switch::On;
+        if let Some(slot) = self.accounts.find(d.account_id.0) {
+            let row = &mut self.accounts[slot];
+            if row.firm != firm {
+                return Err(Reason::InvalidDefinition);
+            }
+            row.is_unlimited = is_unlimited;
+            return Ok(());
+        }
+        if self.accounts.is_full() {
+            return Err(Reason::LimitReached);
+        }
+        let row = Account {
+            cash: Cash::ZERO,
+            reserved: Cash::ZERO,
+            transfer_id_last: 0,
+            account_id: d.account_id,
+            firm,
+            is_unlimited,
+            is_killed: false,
+        };
+        self.accounts.insert(d.account_id.0, row);
+        Ok(())
+    }
+
+    fn define_session(&mut self, d: &DefineSession) -> Result<(), Reason> {
+        let is_firmless = d.firm_id == FirmId::NONE;
+        if d.defined_session_id.is_none() || (d.role != Role::Trader && !is_firmless) {
+            return Err(Reason::InvalidDefinition);
+        }
+        let firm = match d.role {
+            Role::Trader => self.firms.find(d.firm_id.0).ok_or(Reason::UnknownFirm)?,
+            Role::Supervisor | Role::Operator => NIL,
+        };
+        if let Some(slot) = self.sessions.find(d.defined_session_id.0) {
+            let row = &self.sessions[slot];
+            let is_same = row.firm == firm && row.role == d.role;
+            // Only the key changes, and keys are the gateways' business.
+            return if is_same { Ok(()) } else { Err(Reason::InvalidDefinition) };
+        }
+        if self.sessions.is_full() {
+            return Err(Reason::LimitReached);
+        }
+        let row = Session::new(d.defined_session_id, firm, d.role);
+        let slot = self.sessions.insert(d.defined_session_id.0, row);
+        if firm != NIL {
+            self.firms[firm].sessions.push(slot);
+        }
+        Ok(())
+    }
+}

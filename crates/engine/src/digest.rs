@@ -1,0 +1,203 @@
+//! The digest: 64 bits that depend on every event said so far, in order.
+//!
+//! An event's words are multiplied in pairs with fixed constants added, the products summed (so
+//! that they overlap in the processor), and the sum folded into the running value by one more
+//! product. Each applied command folds in its position and time besides. It tells replicas that
+//! went different ways apart; it is no defence against someone who forges.
+
+use weir_types::ClOrdId;
+use weir_wire::event::{Defined, OrderEvent, PhaseChanged, RequestDone, RequestRejected};
+use weir_wire::{Definition, Event, PlainEvent};
+
+use crate::index::fold;
+use crate::order::halves;
+
+const WORDS_MAX: usize = 28;
+
+const KEYS: [u64; WORDS_MAX] = {
+    let mut keys = [0; WORDS_MAX];
+    let mut state: u64 = 0x5745_4952;
+    let mut i = 0;
+    while i < WORDS_MAX {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = state;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        keys[i] = z ^ z >> 31;
+        i += 1;
+    }
+    keys
+};
+
+/// Folds a command's place and time into the digest.
+#[inline]
+pub(crate) fn fold_command(digest: u64, position: u64, time: u64) -> u64 {
+    fold(digest.wrapping_add(position) ^ KEYS[0], time.wrapping_add(KEYS[1]) | 1)
+}
+
+/// Folds an event into the digest. Checkpoints carry the digest and are not part of it.
+#[inline]
+pub(crate) fn fold_event(digest: u64, event: &Event) -> u64 {
+    let sum = match event {
+        Event::Plain(PlainEvent::OrderEvent(e)) => order_sum(e),
+        Event::Plain(PlainEvent::RequestRejected(e)) => rejected_sum(e),
+        Event::Plain(PlainEvent::RequestDone(e)) => done_sum(e),
+        Event::Plain(PlainEvent::PhaseChanged(e)) => phase_sum(e),
+        Event::Plain(PlainEvent::Checkpoint(_)) => return digest,
+        Event::Defined(e, definition) => defined_sum(e, definition),
+    };
+    fold(digest ^ sum, KEYS[2] | 1)
+}
+
+/// A sum over pairs of words; `N` is even.
+#[inline]
+fn sum<const N: usize>(words: [u64; N]) -> u64 {
+    let mut total: u128 = 0;
+    let mut i = 0;
+    while i < N {
+        let a = words[i].wrapping_add(KEYS[i]);
+        let b = words[i + 1].wrapping_add(KEYS[i + 1]);
+        total = total.wrapping_add(u128::from(a) * u128::from(b));
+        i += 2;
+    }
+    (total as u64) ^ (total >> 64) as u64
+}
+
+#[inline]
+fn pair(high: u32, low: u32) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
+}
+
+fn order_sum(e: &OrderEvent) -> u64 {
+    let (name_head, name_tail) = halves(e.cl_ord_id);
+    let (orig_head, orig_tail) = halves(e.orig_cl_ord_id);
+    let codes = [
+        e.side.code(),
+        e.ord_type.code(),
+        e.time_in_force.code(),
+        e.exec_inst.0,
+        e.self_trade_prevention.code(),
+        e.exec_type.code(),
+        e.ord_status.code(),
+        e.liquidity.code(),
+    ];
+    sum([
+        e.event_no.0,
+        e.request_no.0,
+        e.rec.0,
+        e.seq.0,
+        e.order_id.0,
+        e.exec_id.0,
+        e.match_id.0,
+        e.transact_time.0,
+        e.created_time.0,
+        name_head,
+        name_tail,
+        orig_head,
+        orig_tail,
+        e.price.0 as u64,
+        e.stop_px.0 as u64,
+        e.last_px.0 as u64,
+        e.last_qty.0,
+        e.order_qty.0,
+        e.leaves_qty.0,
+        e.cum_qty.0,
+        e.display_qty.0,
+        e.min_qty.0,
+        e.expire_time.0,
+        pair(e.session_id.0, e.firm_id.0),
+        pair(e.account_id.0, e.instrument_id.0),
+        u64::from_le_bytes(codes),
+        pair(u32::from(e.partition_id.0), u32::from(e.reason.code())),
+        1,
+    ])
+}
+
+fn rejected_sum(e: &RequestRejected) -> u64 {
+    let (name_head, name_tail) = halves(e.cl_ord_id);
+    let (orig_head, orig_tail) = halves(e.orig_cl_ord_id);
+    sum([
+        e.event_no.0,
+        e.request_no.0,
+        e.order_id.0,
+        e.transact_time.0,
+        name_head,
+        name_tail,
+        orig_head,
+        orig_tail,
+        pair(e.session_id.0, e.instrument_id.0),
+        pair(u32::from(e.reason.code()), u32::from(e.ref_template_id)),
+        u64::from(e.partition_id.0),
+        2,
+    ])
+}
+
+fn done_sum(e: &RequestDone) -> u64 {
+    let (name_head, name_tail) = halves(e.cl_ord_id);
+    sum([
+        e.event_no.0,
+        e.request_no.0,
+        e.transact_time.0,
+        e.affected_count,
+        name_head,
+        name_tail,
+        pair(e.session_id.0, u32::from(e.ref_template_id)),
+        u64::from(e.partition_id.0) << 8 | 3,
+    ])
+}
+
+fn phase_sum(e: &PhaseChanged) -> u64 {
+    sum([
+        e.transact_time.0,
+        u64::from(e.instrument_id.0),
+        u64::from(e.phase.code()),
+        u64::from(e.partition_id.0) << 8 | 4,
+    ])
+}
+
+fn defined_sum(e: &Defined, definition: &Definition) -> u64 {
+    let own = sum([
+        e.transact_time.0,
+        e.control_position.0,
+        u64::from(definition.template_id()),
+        u64::from(e.partition_id.0) << 8 | 5,
+    ]);
+    let words: [u64; 10] = match definition {
+        Definition::DefineInstrument(d) => {
+            let (head, tail) = halves(ClOrdId(d.symbol.0));
+            let codes = [d.price_exponent as u8, d.qty_exponent as u8, d.phase.code(), 0];
+            [
+                head,
+                tail,
+                d.tick_size.0 as u64,
+                d.lot_size.0,
+                d.order_qty_max.0,
+                d.price_min.0 as u64,
+                d.price_max.0 as u64,
+                pair(d.session_id.0, d.instrument_id.0),
+                pair(u32::from(d.partition_id.0), u32::from_le_bytes(codes)),
+                d.request_no.0,
+            ]
+        }
+        Definition::DefineFirm(d) => {
+            let (head, tail) = halves(ClOrdId(d.name.0));
+            [d.request_no.0, head, tail, pair(d.session_id.0, d.firm_id.0), 0, 0, 0, 0, 0, 0]
+        }
+        Definition::DefineAccount(d) => {
+            let owner = pair(d.account_id.0, d.firm_id.0);
+            let flag = u64::from(d.unlimited.code());
+            [d.request_no.0, owner, u64::from(d.session_id.0), flag, 0, 0, 0, 0, 0, 0]
+        }
+        Definition::DefineSession(d) => {
+            let mut words = [0; 10];
+            for (word, bytes) in words.iter_mut().zip(d.api_key_hash.0.chunks_exact(8)) {
+                *word = u64::from_le_bytes(bytes.try_into().expect("chunks of eight bytes"));
+            }
+            words[4] = d.request_no.0;
+            words[5] = pair(d.session_id.0, d.defined_session_id.0);
+            words[6] = pair(d.firm_id.0, u32::from(d.role.code()));
+            words
+        }
+    };
+    fold(own, KEYS[3] | 1) ^ sum(words)
+}

@@ -1,0 +1,292 @@
+//! How events are made: numbers taken, the order's whole state filled in, the digest moved on.
+//!
+//! Every order event takes the next `exec_id` and the next `event_no` of the session it goes to;
+//! all but rejections and repeated answers take the next `seq`. No other module makes events.
+
+use weir_types::{
+    ClOrdId, ExecType, InstrumentId, Liquidity, MatchId, OrdStatus, OrderId, Price, Qty, Reason,
+    Rec, RequestNo, Seq,
+};
+use weir_wire::event::{Checkpoint, OrderEvent, RequestDone, RequestRejected};
+use weir_wire::order_entry::NewOrder;
+use weir_wire::{Event, PlainEvent};
+
+use crate::config::EventSink;
+use crate::digest;
+use crate::engine::Engine;
+use crate::index::{NIL, Slot};
+
+/// What an event tells of an order besides its row.
+#[derive(Clone, Copy)]
+pub(crate) struct Change {
+    pub(crate) exec_type: ExecType,
+    pub(crate) ord_status: OrdStatus,
+    pub(crate) reason: Reason,
+    pub(crate) request_no: RequestNo,
+    pub(crate) orig_cl_ord_id: ClOrdId,
+    pub(crate) match_id: MatchId,
+    pub(crate) last_px: Price,
+    pub(crate) last_qty: Qty,
+    pub(crate) liquidity: Liquidity,
+    /// It is the first answer to its session's request, to be remembered.
+    pub(crate) is_answer: bool,
+}
+
+impl Change {
+    pub(crate) fn new(exec_type: ExecType, ord_status: OrdStatus, request_no: RequestNo) -> Change {
+        Change {
+            exec_type,
+            ord_status,
+            reason: Reason::None,
+            request_no,
+            orig_cl_ord_id: ClOrdId::NONE,
+            match_id: MatchId::NONE,
+            last_px: Price(0),
+            last_qty: Qty::ZERO,
+            liquidity: Liquidity::None,
+            is_answer: false,
+        }
+    }
+}
+
+/// Who asked, by what request.
+#[derive(Clone, Copy)]
+pub(crate) struct Asker {
+    pub(crate) session: Slot,
+    pub(crate) request_no: RequestNo,
+    pub(crate) template_id: u16,
+}
+
+/// What a refused request named.
+#[derive(Clone, Copy)]
+pub(crate) struct Named {
+    pub(crate) order_id: OrderId,
+    pub(crate) cl_ord_id: ClOrdId,
+    pub(crate) orig_cl_ord_id: ClOrdId,
+    pub(crate) instrument_id: InstrumentId,
+}
+
+impl Named {
+    pub(crate) const NOTHING: Named = Named {
+        order_id: OrderId::NONE,
+        cl_ord_id: ClOrdId::NONE,
+        orig_cl_ord_id: ClOrdId::NONE,
+        instrument_id: InstrumentId::NONE,
+    };
+}
+
+impl Engine {
+    /// Hands an event out and folds it into the digest.
+    #[inline]
+    pub(crate) fn say<S: EventSink>(&mut self, event: &Event, out: &mut S) {
+        self.digest = digest::fold_event(self.digest, event);
+        out.event(event);
+    }
+
+    fn say_answer<S: EventSink>(&mut self, session: Slot, event: PlainEvent, out: &mut S) {
+        self.sessions[session].outcomes.push(event);
+        self.say(&Event::Plain(event), out);
+    }
+
+    /// Tells a change of an order to the session that entered it. The quantities are the row's.
+    #[inline]
+    pub(crate) fn say_order<S: EventSink>(&mut self, slot: Slot, change: &Change, out: &mut S) {
+        self.seq = self.seq.next();
+        self.exec_id = self.exec_id.next();
+        let order = &self.orders[slot];
+        let session_slot = order.session;
+        let session = &mut self.sessions[session_slot];
+        let is_live = change.ord_status.is_live();
+        let event = Event::Plain(PlainEvent::OrderEvent(OrderEvent {
+            position: self.position,
+            event_no: session.take_event_no(),
+            request_no: change.request_no,
+            rec: order.rec,
+            seq: self.seq,
+            order_id: OrderId::new(self.config.partition_id, order.rec),
+            exec_id: self.exec_id,
+            match_id: change.match_id,
+            transact_time: self.time,
+            created_time: order.created_time,
+            cl_ord_id: order.cl_ord_id,
+            orig_cl_ord_id: change.orig_cl_ord_id,
+            price: order.price,
+            stop_px: order.stop_px,
+            last_px: change.last_px,
+            last_qty: change.last_qty,
+            order_qty: order.order_qty,
+            leaves_qty: if is_live { order.leaves_qty } else { Qty::ZERO },
+            cum_qty: order.cum_qty(),
+            display_qty: order.display_qty,
+            min_qty: order.min_qty,
+            expire_time: order.expire_time,
+            session_id: session.session_id,
+            firm_id: self.firms[session.firm].firm_id,
+            account_id: self.accounts[order.account].account_id,
+            instrument_id: self.instruments[order.instrument].definition.instrument_id,
+            partition_id: self.config.partition_id,
+            reason: change.reason,
+            side: order.side,
+            ord_type: order.ord_type,
+            time_in_force: order.time_in_force,
+            exec_inst: order.exec_inst,
+            self_trade_prevention: order.self_trade_prevention,
+            exec_type: change.exec_type,
+            ord_status: change.ord_status,
+            liquidity: change.liquidity,
+        }));
+        if change.is_answer {
+            let Event::Plain(plain) = &event else { unreachable!("made above") };
+            self.sessions[session_slot].outcomes.push(*plain);
+        }
+        self.say(&event, out);
+    }
+
+    /// Refuses a new order: it never becomes a record.
+    pub(crate) fn reject_order<S: EventSink>(
+        &mut self,
+        session: Slot,
+        request: &NewOrder,
+        reason: Reason,
+        out: &mut S,
+    ) {
+        self.exec_id = self.exec_id.next();
+        let row = &mut self.sessions[session];
+        let firm_id =
+            if row.firm == NIL { weir_types::FirmId::NONE } else { self.firms[row.firm].firm_id };
+        let event = PlainEvent::OrderEvent(OrderEvent {
+            position: self.position,
+            event_no: row.take_event_no(),
+            request_no: request.request_no,
+            rec: Rec::NONE,
+            seq: Seq::NONE,
+            order_id: OrderId::NONE,
+            exec_id: self.exec_id,
+            match_id: MatchId::NONE,
+            transact_time: self.time,
+            created_time: weir_types::Nanos(0),
+            cl_ord_id: request.cl_ord_id,
+            orig_cl_ord_id: ClOrdId::NONE,
+            price: request.price,
+            stop_px: request.stop_px,
+            last_px: Price(0),
+            last_qty: Qty::ZERO,
+            order_qty: request.order_qty,
+            leaves_qty: Qty::ZERO,
+            cum_qty: Qty::ZERO,
+            display_qty: request.display_qty,
+            min_qty: request.min_qty,
+            expire_time: request.expire_time,
+            session_id: row.session_id,
+            firm_id,
+            account_id: request.account_id,
+            instrument_id: request.instrument_id,
+            partition_id: self.config.partition_id,
+            reason,
+            side: request.side,
+            ord_type: request.ord_type,
+            time_in_force: request.time_in_force,
+            exec_inst: request.exec_inst,
+            self_trade_prevention: request.self_trade_prevention,
+            exec_type: ExecType::Rejected,
+            ord_status: OrdStatus::Rejected,
+            liquidity: Liquidity::None,
+        });
+        self.say_answer(session, event, out);
+    }
+
+    fn rejected(&mut self, asker: Asker, named: Named, reason: Reason) -> PlainEvent {
+        let session = &mut self.sessions[asker.session];
+        PlainEvent::RequestRejected(RequestRejected {
+            position: self.position,
+            event_no: session.take_event_no(),
+            request_no: asker.request_no,
+            order_id: named.order_id,
+            transact_time: self.time,
+            cl_ord_id: named.cl_ord_id,
+            orig_cl_ord_id: named.orig_cl_ord_id,
+            session_id: session.session_id,
+            instrument_id: named.instrument_id,
+            partition_id: self.config.partition_id,
+            reason,
+            ref_template_id: asker.template_id,
+        })
+    }
+
+    /// Refuses a request, for good: the refusal is its answer from now on.
+    pub(crate) fn reject<S: EventSink>(
+        &mut self,
+        asker: Asker,
+        named: Named,
+        reason: Reason,
+        out: &mut S,
+    ) {
+        let event = self.rejected(asker, named, reason);
+        self.say_answer(asker.session, event, out);
+    }
+
+    /// Refuses a request whose number was not taken; nothing is remembered.
+    pub(crate) fn reject_too_old<S: EventSink>(&mut self, asker: Asker, named: Named, out: &mut S) {
+        let event = self.rejected(asker, named, Reason::TooOld);
+        self.say(&Event::Plain(event), out);
+    }
+
+    /// Tells that a request was carried out.
+    pub(crate) fn say_done<S: EventSink>(
+        &mut self,
+        asker: Asker,
+        cl_ord_id: ClOrdId,
+        affected_count: u64,
+        out: &mut S,
+    ) {
+        let session = &mut self.sessions[asker.session];
+        let event = PlainEvent::RequestDone(RequestDone {
+            position: self.position,
+            event_no: session.take_event_no(),
+            request_no: asker.request_no,
+            transact_time: self.time,
+            cl_ord_id,
+            affected_count,
+            session_id: session.session_id,
+            partition_id: self.config.partition_id,
+            ref_template_id: asker.template_id,
+        });
+        self.say_answer(asker.session, event, out);
+    }
+
+    /// Answers a repeated request: its first answer under a new event number. An order's answer
+    /// has `rec` and `seq` zero, by which views know that it changes nothing.
+    pub(crate) fn say_again<S: EventSink>(
+        &mut self,
+        session: Slot,
+        mut answer: PlainEvent,
+        out: &mut S,
+    ) {
+        let event_no = self.sessions[session].take_event_no();
+        match &mut answer {
+            PlainEvent::OrderEvent(e) => {
+                (e.position, e.event_no) = (self.position, event_no);
+                (e.rec, e.seq) = (Rec::NONE, Seq::NONE);
+            }
+            PlainEvent::RequestRejected(e) => (e.position, e.event_no) = (self.position, event_no),
+            PlainEvent::RequestDone(e) => (e.position, e.event_no) = (self.position, event_no),
+            PlainEvent::PhaseChanged(_) | PlainEvent::Checkpoint(_) => {
+                unreachable!("only events addressed to a session are remembered")
+            }
+        }
+        self.say(&Event::Plain(answer), out);
+    }
+
+    /// Tells the digest.
+    pub(crate) fn say_checkpoint<S: EventSink>(&mut self, out: &mut S) {
+        let event = Event::Plain(PlainEvent::Checkpoint(Checkpoint {
+            position: self.position,
+            transact_time: self.time,
+            digest: self.digest,
+            seq: self.seq,
+            rec: self.rec,
+            partition_id: self.config.partition_id,
+        }));
+        self.say(&event, out);
+    }
+}

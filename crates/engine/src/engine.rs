@@ -1,0 +1,397 @@
+//! The engine's state and its one way in, [`Engine::apply`].
+//!
+//! INVARIANT: state changes only inside `apply`, and by nothing but its arguments. Positions are
+//! dense, time never goes back; a caller that breaks this has lost its log, and the engine stops.
+
+use weir_types::{
+    Cash, EventNo, InstrumentId, Nanos, OrderId, Position, Price, Qty, Reason, Rec, RequestNo, Seq,
+    SessionId, Side,
+};
+use weir_types::{ExecId, MatchId};
+use weir_wire::event::RequestRejected;
+use weir_wire::{Command, Event, PlainEvent, Request};
+
+use crate::account::Account;
+use crate::book::Levels;
+use crate::config::{EngineConfig, EventSink};
+use crate::digest;
+use crate::emit::{Asker, Named};
+use crate::index::{Slot, Table};
+use crate::instrument::{Firm, Instrument};
+use crate::order::Orders;
+use crate::position::Positions;
+use crate::session::Session;
+
+/// The deterministic engine of one partition.
+pub struct Engine {
+    pub(crate) config: EngineConfig,
+    pub(crate) position: Position,
+    pub(crate) time: Nanos,
+    pub(crate) control_position: Position,
+    pub(crate) digest: u64,
+    pub(crate) rec: Rec,
+    pub(crate) seq: Seq,
+    pub(crate) exec_id: ExecId,
+    pub(crate) match_id: MatchId,
+    pub(crate) is_killed: bool,
+    pub(crate) cash_transferred_in: Cash,
+    pub(crate) firms: Table<Firm>,
+    pub(crate) accounts: Table<Account>,
+    pub(crate) sessions: Table<Session>,
+    pub(crate) instruments: Table<Instrument>,
+    pub(crate) positions: Positions,
+    pub(crate) orders: Orders,
+    pub(crate) levels: Levels,
+    /// Orders about to be cancelled together; kept for its memory only.
+    pub(crate) batch: Vec<Slot>,
+}
+
+/// How far a session's numbers have come in a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionState {
+    /// The highest request number taken; zero when none was.
+    pub last_request_no: RequestNo,
+    /// The number that its next event will have, from 1.
+    pub next_event_no: EventNo,
+}
+
+/// A price level as seen from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Level {
+    /// Its price.
+    pub price: Price,
+    /// The lots of all live orders at it.
+    pub qty: Qty,
+    /// How many they are.
+    pub order_count: u32,
+}
+
+/// The sums that no trade may change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Totals {
+    /// Cash moved in by transfers less cash moved out.
+    pub cash_transferred_in: Cash,
+    /// Cash of all accounts that no live order has reserved.
+    pub cash_free: Cash,
+    /// Cash that live orders have reserved.
+    pub cash_reserved: Cash,
+    /// Per instrument, in order of its identifier.
+    pub positions: Vec<PositionTotals>,
+}
+
+/// The sums of one instrument's positions, in lots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PositionTotals {
+    /// The instrument.
+    pub instrument_id: InstrumentId,
+    /// Moved in by transfers less moved out.
+    pub transferred_in: i128,
+    /// Held and not reserved, over all accounts.
+    pub free: i128,
+    /// Reserved by live sell orders.
+    pub reserved: i128,
+}
+
+impl Totals {
+    /// True when what the accounts hold is what was moved in: nothing was created or lost.
+    #[must_use]
+    pub fn is_conserved(&self) -> bool {
+        self.cash_free + self.cash_reserved == self.cash_transferred_in
+            && self.positions.iter().all(|p| p.free + p.reserved == p.transferred_in)
+    }
+}
+
+impl Engine {
+    /// An engine before the first command.
+    ///
+    /// # Panics
+    /// When a limit of `config` is out of range.
+    #[must_use]
+    pub fn new(config: EngineConfig) -> Engine {
+        config.assert_valid();
+        let seed = config.hash_seed;
+        Engine {
+            position: Position::NONE,
+            time: Nanos(0),
+            control_position: Position::NONE,
+            digest: 0,
+            rec: Rec::NONE,
+            seq: Seq::NONE,
+            exec_id: ExecId::NONE,
+            match_id: MatchId::NONE,
+            is_killed: false,
+            cash_transferred_in: Cash::ZERO,
+            firms: Table::new(config.firms_max, seed),
+            accounts: Table::new(config.accounts_max, seed),
+            sessions: Table::new(config.sessions_max, seed),
+            instruments: Table::new(config.instruments_max, seed),
+            positions: Positions::new(config.positions_max, seed),
+            orders: Orders::new(config.orders_max, seed),
+            levels: Levels::default(),
+            batch: Vec::new(),
+            config,
+        }
+    }
+
+    /// Applies the command at `position`, stamped `time` by the log, and says what came of it.
+    ///
+    /// # Panics
+    /// When `position` is not the one after the last, or `time` is before the last: a log that
+    /// skips, repeats or turns back is broken, and going on would fork history.
+    pub fn apply<S: EventSink>(
+        &mut self,
+        position: Position,
+        time: Nanos,
+        command: &Command,
+        out: &mut S,
+    ) {
+        assert!(position == self.position.next(), "{position} does not follow {}", self.position);
+        assert!(time >= self.time, "log time {time} is before {}", self.time);
+        self.position = position;
+        self.time = time;
+        self.digest = digest::fold_command(self.digest, position.0, time.0);
+        match command {
+            Command::Request(request) => self.request(request, out),
+            Command::Import(control_position, definition) => {
+                self.import(*control_position, definition, out);
+            }
+            // No order of today's types has a deadline.
+            Command::Tick => {}
+            Command::SessionLost(lost) => self.session_lost(lost, out),
+        }
+        if position.0.is_multiple_of(self.config.checkpoint_interval) {
+            self.say_checkpoint(out);
+        }
+    }
+
+    /// Takes the request's number, or answers what was asked before.
+    fn request<S: EventSink>(&mut self, request: &Request, out: &mut S) {
+        let request_no = request.request_no();
+        let Some(session) = self.sessions.find(request.session_id().0) else {
+            return self.reject_unknown_session(request, out);
+        };
+        let asker = Asker { session, request_no, template_id: request.template_id() };
+        let row = &mut self.sessions[session];
+        if request_no <= row.last_request_no {
+            return match row.outcomes.find(request_no) {
+                Some(answer) => {
+                    let answer = *answer;
+                    self.say_again(session, answer, out);
+                }
+                None => self.reject_too_old(asker, named(request), out),
+            };
+        }
+        row.last_request_no = request_no;
+        if let Some(definition) = request.definition() {
+            return self.define(asker, &definition, out);
+        }
+        match request {
+            Request::NewOrder(m) => self.new_order(session, m, out),
+            Request::ReplaceOrder(m) => self.replace_order(asker, m, out),
+            Request::CancelOrder(m) => self.cancel_order(asker, m, out),
+            Request::MassCancel(m) => self.mass_cancel(asker, m, out),
+            Request::Transfer(m) => self.transfer(asker, m, out),
+            Request::SetPhase(m) => self.set_phase(asker, m, out),
+            Request::KillSwitch(m) => self.kill_switch(asker, m, out),
+            Request::DefineInstrument(_)
+            | Request::DefineFirm(_)
+            | Request::DefineAccount(_)
+            | Request::DefineSession(_) => unreachable!("definitions went their way above"),
+        }
+    }
+
+    /// There is no one to number an answer for: it goes out without a number.
+    fn reject_unknown_session<S: EventSink>(&mut self, request: &Request, out: &mut S) {
+        let named = named(request);
+        let event = Event::Plain(PlainEvent::RequestRejected(RequestRejected {
+            position: self.position,
+            event_no: EventNo::NONE,
+            request_no: request.request_no(),
+            order_id: OrderId::NONE,
+            transact_time: self.time,
+            cl_ord_id: named.cl_ord_id,
+            orig_cl_ord_id: named.orig_cl_ord_id,
+            session_id: request.session_id(),
+            instrument_id: named.instrument_id,
+            partition_id: self.config.partition_id,
+            reason: Reason::UnknownSession,
+            ref_template_id: request.template_id(),
+        }));
+        self.say(&event, out);
+    }
+
+    /// The position last applied; zero before the first.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    /// The log time of the position last applied.
+    #[must_use]
+    pub fn time(&self) -> Nanos {
+        self.time
+    }
+
+    /// When the next `Tick` is due; `None` while nothing waits for time to pass.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Nanos> {
+        None
+    }
+
+    /// The digest of all that happened so far.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// The control log's position last imported (in the control partition: last defined at).
+    #[must_use]
+    pub fn control_position(&self) -> Position {
+        self.control_position
+    }
+
+    /// The limits it was made with.
+    #[must_use]
+    pub fn config(&self) -> &EngineConfig {
+        &self.config
+    }
+
+    /// How far a session's numbers have come; those of a fresh session when it is not known.
+    #[must_use]
+    pub fn session_state(&self, session_id: SessionId) -> SessionState {
+        match self.sessions.find(session_id.0) {
+            Some(slot) => state_of(&self.sessions[slot]),
+            None => SessionState { last_request_no: RequestNo::NONE, next_event_no: EventNo(1) },
+        }
+    }
+
+    /// All sessions in order of their identifier.
+    pub fn sessions(&self) -> impl Iterator<Item = (SessionId, SessionState)> + use<> {
+        let mut states: Vec<_> =
+            self.sessions.rows().iter().map(|row| (row.session_id, state_of(row))).collect();
+        states.sort_unstable_by_key(|(session_id, _)| *session_id);
+        states.into_iter()
+    }
+
+    /// How many orders are live.
+    #[must_use]
+    pub fn live_order_count(&self) -> u32 {
+        self.orders.live_count()
+    }
+
+    /// How many pairs of account and instrument hold, owe or wait for lots.
+    #[must_use]
+    pub fn open_position_count(&self) -> usize {
+        self.positions.count()
+    }
+
+    /// The highest record number given to an order; zero before the first.
+    #[must_use]
+    pub fn last_rec(&self) -> Rec {
+        self.rec
+    }
+
+    /// The highest change number given; zero before the first.
+    #[must_use]
+    pub fn last_seq(&self) -> Seq {
+        self.seq
+    }
+
+    /// Fills `out` with the best `depth` levels of a side, from the best on; with none when the
+    /// instrument is not known.
+    pub fn book_levels(
+        &self,
+        instrument_id: InstrumentId,
+        side: Side,
+        depth: usize,
+        out: &mut Vec<Level>,
+    ) {
+        out.clear();
+        let Some(slot) = self.instruments.find(instrument_id.0) else { return };
+        let levels = self.instruments[slot].side(side).best_first().take(depth);
+        out.extend(levels.map(|level| {
+            let row = &self.levels[level];
+            Level { price: row.price, qty: row.qty, order_count: row.order_count }
+        }));
+    }
+
+    /// The identifiers of the live orders at a price, in time priority.
+    #[must_use]
+    pub fn orders_at(&self, instrument_id: InstrumentId, side: Side, price: Price) -> Vec<OrderId> {
+        let mut ids = Vec::new();
+        let Some(slot) = self.instruments.find(instrument_id.0) else { return ids };
+        let book = self.instruments[slot].side(side);
+        let Some(level) = book.best_first().find(|level| self.levels[*level].price == price) else {
+            return ids;
+        };
+        let mut at = self.levels[level].head;
+        while at != crate::index::NIL {
+            ids.push(OrderId::new(self.config.partition_id, self.orders[at].rec));
+            at = self.orders[at].level_next;
+        }
+        ids
+    }
+
+    /// The sums for the invariant of conservation. Looks at every account and position.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let cash_reserved: i128 = self.accounts.rows().iter().map(|a| a.reserved.0).sum();
+        let cash: i128 = self.accounts.rows().iter().map(|a| a.cash.0).sum();
+        let mut positions: Vec<PositionTotals> = (self.instruments.rows().iter())
+            .map(|row| PositionTotals {
+                instrument_id: row.definition.instrument_id,
+                transferred_in: row.transferred_in,
+                free: 0,
+                reserved: 0,
+            })
+            .collect();
+        // Sums do not depend on the order of the table.
+        for (_, instrument, position) in self.positions.unordered() {
+            let row = &mut positions[instrument as usize];
+            row.free += i128::from(position.total) - i128::from(position.reserved);
+            row.reserved += i128::from(position.reserved);
+        }
+        positions.sort_unstable_by_key(|row| row.instrument_id);
+        Totals {
+            cash_transferred_in: self.cash_transferred_in,
+            cash_free: Cash(cash - cash_reserved),
+            cash_reserved: Cash(cash_reserved),
+            positions,
+        }
+    }
+}
+
+fn state_of(row: &Session) -> SessionState {
+    SessionState { last_request_no: row.last_request_no, next_event_no: row.next_event_no }
+}
+
+/// What a request names, for its refusal.
+pub(crate) fn named(request: &Request) -> Named {
+    match request {
+        Request::NewOrder(m) => {
+            Named { cl_ord_id: m.cl_ord_id, instrument_id: m.instrument_id, ..Named::NOTHING }
+        }
+        Request::ReplaceOrder(m) => Named {
+            cl_ord_id: m.cl_ord_id,
+            orig_cl_ord_id: m.orig_cl_ord_id,
+            instrument_id: m.instrument_id,
+            ..Named::NOTHING
+        },
+        Request::CancelOrder(m) => Named {
+            cl_ord_id: m.cl_ord_id,
+            orig_cl_ord_id: m.orig_cl_ord_id,
+            instrument_id: m.instrument_id,
+            ..Named::NOTHING
+        },
+        Request::MassCancel(m) => {
+            Named { cl_ord_id: m.cl_ord_id, instrument_id: m.instrument_id, ..Named::NOTHING }
+        }
+        Request::Transfer(m) => Named { instrument_id: m.instrument_id, ..Named::NOTHING },
+        Request::SetPhase(m) => Named { instrument_id: m.instrument_id, ..Named::NOTHING },
+        Request::DefineInstrument(m) => Named { instrument_id: m.instrument_id, ..Named::NOTHING },
+        Request::KillSwitch(_)
+        | Request::DefineFirm(_)
+        | Request::DefineAccount(_)
+        | Request::DefineSession(_) => Named::NOTHING,
+    }
+}

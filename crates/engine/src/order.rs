@@ -1,0 +1,194 @@
+//! Live orders: a slab of 128-byte rows and its two indexes.
+//!
+//! A row is two cache lines: the first is all that matching touches, the second what events tell
+//! besides. Free rows form a list through `level_next`; the last freed is the first reused, so that
+//! it is still near. INVARIANT: `order_qty` is `cum_qty` plus `leaves_qty` for every live order.
+
+use weir_types::{
+    ClOrdId, ExecInst, Nanos, OrdType, Price, Qty, Rec, SelfTradePrevention, Side, TimeInForce,
+};
+
+use crate::index::{NIL, Slot, SlotIndex, fold, prefetch};
+
+/// One order.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+pub(crate) struct Order {
+    pub(crate) rec: Rec,
+    pub(crate) price: Price,
+    pub(crate) leaves_qty: Qty,
+    pub(crate) order_qty: Qty,
+    /// The next order at the price, in time priority; the next free row when free.
+    pub(crate) level_next: Slot,
+    pub(crate) level_prev: Slot,
+    pub(crate) level: Slot,
+    pub(crate) account: Slot,
+    pub(crate) session: Slot,
+    pub(crate) instrument: Slot,
+    pub(crate) side: Side,
+    pub(crate) ord_type: OrdType,
+    pub(crate) time_in_force: TimeInForce,
+    pub(crate) exec_inst: ExecInst,
+    pub(crate) self_trade_prevention: SelfTradePrevention,
+    // The second line.
+    pub(crate) cl_ord_id: ClOrdId,
+    pub(crate) created_time: Nanos,
+    pub(crate) min_qty: Qty,
+    /// The session's next live order, by `rec`.
+    pub(crate) session_next: Slot,
+    pub(crate) session_prev: Slot,
+    pub(crate) stop_px: Price,
+    pub(crate) display_qty: Qty,
+    pub(crate) expire_time: Nanos,
+}
+
+const _: () = assert!(size_of::<Order>() == 128, "two cache lines");
+
+impl Order {
+    #[inline]
+    pub(crate) fn cum_qty(&self) -> Qty {
+        self.order_qty - self.leaves_qty
+    }
+}
+
+/// The slab, and the indexes of its resting orders.
+pub(crate) struct Orders {
+    rows: Vec<Order>,
+    free: Slot,
+    live_count: u32,
+    live_count_max: u32,
+    by_rec: SlotIndex,
+    by_cl_ord_id: SlotIndex,
+    seed: u64,
+}
+
+impl Orders {
+    pub(crate) fn new(live_count_max: u32, seed: u64) -> Orders {
+        Orders {
+            rows: Vec::with_capacity(live_count_max as usize),
+            free: NIL,
+            live_count: 0,
+            live_count_max,
+            by_rec: SlotIndex::new(live_count_max),
+            by_cl_ord_id: SlotIndex::new(live_count_max),
+            seed,
+        }
+    }
+
+    pub(crate) fn live_count(&self) -> u32 {
+        self.live_count
+    }
+
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.live_count == self.live_count_max
+    }
+
+    /// Takes a row for `order`. The order is in no index yet: most orders that trade at once never
+    /// need to be.
+    #[inline]
+    pub(crate) fn alloc(&mut self, order: Order) -> Slot {
+        assert!(!self.is_full(), "the caller checks the limit");
+        self.live_count += 1;
+        if self.free == NIL {
+            self.rows.push(order);
+            return (self.rows.len() - 1) as Slot;
+        }
+        let slot = self.free;
+        let row = &mut self.rows[slot as usize];
+        self.free = row.level_next;
+        *row = order;
+        slot
+    }
+
+    #[inline]
+    pub(crate) fn release(&mut self, slot: Slot) {
+        self.rows[slot as usize].level_next = self.free;
+        self.free = slot;
+        self.live_count -= 1;
+    }
+
+    /// Enters a resting order in both indexes.
+    #[inline]
+    pub(crate) fn index(&mut self, slot: Slot) {
+        let row = &self.rows[slot as usize];
+        let (rec_hash, name_hash) =
+            (self.rec_hash(row.rec), self.name_hash(row.session, row.cl_ord_id));
+        self.by_rec.insert(rec_hash, slot);
+        self.by_cl_ord_id.insert(name_hash, slot);
+    }
+
+    #[inline]
+    pub(crate) fn unindex(&mut self, slot: Slot) {
+        let row = &self.rows[slot as usize];
+        let (rec_hash, name_hash) =
+            (self.rec_hash(row.rec), self.name_hash(row.session, row.cl_ord_id));
+        self.by_rec.remove(rec_hash, slot);
+        self.by_cl_ord_id.remove(name_hash, slot);
+    }
+
+    /// Gives a resting order another name.
+    pub(crate) fn rename(&mut self, slot: Slot, cl_ord_id: ClOrdId) {
+        let row = self.rows[slot as usize];
+        self.by_cl_ord_id.remove(self.name_hash(row.session, row.cl_ord_id), slot);
+        self.by_cl_ord_id.insert(self.name_hash(row.session, cl_ord_id), slot);
+        self.rows[slot as usize].cl_ord_id = cl_ord_id;
+    }
+
+    #[inline]
+    pub(crate) fn find_rec(&self, rec: Rec) -> Option<Slot> {
+        self.by_rec.find(self.rec_hash(rec), |slot| self.rows[slot as usize].rec == rec)
+    }
+
+    #[inline]
+    pub(crate) fn find_name(&self, session: Slot, cl_ord_id: ClOrdId) -> Option<Slot> {
+        self.by_cl_ord_id.find(self.name_hash(session, cl_ord_id), |slot| {
+            let row = &self.rows[slot as usize];
+            row.session == session && row.cl_ord_id == cl_ord_id
+        })
+    }
+
+    #[inline]
+    pub(crate) fn prefetch_row(&self, slot: Slot) {
+        if let Some(row) = self.rows.get(slot as usize) {
+            prefetch(row);
+        }
+    }
+
+    /// Neighbours in time are neighbours in the index: eight consecutive records share a line.
+    #[inline]
+    fn rec_hash(&self, rec: Rec) -> u32 {
+        let line = fold(rec.0 >> 3 ^ self.seed, 0x9e37_79b9_7f4a_7c15) as u32;
+        line << 3 | (rec.0 & 7) as u32
+    }
+
+    #[inline]
+    fn name_hash(&self, session: Slot, cl_ord_id: ClOrdId) -> u32 {
+        let (head, tail) = halves(cl_ord_id);
+        let session = u64::from(session).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        fold(head ^ self.seed ^ session, tail ^ 0xa076_1d64_78bd_642f) as u32
+    }
+}
+
+/// A text's bytes as two words.
+#[inline]
+pub(crate) fn halves(text: ClOrdId) -> (u64, u64) {
+    let whole = u128::from_le_bytes(text.0);
+    (whole as u64, (whole >> 64) as u64)
+}
+
+impl core::ops::Index<Slot> for Orders {
+    type Output = Order;
+
+    #[inline]
+    fn index(&self, slot: Slot) -> &Order {
+        &self.rows[slot as usize]
+    }
+}
+
+impl core::ops::IndexMut<Slot> for Orders {
+    #[inline]
+    fn index_mut(&mut self, slot: Slot) -> &mut Order {
+        &mut self.rows[slot as usize]
+    }
+}

@@ -1,0 +1,170 @@
+//! Positions: lots of an instrument held by an account, in one hash table of 32-byte rows.
+//!
+//! A row stands exactly while it says something: lots held, lots reserved by sells, lots that open
+//! buys may bring. Rows that say nothing are taken out, so the table's limit is on what is open.
+//! At its limit the table is four fifths full: 40 bytes a position.
+
+use crate::index::{Slot, fold};
+
+/// What an account has of an instrument, in lots.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Position {
+    /// Held, below zero when sold short by an unlimited account.
+    pub(crate) total: i64,
+    /// Of which live sell orders may deliver.
+    pub(crate) reserved: i64,
+    /// What live buy orders may add.
+    pub(crate) open_buy: i64,
+}
+
+impl Position {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.total == 0 && self.reserved == 0 && self.open_buy == 0
+    }
+}
+
+/// All positions of the partition. A row is the key (account and instrument slots, plus one; zero
+/// when free), then total, reserved and open buys: plain words, because a vector of zero words
+/// comes from the system untouched and is paid for when used.
+pub(crate) struct Positions {
+    rows: Vec<[i64; 4]>,
+    count: usize,
+    count_max: usize,
+    seed: u64,
+}
+
+#[inline]
+fn key(account: Slot, instrument: Slot) -> i64 {
+    (i64::from(account) << 32 | i64::from(instrument)) + 1
+}
+
+#[inline]
+fn position(row: &[i64; 4]) -> Position {
+    Position { total: row[1], reserved: row[2], open_buy: row[3] }
+}
+
+impl Positions {
+    pub(crate) fn new(count_max: u32, seed: u64) -> Positions {
+        let count_max = count_max as usize;
+        let rows = vec![[0; 4]; count_max + count_max / 4 + 1];
+        Positions { rows, count: 0, count_max, seed }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    #[inline]
+    fn home(&self, key: i64) -> usize {
+        let hash = fold(key as u64 ^ self.seed, 0xe703_7ed1_a0b4_28db);
+        ((u128::from(hash) * self.rows.len() as u128) >> 64) as usize
+    }
+
+    #[inline]
+    fn after(&self, at: usize) -> usize {
+        if at + 1 == self.rows.len() { 0 } else { at + 1 }
+    }
+
+    /// The row of `key`, or the free one where it would go.
+    #[inline]
+    fn probe(&self, key: i64) -> usize {
+        let mut at = self.home(key);
+        loop {
+            let found = self.rows[at][0];
+            if found == key || found == 0 {
+                return at;
+            }
+            at = self.after(at);
+        }
+    }
+
+    /// What stands; nothing held when no row does.
+    #[inline]
+    pub(crate) fn get(&self, account: Slot, instrument: Slot) -> Position {
+        position(&self.rows[self.probe(key(account, instrument))])
+    }
+
+    /// True when a change of this pair would need a row more than there may be.
+    #[inline]
+    pub(crate) fn is_full_for(&self, account: Slot, instrument: Slot) -> bool {
+        self.count == self.count_max && self.get(account, instrument).is_empty()
+    }
+
+    /// Changes the pair's position.
+    #[inline]
+    pub(crate) fn update(
+        &mut self,
+        account: Slot,
+        instrument: Slot,
+        change: impl FnOnce(&mut Position),
+    ) {
+        let key = key(account, instrument);
+        let at = self.probe(key);
+        let row = &mut self.rows[at];
+        let mut changed = position(row);
+        change(&mut changed);
+        let was_free = row[0] == 0;
+        *row = [key, changed.total, changed.reserved, changed.open_buy];
+        if was_free && !changed.is_empty() {
+            assert!(self.count < self.count_max, "the caller checks the limit");
+            self.count += 1;
+        } else if was_free {
+            row[0] = 0;
+        } else if changed.is_empty() {
+            self.count -= 1;
+            self.close_gap(at);
+        }
+    }
+
+    /// Frees the row at `hole` and moves up those that probed past it.
+    fn close_gap(&mut self, mut hole: usize) {
+        let len = self.rows.len();
+        let distance =
+            |from: usize, to: usize| if to >= from { to - from } else { to + len - from };
+        let mut at = hole;
+        loop {
+            at = self.after(at);
+            if self.rows[at][0] == 0 {
+                break;
+            }
+            if distance(self.home(self.rows[at][0]), at) >= distance(hole, at) {
+                self.rows[hole] = self.rows[at];
+                hole = at;
+            }
+        }
+        self.rows[hole] = [0; 4];
+    }
+
+    /// All rows as (account slot, instrument slot, position), in the table's order: callers sort.
+    pub(crate) fn unordered(&self) -> impl Iterator<Item = (Slot, Slot, Position)> {
+        self.rows.iter().filter(|row| row[0] != 0).map(|row| {
+            let pair = row[0] - 1;
+            ((pair >> 32) as Slot, pair as Slot, position(row))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_survive_the_closing_of_others() {
+        let mut positions = Positions::new(64, 3);
+        for round in 0..50u32 {
+            for pair in 0..64u32 {
+                positions.update(pair, round, |p| p.total = i64::from(pair) + 1);
+            }
+            assert!(positions.is_full_for(64, round) && !positions.is_full_for(3, round));
+            for gone in 0..64u32 {
+                positions.update(gone, round, |p| p.total = 0);
+                for pair in 0..64u32 {
+                    let want = if pair > gone { i64::from(pair) + 1 } else { 0 };
+                    assert_eq!(positions.get(pair, round).total, want);
+                }
+            }
+            assert_eq!(positions.count(), 0);
+        }
+        assert!(positions.rows.iter().all(|row| *row == [0; 4]));
+    }
+}

@@ -1,0 +1,136 @@
+//! Sessions: who asks, how far its numbers have come, its live orders, its remembered answers.
+//!
+//! INVARIANT: the live orders of a session form a list in order of `rec`, because an order enters
+//! the list when it first rests and never leaves it while it lives.
+
+use weir_types::{EventNo, RequestNo, Role, SessionId};
+use weir_wire::PlainEvent;
+
+use crate::config::OUTCOMES_MAX;
+use crate::index::{NIL, Slot};
+use crate::order::Orders;
+
+/// A session as defined, and where it stands.
+pub(crate) struct Session {
+    pub(crate) session_id: SessionId,
+    /// Its firm's slot; [`NIL`] for supervisors and operators.
+    pub(crate) firm: Slot,
+    pub(crate) role: Role,
+    pub(crate) is_killed: bool,
+    pub(crate) last_request_no: RequestNo,
+    pub(crate) next_event_no: EventNo,
+    order_head: Slot,
+    order_tail: Slot,
+    pub(crate) outcomes: Outcomes,
+}
+
+impl Session {
+    pub(crate) fn new(session_id: SessionId, firm: Slot, role: Role) -> Session {
+        Session {
+            session_id,
+            firm,
+            role,
+            is_killed: false,
+            last_request_no: RequestNo::NONE,
+            next_event_no: EventNo(1),
+            order_head: NIL,
+            order_tail: NIL,
+            outcomes: Outcomes::default(),
+        }
+    }
+
+    /// Takes the session's next event number.
+    #[inline]
+    pub(crate) fn take_event_no(&mut self) -> EventNo {
+        let event_no = self.next_event_no;
+        self.next_event_no = event_no.next();
+        event_no
+    }
+
+    /// Adds an order that begins to rest.
+    #[inline]
+    pub(crate) fn link(&mut self, orders: &mut Orders, slot: Slot) {
+        let tail = self.order_tail;
+        self.order_tail = slot;
+        if tail == NIL {
+            self.order_head = slot;
+        } else {
+            orders[tail].session_next = slot;
+        }
+        let order = &mut orders[slot];
+        order.session_prev = tail;
+        order.session_next = NIL;
+    }
+
+    /// Takes out an order that ends.
+    #[inline]
+    pub(crate) fn unlink(&mut self, orders: &mut Orders, slot: Slot) {
+        let (prev, next) = (orders[slot].session_prev, orders[slot].session_next);
+        if prev == NIL {
+            self.order_head = next;
+        } else {
+            orders[prev].session_next = next;
+        }
+        if next == NIL {
+            self.order_tail = prev;
+        } else {
+            orders[next].session_prev = prev;
+        }
+    }
+
+    /// Appends the slots of its live orders to `out`, by `rec`.
+    pub(crate) fn collect_orders(&self, orders: &Orders, out: &mut Vec<Slot>) {
+        let mut slot = self.order_head;
+        while slot != NIL {
+            out.push(slot);
+            slot = orders[slot].session_next;
+        }
+    }
+}
+
+/// The first answers to the last requests: a ring in order of request number.
+#[derive(Default)]
+pub(crate) struct Outcomes {
+    events: Vec<PlainEvent>,
+    /// The oldest one's place once the ring is full.
+    oldest: usize,
+}
+
+pub(crate) fn request_no_of(event: &PlainEvent) -> RequestNo {
+    match event {
+        PlainEvent::OrderEvent(e) => e.request_no,
+        PlainEvent::RequestRejected(e) => e.request_no,
+        PlainEvent::RequestDone(e) => e.request_no,
+        PlainEvent::PhaseChanged(_) | PlainEvent::Checkpoint(_) => RequestNo::NONE,
+    }
+}
+
+impl Outcomes {
+    /// Remembers the answer to a request later than all before it.
+    #[inline]
+    pub(crate) fn push(&mut self, event: PlainEvent) {
+        if self.events.len() < OUTCOMES_MAX {
+            self.events.push(event);
+            return;
+        }
+        self.events[self.oldest] = event;
+        self.oldest = (self.oldest + 1) % OUTCOMES_MAX;
+    }
+
+    /// The answer to a request, while it is remembered.
+    pub(crate) fn find(&self, request_no: RequestNo) -> Option<&PlainEvent> {
+        let (newer, older) = self.events.split_at(self.oldest);
+        for run in [older, newer] {
+            if let Ok(at) = run.binary_search_by_key(&request_no, request_no_of) {
+                return run.get(at);
+            }
+        }
+        None
+    }
+
+    /// From the oldest to the newest.
+    pub(crate) fn in_order(&self) -> impl Iterator<Item = &PlainEvent> {
+        let (newer, older) = self.events.split_at(self.oldest);
+        older.iter().chain(newer)
+    }
+}

@@ -1,0 +1,413 @@
+//! The engine's state to bytes and back.
+//!
+//! ```text
+//! magic "WEIRSNAP", version u32, partition u16, then in fixed order: counters, firms, accounts,
+//! sessions with their remembered answers, instruments, positions, live orders; CRC-32C u32
+//! ```
+//! All integers little-endian. Tables are in order of definition, positions by account and
+//! instrument, orders by instrument, side, price from the best and time: the bytes are a function
+//! of the log alone, equal on every replica. Reading never panics on bytes from outside.
+
+mod bytes;
+
+use weir_types::{
+    AccountId, Cash, ClOrdId, EventNo, ExecId, ExecInst, FirmId, MatchId, Nanos, OrdType,
+    PartitionId, Phase, Position, Price, Qty, Rec, RequestNo, Role, SelfTradePrevention, Seq,
+    SessionId, Side, TimeInForce,
+};
+use weir_wire::{Definition, Event};
+
+use crate::account::Account;
+use crate::config::{EngineConfig, OUTCOMES_MAX};
+use crate::engine::Engine;
+use crate::index::{NIL, Slot};
+use crate::instrument::{Firm, Instrument};
+use crate::order::Order;
+use crate::session::Session;
+use bytes::{Reader, Writer};
+
+const MAGIC: [u8; 8] = *b"WEIRSNAP";
+const VERSION: u32 = 1;
+const CRC_LEN: usize = 4;
+
+/// Why bytes are no snapshot to go on from.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SnapshotError {
+    /// They end too early.
+    #[error("the snapshot ends early")]
+    Truncated,
+    /// They do not begin as a snapshot does.
+    #[error("these bytes are no snapshot")]
+    NotASnapshot,
+    /// Another version wrote it.
+    #[error("snapshot version {0} is not read here")]
+    UnknownVersion(u32),
+    /// The checksum does not fit.
+    #[error("the snapshot's checksum is {found:#010x}, its bytes give {computed:#010x}")]
+    Checksum {
+        /// As written.
+        found: u32,
+        /// As the bytes are.
+        computed: u32,
+    },
+    /// It is another partition's.
+    #[error("the snapshot is of partition {0}")]
+    WrongPartition(PartitionId),
+    /// It holds more than the configuration allows.
+    #[error("the snapshot holds more {0} than the configuration allows")]
+    LimitReached(&'static str),
+    /// A value has no meaning.
+    #[error("the snapshot's {0} has a value without meaning")]
+    Invalid(&'static str),
+}
+
+impl Engine {
+    /// Appends a snapshot of the state after the position last applied.
+    pub fn snapshot(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        let mut w = Writer(out);
+        w.bytes(&MAGIC);
+        w.u32(VERSION);
+        w.u16(self.config.partition_id.0);
+        self.write_counters(&mut w);
+        self.write_owners(&mut w);
+        self.write_sessions(&mut w);
+        self.write_instruments(&mut w);
+        self.write_positions(&mut w);
+        self.write_orders(&mut w);
+        let crc = crc32c::crc32c(&out[start..]);
+        out.extend_from_slice(&crc.to_le_bytes());
+    }
+
+    /// The engine that a snapshot was taken of. It goes on as the other does: with equal events
+    /// and digests.
+    ///
+    /// # Errors
+    /// A [`SnapshotError`] that says what is wrong with the bytes, or with `config` for them.
+    ///
+    /// # Panics
+    /// When a limit of `config` is out of range.
+    pub fn restore(config: EngineConfig, bytes: &[u8]) -> Result<Engine, SnapshotError> {
+        let Some((body, crc)) = bytes.split_last_chunk::<CRC_LEN>() else {
+            return Err(SnapshotError::Truncated);
+        };
+        let mut r = Reader(body);
+        if r.take(MAGIC.len())? != MAGIC {
+            return Err(SnapshotError::NotASnapshot);
+        }
+        let version = r.u32()?;
+        if version != VERSION {
+            return Err(SnapshotError::UnknownVersion(version));
+        }
+        let (found, computed) = (u32::from_le_bytes(*crc), crc32c::crc32c(body));
+        if found != computed {
+            return Err(SnapshotError::Checksum { found, computed });
+        }
+        let partition_id = PartitionId(r.u16()?);
+        if partition_id != config.partition_id {
+            return Err(SnapshotError::WrongPartition(partition_id));
+        }
+        let mut engine = Engine::new(config);
+        engine.read_counters(&mut r)?;
+        engine.read_owners(&mut r)?;
+        engine.read_sessions(&mut r)?;
+        engine.read_instruments(&mut r)?;
+        engine.read_positions(&mut r)?;
+        engine.read_orders(&mut r)?;
+        if r.0.is_empty() { Ok(engine) } else { Err(SnapshotError::Invalid("length")) }
+    }
+
+    fn write_counters(&self, w: &mut Writer<'_>) {
+        w.u64(self.position.0);
+        w.u64(self.time.0);
+        w.u64(self.control_position.0);
+        w.u64(self.digest);
+        w.u64(self.rec.0);
+        w.u64(self.seq.0);
+        w.u64(self.exec_id.0);
+        w.u64(self.match_id.0);
+        w.flag(self.is_killed);
+        w.i128(self.cash_transferred_in.0);
+    }
+
+    fn read_counters(&mut self, r: &mut Reader<'_>) -> Result<(), SnapshotError> {
+        self.position = Position(r.u64()?);
+        self.time = Nanos(r.u64()?);
+        self.control_position = Position(r.u64()?);
+        self.digest = r.u64()?;
+        self.rec = Rec(r.u64()?);
+        self.seq = Seq(r.u64()?);
+        self.exec_id = ExecId(r.u64()?);
+        self.match_id = MatchId(r.u64()?);
+        self.is_killed = r.flag()?;
+        self.cash_transferred_in = Cash(r.i128()?);
+        Ok(())
+    }
+
+    /// Firms and accounts.
+    fn write_owners(&self, w: &mut Writer<'_>) {
+        w.count(self.firms.rows().len());
+        for firm in self.firms.rows() {
+            w.u32(firm.firm_id.0);
+            w.flag(firm.is_killed);
+        }
+        w.count(self.accounts.rows().len());
+        for account in self.accounts.rows() {
+            w.u32(account.account_id.0);
+            w.u32(account.firm);
+            w.flag(account.is_unlimited);
+            w.flag(account.is_killed);
+            w.i128(account.cash.0);
+            w.i128(account.reserved.0);
+            w.u64(account.transfer_id_last);
+        }
+    }
+
+    fn read_owners(&mut self, r: &mut Reader<'_>) -> Result<(), SnapshotError> {
+        for _ in 0..r.u32()? {
+            let firm_id = FirmId(r.u32()?);
+            let row = Firm { firm_id, is_killed: r.flag()?, sessions: Vec::new() };
+            new_id(&self.firms, firm_id.0, "firms")?;
+            self.firms.insert(firm_id.0, row);
+        }
+        for _ in 0..r.u32()? {
+            let account_id = AccountId(r.u32()?);
+            let firm = self.firm_slot(r.u32()?)?;
+            let row = Account {
+                account_id,
+                firm,
+                is_unlimited: r.flag()?,
+                is_killed: r.flag()?,
+                cash: Cash(r.i128()?),
+                reserved: Cash(r.i128()?),
+                transfer_id_last: r.u64()?,
+            };
+            new_id(&self.accounts, account_id.0, "accounts")?;
+            self.accounts.insert(account_id.0, row);
+        }
+        Ok(())
+    }
+
+    fn firm_slot(&self, slot: Slot) -> Result<Slot, SnapshotError> {
+        if (slot as usize) < self.firms.rows().len() {
+            return Ok(slot);
+        }
+        Err(SnapshotError::Invalid("firm"))
+    }
+
+    fn write_sessions(&self, w: &mut Writer<'_>) {
+        w.count(self.sessions.rows().len());
+        for session in self.sessions.rows() {
+            w.u32(session.session_id.0);
+            w.u32(session.firm);
+            w.u8(session.role.code());
+            w.flag(session.is_killed);
+            w.u64(session.last_request_no.0);
+            w.u64(session.next_event_no.0);
+            w.count(session.outcomes.in_order().count());
+            for event in session.outcomes.in_order() {
+                w.block(|out| Event::Plain(*event).encode(out));
+            }
+        }
+    }
+
+    fn read_sessions(&mut self, r: &mut Reader<'_>) -> Result<(), SnapshotError> {
+        for _ in 0..r.u32()? {
+            let session_id = SessionId(r.u32()?);
+            let firm = r.u32()?;
+            let role = Role::from_code(r.u8()?).ok_or(SnapshotError::Invalid("role"))?;
+            let firm = if role == Role::Trader { self.firm_slot(firm)? } else { NIL };
+            let mut row = Session::new(session_id, firm, role);
+            row.is_killed = r.flag()?;
+            row.last_request_no = RequestNo(r.u64()?);
+            row.next_event_no = EventNo(r.u64()?);
+            let outcome_count = r.u32()? as usize;
+            if outcome_count > OUTCOMES_MAX {
+                return Err(SnapshotError::Invalid("outcome count"));
+            }
+            for _ in 0..outcome_count {
+                match Event::decode(r.block()?) {
+                    Ok(Event::Plain(event)) if Event::Plain(event).address().is_some() => {
+                        row.outcomes.push(event);
+                    }
+                    _ => return Err(SnapshotError::Invalid("outcome")),
+                }
+            }
+            new_id(&self.sessions, session_id.0, "sessions")?;
+            let slot = self.sessions.insert(session_id.0, row);
+            if firm != NIL {
+                self.firms[firm].sessions.push(slot);
+            }
+        }
+        Ok(())
+    }
+
+    fn write_instruments(&self, w: &mut Writer<'_>) {
+        w.count(self.instruments.rows().len());
+        for row in self.instruments.rows() {
+            w.block(|out| Definition::DefineInstrument(row.definition).encode(out));
+            w.u8(row.phase.code());
+            w.i128(row.transferred_in);
+        }
+    }
+
+    fn read_instruments(&mut self, r: &mut Reader<'_>) -> Result<(), SnapshotError> {
+        for _ in 0..r.u32()? {
+            let raw = weir_wire::frame::parse_message(r.block()?);
+            let Ok(Ok(Definition::DefineInstrument(definition))) =
+                raw.map(|raw| Definition::decode(&raw))
+            else {
+                return Err(SnapshotError::Invalid("instrument"));
+            };
+            let mut row = Instrument::new(definition);
+            row.phase = Phase::from_code(r.u8()?).ok_or(SnapshotError::Invalid("phase"))?;
+            row.transferred_in = r.i128()?;
+            let id = definition.instrument_id.0;
+            new_id(&self.instruments, id, "instruments")?;
+            self.instruments.insert(id, row);
+        }
+        Ok(())
+    }
+
+    fn write_positions(&self, w: &mut Writer<'_>) {
+        let mut rows: Vec<_> = self.positions.unordered().collect();
+        rows.sort_unstable_by_key(|(account, instrument, _)| (*account, *instrument));
+        w.count(rows.len());
+        for (account, instrument, position) in rows {
+            w.u32(account);
+            w.u32(instrument);
+            w.u64(position.total.cast_unsigned());
+            w.u64(position.reserved.cast_unsigned());
+            w.u64(position.open_buy.cast_unsigned());
+        }
+    }
+
+    fn read_positions(&mut self, r: &mut Reader<'_>) -> Result<(), SnapshotError> {
+        for _ in 0..r.u32()? {
+            let (account, instrument) = (r.u32()?, r.u32()?);
+            self.check_slots(account, instrument)?;
+            if self.positions.is_full_for(account, instrument) {
+                return Err(SnapshotError::LimitReached("positions"));
+            }
+            let (total, reserved, open_buy) = (r.u64()?, r.u64()?, r.u64()?);
+            self.positions.update(account, instrument, |position| {
+                position.total = total.cast_signed();
+                position.reserved = reserved.cast_signed();
+                position.open_buy = open_buy.cast_signed();
+            });
+        }
+        Ok(())
+    }
+
+    fn check_slots(&self, account: Slot, instrument: Slot) -> Result<(), SnapshotError> {
+        let is_fine = (account as usize) < self.accounts.rows().len()
+            && (instrument as usize) < self.instruments.rows().len();
+        if is_fine { Ok(()) } else { Err(SnapshotError::Invalid("account or instrument")) }
+    }
+
+    fn write_orders(&self, w: &mut Writer<'_>) {
+        w.u32(self.orders.live_count());
+        for instrument in self.instruments.rows() {
+            for side in [&instrument.bids, &instrument.asks] {
+                for level in side.best_first() {
+                    let mut slot = self.levels[level].head;
+                    while slot != NIL {
+                        write_order(&self.orders[slot], w);
+                        slot = self.orders[slot].level_next;
+                    }
+                }
+            }
+        }
+    }
+
+    fn read_orders(&mut self, r: &mut Reader<'_>) -> Result<(), SnapshotError> {
+        let mut slots = Vec::new();
+        for _ in 0..r.u32()? {
+            let order = read_order(r)?;
+            self.check_slots(order.account, order.instrument)?;
+            let is_trader = (self.sessions.rows().get(order.session as usize))
+                .is_some_and(|session| session.role == Role::Trader);
+            if !is_trader || order.leaves_qty.is_zero() || order.leaves_qty > order.order_qty {
+                return Err(SnapshotError::Invalid("order"));
+            }
+            if self.orders.is_full() {
+                return Err(SnapshotError::LimitReached("orders"));
+            }
+            let slot = self.orders.alloc(order);
+            self.orders.index(slot);
+            self.rest(slot);
+            slots.push(slot);
+        }
+        self.sort_by_rec(&mut slots);
+        for slot in slots {
+            let session = self.orders[slot].session;
+            self.sessions[session].link(&mut self.orders, slot);
+        }
+        Ok(())
+    }
+}
+
+fn new_id<T>(
+    table: &crate::index::Table<T>,
+    id: u32,
+    what: &'static str,
+) -> Result<(), SnapshotError> {
+    if table.is_full() {
+        return Err(SnapshotError::LimitReached(what));
+    }
+    if id == 0 || table.find(id).is_some() {
+        return Err(SnapshotError::Invalid(what));
+    }
+    Ok(())
+}
+
+fn write_order(order: &Order, w: &mut Writer<'_>) {
+    w.u64(order.rec.0);
+    w.u64(order.price.0.cast_unsigned());
+    w.u64(order.leaves_qty.0);
+    w.u64(order.order_qty.0);
+    w.u32(order.account);
+    w.u32(order.session);
+    w.u32(order.instrument);
+    w.u8(order.side.code());
+    w.u8(order.ord_type.code());
+    w.u8(order.time_in_force.code());
+    w.u8(order.exec_inst.0);
+    w.u8(order.self_trade_prevention.code());
+    w.bytes(&order.cl_ord_id.0);
+    w.u64(order.created_time.0);
+    w.u64(order.min_qty.0);
+    w.u64(order.stop_px.0.cast_unsigned());
+    w.u64(order.display_qty.0);
+    w.u64(order.expire_time.0);
+}
+
+fn read_order(r: &mut Reader<'_>) -> Result<Order, SnapshotError> {
+    let invalid = SnapshotError::Invalid;
+    Ok(Order {
+        rec: Rec(r.u64()?),
+        price: Price(r.u64()?.cast_signed()),
+        leaves_qty: Qty(r.u64()?),
+        order_qty: Qty(r.u64()?),
+        level_next: NIL,
+        level_prev: NIL,
+        level: NIL,
+        account: r.u32()?,
+        session: r.u32()?,
+        instrument: r.u32()?,
+        side: Side::from_code(r.u8()?).ok_or(invalid("side"))?,
+        ord_type: OrdType::from_code(r.u8()?).ok_or(invalid("order type"))?,
+        time_in_force: TimeInForce::from_code(r.u8()?).ok_or(invalid("time in force"))?,
+        exec_inst: ExecInst(r.u8()?),
+        self_trade_prevention: SelfTradePrevention::from_code(r.u8()?)
+            .ok_or(invalid("self-trade prevention"))?,
+        cl_ord_id: ClOrdId(*r.take(16)?.first_chunk().expect("sixteen bytes were taken")),
+        created_time: Nanos(r.u64()?),
+        min_qty: Qty(r.u64()?),
+        session_next: NIL,
+        session_prev: NIL,
+        stop_px: Price(r.u64()?.cast_signed()),
+        display_qty: Qty(r.u64()?),
+        expire_time: Nanos(r.u64()?),
+    })
+}
