@@ -227,7 +227,7 @@ impl Day {
             return true;
         }
         let mut surplus = Qty(known.0.saturating_sub(qty.0));
-        let ids = self.ledger.ids_at(side, price).to_vec();
+        let ids = self.ledger.ids_at(side, price);
         for id in ids.into_iter().filter(|id| *id >= ANONYMOUS_ID_FIRST) {
             surplus -= self.leave(ts, FlowKind::Vanish, id, surplus);
         }

@@ -27,14 +27,16 @@ pub(super) struct Standing {
 #[derive(Debug, Default)]
 struct Shelf {
     qty: Qty,
-    /// In order of arrival.
-    ids: Vec<u64>,
+    /// By arrival.
+    queue: BTreeMap<u64, u64>,
 }
 
 /// All orders that stand, by id and by level.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    orders: BTreeMap<u64, Standing>,
+    /// With the arrival that finds an order in its queue.
+    orders: BTreeMap<u64, (Standing, u64)>,
+    arrivals: u64,
     bids: BTreeMap<Price, Shelf>,
     asks: BTreeMap<Price, Shelf>,
 }
@@ -55,7 +57,7 @@ impl Ledger {
     }
 
     pub(super) fn get(&self, id: u64) -> Option<Standing> {
-        self.orders.get(&id).copied()
+        self.orders.get(&id).map(|(order, _)| *order)
     }
 
     /// Puts an order behind those at its level; `false` when it cannot stand: its id stands
@@ -66,19 +68,21 @@ impl Ledger {
         if full || !sane || self.orders.contains_key(&id) {
             return false;
         }
-        self.orders.insert(id, order);
+        self.arrivals += 1;
+        let arrival = self.arrivals;
+        self.orders.insert(id, (order, arrival));
         let shelf = self.shelves_mut(order.side).entry(order.price).or_default();
         shelf.qty += order.leaves;
-        shelf.ids.push(id);
+        shelf.queue.insert(arrival, id);
         true
     }
 
     /// Takes up to `qty` off an order and says how much it was; the order goes with its last lot.
     pub(super) fn take(&mut self, id: u64, qty: Qty) -> Qty {
-        let Some(order) = self.orders.get_mut(&id) else { return Qty::ZERO };
+        let Some((order, arrival)) = self.orders.get_mut(&id) else { return Qty::ZERO };
         let taken = qty.min(order.leaves);
         order.leaves -= taken;
-        let Standing { side, price, leaves } = *order;
+        let (Standing { side, price, leaves }, arrival) = (*order, *arrival);
         if leaves.is_zero() {
             self.orders.remove(&id);
         }
@@ -86,9 +90,9 @@ impl Ledger {
         let shelf = shelves.get_mut(&price).expect("an order that stands has a level");
         shelf.qty -= taken;
         if leaves.is_zero() {
-            shelf.ids.retain(|other| *other != id);
+            shelf.queue.remove(&arrival);
         }
-        if shelf.ids.is_empty() {
+        if shelf.queue.is_empty() {
             assert!(shelf.qty.is_zero(), "an empty level holds quantity");
             shelves.remove(&price);
         }
@@ -97,11 +101,15 @@ impl Ledger {
 
     /// Puts an order last at its level.
     pub(super) fn move_back(&mut self, id: u64) {
-        let Some(Standing { side, price, .. }) = self.get(id) else { return };
+        self.arrivals += 1;
+        let last = self.arrivals;
+        let Some((order, arrival)) = self.orders.get_mut(&id) else { return };
+        let Standing { side, price, .. } = *order;
+        let old = std::mem::replace(arrival, last);
         let shelf = self.shelves_mut(side).get_mut(&price);
-        let ids = &mut shelf.expect("an order that stands has a level").ids;
-        ids.retain(|other| *other != id);
-        ids.push(id);
+        let queue = &mut shelf.expect("an order that stands has a level").queue;
+        queue.remove(&old);
+        queue.insert(last, id);
     }
 
     /// What stands at a price.
@@ -110,8 +118,9 @@ impl Ledger {
     }
 
     /// The ids at a price in order of arrival.
-    pub(super) fn ids_at(&self, side: Side, price: Price) -> &[u64] {
-        self.shelves(side).get(&price).map_or(&[], |shelf| &shelf.ids)
+    pub(super) fn ids_at(&self, side: Side, price: Price) -> Vec<u64> {
+        let shelf = self.shelves(side).get(&price);
+        shelf.map_or_else(Vec::new, |shelf| shelf.queue.values().copied().collect())
     }
 
     /// The levels of a side, best first.

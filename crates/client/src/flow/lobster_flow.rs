@@ -184,7 +184,7 @@ impl LobsterFlow {
         let mut left = message.qty;
         left -= self.take(message.order_id, left, (message.ts, kind), out);
         // What the named order does not have must stand in the level's anonymous seeds.
-        let ids = self.ledger.ids_at(message.side, message.price).to_vec();
+        let ids = self.ledger.ids_at(message.side, message.price);
         for id in ids.into_iter().filter(|id| *id >= ANONYMOUS_ID_FIRST) {
             if left.is_zero() {
                 break;
@@ -273,7 +273,7 @@ impl LobsterFlow {
         let mut contradicts = false;
         for price in gone {
             contradicts |= self.sight[index_of(side)].covers(side, price);
-            for id in self.ledger.ids_at(side, price).to_vec() {
+            for id in self.ledger.ids_at(side, price) {
                 self.take(id, Qty(u64::MAX), (ts, FlowKind::Vanish), out);
             }
         }
@@ -284,7 +284,7 @@ impl LobsterFlow {
     fn reconcile(&mut self, ts: Nanos, side: Side, level: Level, out: &mut Vec<FlowItem>) {
         self.drop_overtaken(ts, (side, level.price), out);
         let price = level.price;
-        let known = self.ledger.ids_at(side, price).to_vec();
+        let known = self.ledger.ids_at(side, price);
         let sure: u64 = known.iter().map(|id| self.sure(*id).0).sum();
         let mut room = level.qty.0.saturating_sub(sure);
         for id in self.survey.ghosts_at(side, price, self.id_max) {
@@ -320,7 +320,7 @@ impl LobsterFlow {
     fn drop_overtaken(&mut self, ts: Nanos, at: (Side, Price), out: &mut Vec<FlowItem>) {
         let to_come = self.survey.executions.get(&at).copied().unwrap_or_default();
         let mut of_those_ahead = 0;
-        for id in self.ledger.ids_at(at.0, at.1).to_vec() {
+        for id in self.ledger.ids_at(at.0, at.1) {
             let ahead = self.survey.ahead(id);
             of_those_ahead += ahead.executions;
             if ahead.qty.is_zero() && to_come > of_those_ahead {

@@ -20,6 +20,8 @@ mod lobster_flow;
 mod model;
 mod oracle;
 mod orders;
+pub mod packed;
+mod packed_items;
 mod pairing;
 
 pub use bitstamp_flow::{BitstampFlow, BitstampNotes, bitstamp_flow};

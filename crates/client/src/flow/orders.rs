@@ -226,8 +226,8 @@ impl FlowToOrders {
 
     /// The orders of a level in order of arrival.
     pub(super) fn queue(&self, side: Side, price: Price) -> Vec<LocalId> {
-        let ids = self.ledger.ids_at(side, price).iter();
-        ids.map(|id| self.known[id].local_id).collect()
+        let ids = self.ledger.ids_at(side, price).into_iter();
+        ids.map(|id| self.known[&id].local_id).collect()
     }
 
     /// Puts an order last in its queue.
