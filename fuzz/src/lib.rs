@@ -37,3 +37,64 @@ pub fn shaped_stream(bytes: &[u8]) -> Vec<u8> {
     }
     stream
 }
+
+/// Arbitrary bytes as a source of choices; when they are used up, every choice is zero.
+#[derive(Debug)]
+pub struct Recipe<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Recipe<'a> {
+    /// Choices from `bytes`.
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Recipe<'a> {
+        Recipe { rest: bytes }
+    }
+
+    /// True when no choice is left.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// All that is left.
+    #[must_use]
+    pub fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.rest)
+    }
+
+    /// The next byte.
+    pub fn byte(&mut self) -> u8 {
+        self.take(1).first().copied().unwrap_or(0)
+    }
+
+    /// The next two bytes as a number.
+    pub fn short(&mut self) -> u16 {
+        u16::from_le_bytes([self.byte(), self.byte()])
+    }
+
+    /// The next eight bytes as a number.
+    pub fn number(&mut self) -> u64 {
+        let mut word = [0; 8];
+        let taken = self.take(8);
+        word[..taken.len()].copy_from_slice(taken);
+        u64::from_le_bytes(word)
+    }
+
+    /// True for one in `count` of the next byte's values, never when no choice is left.
+    pub fn one_in(&mut self, count: u8) -> bool {
+        !self.is_empty() && self.byte() % count == 1 % count
+    }
+
+    /// A run of bytes, at most `len_max` (below 256) long; the next byte says how long.
+    pub fn bytes_up_to(&mut self, len_max: u8) -> &'a [u8] {
+        let len = self.byte() % (len_max + 1);
+        self.take(len.into())
+    }
+
+    fn take(&mut self, len: usize) -> &'a [u8] {
+        let (taken, rest) = self.rest.split_at(len.min(self.rest.len()));
+        self.rest = rest;
+        taken
+    }
+}
