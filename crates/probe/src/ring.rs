@@ -370,22 +370,21 @@ mod tests {
                 }
             }
         });
-        let (mut received, mut last) = (0, 0);
-        loop {
-            let finished = writer.is_finished();
-            let count = consumer.poll(usize::MAX, |record| {
-                let number = record.trace().get();
-                assert!(number > last, "{number} after {last}");
-                assert_eq!(record, stamp(number), "torn record");
-                last = number;
-            });
-            received += count as u64;
-            if finished && count == 0 {
-                break;
-            }
+        let mut last = 0;
+        let mut check = |record: Record| {
+            let number = record.trace().get();
+            assert!(number > last, "{number} after {last}");
+            assert_eq!(record, stamp(number), "torn record");
+            last = number;
+        };
+        let mut received = 0;
+        while !writer.is_finished() {
+            received += consumer.poll(usize::MAX, &mut check) as u64;
             thread::yield_now();
         }
+        // Only the join makes the writer's last records visible for certain.
         writer.join().unwrap();
+        received += consumer.poll(usize::MAX, &mut check) as u64;
         assert_eq!(received + consumer.dropped(), SENT);
     }
 
