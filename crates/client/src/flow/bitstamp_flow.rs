@@ -20,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use weir_types::{Nanos, Price, Qty, Side};
 
 use super::bitstamp::{Action, OrderRecord, Record, SnapshotRecord};
+use super::in_step::InStep;
 use super::ledger::{Ledger, Standing, at_least_as_good};
 use super::model::{ANONYMOUS_ID_FIRST, FlowEvent, FlowItem, FlowKind, FlowRow, Level, RowLevel};
 use super::pairing::{Life, Pairing};
@@ -46,6 +47,10 @@ pub struct BitstampNotes {
     pub changed_after_deleted: u64,
     /// Rows taken between an order and the report of its fills.
     pub rows_under_way: u64,
+    /// Rows that do not equal the book by the events before them.
+    pub rows_contradicting: u64,
+    /// Of those, rows that equal it up to [`STEPS_MAX`](super::STEPS_MAX) events earlier or later.
+    pub rows_out_of_step: u64,
 }
 
 /// A day in the normal form.
@@ -69,9 +74,11 @@ pub fn bitstamp_flow(records: &[Record]) -> BitstampFlow {
         widest: [None; 2],
         anonymous_next: ANONYMOUS_ID_FIRST,
         under_way: BTreeMap::new(),
+        in_step: InStep::default(),
         flow: BitstampFlow { items: Vec::new(), notes },
     };
     day.run(records, &orders);
+    day.flow.notes.rows_out_of_step = day.in_step.found();
     day.flow
 }
 
@@ -118,6 +125,7 @@ struct Day {
     anonymous_next: u64,
     /// Per order, fills that are applied and not yet reported.
     under_way: BTreeMap<u64, u64>,
+    in_step: InStep,
     flow: BitstampFlow,
 }
 
@@ -132,6 +140,7 @@ impl Day {
                 Record::Order(_) => {
                     if let Some(order) = orders.get(&at) {
                         self.order(at, order);
+                        self.in_step.event(&self.ledger);
                     }
                 }
                 Record::Snapshot(snapshot) => self.snapshot(snapshot),
@@ -207,6 +216,10 @@ impl Day {
                 }
             }
             contradicts |= !self.ledger.levels(side).take(levels.len()).eq(levels.iter().copied());
+        }
+        if contradicts {
+            self.flow.notes.rows_contradicting += 1;
+            self.in_step.snapshot(&snapshot.bids, &snapshot.asks);
         }
         let [bids, asks] = sides;
         let row = FlowRow { ts, bids, asks, contradicts_events: contradicts };

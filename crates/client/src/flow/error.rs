@@ -61,4 +61,19 @@ pub enum FlowError {
         /// A part of the member's name.
         wanted: &'static str,
     },
+    /// A packed file is damaged.
+    #[error("{file}: {source}")]
+    Packed {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        #[source]
+        source: super::packed::UnpackError,
+    },
+    /// A file's name does not tell what it is.
+    #[error("{file}: neither .zip (LOBSTER), .log.xz or .csv.xz (Bitstamp) nor .wflow")]
+    UnknownKind {
+        /// The file.
+        file: String,
+    },
 }

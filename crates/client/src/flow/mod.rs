@@ -13,6 +13,7 @@
 pub mod bitstamp;
 mod bitstamp_flow;
 mod error;
+mod in_step;
 mod ledger;
 mod lines;
 pub mod lobster;
@@ -20,12 +21,16 @@ mod lobster_flow;
 mod model;
 mod oracle;
 mod orders;
-pub mod packed;
+mod packed;
 mod packed_items;
 mod pairing;
+mod replay;
+mod report;
+mod source;
 
 pub use bitstamp_flow::{BitstampFlow, BitstampNotes, bitstamp_flow};
 pub use error::FlowError;
+pub use in_step::STEPS_MAX;
 pub use ledger::{ORDER_COUNT_MAX, ORDER_QTY_MAX};
 pub use lines::{LINE_COUNT_MAX, LINE_LEN_MAX};
 pub use lobster_flow::{LobsterFlow, Survey};
@@ -34,3 +39,10 @@ pub use model::{
 };
 pub use oracle::{BookUnderTest, Deviation, Hit, Oracle, OracleReport, Outcome, Share};
 pub use orders::{FlowToOrders, LocalId, OrderIntent, Planned};
+pub use packed::{
+    BODY_LEN_MAX, FlowHeader, ITEM_COUNT_MAX, PackError, PackedFlow, TimeBase, UnpackError,
+    decode, encode, unpack,
+};
+pub use replay::{Due, Plan, Replay, ReplayConfig};
+pub use report::{FlowReport, report};
+pub use source::{SourceKind, load, load_bitstamp};

@@ -325,7 +325,7 @@ impl<B: BookUnderTest> Oracle<B> {
             self.stands(hit.maker, Qty(left.0.saturating_sub(hit.qty.0)));
         }
         match *intent {
-            OrderIntent::New { local_id, qty, .. } => self.stands(local_id, qty - traded),
+            OrderIntent::New { local_id, qty, .. } => self.stands(local_id, Qty(qty.0.saturating_sub(traded.0))),
             OrderIntent::ReplaceQty { local_id, leaves_qty, .. } => {
                 self.stands(local_id, leaves_qty);
             }

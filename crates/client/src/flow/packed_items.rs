@@ -23,7 +23,7 @@ const ROW_LEN_MAX: u64 = 255;
 
 /// The most levels of all rows together: a row that equals the ledger is a few bytes long, and
 /// a small file must not unpack to all memory.
-const LEVEL_COUNT_MAX: usize = 16_000_000;
+const LEVEL_COUNT_MAX: usize = 4_000_000;
 
 const SIDES: [Side; 2] = [Side::Buy, Side::Sell];
 

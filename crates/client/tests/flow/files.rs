@@ -78,3 +78,4 @@ fn the_bitstamp_table_is_reproduced() {
     let report = bitstamp_report(&records, "Bitstamp 2015-05-01 (table)");
     assert_eq!(report.unexplained(), 0);
 }
+
