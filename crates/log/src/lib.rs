@@ -14,6 +14,7 @@ pub mod reader;
 pub mod recovery;
 pub mod segment;
 pub mod snapshot;
+pub mod tail;
 
 pub use api::{Append, Poll, SequencedLog};
 pub use batch::{BATCH_BYTES_MAX, Batch, Push};
@@ -23,4 +24,5 @@ pub use reader::{Entry, LogReader};
 pub use recovery::{Cut, EpochReason, RecoveryReport};
 pub use segment::{EpochEnd, SegmentKind};
 pub use snapshot::{SkippedSnapshot, Snapshot, SnapshotFault, SnapshotStore};
+pub use tail::{Seek, TailConfig, TailHandle, TailRead, TailReader, TailWriter, tail};
 pub use weir_types::Durability;
