@@ -119,8 +119,7 @@ pub fn open_csv(path: &Path) -> Result<BitstampCsv<XzText>, FlowError> {
 
 fn open_xz(path: &Path) -> Result<(String, XzText), FlowError> {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-    let file =
-        File::open(path).map_err(|source| FlowError::Io { file: name.clone(), source })?;
+    let file = File::open(path).map_err(|source| FlowError::Io { file: name.clone(), source })?;
     Ok((name, BufReader::new(lzma_rust2::XzReader::new(BufReader::new(file), true))))
 }
 
@@ -190,9 +189,7 @@ impl<R: BufRead> BitstampLog<R> {
     fn snapshot(&self, ts: Nanos, json: &[u8]) -> Result<Record, FlowError> {
         let json: BookJson = self.json(json)?;
         let levels = |pairs: Vec<(&RawValue, &RawValue)>| -> Result<Vec<Level>, FlowError> {
-            let level = |(price, qty)| {
-                Ok(Level { price: self.price(price)?, qty: self.qty(qty)? })
-            };
+            let level = |(price, qty)| Ok(Level { price: self.price(price)?, qty: self.qty(qty)? });
             pairs.into_iter().map(level).collect()
         };
         let (bids, asks) = (levels(json.bids)?, levels(json.asks)?);
@@ -318,12 +315,13 @@ mod tests {
     #[test]
     fn every_kind_of_line_is_read() {
         let order = log(
-            r#"7 order_changed {"price": "236.47", "amount": "1.78855669", "id": 5, "order_type": 1}"#,
+            r#"7 order_changed {"price": "236.47", "amount": "1.7885567", "id": 5, "order_type": 1}"#,
         );
         let Ok(Record::Order(order)) = order else { panic!("{order:?}") };
-        assert_eq!((order.price, order.qty), (Price(23_647), Qty(178_855_669)));
+        assert_eq!((order.price, order.qty), (Price(23_647), Qty(178_855_670)));
         assert_eq!((order.ts, order.side), (Nanos(7_000_000), Side::Sell));
-        let trade = log(r#"7 trade {"price": 236.56999999999999, "amount": 0.0690000001, "id": 1}"#);
+        let trade =
+            log(r#"7 trade {"price": 236.56999999999999, "amount": 0.0690000001, "id": 1}"#);
         let Ok(Record::Trade(trade)) = trade else { panic!("{trade:?}") };
         assert_eq!((trade.price, trade.qty), (Price(23_657), Qty(6_900_000)));
         let book = log(r#"7 order_book {"bids": [["2.00", "1.0"]], "asks": [["2.01", "0.5"]]}"#);
@@ -342,14 +340,8 @@ mod tests {
             ("7", "test:1: field kind: missing"),
             ("7 x {}", "test:1: field kind: unknown"),
             ("7 trade {}", "test:1: field object: not the JSON object of this kind"),
-            (
-                r#"7 trade {"price": "x", "amount": 1}"#,
-                "test:1: field price: not a number",
-            ),
-            (
-                r#"7 trade {"price": 1, "amount": -1}"#,
-                "test:1: field amount: out of range",
-            ),
+            (r#"7 trade {"price": "x", "amount": 1}"#, "test:1: field price: not a number"),
+            (r#"7 trade {"price": 1, "amount": -1}"#, "test:1: field amount: out of range"),
         ] {
             let line = format!("{line}\n");
             assert_eq!(log(&line).unwrap_err().to_string(), want);

@@ -118,7 +118,8 @@ pub fn open_zip(path: &Path) -> Result<LobsterMemory, FlowError> {
     let mut archive = zip::ZipArchive::new(BufReader::new(file))
         .map_err(|error| failed(std::io::Error::other(error)))?;
     let mut member = |wanted: &'static str| -> Result<Vec<u8>, FlowError> {
-        let named = |name: Result<std::borrow::Cow<str>, _>| name.is_ok_and(|name| name.contains(wanted));
+        let named =
+            |name: Result<std::borrow::Cow<str>, _>| name.is_ok_and(|name| name.contains(wanted));
         let index = (0..archive.len())
             .find(|index| archive.name_for_index(*index).is_some_and(named))
             .ok_or(FlowError::NoMember { file: name.clone(), wanted })?;

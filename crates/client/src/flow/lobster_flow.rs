@@ -6,14 +6,13 @@
 //!
 //! | at the level | what is done |
 //! | --- | --- |
-//! | ids that later messages name, lower than the highest id seen | they stand there already: seeded under their ids, in order of id, as large as what will be taken off them |
-//! | quantity above that | one anonymous seed, last in the queue: nothing the file shows ever touches it |
-//! | an order never named again, with executions to come at the level behind it | by price and time it cannot stand ahead of them: it went out of sight, `Vanish` |
-//! | known quantity above the row's, on orders never named again | it went out of sight: `Vanish`, oldest first |
+//! | ids that later messages name, not above the highest id seen | seeded under their ids |
+//! | quantity above that | one anonymous seed, last in the queue |
+//! | an order never named again, ahead of executions to come | it went: `Vanish` |
+//! | known quantity above the row's | orders never named again went: `Vanish`, oldest first |
 //!
-//! A level in sight is never touched: if its row and its messages differ, the row says
-//! `contradicts_events`. Looking ahead serves
-//! what was out of sight alone: an order that was in sight since it came is never touched.
+//! Looking ahead serves what was out of sight alone. A level in sight is never touched: if its
+//! row and its messages differ, the row says `contradicts_events`.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +22,8 @@ use super::ledger::{Ledger, Standing, at_least_as_good};
 use super::lobster::{BookRow, Message, MessageKind};
 use super::model::{ANONYMOUS_ID_FIRST, FlowEvent, FlowItem, FlowKind, FlowRow, Level, RowLevel};
 
-/// What the whole file says about its orders: the look-ahead that seeding needs.
+/// What the whole file says about its orders: the look-ahead that seeding needs. The default
+/// one knows nothing: all seeds are then anonymous, and more of their places are wrong.
 #[derive(Debug, Default)]
 pub struct Survey {
     /// Per order, what later messages do to it.
@@ -174,7 +174,9 @@ impl LobsterFlow {
             MessageKind::PartialCancel => FlowKind::PartialCancel,
             MessageKind::Deletion => FlowKind::Delete,
             MessageKind::ExecuteVisible => FlowKind::ExecuteVisible,
-            MessageKind::ExecuteHidden => return out.push(note(message, FlowKind::HiddenExecution)),
+            MessageKind::ExecuteHidden => {
+                return out.push(note(message, FlowKind::HiddenExecution));
+            }
             MessageKind::Halt => return out.push(note(message, FlowKind::Halt)),
             MessageKind::QuoteResume => return out.push(note(message, FlowKind::QuoteResume)),
             MessageKind::TradeResume => return out.push(note(message, FlowKind::TradeResume)),
@@ -200,8 +202,7 @@ impl LobsterFlow {
 
     fn submission(&mut self, message: &Message, out: &mut Vec<FlowItem>) {
         self.id_max = self.id_max.max(message.order_id);
-        let order =
-            Standing { side: message.side, price: message.price, leaves: message.qty };
+        let order = Standing { side: message.side, price: message.price, leaves: message.qty };
         if self.ledger.insert(message.order_id, order) {
             out.push(note(message, FlowKind::Add));
         }
@@ -372,17 +373,16 @@ fn row_before(message: &Message, row: &BookRow) -> BookRow {
             levels[at].qty = Qty(left);
             levels.retain(|level| !level.qty.is_zero());
         }
-        (
-            MessageKind::PartialCancel | MessageKind::Deletion | MessageKind::ExecuteVisible,
-            at,
-        ) => match at {
-            Some(at) => levels[at].qty = Qty(levels[at].qty.0.saturating_add(message.qty.0)),
-            None => {
-                let better = |level: &Level| at_least_as_good(side, level.price, message.price);
-                let at = levels.iter().take_while(|level| better(level)).count();
-                levels.insert(at, Level { price: message.price, qty: message.qty });
+        (MessageKind::PartialCancel | MessageKind::Deletion | MessageKind::ExecuteVisible, at) => {
+            match at {
+                Some(at) => levels[at].qty = Qty(levels[at].qty.0.saturating_add(message.qty.0)),
+                None => {
+                    let better = |level: &Level| at_least_as_good(side, level.price, message.price);
+                    let at = levels.iter().take_while(|level| better(level)).count();
+                    levels.insert(at, Level { price: message.price, qty: message.qty });
+                }
             }
-        },
+        }
         _ => {}
     }
     before

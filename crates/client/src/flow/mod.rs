@@ -34,14 +34,12 @@ pub use in_step::STEPS_MAX;
 pub use ledger::{ORDER_COUNT_MAX, ORDER_QTY_MAX};
 pub use lines::{LINE_COUNT_MAX, LINE_LEN_MAX};
 pub use lobster_flow::{LobsterFlow, Survey};
-pub use model::{
-    ANONYMOUS_ID_FIRST, FlowEvent, FlowItem, FlowKind, FlowRow, Level, RowLevel,
-};
+pub use model::{ANONYMOUS_ID_FIRST, FlowEvent, FlowItem, FlowKind, FlowRow, Level, RowLevel};
 pub use oracle::{BookUnderTest, Deviation, Hit, Oracle, OracleReport, Outcome, Share};
 pub use orders::{FlowToOrders, LocalId, OrderIntent, Planned};
 pub use packed::{
-    BODY_LEN_MAX, FlowHeader, ITEM_COUNT_MAX, PackError, PackedFlow, TimeBase, UnpackError,
-    decode, encode, unpack,
+    BODY_LEN_MAX, FlowHeader, ITEM_COUNT_MAX, PackError, PackedFlow, TimeBase, UnpackError, decode,
+    encode, unpack,
 };
 pub use replay::{Due, Plan, Replay, ReplayConfig};
 pub use report::{FlowReport, report};

@@ -49,8 +49,17 @@ impl FlowKind {
             Seed, TradeResume, Vanish,
         };
         let all = [
-            Seed, Add, ExecuteVisible, Fill, PartialCancel, Delete, Vanish, HiddenExecution, Halt,
-            QuoteResume, TradeResume,
+            Seed,
+            Add,
+            ExecuteVisible,
+            Fill,
+            PartialCancel,
+            Delete,
+            Vanish,
+            HiddenExecution,
+            Halt,
+            QuoteResume,
+            TradeResume,
         ];
         all.into_iter().find(|kind| *kind as u8 == code)
     }

@@ -54,6 +54,7 @@ pub enum Deviation {
     SeededPriority,
     /// The source executes an order ahead of an older one at the same price that, by its own
     /// events and rows, still stands: the market itself did not keep time priority there.
+    /// Without look-ahead the older one may also have gone while out of sight.
     SourceOvertakes,
     /// The order named was hit with another quantity or at another price.
     QuantityOrPrice,
@@ -325,7 +326,9 @@ impl<B: BookUnderTest> Oracle<B> {
             self.stands(hit.maker, Qty(left.0.saturating_sub(hit.qty.0)));
         }
         match *intent {
-            OrderIntent::New { local_id, qty, .. } => self.stands(local_id, Qty(qty.0.saturating_sub(traded.0))),
+            OrderIntent::New { local_id, qty, .. } => {
+                self.stands(local_id, Qty(qty.0.saturating_sub(traded.0)))
+            }
             OrderIntent::ReplaceQty { local_id, leaves_qty, .. } => {
                 self.stands(local_id, leaves_qty);
             }
@@ -453,8 +456,7 @@ impl<B: BookUnderTest> Oracle<B> {
         self.report.rows.count(equal);
         if !equal {
             let explained = row.contradicts_events && as_events;
-            let class =
-                if explained { Deviation::SourceContradiction } else { Deviation::Levels };
+            let class = if explained { Deviation::SourceContradiction } else { Deviation::Levels };
             self.report.note(class);
         }
     }

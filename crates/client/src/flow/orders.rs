@@ -4,9 +4,9 @@
 //! | event | order |
 //! | --- | --- |
 //! | seed, new order | limit order, good till cancelled |
-//! | execution of a visible order | the opposite immediate-or-cancel order of that size at that price |
+//! | execution of a visible order | the opposite IOC order, of that size at that price |
 //! | fill | none: it follows from the new order before it |
-//! | partial cancel, quantity gone out of sight | replace with a lower quantity, which keeps priority |
+//! | partial cancel, quantity out of sight | replace with a lower quantity: keeps priority |
 //! | deletion, the last of an order gone out of sight | cancel |
 //! | hidden execution, halt | none |
 
@@ -86,7 +86,8 @@ pub struct Planned {
     pub local_id: LocalId,
     /// True when that order is a seed.
     pub seeded: bool,
-    /// True when the event names an order that does not stand: nothing was done.
+    /// True when the event names an order that does not stand, or no quantity: nothing was
+    /// done.
     pub orphan: bool,
 }
 
@@ -140,6 +141,9 @@ impl FlowToOrders {
         };
         let order = self.ledger.get(id).expect("a known order stands");
         let taken = self.ledger.take(id, event.qty);
+        if taken.is_zero() {
+            return Planned { orphan: true, ..Planned::default() };
+        }
         let executed = matches!(event.kind, FlowKind::ExecuteVisible | FlowKind::Fill);
         if executed {
             known.done += taken;

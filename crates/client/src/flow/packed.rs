@@ -134,8 +134,7 @@ pub fn encode(header: &FlowHeader, items: &[FlowItem]) -> Result<Vec<u8>, PackEr
     out.extend(unit.to_le_bytes());
     out.extend(count.to_le_bytes());
     out.extend(body_len.ok_or(PackError::TooLong("stream"))?.to_le_bytes());
-    let source =
-        u16::try_from(header.source.len()).map_err(|_| PackError::TooLong("source"))?;
+    let source = u16::try_from(header.source.len()).map_err(|_| PackError::TooLong("source"))?;
     let instrument =
         u8::try_from(header.instrument.len()).map_err(|_| PackError::TooLong("instrument"))?;
     out.extend(source.to_le_bytes());

@@ -65,10 +65,7 @@ struct Lowered {
 }
 
 impl Pairing {
-    pub(super) fn of(
-        orders: &BTreeMap<usize, OrderRecord>,
-        notes: &mut BitstampNotes,
-    ) -> Pairing {
+    pub(super) fn of(orders: &BTreeMap<usize, OrderRecord>, notes: &mut BitstampNotes) -> Pairing {
         let mut pairing = Pairing::default();
         let lowered = pairing.lowered(orders);
         let mut open: Vec<Option<Lowered>> = lowered.into_iter().map(Some).collect();
@@ -116,8 +113,8 @@ impl Pairing {
                 }
                 continue;
             };
-            let reprices = order.action == Action::Changed
-                && (before.price != price || before.qty < qty);
+            let reprices =
+                order.action == Action::Changed && (before.price != price || before.qty < qty);
             if reprices {
                 self.entries.insert(at);
             }
@@ -194,9 +191,10 @@ impl Pairing {
                 && rest.is_some_and(|rest| (1..=SHORT_MAX).contains(&rest))
         });
         let Some((at, short)) = short else { return false };
-        let entry = self.entries.range(..at).rev().copied().find(|entry| {
-            orders.get(entry).is_some_and(|order| order.order_id == short.order_id)
-        });
+        let entry =
+            self.entries.range(..at).rev().copied().find(|entry| {
+                orders.get(entry).is_some_and(|order| order.order_id == short.order_id)
+            });
         let Some(entry) = entry else { return false };
         notes.trades_paired += 1;
         notes.trades_short_of_money += 1;

@@ -125,8 +125,7 @@ impl Iterator for Replay<'_> {
 
 /// Numbers of different copies never meet: they differ by the copy modulo the copies.
 fn renumber(intent: OrderIntent, copy: u32, copies: u32) -> OrderIntent {
-    let renumbered =
-        |id: LocalId| LocalId((id.0 - 1) * u64::from(copies) + u64::from(copy) + 1);
+    let renumbered = |id: LocalId| LocalId((id.0 - 1) * u64::from(copies) + u64::from(copy) + 1);
     match intent {
         OrderIntent::New { local_id, side, price, qty, tif } => {
             OrderIntent::New { local_id: renumbered(local_id), side, price, qty, tif }
@@ -137,9 +136,7 @@ fn renumber(intent: OrderIntent, copy: u32, copies: u32) -> OrderIntent {
         OrderIntent::ReplaceQty { local_id, order_qty, leaves_qty } => {
             OrderIntent::ReplaceQty { local_id: renumbered(local_id), order_qty, leaves_qty }
         }
-        OrderIntent::Cancel { local_id } => {
-            OrderIntent::Cancel { local_id: renumbered(local_id) }
-        }
+        OrderIntent::Cancel { local_id } => OrderIntent::Cancel { local_id: renumbered(local_id) },
     }
 }
 
@@ -162,10 +159,8 @@ mod tests {
         let speed = NonZeroU64::new(10).unwrap();
         let replay = plan.replay(ReplayConfig { speed, copies: 2, shift: Nanos(20) });
         assert_eq!(replay.remaining(), 6);
-        let got: Vec<_> =
-            replay.map(|due| (due.at.0, due.copy, due.intent.local_id().0)).collect();
-        let want =
-            [(0, 0, 1), (10, 0, 3), (20, 1, 2), (30, 1, 4), (50, 0, 5), (70, 1, 6)];
+        let got: Vec<_> = replay.map(|due| (due.at.0, due.copy, due.intent.local_id().0)).collect();
+        let want = [(0, 0, 1), (10, 0, 3), (20, 1, 2), (30, 1, 4), (50, 0, 5), (70, 1, 6)];
         assert_eq!(got, want);
         assert_eq!(plan.span(speed), Nanos(50));
     }

@@ -4,4 +4,6 @@
 //! check nothing; the shipped sample is checked always.
 
 mod files;
+mod hostile;
+mod sample;
 mod slow_book;

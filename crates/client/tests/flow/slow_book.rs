@@ -3,6 +3,8 @@
 //! It exists so that the oracle can be run without the engine, and so that a difference between
 //! the engine and a file can be told from an error of the oracle.
 
+#![allow(dead_code, reason = "the example of the crate uses a part of it")]
+
 use std::collections::BTreeMap;
 
 use weir_client::flow::{BookUnderTest, Hit, Level, LocalId, OrderIntent, Outcome};
@@ -10,14 +12,36 @@ use weir_types::{Price, Qty, Side};
 
 type Shelves = BTreeMap<Price, Vec<(LocalId, Qty)>>;
 
+/// An error built in, to show that the oracle finds it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// None.
+    #[default]
+    None,
+    /// The newest order at a price trades first.
+    LastInFirstOut,
+    /// A replace that lowers the quantity moves the order to the end of its queue.
+    ReplaceLosesPriority,
+    /// Every hundredth cancel is acknowledged and not done.
+    CancelForgotten,
+    /// Orders trade at their own price or better only when it is strictly better.
+    TouchDoesNotTrade,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct SlowBook {
+    fault: Fault,
+    cancels: u64,
     bids: Shelves,
     asks: Shelves,
     places: BTreeMap<LocalId, (Side, Price)>,
 }
 
 impl SlowBook {
+    pub(crate) fn with(fault: Fault) -> SlowBook {
+        SlowBook { fault, ..SlowBook::default() }
+    }
+
     fn shelves(&mut self, side: Side) -> &mut Shelves {
         match side {
             Side::Buy => &mut self.bids,
@@ -36,11 +60,14 @@ impl SlowBook {
         let mut hits = Vec::new();
         while let Some(price) = self.best(side.opposite()) {
             let crosses = if side == Side::Buy { price <= limit } else { price >= limit };
-            if qty.is_zero() || !crosses {
+            let touch = self.fault == Fault::TouchDoesNotTrade && price == limit;
+            if qty.is_zero() || !crosses || touch {
                 break;
             }
-            let shelf = self.shelves(side.opposite()).get_mut(&price).unwrap();
-            let (maker, leaves) = &mut shelf[0];
+            let newest_first = self.fault == Fault::LastInFirstOut;
+            let shelf = self.shelves(side.opposite()).get_mut(&price).expect("a place has a shelf");
+            let index = if newest_first { shelf.len() - 1 } else { 0 };
+            let (maker, leaves) = &mut shelf[index];
             let traded = qty.min(*leaves);
             hits.push(Hit { maker: *maker, price, qty: traded });
             qty -= traded;
@@ -55,7 +82,7 @@ impl SlowBook {
 
     fn remove(&mut self, local_id: LocalId) -> bool {
         let Some((side, price)) = self.places.remove(&local_id) else { return false };
-        let shelf = self.shelves(side).get_mut(&price).unwrap();
+        let shelf = self.shelves(side).get_mut(&price).expect("a place has a shelf");
         shelf.retain(|(id, _)| *id != local_id);
         if shelf.is_empty() {
             self.shelves(side).remove(&price);
@@ -82,13 +109,25 @@ impl BookUnderTest for SlowBook {
                 let Some((side, price)) = self.places.get(&local_id).copied() else {
                     return Outcome::default();
                 };
-                let shelf = self.shelves(side).get_mut(&price).unwrap();
-                let (_, leaves) = shelf.iter_mut().find(|(id, _)| *id == local_id).unwrap();
-                assert!(leaves_qty < *leaves, "a replace that keeps priority lowers the quantity");
-                *leaves = leaves_qty;
+                let moves = self.fault == Fault::ReplaceLosesPriority;
+                let shelf = self.shelves(side).get_mut(&price).expect("a place has a shelf");
+                let index =
+                    shelf.iter().position(|(id, _)| *id == local_id).expect("its order stands");
+                if leaves_qty >= shelf[index].1 {
+                    return Outcome::default();
+                }
+                shelf[index].1 = leaves_qty;
+                if moves {
+                    let order = shelf.remove(index);
+                    shelf.push(order);
+                }
                 Outcome { accepted: true, hits: Vec::new() }
             }
             OrderIntent::Cancel { local_id } => {
+                self.cancels += 1;
+                if self.fault == Fault::CancelForgotten && self.cancels.is_multiple_of(100) {
+                    return Outcome { accepted: true, hits: Vec::new() };
+                }
                 Outcome { accepted: self.remove(local_id), hits: Vec::new() }
             }
         }
