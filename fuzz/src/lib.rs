@@ -1,7 +1,7 @@
 //! What the fuzz targets share: turning arbitrary bytes into inputs that get past the first check.
 //!
-//! A decoder's first checks (a magic number, a schema id, a checksum) keep blind mutation out of the
-//! code behind them. Each target therefore also takes its bytes as a recipe for an input whose
+//! A decoder's first checks (a magic number, a schema id, a checksum) keep blind mutation out of
+//! the code behind them. Each target therefore also takes its bytes as a recipe for an input whose
 //! envelope is right and whose content is arbitrary.
 
 use weir_wire::catalogue::catalogue;

@@ -1,7 +1,7 @@
 #!/bin/sh
 # The wire's round trip through another language: frames encoded by Rust are decoded and encoded
-# again by the codecs that the official SBE tool generates for Java. What Java read must be, as text,
-# what Rust wrote, and what Java wrote must be the same bytes. Needs cargo, Maven and a JDK.
+# again by the codecs that the official SBE tool generates for Java. What Java read must be, as
+# text, what Rust wrote, and what Java wrote must be the same bytes. Needs cargo, Maven and a JDK.
 set -eu
 cd "$(dirname "$0")/../.."
 out=${CARGO_TARGET_DIR:-$PWD/target}/java

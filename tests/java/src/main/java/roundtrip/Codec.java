@@ -21,8 +21,8 @@ import weir.MessageHeaderEncoder;
  * Takes a message through the generated decoder, into text, and through the generated encoder.
  *
  * <p>The generated methods are called by the names that the schema gives; each field's value goes
- * from getter to setter in the type that the generated code chose, and nowhere are bytes copied from
- * the one message to the other. Fields are visited in the schema's order, as SBE demands.
+ * from getter to setter in the type that the generated code chose, and nowhere are bytes copied
+ * from the one message to the other. Fields are visited in the schema's order, as SBE demands.
  */
 final class Codec
 {

@@ -9,12 +9,12 @@ import java.nio.file.Path;
 import java.util.Arrays;
 
 /**
- * Reads the frames that Rust wrote with the codecs that the SBE tool generated, writes what it read
- * as text, and encodes the same values again with the generated encoders.
+ * Reads the frames that Rust wrote with the codecs that the SBE tool generated, writes what it
+ * read as text, and encodes the same values again with the generated encoders.
  *
- * <p>Reads {@code frames.bin} from one folder, writes {@code frames.txt} and {@code frames.bin} into
- * another; the form of both is told in {@code crates/wire/examples/wire_vectors.rs}. Judges nothing:
- * whoever wrote the frames compares. Every template of the schema must occur.
+ * <p>Reads {@code frames.bin} from one folder, writes {@code frames.txt} and {@code frames.bin}
+ * into another; the form of both is told in {@code crates/wire/examples/wire_vectors.rs}. Judges
+ * nothing: whoever wrote the frames compares. Every template of the schema must occur.
  */
 public final class RoundTrip
 {

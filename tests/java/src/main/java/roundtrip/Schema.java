@@ -127,7 +127,8 @@ record Schema(Map<Integer, Message> messages)
         final List<Element> found = new ArrayList<>();
         for (Node node = parent.getFirstChild(); node != null; node = node.getNextSibling())
         {
-            if (node instanceof Element element && (tag == null || tag.equals(element.getTagName())))
+            if (node instanceof Element element
+                && (tag == null || tag.equals(element.getTagName())))
             {
                 found.add(element);
             }
