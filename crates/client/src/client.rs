@@ -42,6 +42,8 @@ pub struct Client {
     places: HashMap<SessionId, usize>,
     clock: Clock,
     last_heard: Nanos,
+    /// An error left messages behind that are there already.
+    is_interrupted: bool,
     /// Heartbeats are looked after every so often, not at every poll.
     next_care: Nanos,
 }
@@ -64,6 +66,7 @@ impl Client {
             places: HashMap::new(),
             clock,
             last_heard: clock.now(),
+            is_interrupted: false,
             next_care: Nanos(0),
         })
     }
@@ -122,6 +125,7 @@ impl Client {
     ) -> Result<(), ClientError> {
         self.sessions.iter_mut().for_each(Session::connection_lost);
         self.connection = Connection::open(self.address, self.limits)?;
+        self.is_interrupted = false;
         let now = self.clock.now();
         self.last_heard = now;
         for session in &mut self.sessions {
@@ -140,6 +144,13 @@ impl Client {
     #[must_use]
     pub fn clock(&self) -> Clock {
         self.clock
+    }
+
+    /// Shares another client's clock, so that their times compare. To be called before the first
+    /// logon.
+    pub fn set_clock(&mut self, clock: Clock) {
+        self.clock = clock;
+        self.last_heard = clock.now();
     }
 
     /// A session's state.
@@ -225,7 +236,7 @@ impl Client {
         } else {
             timeout.min(Duration::from_nanos(self.next_care.since(self.clock.now()).0.max(1)))
         };
-        if !timeout.is_zero() {
+        if !timeout.is_zero() && !self.is_interrupted {
             wait([&self.connection], timeout)?;
         }
         self.receive(sink)
@@ -241,8 +252,10 @@ impl Client {
     ) -> Result<usize, ClientError> {
         let received_len = self.connection.receive()?;
         let mut count = 0;
-        if received_len > 0 {
+        if received_len > 0 || self.is_interrupted {
+            self.is_interrupted = true;
             count = self.dispatch(&mut sink)?;
+            self.is_interrupted = false;
         }
         let now = self.clock.now();
         if now >= self.next_care {

@@ -97,19 +97,53 @@ pub fn wait<'a>(
     connections: impl IntoIterator<Item = &'a Connection>,
     timeout: Duration,
 ) -> Result<(), ClientError> {
-    let mut fds: Vec<PollFd<'_>> = connections
+    poll_fds(&mut fds_of(connections), timeout)
+}
+
+/// As [`wait`], and tells which of the connections are ready.
+///
+/// # Errors
+/// As [`wait`].
+pub fn wait_ready<'a>(
+    connections: impl IntoIterator<Item = &'a Connection>,
+    timeout: Duration,
+) -> Result<Vec<bool>, ClientError> {
+    let mut fds = fds_of(connections);
+    poll_fds(&mut fds, timeout)?;
+    Ok(fds.iter().map(|fd| !fd.revents().is_empty()).collect())
+}
+
+/// As [`wait`], also for a new connection to `listener`.
+///
+/// # Errors
+/// As [`wait`].
+pub fn wait_readable(
+    listener: &impl AsFd,
+    connections: &[Connection],
+    timeout: Duration,
+) -> Result<(), ClientError> {
+    let mut fds = fds_of(connections);
+    fds.push(PollFd::new(listener, PollFlags::IN));
+    poll_fds(&mut fds, timeout)
+}
+
+fn fds_of<'a>(connections: impl IntoIterator<Item = &'a Connection>) -> Vec<PollFd<'a>> {
+    connections
         .into_iter()
         .map(|connection| {
             let wants_out = connection.backlog_len() > 0;
             let out = if wants_out { PollFlags::OUT } else { PollFlags::empty() };
             PollFd::from_borrowed_fd(connection.as_fd(), PollFlags::IN | out)
         })
-        .collect();
+        .collect()
+}
+
+fn poll_fds(fds: &mut [PollFd<'_>], timeout: Duration) -> Result<(), ClientError> {
     let timeout = Timespec {
         tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(timeout.subsec_nanos()),
     };
-    match poll(&mut fds, Some(&timeout)) {
+    match poll(fds, Some(&timeout)) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(error) => Err(ClientError::io("waiting for the node", error.into())),
     }

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use weir_wire::dialogue::NodeMessage;
-use weir_wire::frame::{FRAME_HEADER_LEN, Framing, next_frame};
+use weir_wire::frame::{FRAME_HEADER_LEN, Framing, RawMessage, next_frame};
 
 use crate::error::ClientError;
 
@@ -70,13 +70,18 @@ impl Connection {
     /// When a limit is shorter than a frame's header.
     pub fn open(address: SocketAddr, limits: Limits) -> Result<Connection, ClientError> {
         assert!(limits.frame_len_max > FRAME_HEADER_LEN, "frames have a header");
-        let connect = || {
-            let stream = TcpStream::connect_timeout(&address, limits.connect_timeout)?;
-            stream.set_nodelay(true)?;
-            stream.set_nonblocking(true)?;
-            Ok(stream)
-        };
-        let stream = connect().map_err(|source| ClientError::Connect { address, source })?;
+        TcpStream::connect_timeout(&address, limits.connect_timeout)
+            .and_then(|stream| Connection::of(stream, limits))
+            .map_err(|source| ClientError::Connect { address, source })
+    }
+
+    /// Over a stream that is connected already.
+    ///
+    /// # Errors
+    /// The system's, when the stream cannot be made non-blocking.
+    pub fn of(stream: TcpStream, limits: Limits) -> std::io::Result<Connection> {
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
         Ok(Connection {
             stream,
             // Zeroed pages come from the system untouched: a large limit costs nothing until used.
@@ -160,19 +165,30 @@ impl Connection {
         }
     }
 
+    /// The next frame's message, undecoded, and the outbox. `None` when more bytes are needed.
+    ///
+    /// # Errors
+    /// [`ClientError::Broken`], [`ClientError::Decode`] for what is wrong with the header.
+    pub fn next_raw(&mut self) -> Result<Option<(RawMessage<'_>, &mut Vec<u8>)>, ClientError> {
+        match next_frame(&self.inbox[self.head..self.tail], self.limits.frame_len_max) {
+            Framing::Incomplete => Ok(None),
+            Framing::Broken(broken) => Err(broken.into()),
+            Framing::Frame { len, message } => {
+                self.head += len;
+                Ok(Some((message?, &mut self.outbox)))
+            }
+        }
+    }
+
     /// The next message that is there in whole, and the outbox, so that it can be answered before
     /// it is decoded further. `None` when more bytes are needed.
     ///
     /// # Errors
     /// [`ClientError::Broken`], [`ClientError::Decode`].
     pub fn next_message(&mut self) -> Result<Option<(NodeMessage<'_>, &mut Vec<u8>)>, ClientError> {
-        match next_frame(&self.inbox[self.head..self.tail], self.limits.frame_len_max) {
-            Framing::Incomplete => Ok(None),
-            Framing::Broken(broken) => Err(broken.into()),
-            Framing::Frame { len, message } => {
-                self.head += len;
-                Ok(Some((NodeMessage::decode(&message?)?, &mut self.outbox)))
-            }
+        match self.next_raw()? {
+            None => Ok(None),
+            Some((raw, outbox)) => Ok(Some((NodeMessage::decode(&raw)?, outbox))),
         }
     }
 }

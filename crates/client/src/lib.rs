@@ -11,14 +11,17 @@
 //! * [`admin`]: reference data, money, phases, kill switches.
 //! * [`status`]: the node's status page.
 //! * [`flow`]: recorded order flow as orders.
+//! * [`load`]: open-loop load and what it measures; [`echo`]: a round trip's yardstick.
 
 pub mod admin;
 pub mod client;
 pub mod clock;
 pub mod connection;
+pub mod echo;
 pub mod error;
 pub mod flow;
 pub mod follower;
+pub mod load;
 pub mod request;
 pub mod session;
 pub mod status;

@@ -1,0 +1,332 @@
+//! Which orders a load sends: adds, cancels, replaces and crosses in stated shares, over a book
+//! that stays bounded.
+//!
+//! Adds rest at least one tick away from a fixed middle, so that they never trade by themselves;
+//! crosses are immediate-or-cancel orders through the other side. An order at its limit of live
+//! ones becomes a cancel, a cancel without a live order becomes an add.
+
+use std::collections::HashMap;
+use std::str::FromStr;
+
+use weir_types::{AccountId, ClOrdId, InstrumentId, PartitionId, Price, Qty, Side, TimeInForce};
+use weir_wire::Request;
+use weir_wire::event::OrderEvent;
+
+use super::Rng;
+use crate::request::{LimitOrder, Replace, cancel};
+
+/// How many ticks deep each side of the book is.
+const DEPTH: u64 = 10;
+/// An order has up to so many lots.
+const LOTS_MAX: u64 = 10;
+
+/// Shares of adds, cancels, replaces and crosses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mix {
+    /// New orders that rest.
+    pub adds: u32,
+    /// Cancels.
+    pub cancels: u32,
+    /// Replaces.
+    pub replaces: u32,
+    /// Immediate orders that trade.
+    pub crosses: u32,
+}
+
+impl Default for Mix {
+    /// 45/40/5/10: the project's synthetic mix.
+    fn default() -> Mix {
+        Mix { adds: 45, cancels: 40, replaces: 5, crosses: 10 }
+    }
+}
+
+impl FromStr for Mix {
+    type Err = String;
+
+    /// `ADDS/CANCELS/REPLACES/CROSSES`, any weights.
+    fn from_str(text: &str) -> Result<Mix, String> {
+        let weights: Option<Vec<u32>> = text.split('/').map(|w| w.parse().ok()).collect();
+        match weights.as_deref() {
+            Some(&[adds, cancels, replaces, crosses]) if adds > 0 => {
+                Ok(Mix { adds, cancels, replaces, crosses })
+            }
+            _ => Err(format!("mix {text:?}: want ADDS/CANCELS/REPLACES/CROSSES with some adds")),
+        }
+    }
+}
+
+impl std::fmt::Display for Mix {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}/{}/{}", self.adds, self.cancels, self.replaces, self.crosses)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Action {
+    Add,
+    Cancel,
+    Replace,
+    Cross,
+}
+
+impl Mix {
+    fn draw(&self, rng: &mut Rng) -> Action {
+        let weights = [
+            (Action::Add, self.adds),
+            (Action::Cancel, self.cancels),
+            (Action::Replace, self.replaces),
+            (Action::Cross, self.crosses),
+        ];
+        let total: u64 = weights.iter().map(|(_, weight)| u64::from(*weight)).sum();
+        let mut left = rng.below(total);
+        for (action, weight) in weights {
+            match left.checked_sub(u64::from(weight)) {
+                None => return action,
+                Some(rest) => left = rest,
+            }
+        }
+        unreachable!("the draw is below the sum of the weights")
+    }
+}
+
+/// An instrument that a load trades.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listing {
+    /// The instrument.
+    pub instrument_id: InstrumentId,
+    /// The partition that trades it.
+    pub partition_id: PartitionId,
+    /// Prices are multiples of this.
+    pub tick_size: Price,
+    /// Quantities are multiples of this.
+    pub lot_size: Qty,
+    /// The price that no resting order of the load has: bids below, asks above.
+    pub middle: Price,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Resting {
+    name: u64,
+    listing: u32,
+    side: Side,
+}
+
+/// One session's orders.
+#[derive(Debug)]
+pub struct Orders {
+    account_id: AccountId,
+    live_count_max: usize,
+    next_name: u64,
+    live: Vec<Resting>,
+    places: HashMap<u64, usize>,
+}
+
+impl Orders {
+    /// No orders yet; names count up from `first_name`, so that a run can follow another.
+    ///
+    /// # Panics
+    /// When no order may be live.
+    #[must_use]
+    pub fn new(account_id: AccountId, live_count_max: usize, first_name: u64) -> Orders {
+        assert!(live_count_max > 0, "a book needs orders");
+        let (live, places) = (Vec::new(), HashMap::new());
+        Orders { account_id, live_count_max, next_name: first_name, live, places }
+    }
+
+    /// Orders that rest, as far as is known here.
+    #[must_use]
+    pub fn live_count(&self) -> usize {
+        self.live.len()
+    }
+
+    /// The next request, and where it goes.
+    ///
+    /// # Panics
+    /// When there are no listings.
+    #[inline]
+    pub fn next(
+        &mut self,
+        mix: &Mix,
+        listings: &[Listing],
+        rng: &mut Rng,
+    ) -> (PartitionId, Request) {
+        let action = match mix.draw(rng) {
+            Action::Add if self.live.len() >= self.live_count_max => Action::Cancel,
+            Action::Cancel | Action::Replace if self.live.is_empty() => Action::Add,
+            action => action,
+        };
+        match action {
+            Action::Add => self.add(listings, rng),
+            Action::Cross => self.cross(listings, rng),
+            Action::Cancel => {
+                let resting = self.live[rng.below(self.live.len() as u64) as usize];
+                self.forget(resting.name);
+                let listing = &listings[resting.listing as usize];
+                let name = self.name();
+                let orig = ClOrdId::from_number(resting.name);
+                let request = cancel(ClOrdId::from_number(name), orig, listing.instrument_id);
+                (listing.partition_id, request)
+            }
+            Action::Replace => {
+                let resting = self.live[rng.below(self.live.len() as u64) as usize];
+                let listing = &listings[resting.listing as usize];
+                let name = ClOrdId::from_number(resting.name);
+                let replace = Replace {
+                    cl_ord_id: name,
+                    orig_cl_ord_id: name,
+                    instrument_id: listing.instrument_id,
+                    price: passive_price(listing, resting.side, rng),
+                    order_qty: quantity(listing, rng),
+                };
+                (listing.partition_id, replace.request())
+            }
+        }
+    }
+
+    fn name(&mut self) -> u64 {
+        let name = self.next_name;
+        self.next_name += 1;
+        name
+    }
+
+    fn add(&mut self, listings: &[Listing], rng: &mut Rng) -> (PartitionId, Request) {
+        let index = rng.below(listings.len() as u64);
+        let listing = &listings[index as usize];
+        let side = draw_side(rng);
+        let name = self.name();
+        let listing_no = u32::try_from(index).expect("fewer listings than 2^32");
+        self.places.insert(name, self.live.len());
+        self.live.push(Resting { name, listing: listing_no, side });
+        let order = LimitOrder {
+            cl_ord_id: ClOrdId::from_number(name),
+            instrument_id: listing.instrument_id,
+            account_id: self.account_id,
+            side,
+            price: passive_price(listing, side, rng),
+            order_qty: quantity(listing, rng),
+            time_in_force: TimeInForce::Gtc,
+        };
+        (listing.partition_id, order.request())
+    }
+
+    fn cross(&mut self, listings: &[Listing], rng: &mut Rng) -> (PartitionId, Request) {
+        let listing = &listings[rng.below(listings.len() as u64) as usize];
+        let side = draw_side(rng);
+        let order = LimitOrder {
+            cl_ord_id: ClOrdId::from_number(self.name()),
+            instrument_id: listing.instrument_id,
+            account_id: self.account_id,
+            side,
+            price: price_at(listing, side.opposite(), DEPTH),
+            order_qty: quantity(listing, rng),
+            time_in_force: TimeInForce::Ioc,
+        };
+        (listing.partition_id, order.request())
+    }
+
+    /// Learns from a report that an order ended.
+    #[inline]
+    pub fn on_report(&mut self, event: &OrderEvent) {
+        if !event.ord_status.is_live()
+            && let Some(name) = event.cl_ord_id.to_number()
+        {
+            self.forget(name);
+        }
+    }
+
+    fn forget(&mut self, name: u64) {
+        let Some(place) = self.places.remove(&name) else { return };
+        self.live.swap_remove(place);
+        if let Some(moved) = self.live.get(place) {
+            self.places.insert(moved.name, place);
+        }
+    }
+}
+
+fn draw_side(rng: &mut Rng) -> Side {
+    if rng.below(2) == 0 { Side::Buy } else { Side::Sell }
+}
+
+fn quantity(listing: &Listing, rng: &mut Rng) -> Qty {
+    Qty(listing.lot_size.0 * (1 + rng.below(LOTS_MAX)))
+}
+
+fn passive_price(listing: &Listing, side: Side, rng: &mut Rng) -> Price {
+    price_at(listing, side, 1 + rng.below(DEPTH))
+}
+
+/// The price `ticks` away from the middle, where `side` rests.
+fn price_at(listing: &Listing, side: Side, ticks: u64) -> Price {
+    let away = listing.tick_size.0 * i64::try_from(ticks).expect("a few ticks");
+    match side {
+        Side::Buy => Price(listing.middle.0 - away),
+        Side::Sell => Price(listing.middle.0 + away),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listing() -> Listing {
+        Listing {
+            instrument_id: InstrumentId(1),
+            partition_id: PartitionId(1),
+            tick_size: Price(5),
+            lot_size: Qty(100),
+            middle: Price(10_000),
+        }
+    }
+
+    #[test]
+    fn shares_are_as_asked_and_the_book_stays_bounded() {
+        let mut orders = Orders::new(AccountId(1), 50, 1);
+        let (mix, mut rng) = (Mix::default(), Rng::new(7));
+        let mut counts = [0u32; 4];
+        for _ in 0..100_000 {
+            let (_, request) = orders.next(&mix, &[listing()], &mut rng);
+            let kind = match request {
+                Request::NewOrder(order) if order.time_in_force == TimeInForce::Ioc => 3,
+                Request::NewOrder(_) => 0,
+                Request::CancelOrder(_) => 1,
+                Request::ReplaceOrder(_) => 2,
+                other => panic!("{other:?}"),
+            };
+            counts[kind] += 1;
+            assert!(orders.live_count() <= 50);
+        }
+        // Adds over the limit become cancels: the two meet between their shares.
+        assert!(counts[0].abs_diff(42_500) < 1_500 && counts[1].abs_diff(42_500) < 1_500);
+        assert!(counts[2].abs_diff(5_000) < 500 && counts[3].abs_diff(10_000) < 500, "{counts:?}");
+    }
+
+    #[test]
+    fn resting_orders_keep_to_their_side_on_tick_and_lot() {
+        let mut orders = Orders::new(AccountId(1), 1_000, 1);
+        let (mix, mut rng) = ("1/0/1/0".parse().unwrap(), Rng::new(3));
+        for _ in 0..10_000 {
+            let (side, price, qty) = match orders.next(&mix, &[listing()], &mut rng).1 {
+                Request::NewOrder(order) => (order.side, order.price.0, order.order_qty.0),
+                Request::ReplaceOrder(replace) => {
+                    let name = replace.cl_ord_id.to_number().unwrap();
+                    let side = orders.live[orders.places[&name]].side;
+                    (side, replace.price.0, replace.order_qty.0)
+                }
+                // A full book: an add became a cancel.
+                Request::CancelOrder(_) => continue,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!((price % 5, qty % 100), (0, 0));
+            assert_eq!(price < 10_000, side == Side::Buy);
+        }
+    }
+
+    #[test]
+    fn mixes_read_back_and_nonsense_is_refused() {
+        assert_eq!("45/40/5/10".parse::<Mix>().unwrap(), Mix::default());
+        assert_eq!(Mix::default().to_string(), "45/40/5/10");
+        for text in ["", "1/2/3", "0/1/1/1", "a/b/c/d"] {
+            assert!(text.parse::<Mix>().is_err(), "{text:?}");
+        }
+    }
+}

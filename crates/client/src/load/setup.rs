@@ -1,0 +1,159 @@
+//! What a load needs on a node, defined by an operator: a firm, accounts, sessions with fresh keys
+//! and, where asked, instruments.
+//!
+//! The accounts are unlimited: a load measures the way of an order, not how fast cash runs out.
+//! Definitions replace those of the same identifiers before them, so that loads can follow each
+//! other on one node with the same range of identifiers.
+
+use weir_types::{
+    AccountId, ApiKeyHash, Cash, FirmId, InstrumentId, PartitionId, Phase, Price, Qty, RequestNo,
+    Role, SessionId, Switch, Symbol,
+};
+use weir_wire::reference::{DefineAccount, DefineFirm, DefineInstrument, DefineSession, Transfer};
+use weir_wire::session::ApiKey;
+
+use super::generator::Trader;
+use super::mix::Listing;
+use crate::admin::Admin;
+use crate::error::ClientError;
+use crate::session::SessionConfig;
+
+/// The middle of the load's instruments, in their price units.
+const MIDDLE: Price = Price(10_000);
+
+/// Which identifiers a load takes.
+#[derive(Clone, Copy, Debug)]
+pub struct SetupPlan {
+    /// Sessions and accounts get identifiers from here on, the firm and instruments too.
+    pub first_id: u32,
+    /// How many sessions, each with an account of its own.
+    pub session_count: u32,
+    /// How many instruments to define, dealt out to the node's partitions in turn.
+    pub instrument_count: u32,
+    /// The most unanswered requests of a session.
+    pub unanswered_count_max: usize,
+}
+
+/// A fresh API key from the system's randomness.
+///
+/// # Errors
+/// [`ClientError::Io`].
+pub fn fresh_key() -> Result<ApiKey, ClientError> {
+    let mut bytes = [0u8; 32];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        let flags = rustix::rand::GetRandomFlags::empty();
+        filled += rustix::rand::getrandom(&mut bytes[filled..], flags)
+            .map_err(|error| ClientError::io("drawing a key", error.into()))?;
+    }
+    Ok(ApiKey(bytes))
+}
+
+/// What a node keeps of a key.
+#[must_use]
+pub fn key_hash(key: &ApiKey) -> ApiKeyHash {
+    ApiKeyHash(*blake3::hash(&key.0).as_bytes())
+}
+
+/// Defines all that the plan names; the traders and what they may trade.
+///
+/// # Errors
+/// As [`Admin::define_instrument`].
+pub fn set_up(
+    admin: &mut Admin,
+    plan: &SetupPlan,
+) -> Result<(Vec<Trader>, Vec<Listing>), ClientError> {
+    let firm_id = FirmId(plan.first_id);
+    let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
+    let name = symbol("LOAD", plan.first_id);
+    admin.define_firm(DefineFirm { request_no, name, session_id, firm_id })?;
+    let partitions = admin.partitions();
+    let mut listings = Vec::new();
+    for index in 0..plan.instrument_count {
+        let partition_id = partitions[index as usize % partitions.len().max(1)];
+        listings.push(list(admin, plan.first_id + index, partition_id)?);
+    }
+    let mut traders = Vec::new();
+    for index in 0..plan.session_count {
+        traders.push(hire(admin, plan, plan.first_id + index)?);
+    }
+    let last = traders.last().map(|trader| trader.account_id);
+    last.map_or(Ok(()), |account_id| wait_for_imports(admin, account_id))?;
+    Ok((traders, listings))
+}
+
+/// A partition that can book a transfer to the account defined last has imported all before it.
+fn wait_for_imports(admin: &mut Admin, account_id: AccountId) -> Result<(), ClientError> {
+    for partition_id in admin.partitions() {
+        admin.transfer(Transfer {
+            request_no: RequestNo::NONE,
+            // Increasing per account, over runs too.
+            transfer_id: crate::clock::unix_time().0,
+            cash: Cash(1),
+            position_qty: 0,
+            session_id: SessionId::NONE,
+            account_id,
+            instrument_id: InstrumentId::NONE,
+            partition_id,
+        })?;
+    }
+    Ok(())
+}
+
+fn hire(admin: &mut Admin, plan: &SetupPlan, id: u32) -> Result<Trader, ClientError> {
+    let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
+    let (firm_id, account_id) = (FirmId(plan.first_id), AccountId(id));
+    let key = fresh_key()?;
+    let definition = DefineSession {
+        request_no,
+        api_key_hash: key_hash(&key),
+        session_id,
+        defined_session_id: SessionId(id),
+        firm_id,
+        role: Role::Trader,
+    };
+    admin.define_session(definition)?;
+    let unlimited = Switch::On;
+    admin.define_account(DefineAccount {
+        request_no,
+        session_id,
+        account_id,
+        firm_id,
+        unlimited,
+    })?;
+    let session = SessionConfig {
+        unanswered_count_max: plan.unanswered_count_max,
+        ..SessionConfig::new(SessionId(id), key)
+    };
+    Ok(Trader { session, account_id })
+}
+
+fn list(admin: &mut Admin, id: u32, partition_id: PartitionId) -> Result<Listing, ClientError> {
+    let definition = DefineInstrument {
+        request_no: RequestNo::NONE,
+        symbol: symbol("LOAD", id),
+        tick_size: Price(1),
+        lot_size: Qty(1),
+        order_qty_max: Qty(1_000_000),
+        price_min: Price(1),
+        price_max: Price(2 * MIDDLE.0),
+        session_id: SessionId::NONE,
+        instrument_id: InstrumentId(id),
+        partition_id,
+        price_exponent: -2,
+        qty_exponent: 0,
+        phase: Phase::Continuous,
+    };
+    admin.define_instrument(definition)?;
+    Ok(Listing {
+        instrument_id: InstrumentId(id),
+        partition_id,
+        tick_size: definition.tick_size,
+        lot_size: definition.lot_size,
+        middle: MIDDLE,
+    })
+}
+
+fn symbol(prefix: &str, number: u32) -> Symbol {
+    Symbol::new(&format!("{prefix}{number}")).expect("a prefix and ten digits are 16 characters")
+}
