@@ -1,1 +1,32 @@
-//! (being written)
+//! Delivery: the latest state of every order, for readers who ask "what is new since my token?".
+//!
+//! The whole crate is pure: it takes events, bytes and the time as arguments, and hands back
+//! bytes. It starts no thread, reads no clock and touches no socket. One owner (a thread) has a
+//! store and serves its pages; more readers means more stores, not locks.
+//!
+//! * [`store`]: the latest state of each order, fed by events.
+//! * [`ring`], [`index`]: how what is new is found without a tree.
+//! * [`filter`]: what was asked for and what may be seen.
+//! * [`token`]: where a reader is, sealed.
+//! * [`page`]: what a reader gets.
+//! * [`desk`]: readers that wait, and whose turn it is.
+
+mod chunk;
+pub mod desk;
+pub mod filter;
+pub mod index;
+pub mod page;
+mod records;
+pub mod ring;
+mod row;
+pub mod store;
+pub mod token;
+
+pub use desk::{Asked, Desk, DeskConfig, PageSink, Polled, Question};
+pub use filter::{Entitlement, Filter, Scope, Visibility};
+pub use index::{Kind, Kinds};
+pub use page::{Page, PageLimits, Selection};
+pub use ring::Place;
+pub use row::ROW_LEN;
+pub use store::{IngestError, Ingested, OrderStore, Resync, Retention, StoreConfig};
+pub use token::{NonceCounter, SourcePlace, TokenError, TokenKey, TokenSealer};

@@ -1,0 +1,597 @@
+//! The reader desk: who waits for what, and whose turn it is.
+//!
+//! Taking in events comes first and does nothing for readers; they look again in [`Desk::poll`],
+//! all in turn, as far as one call's budget goes. Nobody looks while nothing is new.
+//!
+//! ```text
+//! a question waits until                                    | and gets
+//! ----------------------------------------------------------+------------------------------------
+//! `rows_min` rows are there, or the page is full            | a page
+//! one row is there and `wait_max` since it was asked is over | a page of what is there
+//! nothing is there, it came without a token, `wait_max` over | an empty page: you are ONLINE
+//! nothing is there and the idle wait is over                | an empty page with the next token
+//! its token cannot be honoured, or it may not see it        | a refusal with the oldest legal one
+//! ```
+//! With credit for several pages, each wait begins when the page before was served. A connection
+//! that takes nothing holds up nobody: its readers keep their place until it can take again.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use weir_types::{Nanos, Reason, SessionId};
+use weir_wire::delivery::FetchOrders;
+use weir_wire::event::OrderEvent;
+
+use crate::filter::{Entitlement, Filter, Scope};
+use crate::page::{Page, PageHead, PageLimits, Selection, put_page, put_refusal};
+use crate::ring::Place;
+use crate::store::{IngestError, Ingested, OrderStore};
+use crate::token::{SourcePlace, TokenError, TokenSealer};
+
+/// The limits of a desk. Counts are at least one; spans are in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeskConfig {
+    /// Questions that may wait.
+    pub readers_max: u32,
+    /// Questions that may wait on one connection.
+    pub readers_per_connection_max: u32,
+    /// Rows of a page, whatever is asked for.
+    pub page_rows_max: u32,
+    /// Bytes of a page's rows, whatever is asked for.
+    pub page_bytes_max: u32,
+    /// Entries that one page looks at.
+    pub page_scan_max: u32,
+    /// Pages that one question may ask for.
+    pub credit_max: u32,
+    /// Entries that one call of [`Desk::poll`] looks at, all readers together.
+    pub poll_scan_max: u32,
+    /// Readers that one call of [`Desk::poll`] visits.
+    pub poll_visit_max: u32,
+    /// How long a page waits to fill when the question does not say.
+    pub wait_default: Nanos,
+    /// The longest that a page may wait to fill.
+    pub wait_max: Nanos,
+    /// How long a question without any row waits before it gets an empty page; its own wait if that
+    /// is longer.
+    pub idle_wait: Nanos,
+}
+
+impl Default for DeskConfig {
+    fn default() -> DeskConfig {
+        DeskConfig {
+            readers_max: 65_536,
+            readers_per_connection_max: 64,
+            page_rows_max: 1_000,
+            page_bytes_max: 256 * 1024,
+            page_scan_max: 4_096,
+            credit_max: 1_024,
+            poll_scan_max: 16_384,
+            poll_visit_max: 4_096,
+            wait_default: Nanos(500_000),
+            wait_max: Nanos(30_000_000_000),
+            idle_wait: Nanos(1_000_000_000),
+        }
+    }
+}
+
+/// Where pages go. Connections are the caller's own numbers.
+pub trait PageSink {
+    /// Where to append the next whole frames for `connection`; `None` while it can take none. The
+    /// caller then calls [`Desk::resume`] when it can.
+    fn buffer(&mut self, connection: u64) -> Option<&mut Vec<u8>>;
+}
+
+/// A question as it reaches the desk.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// Who waits for the answer.
+    pub connection: u64,
+    /// The question.
+    pub fetch: &'a FetchOrders,
+    /// Its token, empty to ask from the beginning.
+    pub token: &'a [u8],
+    /// What its session may see.
+    pub entitlement: Entitlement,
+}
+
+/// What became of a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Asked {
+    /// It will be answered by pages, or by a page that refuses it.
+    Accepted,
+    /// There is no room for it, and no page will answer it: reject it with this reason.
+    Refused(Reason),
+}
+
+/// What a call of [`Desk::poll`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Polled {
+    /// Pages written, refusals included.
+    pub page_count: u32,
+    /// Rows written.
+    pub row_count: u32,
+    /// There is more to do now: call again after taking in what came.
+    pub has_more: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Reader {
+    connection: u64,
+    head: PageHead,
+    scope: Option<Scope>,
+    refusal: Option<Reason>,
+    /// Where it goes on.
+    after: Place,
+    limits: PageLimits,
+    rows_min: u32,
+    wait: Nanos,
+    /// It came without a token and has had no page yet.
+    is_fresh: bool,
+    /// Since when its next page waits.
+    waiting_since: Nanos,
+    timer: Option<Nanos>,
+    is_ready: bool,
+    is_paused: bool,
+    /// The store's head when it last looked.
+    looked_at: Option<Place>,
+}
+
+/// What a visit to a reader came to.
+enum Visit {
+    /// Nothing for it: wait until then.
+    Park(Nanos),
+    /// There is more to look at than one visit may.
+    Again,
+    /// Its connection can take nothing.
+    Pause,
+    /// It has had its last page.
+    Done,
+}
+
+/// A store and the readers that wait at it.
+#[derive(Debug)]
+pub struct Desk {
+    config: DeskConfig,
+    store: OrderStore,
+    sealer: TokenSealer,
+    readers: Vec<Option<Reader>>,
+    free: Vec<u32>,
+    by_connection: BTreeMap<u64, Vec<u32>>,
+    timers: BTreeSet<(Nanos, u32)>,
+    /// Readers to visit whatever the store does: new ones, due ones, those with more to read.
+    ready: VecDeque<u32>,
+    /// The next reader to look at what is new, how many still have to, and what is new.
+    sweep_at: usize,
+    sweep_left: usize,
+    swept: Place,
+    selection: Selection,
+    token: Vec<u8>,
+    opened: Vec<SourcePlace>,
+}
+
+impl Desk {
+    /// A desk in front of `store`.
+    #[must_use]
+    pub fn new(config: DeskConfig, store: OrderStore, sealer: TokenSealer) -> Desk {
+        Desk {
+            swept: store.head(),
+            config,
+            store,
+            sealer,
+            readers: Vec::new(),
+            free: Vec::new(),
+            by_connection: BTreeMap::new(),
+            timers: BTreeSet::new(),
+            ready: VecDeque::new(),
+            sweep_at: 0,
+            sweep_left: 0,
+            selection: Selection::default(),
+            token: Vec::new(),
+            opened: Vec::new(),
+        }
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &OrderStore {
+        &self.store
+    }
+
+    /// The store, to tell it of epochs and deletions.
+    pub fn store_mut(&mut self) -> &mut OrderStore {
+        &mut self.store
+    }
+
+    /// Questions that wait.
+    #[must_use]
+    pub fn reader_count(&self) -> usize {
+        self.readers.len() - self.free.len()
+    }
+
+    /// Takes in one event; readers hear of it at the next [`Desk::poll`].
+    ///
+    /// # Errors
+    /// As [`OrderStore::ingest`].
+    pub fn ingest(&mut self, event: &OrderEvent) -> Result<Ingested, IngestError> {
+        self.store.ingest(event)
+    }
+
+    /// Takes in a question.
+    pub fn ask(&mut self, question: &Question<'_>, now: Nanos) -> Asked {
+        let on_connection = self.by_connection.get(&question.connection).map_or(0, Vec::len);
+        if on_connection >= self.config.readers_per_connection_max as usize {
+            return Asked::Refused(Reason::LimitReached);
+        }
+        if self.reader_count() >= self.config.readers_max as usize {
+            return Asked::Refused(Reason::Overloaded);
+        }
+        let mut reader = self.reader_of(question, now);
+        match self.start_of(question) {
+            Ok((scope, after)) => (reader.scope, reader.after) = (Some(scope), after),
+            Err((scope, reason)) => (reader.scope, reader.refusal) = (scope, Some(reason)),
+        }
+        self.seat(reader);
+        Asked::Accepted
+    }
+
+    fn reader_of(&self, question: &Question<'_>, now: Nanos) -> Reader {
+        let (config, fetch) = (&self.config, question.fetch);
+        let or_max = |asked: u32, max: u32| if asked == 0 { max } else { asked.min(max) };
+        let rows_max = or_max(fetch.rows_max, config.page_rows_max);
+        let wait = match fetch.wait_max_us {
+            0 => config.wait_default,
+            us => Nanos(u64::from(us) * 1_000).min(config.wait_max),
+        };
+        Reader {
+            connection: question.connection,
+            head: PageHead {
+                correlation_id: fetch.correlation_id,
+                session_id: fetch.session_id,
+                asked_time: now,
+                served_time: now,
+                credit_left: fetch.credit.clamp(1, config.credit_max),
+            },
+            scope: None,
+            refusal: None,
+            after: Place::START,
+            limits: PageLimits {
+                rows_max,
+                bytes_max: or_max(fetch.bytes_max, config.page_bytes_max),
+                scan_max: config.page_scan_max,
+            },
+            rows_min: fetch.rows_min.min(rows_max),
+            wait,
+            is_fresh: question.token.is_empty(),
+            waiting_since: now,
+            timer: None,
+            is_ready: false,
+            is_paused: false,
+            looked_at: None,
+        }
+    }
+
+    /// Where a question starts, or why it may not: the reason, and its scope when it has one.
+    fn start_of(
+        &mut self,
+        question: &Question<'_>,
+    ) -> Result<(Scope, Place), (Option<Scope>, Reason)> {
+        let scope = Scope::new(Filter::of(question.fetch), question.entitlement)
+            .map_err(|_| (None, Reason::NotEntitled))?;
+        match self.open(&scope, question.token) {
+            Ok(after) => Ok((scope, after)),
+            Err(reason) => Err((Some(scope), reason)),
+        }
+    }
+
+    fn open(&mut self, scope: &Scope, token: &[u8]) -> Result<Place, Reason> {
+        if token.is_empty() {
+            return Ok(Place::START);
+        }
+        self.opened.clear();
+        self.sealer.open(scope, token, &mut self.opened).map_err(TokenError::reason)?;
+        let [at] = self.opened[..] else { return Err(Reason::ResyncToken) };
+        if at.source != self.store.source() {
+            return Err(TokenError::Source(at.source).reason());
+        }
+        self.store.check(at.epoch, at.place, scope.filter()).map_err(|resync| resync.reason())?;
+        Ok(at.place)
+    }
+
+    fn seat(&mut self, reader: Reader) {
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.readers[slot as usize] = Some(reader);
+                slot
+            }
+            None => {
+                self.readers.push(Some(reader));
+                u32::try_from(self.readers.len() - 1).expect("readers_max is a u32")
+            }
+        };
+        self.by_connection.entry(reader.connection).or_default().push(slot);
+        self.make_ready(slot);
+    }
+
+    fn make_ready(&mut self, slot: u32) {
+        let Some(reader) = &mut self.readers[slot as usize] else { return };
+        if !reader.is_ready && !reader.is_paused {
+            reader.is_ready = true;
+            self.ready.push_back(slot);
+        }
+    }
+
+    fn unseat(&mut self, slot: u32) {
+        let reader = self.readers[slot as usize].take().expect("the reader is seated");
+        if let Some(timer) = reader.timer {
+            self.timers.remove(&(timer, slot));
+        }
+        let connection = reader.connection;
+        if let Some(slots) = self.by_connection.get_mut(&connection) {
+            slots.retain(|each| *each != slot);
+            if slots.is_empty() {
+                self.by_connection.remove(&connection);
+            }
+        }
+        self.free.push(slot);
+    }
+
+    /// The connection can take pages again.
+    pub fn resume(&mut self, connection: u64) {
+        for slot in self.by_connection.get(&connection).cloned().unwrap_or_default() {
+            if let Some(reader) = &mut self.readers[slot as usize] {
+                reader.is_paused = false;
+            }
+            self.make_ready(slot);
+        }
+    }
+
+    /// The connection is gone, and its questions with it.
+    pub fn drop_connection(&mut self, connection: u64) {
+        for slot in self.by_connection.get(&connection).cloned().unwrap_or_default() {
+            self.unseat(slot);
+        }
+    }
+
+    /// The rights of a session changed: its questions are refused, and asked anew if it likes.
+    pub fn revoke(&mut self, session_id: SessionId) {
+        for slot in 0..self.readers.len() {
+            match &mut self.readers[slot] {
+                Some(reader) if reader.head.session_id == session_id => {
+                    reader.refusal = Some(Reason::ResyncFilter);
+                    // The oldest legal token would be one of the rights that are gone.
+                    reader.scope = None;
+                }
+                _ => continue,
+            }
+            self.make_ready(u32::try_from(slot).expect("readers_max is a u32"));
+        }
+    }
+
+    /// When to call [`Desk::poll`] next if nothing else happens: the time of the next reader's
+    /// deadline, zero for at once, `None` for never.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Nanos> {
+        if self.has_more() {
+            return Some(Nanos(0));
+        }
+        self.timers.first().map(|(time, _)| *time)
+    }
+
+    fn has_more(&self) -> bool {
+        let is_news = self.store.head() != self.swept && self.reader_count() > 0;
+        !self.ready.is_empty() || self.sweep_left > 0 || is_news
+    }
+
+    /// Serves who can be served, as far as the budget goes. Call it after taking in what came.
+    pub fn poll(&mut self, now: Nanos, sink: &mut impl PageSink) -> Polled {
+        let mut polled = Polled::default();
+        self.ready_the_due(now);
+        if self.store.head() != self.swept {
+            self.swept = self.store.head();
+            self.sweep_left = self.readers.len();
+        }
+        let mut scans_left = i64::from(self.config.poll_scan_max);
+        let mut visits_left = self.config.poll_visit_max;
+        // Readers at the tail look first, but leave a quarter to those that have much to catch up.
+        let kept = if self.ready.is_empty() { 0 } else { scans_left / 4 };
+        while self.sweep_left > 0 && visits_left > 0 && scans_left > kept {
+            self.sweep_left -= 1;
+            self.sweep_at = (self.sweep_at + 1) % self.readers.len();
+            visits_left -= 1;
+            let slot = u32::try_from(self.sweep_at).expect("readers_max is a u32");
+            scans_left -= self.visit_if_parked(slot, now, (sink, &mut polled));
+        }
+        let mut ready_left = self.ready.len().min(self.config.poll_visit_max as usize / 4 + 1);
+        while ready_left > 0 && scans_left > 0 {
+            ready_left -= 1;
+            let slot = self.ready.pop_front().expect("counted above");
+            scans_left -= self.visit_if_ready(slot, now, (sink, &mut polled));
+        }
+        polled.has_more = self.has_more();
+        polled
+    }
+
+    fn ready_the_due(&mut self, now: Nanos) {
+        while let Some((time, slot)) = self.timers.first().copied() {
+            if time > now {
+                return;
+            }
+            self.timers.pop_first();
+            if let Some(reader) = &mut self.readers[slot as usize] {
+                reader.timer = None;
+            }
+            self.make_ready(slot);
+        }
+    }
+
+    fn visit_if_parked(
+        &mut self,
+        slot: u32,
+        now: Nanos,
+        to: (&mut impl PageSink, &mut Polled),
+    ) -> i64 {
+        match &self.readers[slot as usize] {
+            Some(reader)
+                if !reader.is_ready
+                    && !reader.is_paused
+                    && reader.looked_at != Some(self.store.head()) =>
+            {
+                self.visit(slot, now, to)
+            }
+            _ => 0,
+        }
+    }
+
+    fn visit_if_ready(
+        &mut self,
+        slot: u32,
+        now: Nanos,
+        to: (&mut impl PageSink, &mut Polled),
+    ) -> i64 {
+        match &mut self.readers[slot as usize] {
+            Some(reader) if reader.is_ready => {
+                reader.is_ready = false;
+                self.visit(slot, now, to)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Looks what there is for a reader, serves it or parks it, and says what that cost.
+    fn visit(&mut self, slot: u32, now: Nanos, to: (&mut impl PageSink, &mut Polled)) -> i64 {
+        let mut reader = self.readers[slot as usize].expect("visited readers are seated");
+        let (visit, cost) = match (reader.refusal, reader.scope) {
+            (None, Some(scope)) => self.look(&mut reader, &scope, now, to),
+            (reason, _) => {
+                let reason = reason.expect("a reader without a scope is refused");
+                (self.refuse(&reader, reason, now, to), 1)
+            }
+        };
+        self.readers[slot as usize] = Some(reader);
+        match visit {
+            Visit::Done => self.unseat(slot),
+            Visit::Again => self.make_ready(slot),
+            Visit::Park(until) => self.set_timer(slot, Some(until)),
+            Visit::Pause => {
+                self.set_timer(slot, None);
+                self.readers[slot as usize].as_mut().expect("seated").is_paused = true;
+            }
+        }
+        cost
+    }
+
+    fn set_timer(&mut self, slot: u32, timer: Option<Nanos>) {
+        let reader = self.readers[slot as usize].as_mut().expect("the reader is seated");
+        if reader.timer == timer {
+            return;
+        }
+        if let Some(old) = reader.timer {
+            self.timers.remove(&(old, slot));
+        }
+        reader.timer = timer;
+        if let Some(new) = timer {
+            self.timers.insert((new, slot));
+        }
+    }
+
+    fn look(
+        &mut self,
+        reader: &mut Reader,
+        scope: &Scope,
+        now: Nanos,
+        (sink, polled): (&mut impl PageSink, &mut Polled),
+    ) -> (Visit, i64) {
+        // The floor may have risen past a reader that was paused or far behind.
+        if self.store.check(self.store.epoch(), reader.after, scope.filter()).is_err() {
+            reader.refusal = Some(Reason::ResyncFloor);
+            let visit = self.refuse(reader, Reason::ResyncFloor, now, (sink, polled));
+            return (visit, 1);
+        }
+        let page =
+            self.store.select(reader.after, scope.filter(), &reader.limits, &mut self.selection);
+        reader.looked_at = Some(self.store.head());
+        let cost = i64::from(page.scan_count) + 1;
+        if let Some(wait) = reader.wait_for(&page, self.config.idle_wait, now) {
+            return (wait, cost);
+        }
+        let Some(out) = sink.buffer(reader.connection) else { return (Visit::Pause, cost) };
+        reader.head.credit_left -= 1;
+        reader.head.served_time = now;
+        self.token.clear();
+        let at = SourcePlace {
+            source: self.store.source(),
+            epoch: self.store.epoch(),
+            place: page.next,
+        };
+        self.sealer.seal(scope, &[at], &mut self.token);
+        put_page((&self.store, &self.selection), (&reader.head, &page), &self.token, out);
+        polled.page_count += 1;
+        polled.row_count += page.row_count;
+        (reader.go_on(&page, self.config.idle_wait, now), cost)
+    }
+
+    fn refuse(
+        &mut self,
+        reader: &Reader,
+        reason: Reason,
+        now: Nanos,
+        (sink, polled): (&mut impl PageSink, &mut Polled),
+    ) -> Visit {
+        let Some(out) = sink.buffer(reader.connection) else { return Visit::Pause };
+        self.token.clear();
+        if let Some(scope) = &reader.scope {
+            let (source, epoch) = (self.store.source(), self.store.epoch());
+            let start = SourcePlace { source, epoch, place: Place::START };
+            self.sealer.seal(scope, &[start], &mut self.token);
+        }
+        let head = PageHead { served_time: now, credit_left: 0, ..reader.head };
+        put_refusal(&head, reason, &self.token, out);
+        polled.page_count += 1;
+        Visit::Done
+    }
+}
+
+impl Reader {
+    fn fill_deadline(&self) -> Nanos {
+        Nanos(self.waiting_since.0.saturating_add(self.wait.0))
+    }
+
+    fn idle_deadline(&self, idle_wait: Nanos) -> Nanos {
+        Nanos(self.waiting_since.0.saturating_add(idle_wait.max(self.wait).0))
+    }
+
+    /// What to wait for instead of serving `page`; `None` when it is to be served.
+    fn wait_for(&mut self, page: &Page, idle_wait: Nanos, now: Nanos) -> Option<Visit> {
+        if page.row_count >= self.rows_min || page.row_count > 0 && page.is_cut {
+            return None;
+        }
+        if page.row_count > 0 {
+            let deadline = self.fill_deadline();
+            return (deadline > now).then_some(Visit::Park(deadline));
+        }
+        // What was looked at and did not match need not be looked at again.
+        self.after = page.next;
+        if page.is_cut {
+            return Some(Visit::Again);
+        }
+        let deadline =
+            if self.is_fresh { self.fill_deadline() } else { self.idle_deadline(idle_wait) };
+        (deadline > now).then_some(Visit::Park(deadline))
+    }
+
+    /// What to do after `page` was served.
+    fn go_on(&mut self, page: &Page, idle_wait: Nanos, now: Nanos) -> Visit {
+        self.after = page.next;
+        self.is_fresh = false;
+        self.waiting_since = now;
+        // Only the first page may be asked for empty: credit is not for nothing.
+        self.rows_min = self.rows_min.max(1);
+        if self.head.credit_left == 0 {
+            Visit::Done
+        } else if page.is_cut {
+            Visit::Again
+        } else {
+            Visit::Park(self.idle_deadline(idle_wait))
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! A page: what is new since a place, as the wire's header and rows.
+//!
+//! [`OrderStore::select`] picks the rows, [`put_page`] writes them. In between stands whoever seals
+//! the next token, which the header carries. A page looks at a bounded number of entries; it moves
+//! its reader on even when none of them matches.
+
+use weir_types::{Nanos, Reason};
+use weir_wire::Message;
+use weir_wire::delivery::{OrderPage, OrderPageBody, OrderRow, PageFlags, RowFlags};
+use weir_wire::dialogue::put_order_page;
+use weir_wire::frame::{put_frame_with, put_message};
+use weir_wire::group::put_group_header;
+
+use crate::filter::Filter;
+use crate::index::Found;
+use crate::ring::Place;
+use crate::row::{Body, Meta, ROW_LEN, Standing, bodiless_row};
+use crate::store::OrderStore;
+
+/// The most rows that a page can have: what a group can count.
+pub const PAGE_ROWS_MAX: u32 = 65_535;
+
+/// How much a page may hold and cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageLimits {
+    /// Rows, at least one.
+    pub rows_max: u32,
+    /// Bytes of rows; one row is always allowed.
+    pub bytes_max: u32,
+    /// Entries looked at, at least one.
+    pub scan_max: u32,
+}
+
+impl PageLimits {
+    fn rows(self) -> u32 {
+        let by_bytes = self.bytes_max / u32::try_from(ROW_LEN).expect("a row is short");
+        self.rows_max.min(by_bytes).clamp(1, PAGE_ROWS_MAX)
+    }
+}
+
+/// A row picked for a page.
+#[derive(Clone, Copy, Debug)]
+struct Picked {
+    slot: u32,
+    merged_count: u32,
+    /// The row says LEAVE, whatever its slot holds.
+    is_leave: bool,
+}
+
+/// The rows of a page, picked and not written yet. Used again for the next page, it allocates
+/// nothing. Valid until the store takes in its next event.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    rows: Vec<Picked>,
+}
+
+/// What a page is, but for its rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// Where its reader goes on.
+    pub next: Place,
+    /// Rows.
+    pub row_count: u32,
+    /// Changes that the rows stand for beside their own.
+    pub merged_count: u32,
+    /// The time of the oldest change in it; zero when there is none.
+    pub oldest_transact_time: Nanos,
+    /// Reaches the newest state.
+    pub is_online: bool,
+    /// Ends among the changes of one `seq`.
+    pub is_partial: bool,
+    /// Ended by its limits: there is more to look at now.
+    pub is_cut: bool,
+    /// Entries looked at.
+    pub scan_count: u32,
+}
+
+impl Page {
+    /// The flags as the wire has them.
+    #[must_use]
+    pub fn flags(&self) -> PageFlags {
+        let none = PageFlags::default();
+        let online = if self.is_online { PageFlags::ONLINE } else { none };
+        online.with(if self.is_partial { PageFlags::PARTIAL } else { none })
+    }
+}
+
+/// What becomes of a ring's entry for a reader.
+enum Fate {
+    Row,
+    Leave,
+    Skip,
+}
+
+impl OrderStore {
+    /// Picks what changed after `after` and passes `filter`, in order, as much as `limits` allow.
+    pub fn select(
+        &mut self,
+        after: Place,
+        filter: &Filter,
+        limits: &PageLimits,
+        selection: &mut Selection,
+    ) -> Page {
+        selection.rows.clear();
+        let mut page = Page {
+            next: after.max(self.head()),
+            row_count: 0,
+            merged_count: 0,
+            oldest_transact_time: Nanos(0),
+            // A store behind its reader is not at the newest state that the reader knows of.
+            is_online: self.head() >= after,
+            is_partial: false,
+            is_cut: false,
+            scan_count: 0,
+        };
+        let Found::Ring(ring) = self.index.find(filter) else { return page };
+        if self.index.newest(ring) <= after {
+            return page;
+        }
+        let mut position = self.index.position_after(ring, after);
+        let mut last = after;
+        while let Some((at, entry)) = self.index.next_live(ring, position) {
+            let is_full = page.row_count == limits.rows();
+            if is_full || page.scan_count >= limits.scan_max.max(1) {
+                (page.next, page.is_online, page.is_cut) = (last, false, true);
+                page.is_partial = entry.place.seq == last.seq;
+                break;
+            }
+            page.scan_count += 1;
+            last = entry.place;
+            position = at + 1;
+            self.pick(entry.slot, after, filter, (&mut page, selection));
+        }
+        page
+    }
+
+    #[inline]
+    fn pick(&self, slot: u32, after: Place, filter: &Filter, to: (&mut Page, &mut Selection)) {
+        let meta = self.metas.get(slot);
+        let is_leave = match fate(meta, after, filter) {
+            Fate::Skip => return,
+            Fate::Row => false,
+            Fate::Leave => true,
+        };
+        let (page, selection) = to;
+        let merged_count = if is_leave { 0 } else { meta.merged_count(after) };
+        selection.rows.push(Picked { slot, merged_count, is_leave });
+        page.row_count += 1;
+        page.merged_count = page.merged_count.saturating_add(merged_count);
+        let time = self.bodies.get(slot).transact_time();
+        if !is_leave && time != Nanos(0) {
+            let oldest = page.oldest_transact_time;
+            page.oldest_transact_time = if oldest == Nanos(0) { time } else { oldest.min(time) };
+        }
+    }
+
+    /// The picked rows as values: for tests and tools.
+    #[must_use]
+    pub fn rows(&self, selection: &Selection) -> Vec<OrderRow> {
+        let row = |picked: &Picked| OrderRow {
+            merged_count: picked.merged_count,
+            ..self.body(picked).decode()
+        };
+        selection.rows.iter().map(row).collect()
+    }
+
+    fn body(&self, picked: &Picked) -> Body {
+        let body = self.bodies.get(picked.slot);
+        if !picked.is_leave || body.flags().contains(RowFlags::LEAVE) {
+            return *body;
+        }
+        let place = self.metas.get(picked.slot).place;
+        let row = bodiless_row(place, body.order_id(), RowFlags::LEAVE);
+        Body::encode(&row, &mut Vec::with_capacity(ROW_LEN))
+    }
+
+    fn put_rows(&self, selection: &Selection, out: &mut Vec<u8>) {
+        put_group_header::<OrderRow>(selection.rows.len(), out);
+        out.reserve(selection.rows.len() * ROW_LEN);
+        for picked in &selection.rows {
+            if picked.is_leave {
+                self.body(picked).put(0, out);
+            } else {
+                self.bodies.get(picked.slot).put(picked.merged_count, out);
+            }
+        }
+    }
+}
+
+/// ```text
+/// keys match | standing            | began after the place | fate
+/// -----------+---------------------+-----------------------+-----------------------------
+/// -          | LEAVE mark          | -                     | row (it says LEAVE)
+/// no         | any                 | -                     | LEAVE when the keys changed since
+///            |                     |                       | the place and it began before; else
+///            |                     |                       | skip
+/// yes        | live                | -                     | row
+/// yes        | ended, tombstone    | yes                   | skip when only live is asked for
+/// yes        | ended, tombstone    | no                    | row
+/// ```
+fn fate(meta: &Meta, after: Place, filter: &Filter) -> Fate {
+    if meta.standing == Standing::Leave {
+        return Fate::Row;
+    }
+    if !filter.matches(&meta.keys) {
+        let may_know = meta.rekeyed > after && meta.first <= after;
+        return if may_know { Fate::Leave } else { Fate::Skip };
+    }
+    if filter.live_only && meta.standing != Standing::Live && meta.first > after {
+        return Fate::Skip;
+    }
+    Fate::Row
+}
+
+/// What a page answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageHead {
+    /// The question's number.
+    pub correlation_id: u64,
+    /// The session.
+    pub session_id: weir_types::SessionId,
+    /// When the question came, since the Unix epoch.
+    pub asked_time: Nanos,
+    /// When the page was made, since the Unix epoch.
+    pub served_time: Nanos,
+    /// Pages that may still come.
+    pub credit_left: u32,
+}
+
+/// Appends a page's frames: the header with the next token, and the rows when there are any.
+pub fn put_page(
+    (store, selection): (&OrderStore, &Selection),
+    (head, page): (&PageHead, &Page),
+    token: &[u8],
+    out: &mut Vec<u8>,
+) {
+    let header = OrderPage {
+        oldest_transact_time: page.oldest_transact_time,
+        row_count: page.row_count,
+        merged_count: page.merged_count,
+        flags: page.flags(),
+        ..empty_header(head, Reason::None)
+    };
+    put_order_page(&header, token, out);
+    if page.row_count == 0 {
+        return;
+    }
+    let PageHead { correlation_id, session_id, .. } = *head;
+    put_frame_with(out, |out| {
+        put_message(&OrderPageBody { correlation_id, session_id }, out);
+        put_rows_at(out, store, selection);
+    });
+}
+
+fn put_rows_at(out: &mut Vec<u8>, store: &OrderStore, selection: &Selection) {
+    let start = out.len();
+    store.put_rows(selection, out);
+    // A group's header is four bytes; the rest is rows, as many as picked.
+    assert_eq!(out.len() - start - 4, selection.rows.len() * OrderRow::BLOCK_LENGTH);
+}
+
+/// Appends a page that refuses its question; `token` is the oldest legal one, empty when there is
+/// none for this session.
+pub fn put_refusal(head: &PageHead, reason: Reason, token: &[u8], out: &mut Vec<u8>) {
+    put_order_page(&empty_header(head, reason), token, out);
+}
+
+fn empty_header(head: &PageHead, reason: Reason) -> OrderPage {
+    OrderPage {
+        correlation_id: head.correlation_id,
+        oldest_transact_time: Nanos(0),
+        asked_time: head.asked_time,
+        served_time: head.served_time,
+        session_id: head.session_id,
+        row_count: 0,
+        merged_count: 0,
+        credit_left: head.credit_left,
+        reason,
+        flags: PageFlags::default(),
+    }
+}

@@ -1,0 +1,381 @@
+//! The token: where a reader is, sealed so that it can be carried but not read or made.
+//!
+//! ```text
+//! 0   version, 1 byte
+//! 1   key id, 1 byte
+//! 2   source count, 1 byte
+//! 3   scope check, 1 byte
+//! 4   nonce, 12 bytes
+//! 16  tag, 16 bytes
+//! 32  each source, 22 bytes, encrypted: source u16, epoch u32, seq u64, rec u64, little-endian
+//! ```
+//! ChaCha20-Poly1305 (RFC 8439) seals it; the
+//! first four bytes and the reader's scope are its associated data, so that a token is good only
+//! for the filter and the entitlement that it was taken with. The scope check is a byte made of the
+//! scope alone: it says no more than which of two reasons a failed seal is told with. It is no
+//! protection and needs to be none.
+//!
+//! Never uses a nonce twice with a key: a [`NonceCounter`] is neither cloned nor started again at
+//! an earlier time.
+
+use chacha20poly1305::aead::{AeadInOut, KeyInit};
+use chacha20poly1305::{ChaCha20Poly1305, Nonce, Tag};
+use weir_types::{Epoch, Nanos, PartitionId, Reason, Rec, Seq};
+
+use crate::filter::Scope;
+use crate::ring::Place;
+
+/// The version that this crate writes and reads.
+pub const TOKEN_VERSION: u8 = 1;
+/// Bytes of a token beside its sources.
+pub const TOKEN_HEAD_LEN: usize = 32;
+/// Bytes of each source.
+pub const TOKEN_SOURCE_LEN: usize = 22;
+/// The most sources of a token.
+pub const TOKEN_SOURCES_MAX: usize = 64;
+
+const NONCE_AT: usize = 4;
+const TAG_AT: usize = 16;
+
+/// Where a reader is in one source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourcePlace {
+    /// The source.
+    pub source: PartitionId,
+    /// The source's epoch in which the place was reached.
+    pub epoch: Epoch,
+    /// The place.
+    pub place: Place,
+}
+
+/// A key that seals tokens. Its bytes are never shown.
+#[derive(Clone)]
+pub struct TokenKey {
+    id: u8,
+    cipher: ChaCha20Poly1305,
+}
+
+impl core::fmt::Debug for TokenKey {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "TokenKey({})", self.id)
+    }
+}
+
+impl TokenKey {
+    /// The key with this identity and these bytes.
+    #[must_use]
+    pub fn new(id: u8, bytes: &[u8; 32]) -> TokenKey {
+        TokenKey { id, cipher: ChaCha20Poly1305::new(bytes.into()) }
+    }
+}
+
+/// Nonces that no other token has: the maker's number, and a count that begins at the time when
+/// the maker started.
+///
+/// Unique as long as makers of one key have different numbers, no maker makes more than one token
+/// per nanosecond on average, and a maker's clock never starts it earlier than its last start.
+#[derive(Debug)]
+pub struct NonceCounter {
+    maker: u32,
+    count: u64,
+}
+
+impl NonceCounter {
+    /// The nonces of maker number `maker`, started at `now` since the Unix epoch.
+    #[must_use]
+    pub fn new(maker: u32, now: Nanos) -> NonceCounter {
+        NonceCounter { maker, count: now.0 }
+    }
+
+    fn next(&mut self) -> [u8; 12] {
+        self.count += 1;
+        let mut nonce = [0; 12];
+        nonce[..4].copy_from_slice(&self.maker.to_le_bytes());
+        nonce[4..].copy_from_slice(&self.count.to_le_bytes());
+        nonce
+    }
+}
+
+/// Why bytes are not a token that can be honoured here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TokenError {
+    /// Too short, too long, or not as long as its source count says.
+    #[error("{0} bytes are not a token")]
+    Malformed(usize),
+    /// Of a version that is not read here.
+    #[error("token version {0} is not read here")]
+    UnknownVersion(u8),
+    /// Sealed with a key that is not here.
+    #[error("token key {0} is not known here")]
+    UnknownKey(u8),
+    /// Taken with another filter or entitlement, by its scope check.
+    #[error("the token was taken with another filter or entitlement")]
+    OtherScope,
+    /// The seal does not hold: damaged or forged, or, once in 256 times, of another scope.
+    #[error("the token's seal does not hold")]
+    BadSeal,
+    /// It names a source twice or one that is not served here.
+    #[error("the token names source {0}, which has no place here")]
+    Source(PartitionId),
+}
+
+impl TokenError {
+    /// The reason as the wire has it.
+    #[must_use]
+    pub const fn reason(self) -> Reason {
+        match self {
+            TokenError::OtherScope => Reason::ResyncFilter,
+            _ => Reason::ResyncToken,
+        }
+    }
+}
+
+/// Seals tokens with its first key and opens those of all its keys.
+#[derive(Debug)]
+pub struct TokenSealer {
+    keys: Vec<TokenKey>,
+    nonces: NonceCounter,
+}
+
+impl TokenSealer {
+    /// Seals with `key`.
+    #[must_use]
+    pub fn new(key: TokenKey, nonces: NonceCounter) -> TokenSealer {
+        TokenSealer { keys: vec![key], nonces }
+    }
+
+    /// Also opens what an earlier key sealed.
+    #[must_use]
+    pub fn with_earlier_key(mut self, key: TokenKey) -> TokenSealer {
+        self.keys.push(key);
+        self
+    }
+
+    /// Appends the token of `sources` for readers of `scope`.
+    ///
+    /// # Panics
+    /// When there are more than [`TOKEN_SOURCES_MAX`] sources.
+    pub fn seal(&mut self, scope: &Scope, sources: &[SourcePlace], out: &mut Vec<u8>) {
+        assert!(sources.len() <= TOKEN_SOURCES_MAX, "{} sources", sources.len());
+        let key = &self.keys[0];
+        let source_count = u8::try_from(sources.len()).expect("at most 64");
+        let nonce = self.nonces.next();
+        let start = out.len();
+        out.extend_from_slice(&[TOKEN_VERSION, key.id, source_count, scope_check(scope)]);
+        out.extend_from_slice(&nonce);
+        out.extend_from_slice(&[0; TOKEN_HEAD_LEN - TAG_AT]);
+        sources.iter().for_each(|source| put_source(source, out));
+        let (head, body) = out[start..].split_at_mut(TOKEN_HEAD_LEN);
+        let aad = associated_data(&head[..NONCE_AT], scope);
+        let tag = key
+            .cipher
+            .encrypt_inout_detached(&Nonce::from(nonce), &aad, body.into())
+            .expect("a token is far shorter than the cipher's limit");
+        head[TAG_AT..].copy_from_slice(&tag);
+    }
+
+    /// The sources of a token, appended to `out`; nothing is appended when it fails.
+    ///
+    /// # Errors
+    /// [`TokenError`], with the reason.
+    pub fn open(
+        &self,
+        scope: &Scope,
+        token: &[u8],
+        out: &mut Vec<SourcePlace>,
+    ) -> Result<(), TokenError> {
+        let key = self.key_of(token)?;
+        let (head, sealed) = token.split_at(TOKEN_HEAD_LEN);
+        if head[3] != scope_check(scope) {
+            return Err(TokenError::OtherScope);
+        }
+        let mut buffer = [0; TOKEN_SOURCE_LEN * TOKEN_SOURCES_MAX];
+        let body = &mut buffer[..sealed.len()];
+        body.copy_from_slice(sealed);
+        let aad = associated_data(&head[..NONCE_AT], scope);
+        let (nonce, tag) = nonce_and_tag(head);
+        key.cipher
+            .decrypt_inout_detached(&nonce, &aad, (&mut *body).into(), &tag)
+            .map_err(|_| TokenError::BadSeal)?;
+        out.extend(body.chunks_exact(TOKEN_SOURCE_LEN).map(take_source));
+        Ok(())
+    }
+
+    /// What a token says, its seal not checked: for people who hold the key, never for serving.
+    ///
+    /// # Errors
+    /// [`TokenError::Malformed`], [`TokenError::UnknownVersion`], [`TokenError::UnknownKey`].
+    pub fn peek(&self, token: &[u8]) -> Result<Vec<SourcePlace>, TokenError> {
+        let key = self.key_of(token)?;
+        let (head, sealed) = token.split_at(TOKEN_HEAD_LEN);
+        let mut body = sealed.to_vec();
+        let (nonce, _) = nonce_and_tag(head);
+        // A stream cipher undoes itself: sealing the sealed bytes once more opens them.
+        key.cipher
+            .encrypt_inout_detached(&nonce, &[], body.as_mut_slice().into())
+            .expect("a token is far shorter than the cipher's limit");
+        Ok(body.chunks_exact(TOKEN_SOURCE_LEN).map(take_source).collect())
+    }
+
+    /// Checks a token's form and finds its key.
+    fn key_of(&self, token: &[u8]) -> Result<&TokenKey, TokenError> {
+        let malformed = TokenError::Malformed(token.len());
+        let [version, id, source_count, ..] = *token else { return Err(malformed) };
+        if version != TOKEN_VERSION {
+            return Err(TokenError::UnknownVersion(version));
+        }
+        let source_count = usize::from(source_count);
+        let len = TOKEN_HEAD_LEN + TOKEN_SOURCE_LEN * source_count;
+        if source_count > TOKEN_SOURCES_MAX || token.len() != len {
+            return Err(malformed);
+        }
+        self.keys.iter().find(|key| key.id == id).ok_or(TokenError::UnknownKey(id))
+    }
+}
+
+fn nonce_and_tag(head: &[u8]) -> (Nonce, Tag) {
+    let nonce: [u8; 12] = *head[NONCE_AT..].first_chunk().expect("a head has 32 bytes");
+    let tag: [u8; 16] = *head[TAG_AT..].first_chunk().expect("a head has 32 bytes");
+    (Nonce::from(nonce), Tag::from(tag))
+}
+
+fn associated_data(head: &[u8], scope: &Scope) -> [u8; NONCE_AT + crate::filter::SCOPE_LEN] {
+    let mut bytes = [0; NONCE_AT + crate::filter::SCOPE_LEN];
+    bytes[..NONCE_AT].copy_from_slice(head);
+    bytes[NONCE_AT..].copy_from_slice(&scope.to_bytes());
+    bytes
+}
+
+/// A byte that most scopes do not share: FNV-1a over the scope's bytes, folded.
+fn scope_check(scope: &Scope) -> u8 {
+    let hash = scope
+        .to_bytes()
+        .iter()
+        .fold(0x811c_9dc5u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
+    hash.to_le_bytes().into_iter().fold(0, |folded, byte| folded ^ byte)
+}
+
+fn put_source(source: &SourcePlace, out: &mut Vec<u8>) {
+    out.extend_from_slice(&source.source.0.to_le_bytes());
+    out.extend_from_slice(&source.epoch.0.to_le_bytes());
+    out.extend_from_slice(&source.place.seq.0.to_le_bytes());
+    out.extend_from_slice(&source.place.rec.0.to_le_bytes());
+}
+
+fn take_source(bytes: &[u8]) -> SourcePlace {
+    let word =
+        |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("a source has 22 bytes"));
+    SourcePlace {
+        source: PartitionId(u16::from_le_bytes([bytes[0], bytes[1]])),
+        epoch: Epoch(u32::from_le_bytes([bytes[2], bytes[3], bytes[4], bytes[5]])),
+        place: Place::new(Seq(word(6)), Rec(word(14))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::{Entitlement, Filter};
+    use weir_types::FirmId;
+
+    const KEY: [u8; 32] = [7; 32];
+
+    fn sealer(key_id: u8) -> TokenSealer {
+        TokenSealer::new(TokenKey::new(key_id, &KEY), NonceCounter::new(1, Nanos(1)))
+    }
+
+    fn scope(firm: u32) -> Scope {
+        Scope::new(Filter::ALL, Entitlement::firm(FirmId(firm))).unwrap()
+    }
+
+    fn sources(count: u16) -> Vec<SourcePlace> {
+        let source = |n: u16| SourcePlace {
+            source: PartitionId(n),
+            epoch: Epoch(u32::from(n) + 1),
+            place: Place::new(Seq(u64::from(n) * 1_000), Rec(u64::MAX - u64::from(n))),
+        };
+        (0..count).map(source).collect()
+    }
+
+    fn seal(sealer: &mut TokenSealer, scope: &Scope, sources: &[SourcePlace]) -> Vec<u8> {
+        let mut token = Vec::new();
+        sealer.seal(scope, sources, &mut token);
+        token
+    }
+
+    #[test]
+    fn a_token_has_32_bytes_and_22_per_source_and_opens_again() {
+        for count in [0, 1, 2, 64] {
+            let mut sealer = sealer(1);
+            let token = seal(&mut sealer, &scope(1), &sources(count));
+            assert_eq!(token.len(), 32 + 22 * usize::from(count));
+            let mut opened = Vec::new();
+            sealer.open(&scope(1), &token, &mut opened).unwrap();
+            assert_eq!(opened, sources(count));
+            assert_eq!(sealer.peek(&token).unwrap(), sources(count));
+        }
+    }
+
+    #[test]
+    fn two_tokens_of_one_place_share_no_bytes_that_tell_so() {
+        let mut sealer = sealer(1);
+        let one = seal(&mut sealer, &scope(1), &sources(1));
+        let other = seal(&mut sealer, &scope(1), &sources(1));
+        assert_ne!(one[NONCE_AT..TAG_AT], other[NONCE_AT..TAG_AT]);
+        assert_ne!(one[TOKEN_HEAD_LEN..], other[TOKEN_HEAD_LEN..]);
+    }
+
+    #[test]
+    fn a_token_of_another_filter_or_entitlement_is_refused_as_such() {
+        let mut sealer = sealer(1);
+        let token = seal(&mut sealer, &scope(1), &sources(1));
+        let mut none = Vec::new();
+        for firm in 2..2_000 {
+            let error = sealer.open(&scope(firm), &token, &mut none).unwrap_err();
+            let want = if scope_check(&scope(firm)) == scope_check(&scope(1)) {
+                TokenError::BadSeal
+            } else {
+                TokenError::OtherScope
+            };
+            assert_eq!(error, want);
+        }
+        let later = Scope::new(Filter::ALL, Entitlement::firm(FirmId(1)).at_version(1)).unwrap();
+        let error = sealer.open(&later, &token, &mut none).unwrap_err();
+        assert_eq!(error.reason(), Reason::ResyncFilter);
+        assert_eq!(none, []);
+    }
+
+    #[test]
+    fn no_changed_bit_and_no_changed_length_passes() {
+        let mut sealer = sealer(1);
+        let token = seal(&mut sealer, &scope(1), &sources(2));
+        let mut none = Vec::new();
+        for bit in 0..token.len() * 8 {
+            let mut changed = token.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert!(sealer.open(&scope(1), &changed, &mut none).is_err(), "bit {bit}");
+        }
+        for len in 0..token.len() {
+            let error = sealer.open(&scope(1), &token[..len], &mut none).unwrap_err();
+            assert_eq!(error, TokenError::Malformed(len));
+            assert_eq!(error.reason(), Reason::ResyncToken);
+        }
+        assert_eq!(none, []);
+    }
+
+    #[test]
+    fn an_earlier_key_still_opens_and_an_unknown_one_does_not() {
+        let token = seal(&mut sealer(1), &scope(1), &sources(1));
+        let mut opened = Vec::new();
+        let unknown = sealer(2).open(&scope(1), &token, &mut opened);
+        assert_eq!(unknown, Err(TokenError::UnknownKey(1)));
+        let rotated = sealer(2).with_earlier_key(TokenKey::new(1, &KEY));
+        assert_eq!(rotated.open(&scope(1), &token, &mut opened), Ok(()));
+        assert_eq!(opened, sources(1));
+    }
+
+    #[test]
+    fn a_key_does_not_show_itself() {
+        assert_eq!(format!("{:?}", TokenKey::new(3, &KEY)), "TokenKey(3)");
+    }
+}
