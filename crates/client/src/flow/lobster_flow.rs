@@ -6,7 +6,7 @@
 //!
 //! | at the level | what is done |
 //! | --- | --- |
-//! | ids that later messages name, not above the highest id seen | seeded under their ids |
+//! | ids that later messages name, below that of the next submission | seeded under their ids |
 //! | quantity above that | one anonymous seed, last in the queue |
 //! | an order never named again, ahead of executions to come | it went: `Vanish` |
 //! | known quantity above the row's | orders never named again went: `Vanish`, oldest first |
@@ -14,7 +14,7 @@
 //! Looking ahead serves what was out of sight alone. A level in sight is never touched: if its
 //! row and its messages differ, the row says `contradicts_events`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use weir_types::{Nanos, Price, Qty, Side};
 
@@ -32,7 +32,8 @@ pub struct Survey {
     executions: BTreeMap<(Side, Price), u64>,
     /// Ids named at a level whose submission is not in the file.
     ghosts: BTreeMap<(Side, Price), Vec<u64>>,
-    first_id: u64,
+    /// The submissions still to come, in order.
+    submissions: VecDeque<u64>,
 }
 
 /// What the messages still to come do to an order.
@@ -51,9 +52,7 @@ impl Survey {
             match message.kind {
                 MessageKind::Submission => {
                     places.insert(message.order_id, None);
-                    if survey.first_id == 0 {
-                        survey.first_id = message.order_id;
-                    }
+                    survey.submissions.push_back(message.order_id);
                 }
                 MessageKind::PartialCancel
                 | MessageKind::Deletion
@@ -97,10 +96,12 @@ impl Survey {
         }
     }
 
-    /// Takes the ids that stand at a level unseen while the highest id in use is `id_max`.
-    fn ghosts_at(&mut self, side: Side, price: Price, id_max: u64) -> Vec<u64> {
+    /// Takes the ids that stand at a level unseen: those that the exchange gave out before the
+    /// next submission of the file. The level is in sight from now on, so none comes later.
+    fn ghosts_at(&mut self, side: Side, price: Price) -> Vec<u64> {
+        let next = self.submissions.front().copied().unwrap_or(ANONYMOUS_ID_FIRST);
         let Some(ids) = self.ghosts.get_mut(&(side, price)) else { return Vec::new() };
-        let (now, later) = ids.iter().partition(|id| **id <= id_max);
+        let (now, later) = ids.iter().partition(|id| **id < next);
         *ids = later;
         now
     }
@@ -137,7 +138,6 @@ pub struct LobsterFlow {
     survey: Survey,
     ledger: Ledger,
     sight: [Sight; 2],
-    id_max: u64,
     anonymous_next: u64,
     started: bool,
 }
@@ -147,7 +147,6 @@ impl LobsterFlow {
     #[must_use]
     pub fn new(survey: Survey) -> LobsterFlow {
         LobsterFlow {
-            id_max: survey.first_id,
             survey,
             ledger: Ledger::default(),
             sight: [Sight::Nothing; 2],
@@ -181,7 +180,6 @@ impl LobsterFlow {
             MessageKind::QuoteResume => return out.push(note(message, FlowKind::QuoteResume)),
             MessageKind::TradeResume => return out.push(note(message, FlowKind::TradeResume)),
         };
-        self.id_max = self.id_max.max(message.order_id);
         self.survey.passed(message);
         let mut left = message.qty;
         left -= self.take(message.order_id, left, (message.ts, kind), out);
@@ -201,7 +199,9 @@ impl LobsterFlow {
     }
 
     fn submission(&mut self, message: &Message, out: &mut Vec<FlowItem>) {
-        self.id_max = self.id_max.max(message.order_id);
+        if self.survey.submissions.front() == Some(&message.order_id) {
+            self.survey.submissions.pop_front();
+        }
         let order = Standing { side: message.side, price: message.price, leaves: message.qty };
         if self.ledger.insert(message.order_id, order) {
             out.push(note(message, FlowKind::Add));
@@ -288,7 +288,7 @@ impl LobsterFlow {
         let known = self.ledger.ids_at(side, price);
         let sure: u64 = known.iter().map(|id| self.sure(*id).0).sum();
         let mut room = level.qty.0.saturating_sub(sure);
-        for id in self.survey.ghosts_at(side, price, self.id_max) {
+        for id in self.survey.ghosts_at(side, price) {
             let leaves = self.survey.ahead(id).qty.min(Qty(room));
             room -= leaves.0;
             self.seed(ts, id, Standing { side, price, leaves }, out);

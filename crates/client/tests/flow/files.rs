@@ -38,16 +38,23 @@ fn lobster_days_are_reproduced() {
         assert_eq!((report.rows.compared, report.rows.equal), (rows, rows), "{name}");
         assert_eq!(report.executions.compared, executions, "{name}");
         assert!(report.executions.ppm() >= ppm_min, "{name}: {}", report.executions);
-        assert!(report.executions_of_seeds.ppm() >= 995_000, "{name}");
+        assert!(report.executions_of_seeds.ppm() >= 997_000, "{name}");
         assert_eq!(report.unexplained(), 0, "{name}");
     }
 }
 
 #[test]
-fn a_replace_that_loses_priority_is_found_in_a_lobster_day() {
-    let path = "lobster/LOBSTER_SampleFile_AMZN_2012-06-21_5.zip";
-    let Some(report) = check(path, Fault::ReplaceLosesPriority) else { return };
-    assert_ne!(report.unexplained(), 0);
+fn errors_of_a_book_are_found_in_a_lobster_day() {
+    let path = "lobster/LOBSTER_SampleFile_AAPL_2012-06-21_1.zip";
+    for fault in [
+        Fault::LastInFirstOut,
+        Fault::ReplaceLosesPriority,
+        Fault::CancelForgotten,
+        Fault::TouchDoesNotTrade,
+    ] {
+        let Some(report) = check(path, fault) else { return };
+        assert_ne!(report.unexplained(), 0, "{fault:?}");
+    }
 }
 
 #[test]
@@ -86,7 +93,8 @@ fn lobster_days_are_reproduced_without_looking_ahead() {
         let (report, _) = report(name, &items, SlowBook::default());
         println!("{report}");
         let report = report.oracle;
-        assert_eq!(report.rows.compared, report.rows.equal, "{name}");
+        // Unseen orders then lack their names, and rows show it.
+        assert!(report.rows.ppm() >= 950_000, "{name}: {}", report.rows);
         assert!(report.executions.ppm() >= 985_000, "{name}: {}", report.executions);
         assert_eq!(report.unexplained(), 0, "{name}");
     }
