@@ -27,6 +27,15 @@ pub struct InstrumentStatus {
     pub price_exponent: i8,
     /// The partition that trades it.
     pub partition: u16,
+    /// A lot is ten to this power units.
+    #[serde(default)]
+    pub qty_exponent: i8,
+    /// Prices are multiples of this.
+    #[serde(default)]
+    pub tick_size: i64,
+    /// Quantities are multiples of this.
+    #[serde(default)]
+    pub lot_size: u64,
 }
 
 impl InstrumentStatus {

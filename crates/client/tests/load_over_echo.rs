@@ -13,7 +13,9 @@ use std::time::Duration;
 use weir_client::SessionConfig;
 use weir_client::clock::WaitStrategy;
 use weir_client::echo;
-use weir_client::load::{Arrivals, Generator, Listing, LoadPlan, LoadReport, Mix, Pace, Trader};
+use weir_client::load::{
+    Arrivals, Generator, Listing, LoadPlan, LoadReport, Mix, MixSource, Pace, Schedule, Trader,
+};
 use weir_types::{AccountId, InstrumentId, Nanos, Price, Qty, SessionId};
 use weir_wire::session::ApiKey;
 
@@ -55,25 +57,30 @@ fn traders(count: u32) -> Vec<Trader> {
 fn plan(pace: Pace, wait: WaitStrategy) -> LoadPlan {
     LoadPlan {
         pace,
-        mix: Mix::default(),
-        listings: vec![Listing {
-            instrument_id: InstrumentId(1),
-            partition_id: echo::PARTITION,
-            tick_size: Price(1),
-            lot_size: Qty(1),
-            middle: Price(10_000),
-        }],
         warm_up: Duration::from_millis(20),
         duration: Duration::from_millis(100),
         wait,
         late_after: Nanos(1_000_000),
         late_share_max: 1.0,
-        seed: 1,
     }
 }
 
-fn run(generator: &mut Generator, plan: &LoadPlan) -> LoadReport {
-    let report = generator.run(plan, &mut |_| {}).unwrap();
+fn source(count: u32, arrivals: Arrivals, rate: f64) -> MixSource {
+    let listing = Listing {
+        instrument_id: InstrumentId(1),
+        partition_id: echo::PARTITION,
+        tick_size: Price(1),
+        lot_size: Qty(1),
+        middle: Price(10_000),
+    };
+    let accounts: Vec<_> = (1..=count).map(AccountId).collect();
+    let mut source = MixSource::new(Mix::default(), vec![listing], &accounts, 50);
+    source.begin(Schedule::new(arrivals, rate, 1), 1);
+    source
+}
+
+fn run(generator: &mut Generator, source: &mut MixSource, plan: &LoadPlan) -> LoadReport {
+    let report = generator.run(plan, source, &mut |_| {}).unwrap();
     assert_eq!(report.counts.unanswered, 0);
     assert_eq!(report.counts.sent, report.counts.answered);
     report
@@ -83,10 +90,11 @@ fn run(generator: &mut Generator, plan: &LoadPlan) -> LoadReport {
 fn an_open_loop_sends_every_order_that_was_due_and_hears_of_each() {
     for wait in [WaitStrategy::Park, WaitStrategy::Yield] {
         let echo = start_echo(wait);
-        let mut generator = Generator::connect(echo.address, &traders(7), (3, 50)).unwrap();
+        let mut generator = Generator::connect(echo.address, &traders(7), 3).unwrap();
         for arrivals in ["poisson", "bursts:20"] {
             let arrivals: Arrivals = arrivals.parse().unwrap();
-            let report = run(&mut generator, &plan(Pace::Open(arrivals, 5_000.0), wait));
+            let mut source = source(7, arrivals, 5_000.0);
+            let report = run(&mut generator, &mut source, &plan(Pace::Open, wait));
             let (sent, want) = (report.counts.sent, 600);
             assert!(sent.abs_diff(want) < want / 4, "{sent} of about {want}");
             assert!(report.latency.count <= sent && report.latency.count > sent / 2);
@@ -103,11 +111,14 @@ fn a_closed_loop_never_has_more_under_way_than_its_window() {
     // As many sessions as connections as orders under way: a session never needs a second.
     let mut few = traders(4);
     few.iter_mut().for_each(|trader| trader.session.unanswered_count_max = 1);
-    let mut generator = Generator::connect(echo.address, &few, (1, 50)).unwrap();
-    let report = run(&mut generator, &plan(Pace::Window(1), WaitStrategy::Park));
+    let mut generator = Generator::connect(echo.address, &few, 1).unwrap();
+    let mut source = source(4, Arrivals::Uniform, 1.0);
+    let narrow = plan(Pace::Window(1), WaitStrategy::Park);
+    let report = run(&mut generator, &mut source, &narrow);
     assert_eq!(report.counts.held_back, 0, "one under way needs one place");
     assert!(report.counts.sent > 1);
-    let report = run(&mut generator, &plan(Pace::Window(4), WaitStrategy::Park));
+    let wide = plan(Pace::Window(4), WaitStrategy::Park);
+    let report = run(&mut generator, &mut source, &wide);
     assert!(report.latency.count > 0);
     generator.close(Duration::from_secs(10)).unwrap();
     echo.stop();
@@ -116,9 +127,10 @@ fn a_closed_loop_never_has_more_under_way_than_its_window() {
 #[test]
 fn a_run_over_more_connections_than_fit_a_glance_is_answered_too() {
     let echo = start_echo(WaitStrategy::Park);
-    let mut generator = Generator::connect(echo.address, &traders(80), (80, 10)).unwrap();
-    let pace = Pace::Open(Arrivals::Uniform, 4_000.0);
-    assert!(run(&mut generator, &plan(pace, WaitStrategy::Park)).latency.count > 0);
+    let mut generator = Generator::connect(echo.address, &traders(80), 80).unwrap();
+    let mut source = source(80, Arrivals::Uniform, 4_000.0);
+    let plan = plan(Pace::Open, WaitStrategy::Park);
+    assert!(run(&mut generator, &mut source, &plan).latency.count > 0);
     generator.close(Duration::from_secs(10)).unwrap();
     echo.stop();
 }

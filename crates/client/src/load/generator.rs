@@ -15,12 +15,10 @@ use weir_types::{
     Reason, RequestNo, SessionId,
 };
 use weir_wire::Request;
+use weir_wire::event::OrderEvent;
 use weir_wire::order_entry::MassCancel;
 
-use super::Rng;
-use super::arrivals::{Arrivals, Schedule};
 use super::measure::{LoadReport, Recorder};
-use super::mix::{Listing, Mix, Orders};
 use crate::admin::CONTROL;
 use crate::client::{Client, Incoming};
 use crate::clock::{Clock, WaitStrategy, sharpen_timers, wait_ready};
@@ -39,12 +37,25 @@ const LOGON_TIMEOUT: Duration = Duration::from_secs(10);
 const PROGRESS_INTERVAL: Nanos = Nanos(100_000_000);
 
 /// How fast orders come.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// An open loop: orders per second, spread as the arrivals say.
-    Open(Arrivals, f64),
-    /// A closed loop: so many requests are under way at any time.
+    /// An open loop: when the source says that they are due.
+    Open,
+    /// A closed loop: so many requests are under way at any time, whenever they are due.
     Window(u32),
+}
+
+/// Where orders come from: when the next is due, who sends it, what it is.
+pub trait Source {
+    /// When the next one is due, since the start of the run; `None` when there are no more. Never
+    /// falls.
+    fn peek(&self) -> Option<Nanos>;
+
+    /// The next one: the trader who sends it, by place, where it goes, what it is.
+    fn next(&mut self) -> (usize, PartitionId, Request);
+
+    /// A trader's order changed.
+    fn on_report(&mut self, trader: usize, event: &OrderEvent);
 }
 
 /// A session of a load and the account that it trades for.
@@ -61,10 +72,6 @@ pub struct Trader {
 pub struct LoadPlan {
     /// How fast.
     pub pace: Pace,
-    /// Which orders.
-    pub mix: Mix,
-    /// What is traded.
-    pub listings: Vec<Listing>,
     /// How long before measuring begins.
     pub warm_up: Duration,
     /// How long is measured.
@@ -75,8 +82,6 @@ pub struct LoadPlan {
     pub late_after: Nanos,
     /// With a larger share of late orders there is no verdict.
     pub late_share_max: f64,
-    /// One seed, one sequence of orders and due times.
-    pub seed: u64,
 }
 
 /// How far a run is.
@@ -94,31 +99,28 @@ pub struct Progress {
     pub median: u64,
 }
 
-/// Sessions that are logged on and ready to send, and the orders that they have in the book.
+/// Sessions that are logged on and ready to send.
 #[derive(Debug)]
 pub struct Generator {
     clients: Vec<Client>,
-    /// By connection, by session.
-    orders: Vec<Vec<Orders>>,
-    /// Where each session is in `orders`.
-    places: HashMap<SessionId, (usize, usize)>,
+    /// Each trader's connection and place there.
+    traders: Vec<(usize, usize)>,
+    /// Which trader a session is.
+    places: HashMap<SessionId, usize>,
     clock: Clock,
 }
 
-/// A run under way: what it needs besides the connections and the orders.
+/// A run under way: what it needs besides the connections.
 struct Run<'a> {
     plan: &'a LoadPlan,
+    source: &'a mut dyn Source,
     recorder: Recorder,
-    rng: Rng,
-    schedule: Option<Schedule>,
     start: Nanos,
-    turn: usize,
     under_way: u64,
 }
 
 impl Generator {
-    /// Logs `traders` on over `connection_count` connections, dealt out in turn; each keeps at
-    /// most `live_count_max` orders in the book.
+    /// Logs `traders` on over `connection_count` connections, dealt out in turn.
     ///
     /// # Errors
     /// As [`Client::log_on`].
@@ -128,11 +130,11 @@ impl Generator {
     pub fn connect(
         address: SocketAddr,
         traders: &[Trader],
-        sizes: (usize, usize),
+        connection_count: usize,
     ) -> Result<Generator, ClientError> {
         let deadline = Instant::now() + LOGON_TIMEOUT;
         loop {
-            match Generator::try_connect(address, traders, sizes) {
+            match Generator::try_connect(address, traders, connection_count) {
                 Err(ClientError::LogonRejected { reason, .. })
                     if is_key_on_its_way(reason) && Instant::now() < deadline =>
                 {
@@ -146,7 +148,7 @@ impl Generator {
     fn try_connect(
         address: SocketAddr,
         traders: &[Trader],
-        (connection_count, live_count_max): (usize, usize),
+        connection_count: usize,
     ) -> Result<Generator, ClientError> {
         assert!(!traders.is_empty() && connection_count > 0, "a load needs sessions");
         let connection_count = connection_count.min(traders.len());
@@ -158,20 +160,18 @@ impl Generator {
             client.set_clock(clock);
             clients.push(client);
         }
-        let mut orders: Vec<Vec<Orders>> = clients.iter().map(|_| Vec::new()).collect();
         let mut places = HashMap::new();
-        // Names go on from the time of day, so that they differ from an earlier run's.
-        let first_name = crate::clock::unix_time().0;
+        let mut seats = Vec::new();
         for (index, trader) in traders.iter().enumerate() {
             let connection = index % connection_count;
+            seats.push((connection, clients[connection].sessions().len()));
+            places.insert(trader.session.session_id, index);
             clients[connection].start_logon(Session::new(trader.session));
-            places.insert(trader.session.session_id, (connection, orders[connection].len()));
-            orders[connection].push(Orders::new(trader.account_id, live_count_max, first_name));
         }
         for client in &mut clients {
             client.wait_until_open(LOGON_TIMEOUT, &mut |_, _| {})?;
         }
-        Ok(Generator { clients, orders, places, clock })
+        Ok(Generator { clients, traders: seats, places, clock })
     }
 
     /// Carries out a plan and waits for its last answers. `progress` is called about ten times a
@@ -181,23 +181,27 @@ impl Generator {
     /// The connection's.
     ///
     /// # Panics
-    /// When the plan lists nothing to trade.
+    /// When the source names a trader that there is not.
     pub fn run(
         &mut self,
         plan: &LoadPlan,
+        source: &mut dyn Source,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<LoadReport, ClientError> {
-        assert!(!plan.listings.is_empty(), "a load needs something to trade");
         if plan.wait == WaitStrategy::Park {
             sharpen_timers();
         }
-        let mut run = Run::new(plan, self.clock.now());
+        let mut run = Run::new(plan, source, self.clock.now());
         let mut next_progress = run.start;
+        let mut end = None;
         loop {
             let now = self.clock.now();
-            let is_over = run.elapsed(now) >= run.total();
-            if is_over && (run.under_way == 0 || run.elapsed(now).0 > run.total().0 + DRAIN.0) {
-                break;
+            let is_over = run.elapsed(now) >= run.total() || run.source.peek().is_none();
+            if is_over {
+                let end = *end.get_or_insert(now);
+                if run.under_way == 0 || now.since(end) > DRAIN {
+                    break;
+                }
             }
             if now >= next_progress {
                 next_progress = Nanos(now.0 + PROGRESS_INTERVAL.0);
@@ -210,8 +214,9 @@ impl Generator {
             self.take(&mut run)?;
         }
         run.recorder.counts.unanswered = run.under_way;
-        let duration = crate::clock::nanos(plan.duration);
-        Ok(run.recorder.report(duration, plan.late_share_max))
+        let total = run.total().min(end.unwrap_or(run.start).since(run.start));
+        let measured = total.since(crate::clock::nanos(plan.warm_up));
+        Ok(run.recorder.report(measured, plan.late_share_max))
     }
 
     /// Sends what is due now, a batch at most, each connection's share in one write.
@@ -220,13 +225,11 @@ impl Generator {
         for _ in 0..BATCH_MAX {
             let now = self.clock.now();
             let Some(due) = run.take_due(now) else { break };
-            let index = run.turn % self.clients.len();
-            let session = run.turn / self.clients.len() % self.orders[index].len();
+            let (trader, partition_id, request) = run.source.next();
+            let (index, session) = self.traders[trader];
             let client = &mut self.clients[index];
-            let orders = &mut self.orders[index][session];
-            run.turn = run.turn.wrapping_add(1);
-            let request = orders.next(&run.plan.mix, &run.plan.listings, &mut run.rng);
-            match client.submit_at(session, request, Times { due, sent: now }) {
+            let times = Times { due, sent: now };
+            match client.submit_at(session, (partition_id, request), times) {
                 Submit::Sent(_) => {
                     run.recorder.counts.sent += 1;
                     run.under_way += 1;
@@ -274,7 +277,7 @@ impl Generator {
             if ready.as_ref().is_some_and(|ready| !ready[index]) {
                 continue;
             }
-            let (clock, orders, places) = (self.clock, &mut self.orders, &self.places);
+            let (clock, places) = (self.clock, &self.places);
             let mut now = Nanos(0);
             client.receive(|incoming, _| {
                 if let Incoming::Session(session_id, event) = incoming {
@@ -283,8 +286,7 @@ impl Generator {
                         now = clock.now();
                     }
                     if let SessionEvent::Report { report, .. } = &event {
-                        let (connection, session) = places[&session_id];
-                        orders[connection][session].on_report(&report.event);
+                        run.source.on_report(places[&session_id], &report.event);
                     }
                     run.on_event(&event, now);
                 }
@@ -341,20 +343,9 @@ fn mass_cancel(partition_id: PartitionId) -> Request {
 }
 
 impl<'a> Run<'a> {
-    fn new(plan: &'a LoadPlan, start: Nanos) -> Run<'a> {
-        let schedule = match &plan.pace {
-            Pace::Open(arrivals, rate) => Some(Schedule::new(arrivals.clone(), *rate, plan.seed)),
-            Pace::Window(_) => None,
-        };
-        Run {
-            plan,
-            recorder: Recorder::new(plan.late_after),
-            rng: Rng::new(plan.seed ^ 0x5eed),
-            schedule,
-            start,
-            turn: 0,
-            under_way: 0,
-        }
+    fn new(plan: &'a LoadPlan, source: &'a mut dyn Source, start: Nanos) -> Run<'a> {
+        let recorder = Recorder::new(plan.late_after);
+        Run { plan, source, recorder, start, under_way: 0 }
     }
 
     fn elapsed(&self, now: Nanos) -> Nanos {
@@ -365,21 +356,16 @@ impl<'a> Run<'a> {
         crate::clock::nanos(self.plan.warm_up + self.plan.duration)
     }
 
-    /// When an order is due that is due by `now`.
+    /// When the next order is due, if it is due by `now`.
     #[inline]
     fn take_due(&mut self, now: Nanos) -> Option<Nanos> {
-        let total = self.total();
-        match (&mut self.schedule, &self.plan.pace) {
-            (Some(schedule), _) => {
-                let due = schedule.peek();
-                if due >= total || due > now.since(self.start) {
-                    return None;
-                }
-                schedule.advance();
-                Some(Nanos(self.start.0 + due.0))
+        let due = self.source.peek()?;
+        match self.plan.pace {
+            Pace::Open => {
+                let is_due = due < self.total() && due <= now.since(self.start);
+                is_due.then_some(Nanos(self.start.0 + due.0))
             }
-            (None, Pace::Window(window)) => (self.under_way < u64::from(*window)).then_some(now),
-            (None, Pace::Open(..)) => unreachable!("an open loop has a schedule"),
+            Pace::Window(window) => (self.under_way < u64::from(window)).then_some(now),
         }
     }
 
@@ -387,11 +373,13 @@ impl<'a> Run<'a> {
     fn idle(&self, now: Nanos) -> Nanos {
         let elapsed = self.elapsed(now);
         let until_end = self.total().since(elapsed);
-        let until_due = match &self.schedule {
-            Some(schedule) if until_end.0 > 0 => schedule.peek().since(elapsed),
-            _ => PROGRESS_INTERVAL,
-        };
-        until_due.min(if until_end.0 > 0 { until_end } else { PROGRESS_INTERVAL })
+        if until_end.0 == 0 {
+            return PROGRESS_INTERVAL;
+        }
+        match (self.plan.pace, self.source.peek()) {
+            (Pace::Open, Some(due)) => due.since(elapsed).min(until_end),
+            _ => PROGRESS_INTERVAL.min(until_end),
+        }
     }
 
     fn progress(&self, now: Nanos) -> Progress {

@@ -8,11 +8,15 @@
 use std::collections::HashMap;
 use std::str::FromStr;
 
-use weir_types::{AccountId, ClOrdId, InstrumentId, PartitionId, Price, Qty, Side, TimeInForce};
+use weir_types::{
+    AccountId, ClOrdId, InstrumentId, Nanos, PartitionId, Price, Qty, Side, TimeInForce,
+};
 use weir_wire::Request;
 use weir_wire::event::OrderEvent;
 
 use super::Rng;
+use super::arrivals::{Arrivals, Schedule};
+use super::generator::Source;
 use crate::request::{LimitOrder, Replace, cancel};
 
 /// How many ticks deep each side of the book is.
@@ -109,6 +113,66 @@ struct Resting {
     name: u64,
     listing: u32,
     side: Side,
+}
+
+/// A mix as a source of orders: each trader in turn, when the schedule says.
+#[derive(Debug)]
+pub struct MixSource {
+    mix: Mix,
+    listings: Vec<Listing>,
+    schedule: Schedule,
+    orders: Vec<Orders>,
+    rng: Rng,
+    turn: usize,
+}
+
+impl MixSource {
+    /// Orders for traders of these accounts, each with at most `live_count_max` live ones.
+    ///
+    /// # Panics
+    /// Without accounts, listings or live orders.
+    #[must_use]
+    pub fn new(
+        mix: Mix,
+        listings: Vec<Listing>,
+        accounts: &[AccountId],
+        live_count_max: usize,
+    ) -> MixSource {
+        assert!(!accounts.is_empty() && !listings.is_empty(), "a load has traders and instruments");
+        // Names go on from the time of day, so that they differ from an earlier run's.
+        let first_name = crate::clock::unix_time().0;
+        let orders = |account_id: &AccountId| Orders::new(*account_id, live_count_max, first_name);
+        let orders = accounts.iter().map(orders).collect();
+        let schedule = Schedule::new(Arrivals::Uniform, 1.0, 0);
+        MixSource { mix, listings, schedule, orders, rng: Rng::new(0), turn: 0 }
+    }
+
+    /// Begins a run: due times start over, live orders stay.
+    pub fn begin(&mut self, schedule: Schedule, seed: u64) {
+        self.schedule = schedule;
+        self.rng = Rng::new(seed);
+    }
+}
+
+impl Source for MixSource {
+    #[inline]
+    fn peek(&self) -> Option<Nanos> {
+        Some(self.schedule.peek())
+    }
+
+    #[inline]
+    fn next(&mut self) -> (usize, PartitionId, Request) {
+        self.schedule.advance();
+        let trader = self.turn % self.orders.len();
+        self.turn = self.turn.wrapping_add(1);
+        let orders = &mut self.orders[trader];
+        let (partition_id, request) = orders.next(&self.mix, &self.listings, &mut self.rng);
+        (trader, partition_id, request)
+    }
+
+    fn on_report(&mut self, trader: usize, event: &OrderEvent) {
+        self.orders[trader].on_report(event);
+    }
 }
 
 /// One session's orders.

@@ -9,18 +9,21 @@
 //! * [`mix`]: which orders, over a book that stays bounded.
 //! * [`measure`]: latencies, lag, stage times, and the report of a run.
 //! * [`generator`]: the loop.
+//! * [`playback`]: recorded flow as orders of a run.
 //! * [`setup`]: instruments, accounts and sessions for a run, defined by an operator.
 
 pub mod arrivals;
 pub mod generator;
 pub mod measure;
 pub mod mix;
+pub mod playback;
 pub mod setup;
 
 pub use arrivals::{Arrivals, Schedule};
-pub use generator::{Generator, LoadPlan, Pace, Progress, Trader};
+pub use generator::{Generator, LoadPlan, Pace, Progress, Source, Trader};
 pub use measure::{LoadReport, Quantiles, Verdict};
-pub use mix::{Listing, Mix};
+pub use mix::{Listing, Mix, MixSource};
+pub use playback::{Playback, Stage};
 pub use setup::{SetupPlan, set_up};
 
 /// A small random stream (SplitMix64): one seed, one run.

@@ -63,23 +63,32 @@ pub fn set_up(
     admin: &mut Admin,
     plan: &SetupPlan,
 ) -> Result<(Vec<Trader>, Vec<Listing>), ClientError> {
-    let firm_id = FirmId(plan.first_id);
-    let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
-    let name = symbol("LOAD", plan.first_id);
-    admin.define_firm(DefineFirm { request_no, name, session_id, firm_id })?;
     let partitions = admin.partitions();
     let mut listings = Vec::new();
     for index in 0..plan.instrument_count {
         let partition_id = partitions[index as usize % partitions.len().max(1)];
         listings.push(list(admin, plan.first_id + index, partition_id)?);
     }
+    let traders = hire_all(admin, plan)?;
+    Ok((traders, listings))
+}
+
+/// Defines the plan's sessions and waits until every partition knows what was defined so far.
+///
+/// # Errors
+/// As [`set_up`].
+pub fn hire_all(admin: &mut Admin, plan: &SetupPlan) -> Result<Vec<Trader>, ClientError> {
+    let firm_id = FirmId(plan.first_id);
+    let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
+    let name = symbol("LOAD", plan.first_id);
+    admin.define_firm(DefineFirm { request_no, name, session_id, firm_id })?;
     let mut traders = Vec::new();
     for index in 0..plan.session_count {
         traders.push(hire(admin, plan, plan.first_id + index)?);
     }
     let last = traders.last().map(|trader| trader.account_id);
     last.map_or(Ok(()), |account_id| wait_for_imports(admin, account_id))?;
-    Ok((traders, listings))
+    Ok(traders)
 }
 
 /// A partition that can book a transfer to the account defined last has imported all before it.
@@ -100,7 +109,11 @@ fn wait_for_imports(admin: &mut Admin, account_id: AccountId) -> Result<(), Clie
     Ok(())
 }
 
-fn hire(admin: &mut Admin, plan: &SetupPlan, id: u32) -> Result<Trader, ClientError> {
+/// Defines one session of the plan with a fresh key, and its account.
+///
+/// # Errors
+/// As [`set_up`].
+pub fn hire(admin: &mut Admin, plan: &SetupPlan, id: u32) -> Result<Trader, ClientError> {
     let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
     let (firm_id, account_id) = (FirmId(plan.first_id), AccountId(id));
     let key = fresh_key()?;

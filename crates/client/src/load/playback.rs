@@ -1,0 +1,126 @@
+//! Recorded flow as the orders of a run: each intent when it is due, by the trader of its copy.
+//!
+//! Orders of one copy go out over one session, in the order of the recording: what a cancel or a
+//! replace names is on its way before it. Nothing is made up: what the recording does not have is
+//! not sent.
+
+use std::collections::HashMap;
+
+use weir_types::{AccountId, ClOrdId, InstrumentId, Nanos, PartitionId, Price, TimeInForce};
+use weir_wire::Request;
+use weir_wire::event::OrderEvent;
+
+use super::generator::Source;
+use crate::flow::{Due, LocalId, OrderIntent, Replay};
+use crate::request::{LimitOrder, Replace, cancel};
+
+/// What one copy of the recording trades, and for whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stage {
+    /// The instrument.
+    pub instrument_id: InstrumentId,
+    /// Its partition.
+    pub partition_id: PartitionId,
+    /// The account that trades it.
+    pub account_id: AccountId,
+    /// The trader who sends its orders, by place.
+    pub trader: usize,
+}
+
+/// A replay as a source of orders.
+#[derive(Debug)]
+pub struct Playback<'a> {
+    replay: Replay<'a>,
+    next: Option<Due>,
+    stages: &'a [Stage],
+    first_name: u64,
+    /// Prices of orders that may stand: a replace repeats them.
+    prices: HashMap<u64, Price>,
+    left_count: usize,
+}
+
+impl<'a> Playback<'a> {
+    /// Plays `replay`; copy number i on stage number i.
+    #[must_use]
+    pub fn new(mut replay: Replay<'a>, stages: &'a [Stage]) -> Playback<'a> {
+        let left_count = replay.remaining();
+        let next = replay.next();
+        // Names go on from the time of day, so that they differ from an earlier run's.
+        let first_name = crate::clock::unix_time().0;
+        Playback { replay, next, stages, first_name, prices: HashMap::new(), left_count }
+    }
+
+    /// How many orders are still to come.
+    #[must_use]
+    pub fn left_count(&self) -> usize {
+        self.left_count
+    }
+
+    fn name(&self, local_id: LocalId) -> ClOrdId {
+        ClOrdId::from_number(self.first_name.wrapping_add(local_id.0))
+    }
+
+    fn request(&mut self, intent: OrderIntent, stage: &Stage) -> Request {
+        let Stage { instrument_id, account_id, .. } = *stage;
+        let cl_ord_id = self.name(intent.local_id());
+        match intent {
+            OrderIntent::New { local_id, side, price, qty, tif } => {
+                self.prices.insert(local_id.0, price);
+                let (order_qty, time_in_force) = (qty, tif);
+                let order = LimitOrder {
+                    cl_ord_id,
+                    instrument_id,
+                    account_id,
+                    side,
+                    price,
+                    order_qty,
+                    time_in_force,
+                };
+                order.request()
+            }
+            OrderIntent::Ioc { side, price, qty, .. } => {
+                let (order_qty, time_in_force) = (qty, TimeInForce::Ioc);
+                let order = LimitOrder {
+                    cl_ord_id,
+                    instrument_id,
+                    account_id,
+                    side,
+                    price,
+                    order_qty,
+                    time_in_force,
+                };
+                order.request()
+            }
+            OrderIntent::ReplaceQty { local_id, order_qty, .. } => {
+                // An order whose end has been heard of is replaced in vain: the node refuses it.
+                let price = self.prices.get(&local_id.0).copied().unwrap_or_default();
+                let orig_cl_ord_id = cl_ord_id;
+                let replace = Replace { cl_ord_id, orig_cl_ord_id, instrument_id, price, order_qty };
+                replace.request()
+            }
+            OrderIntent::Cancel { .. } => cancel(cl_ord_id, cl_ord_id, instrument_id),
+        }
+    }
+}
+
+impl Source for Playback<'_> {
+    fn peek(&self) -> Option<Nanos> {
+        self.next.map(|due| due.at)
+    }
+
+    fn next(&mut self) -> (usize, PartitionId, Request) {
+        let due = self.next.take().expect("the caller looked before");
+        self.next = self.replay.next();
+        self.left_count -= 1;
+        let stage = self.stages[due.copy as usize];
+        (stage.trader, stage.partition_id, self.request(due.intent, &stage))
+    }
+
+    fn on_report(&mut self, _trader: usize, event: &OrderEvent) {
+        if !event.ord_status.is_live()
+            && let Some(number) = event.cl_ord_id.to_number()
+        {
+            self.prices.remove(&number.wrapping_sub(self.first_name));
+        }
+    }
+}
