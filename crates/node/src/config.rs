@@ -53,8 +53,6 @@ pub struct Config {
     pub snapshots: SnapshotsSection,
     /// The gateway.
     pub gateway: GatewaySection,
-    /// The engine.
-    pub engine: EngineSection,
     /// The delivery store.
     pub delivery: DeliverySection,
     /// Probes.
@@ -103,14 +101,6 @@ pub struct GatewaySection {
     pub stall_max_ms: u64,
 }
 
-/// The engine.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct EngineSection {
-    /// A digest is said after so many commands.
-    pub checkpoint_interval: u64,
-}
-
 /// The delivery store.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -148,7 +138,6 @@ impl Default for Config {
             events: EventsSection::default(),
             snapshots: SnapshotsSection::default(),
             gateway: GatewaySection::default(),
-            engine: EngineSection::default(),
             delivery: DeliverySection::default(),
             probes: ProbesSection::default(),
         }
@@ -176,12 +165,6 @@ impl Default for SnapshotsSection {
 impl Default for GatewaySection {
     fn default() -> Self {
         GatewaySection { connections_max: 8192, output_bytes_max: 1 << 20, stall_max_ms: 10_000 }
-    }
-}
-
-impl Default for EngineSection {
-    fn default() -> Self {
-        EngineSection { checkpoint_interval: 65_536 }
     }
 }
 

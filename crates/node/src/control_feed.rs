@@ -19,8 +19,17 @@ const TAKE_MAX: usize = 256;
 pub struct FedPartition {
     /// The ring to it.
     pub port: PartitionPort,
-    /// What it does not have yet, in the control log's order.
-    pub due: VecDeque<(Position, Definition)>,
+    /// The last definition that it had when it was recovered.
+    pub since: Position,
+    due: VecDeque<(Position, Definition)>,
+}
+
+impl FedPartition {
+    /// A partition that has all definitions up to `since`.
+    #[must_use]
+    pub fn new(port: PartitionPort, since: Position) -> FedPartition {
+        FedPartition { port, since, due: VecDeque::new() }
+    }
 }
 
 /// Feeds the partitions.
@@ -31,7 +40,7 @@ pub struct ControlFeed {
 }
 
 impl ControlFeed {
-    /// A feed that follows the control partition's events; what stood before is in `due`.
+    /// A feed that follows the control partition's events from the first one.
     #[must_use]
     pub fn new(events: EventReader, partitions: Vec<FedPartition>) -> ControlFeed {
         ControlFeed { events, partitions, record: Vec::with_capacity(512) }
@@ -44,8 +53,9 @@ impl ControlFeed {
             taken += 1;
             let event = Event::decode(&self.record).expect("the event log holds our own records");
             if let Event::Defined(defined, definition) = event {
-                for partition in &mut self.partitions {
-                    partition.due.push_back((defined.control_position, definition));
+                let at = defined.control_position;
+                for partition in self.partitions.iter_mut().filter(|p| p.since < at) {
+                    partition.due.push_back((at, definition));
                 }
             }
         }

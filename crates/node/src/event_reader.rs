@@ -1,9 +1,149 @@
-//! placeholder
-#![allow(missing_docs)]
-#[derive(PartialEq, Eq, Clone, Copy)]
-pub enum ReadEvent { Record(u64), UpToDate }
-pub struct EventReader;
+//! A view's place in a partition's events: in the tail in memory, or behind it in the files.
+//!
+//! The tail's writer never waits, so a reader may find that the tail has moved on without it. It
+//! then reads the event log's files until it meets the tail again. To its user that is one
+//! sequence of records, numbered densely.
+
+use std::path::PathBuf;
+
+use weir_io::ThreadDisk;
+use weir_log::tail::{Seek, TailHandle, TailRead, TailReader};
+use weir_log::{LogReader, SegmentKind};
+use weir_types::Position;
+
+/// Records that a reader rather steps over than seeks past.
+const STEPS_MAX: u64 = 50_000;
+
+/// What a reader finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum ReadEvent {
+    /// The next record, with its number; its bytes are in the buffer.
+    Record(u64),
+    /// Nothing new.
+    UpToDate,
+}
+
+/// A reader of one partition's events.
+pub struct EventReader {
+    tail: TailReader,
+    /// A second place in the tail, for old records.
+    old: TailReader,
+    files: FileEvents,
+    old_files: FileEvents,
+    next: u64,
+    in_tail: bool,
+}
+
 impl EventReader {
-    pub fn next(&mut self, _into: &mut Vec<u8>) -> ReadEvent { ReadEvent::UpToDate }
-    pub fn read_at<'a>(&mut self, _no: u64, into: &'a mut Vec<u8>) -> Option<&'a [u8]> { Some(into) }
+    /// A reader whose first record is `first`.
+    #[must_use]
+    pub fn new(tail: &TailHandle, dir: PathBuf, first: u64) -> EventReader {
+        EventReader {
+            tail: tail.reader(),
+            old: tail.reader(),
+            files: FileEvents::new(dir.clone()),
+            old_files: FileEvents::new(dir),
+            next: first,
+            in_tail: false,
+        }
+    }
+
+    /// The number of the next record.
+    #[must_use]
+    pub fn next_record(&self) -> u64 {
+        self.next
+    }
+
+    /// Copies the next record into `into`, which is cleared first.
+    pub fn next(&mut self, into: &mut Vec<u8>) -> ReadEvent {
+        if !self.in_tail && !self.enter_tail() {
+            return self.next_from_files(into);
+        }
+        match self.tail.next(into) {
+            TailRead::Record(record) => {
+                assert_eq!(record, self.next, "the tail's records are dense");
+                self.next += 1;
+                ReadEvent::Record(record)
+            }
+            TailRead::Empty => ReadEvent::UpToDate,
+            TailRead::Lapped { .. } => {
+                self.in_tail = false;
+                self.next_from_files(into)
+            }
+        }
+    }
+
+    /// Copies record `wanted` into `into`; `None` when it is not retained.
+    pub fn read_at<'a>(&mut self, wanted: u64, into: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+        let distance = wanted.checked_sub(self.old.next_record());
+        if distance.is_none_or(|distance| distance > STEPS_MAX)
+            && self.old.seek(wanted) != Seek::Done
+        {
+            return self.old_files.read_at(wanted, into);
+        }
+        loop {
+            match self.old.next(into) {
+                TailRead::Record(record) if record == wanted => return Some(into),
+                TailRead::Record(_) => {}
+                TailRead::Empty => return None,
+                TailRead::Lapped { .. } => return self.old_files.read_at(wanted, into),
+            }
+        }
+    }
+
+    /// Moves into the tail when the next record is there.
+    fn enter_tail(&mut self) -> bool {
+        self.in_tail = self.tail.seek(self.next) == Seek::Done;
+        self.in_tail
+    }
+
+    fn next_from_files(&mut self, into: &mut Vec<u8>) -> ReadEvent {
+        match self.files.read_at(self.next, into) {
+            Some(_) => {
+                self.next += 1;
+                ReadEvent::Record(self.next - 1)
+            }
+            None => ReadEvent::UpToDate,
+        }
+    }
+}
+
+/// A place in the event log's files.
+struct FileEvents {
+    dir: PathBuf,
+    reader: Option<LogReader<ThreadDisk>>,
+}
+
+impl FileEvents {
+    fn new(dir: PathBuf) -> FileEvents {
+        FileEvents { dir, reader: None }
+    }
+
+    /// Copies record `wanted` into `into`; `None` when the files do not have it.
+    fn read_at<'a>(&mut self, wanted: u64, into: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+        let at = self.reader.as_ref().map(|reader| reader.next_position().0);
+        let near = at.is_some_and(|at| at <= wanted && wanted - at <= STEPS_MAX);
+        if !near {
+            let disk = ThreadDisk::open(&self.dir, None).ok()?;
+            self.reader = LogReader::open(disk, SegmentKind::Event, Position(wanted)).ok();
+        }
+        let reader = self.reader.as_mut()?;
+        loop {
+            match reader.next_entry() {
+                Ok(Some(entry)) if entry.position.0 == wanted => {
+                    into.clear();
+                    into.extend_from_slice(entry.bytes);
+                    return Some(into);
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => return None,
+                Err(error) => {
+                    eprintln!("weir: the event log cannot be read: {error}");
+                    self.reader = None;
+                    return None;
+                }
+            }
+        }
+    }
 }

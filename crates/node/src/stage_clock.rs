@@ -9,13 +9,13 @@ use crate::handoff::StageStamps;
 /// Converts stamps by the node's calibration, which the probe's drain keeps fresh.
 #[derive(Clone, Debug)]
 pub struct StageClock {
-    reader: ClockReader,
+    reader: Option<ClockReader>,
 }
 
 impl StageClock {
-    /// A converter by this calibration.
+    /// A converter by this calibration; without one all times are unknown.
     #[must_use]
-    pub fn new(reader: ClockReader) -> StageClock {
+    pub fn new(reader: Option<ClockReader>) -> StageClock {
         StageClock { reader }
     }
 
@@ -23,10 +23,10 @@ impl StageClock {
     #[must_use]
     pub fn stage_times(&self, stamps: &StageStamps) -> StageTimes {
         let [t0, later @ ..] = stamps.points;
-        if t0 == Tsc::ZERO {
+        let Some(reader) = self.reader.as_ref().filter(|_| t0 != Tsc::ZERO) else {
             return StageTimes::default();
-        }
-        let calibration = self.reader.calibration();
+        };
+        let calibration = reader.calibration();
         let after = |tsc: Tsc| {
             let nanos = calibration.ticks_to_ns(tsc.0.saturating_sub(t0.0));
             u32::try_from(nanos).unwrap_or(u32::MAX)

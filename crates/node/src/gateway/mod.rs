@@ -20,6 +20,7 @@ mod timers;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -27,7 +28,6 @@ use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
 use weir_probe::{Recorder, TraceIds};
 use weir_types::{EventNo, Nanos, RequestNo, SessionId};
-use weir_wire::Definition;
 use weir_wire::reference::SessionLost;
 
 pub use connection::ConnectionId;
@@ -44,6 +44,7 @@ use sessions::{BehindList, Sessions};
 
 const LISTENER: Token = Token(usize::MAX);
 const WAKER: Token = Token(usize::MAX - 1);
+const DISK: Token = Token(usize::MAX - 2);
 /// Connections accepted in one cycle.
 const ACCEPTS_MAX: usize = 64;
 
@@ -132,6 +133,8 @@ pub struct GatewayParts {
     pub clock: StageClock,
     /// Limits.
     pub config: GatewayConfig,
+    /// Set when the node stops: nothing more is taken in.
+    pub draining: Arc<AtomicBool>,
     /// For others to read.
     pub status: Arc<Mutex<GatewayStatus>>,
 }
@@ -161,6 +164,7 @@ pub struct Gateway {
     record: Vec<u8>,
     old_record: Vec<u8>,
     timers_at: Nanos,
+    draining: Arc<AtomicBool>,
     stopping: bool,
 }
 
@@ -209,6 +213,7 @@ impl Gateway {
             record: Vec::with_capacity(1024),
             old_record: Vec::with_capacity(1024),
             timers_at: Nanos(0),
+            draining: parts.draining,
             stopping: false,
         })
     }
@@ -221,14 +226,24 @@ impl Gateway {
         self.listener.local_addr()
     }
 
-    /// Sets where a session stood in a partition when the event readers begin.
-    pub fn seed_session(&mut self, port: usize, id: SessionId, next: EventNo, last: RequestNo) {
-        self.sessions.seed(id, port, next, last);
+    /// Takes in all events that are there, before anybody is let in, so that every session's
+    /// streams and the directory are complete.
+    pub fn take_in_the_past(&mut self, now: Nanos) {
+        while self.pump_events(now) > 0 {}
     }
 
-    /// Takes in a definition that stood before the control partition's events begin.
-    pub fn define(&mut self, definition: &Definition) {
-        self.directory.define(definition);
+    /// Agrees with a recovered engine on where a session stands.
+    pub fn agree(&mut self, port: usize, id: SessionId, next: EventNo, last: RequestNo) {
+        self.sessions.agree(id, port, next, last);
+    }
+
+    /// Wakes the gateway's thread when this descriptor is readable: a disk's completions.
+    ///
+    /// # Errors
+    /// When the poll does not take it.
+    pub fn watch(&self, fd: std::os::fd::RawFd) -> std::io::Result<()> {
+        let mut source = mio::unix::SourceFd(&fd);
+        self.poll.registry().register(&mut source, DISK, Interest::READABLE)
     }
 
     fn accept(&mut self, now: Nanos) -> usize {
@@ -359,7 +374,7 @@ impl Poller for Gateway {
         for event in &self.poll_events {
             match event.token() {
                 LISTENER => self.accepting = true,
-                WAKER => {}
+                WAKER | DISK => {}
                 Token(slot) => {
                     if let Some(connection) = self.connections.in_slot(slot) {
                         connection.on_ready(event.is_readable(), event.is_writable());
@@ -385,10 +400,8 @@ impl Agent for Gateway {
 
     fn do_work(&mut self, now: Nanos) -> usize {
         let mut done = 0;
-        if self.accepting && !self.stopping {
+        if !self.stopping && !self.draining.load(Ordering::Relaxed) {
             done += self.accept(now);
-        }
-        if !self.stopping {
             done += self.read_connections(now);
         }
         self.submit_losses();

@@ -42,9 +42,9 @@ impl Sessions {
         Sessions { by_id: HashMap::new(), port_count }
     }
 
-    /// Sets where a session stands in a partition, as its engine recovered it.
-    pub fn seed(&mut self, id: SessionId, port: usize, next: EventNo, last: RequestNo) {
-        self.entry(id).streams[port] = Stream::starting_at(next, last);
+    /// Agrees with a recovered engine on where a session stands.
+    pub fn agree(&mut self, id: SessionId, port: usize, next: EventNo, last: RequestNo) {
+        self.entry(id).streams[port].agree(next, last);
     }
 
     /// The session, made when it is not there yet.
@@ -58,9 +58,7 @@ impl Sessions {
             heartbeat_interval: Nanos(0),
             said_at: Nanos(0),
             heard_at: Nanos(0),
-            streams: (0..port_count)
-                .map(|_| Stream::starting_at(EventNo(1), RequestNo::NONE))
-                .collect(),
+            streams: (0..port_count).map(|_| Stream::default()).collect(),
         })
     }
 

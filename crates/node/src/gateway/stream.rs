@@ -20,6 +20,14 @@ pub struct Stream {
     oldest: EventNo,
     next_to_send: EventNo,
     last_request_no: RequestNo,
+    /// Whether `oldest` is known: a log whose beginning is gone tells only with its first event.
+    started: bool,
+}
+
+impl Default for Stream {
+    fn default() -> Self {
+        Stream { started: false, ..Stream::starting_at(EventNo(1), RequestNo::NONE) }
+    }
 }
 
 impl Stream {
@@ -31,7 +39,20 @@ impl Stream {
             oldest: next_event_no,
             next_to_send: next_event_no,
             last_request_no,
+            started: true,
         }
+    }
+
+    /// Agrees with what the engine says of the session after recovery.
+    ///
+    /// # Panics
+    /// When the events read say otherwise: event log and command log contradict each other.
+    pub fn agree(&mut self, next_event_no: EventNo, last_request_no: RequestNo) {
+        if self.records.is_empty() {
+            *self = Stream::starting_at(next_event_no, last_request_no);
+        }
+        assert_eq!(self.next_event_no(), next_event_no, "the event log and the engine disagree");
+        self.last_request_no = self.last_request_no.max(last_request_no);
     }
 
     /// Notes an event that lies at `record`. Events must come in order, without a gap.
@@ -39,6 +60,9 @@ impl Stream {
     /// # Panics
     /// When `event_no` is not the next one: the event log contradicts itself.
     pub fn note(&mut self, event_no: EventNo, request_no: RequestNo, record: u64) {
+        if !self.started {
+            *self = Stream::starting_at(event_no, self.last_request_no);
+        }
         assert_eq!(event_no, self.next_event_no(), "an event's number is not the next one");
         if self.records.len() == RETAINED_EVENTS_MAX {
             self.records.pop_front();
@@ -146,6 +170,21 @@ mod tests {
         let stream = stream_of(RETAINED_EVENTS_MAX as u64 + 3);
         assert_eq!(stream.oldest(), EventNo(4));
         assert_eq!(stream.next_record(), Some(None));
+    }
+
+    #[test]
+    fn a_log_whose_beginning_is_gone_says_where_it_begins() {
+        let mut stream = Stream::default();
+        stream.note(EventNo(41), RequestNo(9), 7);
+        stream.agree(EventNo(42), RequestNo(9));
+        assert_eq!((stream.oldest(), stream.next_event_no()), (EventNo(41), EventNo(42)));
+    }
+
+    #[test]
+    fn a_session_without_retained_events_stands_where_the_engine_says() {
+        let mut stream = Stream::default();
+        stream.agree(EventNo(42), RequestNo(9));
+        assert_eq!(stream.resume(EventNo(41)), Err((EventNo(42), EventNo(42))));
     }
 
     #[test]

@@ -1,0 +1,439 @@
+//! Puts a node together: recovers the partitions, builds the agents, starts the threads, and ends
+//! them in order.
+//!
+//! ```text
+//! thread core       gateway │ control partition │ control feed │ partition 1     (fused)
+//! thread delivery   delivery store
+//! thread keeper     event files │ shadows │ probe drain
+//! ```
+//! Split, the gateway has a thread of its own. Disks add a thread each where io_uring is missing;
+//! hiccups are watched by one thread a core.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use rtrb::RingBuffer;
+use weir_io::{Clock, OsRng, Rng, SystemClock, WakeFd};
+use weir_probe::ring::{RING_RECORDS_DEFAULT, heap_ring};
+use weir_probe::{ClockReader, ClockWriter, Drain, DrainOptions, HiccupOptions, Hiccups, Recorder};
+use weir_types::{ApiKeyHash, FirmId, Nanos, PartitionId, Position, RequestNo, Role, SessionId};
+use weir_wire::reference::DefineSession;
+use weir_wire::{Command, Definition};
+
+use crate::config::{Config, parse_key};
+use crate::control_feed::{ControlFeed, FedPartition};
+use crate::delivery_agent::{DeliveryAgent, DeliveryFigures, DeliveryParts};
+use crate::event_reader::EventReader;
+use crate::fd_poller::FdPoller;
+use crate::gateway::{Gateway, GatewayConfig, GatewayParts, GatewayStatus};
+use crate::handoff::{
+    PartitionPort, SourcePort, Submission, gateway_to_delivery, gateway_to_partition,
+};
+use crate::keeper::drain::ProbeDrain;
+use crate::keeper::event_files::EventFiles;
+use crate::keeper::snapshots::Shadow;
+use crate::partition::recovery::{Recovered, recover};
+use crate::partition::{Partition, PartitionParts};
+use crate::runner::{Runner, RunningThread, Wake};
+use crate::stage_clock::StageClock;
+use crate::status::NodeStatus;
+
+/// The session that a new node's first operator has.
+pub const FIRST_OPERATOR: SessionId = SessionId(1);
+/// The partition that trades.
+const TRADING: PartitionId = PartitionId(1);
+/// How long the gateway may take to hand on what it has when the node stops.
+const DRAIN_TIME: Duration = Duration::from_millis(20);
+
+/// A running node.
+pub struct Node {
+    threads: Vec<RunningThread>,
+    draining: Arc<AtomicBool>,
+    address: SocketAddr,
+    status: Arc<NodeStatus>,
+    notes: Vec<String>,
+}
+
+/// The threads' wakes, made before the threads.
+struct Wakes {
+    gateway: Wake,
+    partition: Wake,
+    delivery: Wake,
+    keeper: Wake,
+}
+
+/// Probe rings on their way to the drain.
+struct Probes {
+    drain: Option<Drain>,
+    clock: Option<ClockReader>,
+}
+
+impl Node {
+    /// Starts a node.
+    ///
+    /// # Errors
+    /// When an address is taken, a log is damaged or locked, or the machine lacks what is needed.
+    pub fn start(config: &Config) -> anyhow::Result<Node> {
+        let listener = std::net::TcpListener::bind(config.listen)
+            .with_context(|| format!("cannot listen on {}", config.listen))?;
+        let address = listener.local_addr()?;
+        std::fs::create_dir_all(&config.dir)
+            .with_context(|| format!("cannot make {}", config.dir.display()))?;
+        let wakes = Wakes::new(config.is_fused());
+        let wake_fd = WakeFd::new()?;
+        let mut control = recover(config, PartitionId(0), &wake_fd)?;
+        let mut trading = recover(config, TRADING, &wake_fd)?;
+        let mut notes = control.notes.clone();
+        notes.append(&mut trading.notes.clone());
+        let mut probes = Probes::start(config, &mut notes);
+        let mut assembly = Assembly {
+            config,
+            wakes,
+            draining: Arc::new(AtomicBool::new(false)),
+            gateway_status: Arc::new(Mutex::new(GatewayStatus::default())),
+            delivery_figures: Arc::new(DeliveryFigures::default()),
+        };
+        let bootstrap = bootstrap(config, &control, &mut notes)?;
+        let (control_port, control_source) =
+            gateway_to_partition(PartitionId(0), assembly.wakes.partition.clone());
+        let (trading_port, trading_source) =
+            gateway_to_partition(TRADING, assembly.wakes.partition.clone());
+        let (feed_port, feed_source) =
+            gateway_to_partition(TRADING, assembly.wakes.partition.clone());
+        let feed_source = SourcePort { feedback: None, ..feed_source };
+        let (delivery_port, gateway_port) =
+            gateway_to_delivery(assembly.wakes.gateway.clone(), assembly.wakes.delivery.clone());
+        let ports = vec![
+            (control_port, control.reader()?),
+            (trading_port, trading.reader()?),
+        ];
+        let gateway =
+            assembly.gateway(listener, ports, delivery_port, &mut probes, [&control, &trading])?;
+        let fed = FedPartition::new(feed_port, trading.engine.control_position());
+        let feed = ControlFeed::new(control.reader()?, vec![fed]);
+        let delivery = assembly.delivery(gateway_port, &mut trading)?;
+        let figures = [&control, &trading].map(|r| (r.partition_id, r.epoch, r.figures.clone()));
+        let keeper = assembly.keeper(&mut control, &mut trading)?;
+        let control = assembly.partition(control, vec![bootstrap, control_source], &mut probes);
+        let trading =
+            assembly.partition(trading, vec![feed_source, trading_source], &mut probes);
+        let latencies = probes.drain.as_ref().map(Drain::reader);
+        let keeper = match probes.drain {
+            Some(drain) => keeper.with_agent(ProbeDrain::new(drain)),
+            None => keeper,
+        };
+        let status = Arc::new(NodeStatus {
+            started: Instant::now(),
+            durability: config.durability,
+            wait: config.wait,
+            fused: config.is_fused(),
+            dir: config.dir.clone(),
+            partitions: figures.to_vec(),
+            gateway: assembly.gateway_status.clone(),
+            delivery: assembly.delivery_figures.clone(),
+            latencies,
+            hiccups: start_hiccups(config, &mut notes),
+        });
+        let cores = (gateway, control, feed, trading);
+        let threads = assembly.start_threads(cores, delivery, keeper, &wake_fd)?;
+        Ok(Node { threads, draining: assembly.draining, address, status, notes })
+    }
+
+    /// Where order entry and delivery listen.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The node's figures.
+    #[must_use]
+    pub fn status(&self) -> Arc<NodeStatus> {
+        self.status.clone()
+    }
+
+    /// What there was to say about the start, for people.
+    #[must_use]
+    pub fn start_notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// The name of a thread that ended unasked, if one did.
+    #[must_use]
+    pub fn finished_thread(&self) -> Option<&'static str> {
+        self.threads.iter().find(|thread| thread.is_finished()).map(RunningThread::name)
+    }
+
+    /// Stops the node in order: nothing more is taken in, what was taken is committed and
+    /// answered, the sessions are told, files get their closing marks.
+    ///
+    /// # Panics
+    /// When a thread panicked.
+    pub fn stop(&mut self) {
+        self.draining.store(true, Ordering::Relaxed);
+        std::thread::sleep(DRAIN_TIME);
+        // In the order of the data's flow: partitions, gateway, delivery, keeper.
+        for thread in &mut self.threads {
+            thread.ask_to_stop();
+            thread.join();
+        }
+    }
+}
+
+impl Wakes {
+    fn new(fused: bool) -> Wakes {
+        let gateway = Wake::new();
+        let partition = if fused { gateway.clone() } else { Wake::new() };
+        Wakes { gateway, partition, delivery: Wake::new(), keeper: Wake::new() }
+    }
+}
+
+impl Probes {
+    /// A drain, when probes are on and the machine's counter can be trusted.
+    fn start(config: &Config, notes: &mut Vec<String>) -> Probes {
+        let off = Probes { drain: None, clock: None };
+        if !config.probes.enabled {
+            return off;
+        }
+        let writer = match ClockWriter::start() {
+            Ok(writer) => writer,
+            Err(error) => {
+                notes.push(format!("orders are not stamped: {error}"));
+                return off;
+            }
+        };
+        let clock = writer.reader();
+        let mut drain = Drain::new(writer, DrainOptions::default());
+        if let Some(path) = &config.probes.capture {
+            let captured = std::fs::File::create(path)
+                .and_then(|file| drain.capture_to(Box::new(std::io::BufWriter::new(file))));
+            if let Err(error) = captured {
+                notes.push(format!("stamps are not captured in {}: {error}", path.display()));
+            }
+        }
+        Probes { drain: Some(drain), clock: Some(clock) }
+    }
+
+    /// A recorder for one thread.
+    fn recorder(&mut self, name: &str) -> Recorder {
+        let Some(drain) = &mut self.drain else { return Recorder::disabled() };
+        match heap_ring(RING_RECORDS_DEFAULT) {
+            Ok((producer, consumer)) => {
+                drain.add_ring(name, consumer);
+                Recorder::new(producer)
+            }
+            Err(error) => {
+                eprintln!("weir: {name} is not stamped: {error}");
+                Recorder::disabled()
+            }
+        }
+    }
+}
+
+fn start_hiccups(config: &Config, notes: &mut Vec<String>) -> Option<Hiccups> {
+    if !config.probes.hiccups {
+        return None;
+    }
+    let cores = weir_probe::hiccup::usable_cores();
+    match Hiccups::start(&cores, HiccupOptions::default(), Vec::new()) {
+        Ok(hiccups) => Some(hiccups),
+        Err(error) => {
+            notes.push(format!("hiccups are not watched: {error}"));
+            None
+        }
+    }
+}
+
+/// The command that makes the first operator, on a ring of its own, when the control log is new.
+fn bootstrap(
+    config: &Config,
+    control: &Recovered,
+    notes: &mut Vec<String>,
+) -> anyhow::Result<SourcePort> {
+    let (mut to_control, submissions) = RingBuffer::new(1);
+    if control.engine.position() == Position::NONE {
+        let key = match config.bootstrap_key.as_deref().and_then(parse_key) {
+            Some(key) => key,
+            None => make_operator_key(&config.dir, notes)?,
+        };
+        let operator = DefineSession {
+            request_no: RequestNo::NONE,
+            api_key_hash: ApiKeyHash(*blake3::hash(&key).as_bytes()),
+            session_id: FIRST_OPERATOR,
+            defined_session_id: FIRST_OPERATOR,
+            firm_id: FirmId::NONE,
+            role: Role::Operator,
+        };
+        let command = Command::Import(Position(1), Definition::DefineSession(operator));
+        let pushed = to_control.push(Submission::internal(command));
+        assert!(pushed.is_ok(), "the ring was made for this one command");
+    }
+    Ok(SourcePort { submissions, feedback: None })
+}
+
+/// Makes the first operator's key and keeps it in a file that only the owner reads.
+fn make_operator_key(dir: &Path, notes: &mut Vec<String>) -> anyhow::Result<[u8; 32]> {
+    let mut key = [0; 32];
+    OsRng::default().fill(&mut key);
+    let path = dir.join("operator.key");
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&path)
+        .with_context(|| format!("cannot keep the operator's key in {}", path.display()))?;
+    let text: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    writeln!(file, "{text}")?;
+    notes.push(format!("operator session {FIRST_OPERATOR}: its API key is in {}", path.display()));
+    Ok(key)
+}
+
+/// A partition with the log that this node keeps.
+type NodePartition = Partition<weir_log::EmbeddedLog<weir_io::RealDisk>>;
+
+/// The agents of the order path.
+type Cores = (Gateway, NodePartition, ControlFeed, NodePartition);
+
+/// What the parts share while they are built.
+struct Assembly<'a> {
+    config: &'a Config,
+    wakes: Wakes,
+    draining: Arc<AtomicBool>,
+    gateway_status: Arc<Mutex<GatewayStatus>>,
+    delivery_figures: Arc<DeliveryFigures>,
+}
+
+impl Assembly<'_> {
+    fn gateway(
+        &mut self,
+        listener: std::net::TcpListener,
+        ports: Vec<(PartitionPort, EventReader)>,
+        delivery: crate::handoff::DeliveryPort,
+        probes: &mut Probes,
+        recovered: [&Recovered; 2],
+    ) -> anyhow::Result<Gateway> {
+        let section = &self.config.gateway;
+        let mut gateway = Gateway::new(GatewayParts {
+            listener,
+            ports,
+            delivery,
+            recorder: probes.recorder("gateway"),
+            clock: StageClock::new(probes.clock.clone()),
+            config: GatewayConfig {
+                output_len_max: section.output_bytes_max,
+                connections_max: section.connections_max,
+                stall_max: Nanos(section.stall_max_ms * 1_000_000),
+            },
+            draining: self.draining.clone(),
+            status: self.gateway_status.clone(),
+        })?;
+        gateway.take_in_the_past(SystemClock.now());
+        for (port, recovered) in recovered.into_iter().enumerate() {
+            for (id, state) in recovered.engine.sessions() {
+                gateway.agree(port, id, state.next_event_no, state.last_request_no);
+            }
+        }
+        Ok(gateway)
+    }
+
+    fn partition(
+        &self,
+        recovered: Recovered,
+        sources: Vec<SourcePort>,
+        probes: &mut Probes,
+    ) -> NodePartition {
+        let name = match recovered.partition_id.0 {
+            0 => "control".to_owned(),
+            id => format!("partition-{id}"),
+        };
+        let views = [&self.wakes.gateway].into_iter();
+        Partition::new(PartitionParts {
+            engine: recovered.engine,
+            log: recovered.log,
+            tail: recovered.tail,
+            sources,
+            views: views.cloned().collect(),
+            recorder: probes.recorder(&name),
+            figures: recovered.figures,
+        })
+    }
+
+    fn delivery(
+        &self,
+        port: crate::handoff::GatewayPort,
+        trading: &mut Recovered,
+    ) -> anyhow::Result<DeliveryAgent> {
+        DeliveryAgent::new(DeliveryParts {
+            port,
+            events: trading.reader()?,
+            epoch: trading.epoch,
+            ended: trading.ended.clone(),
+            node_dir: self.config.dir.clone(),
+            ended_orders_max: self.config.delivery.ended_orders_max,
+            look_interval: Nanos(self.config.delivery.look_interval_us * 1000),
+            figures: self.delivery_figures.clone(),
+        })
+    }
+
+    fn keeper(&self, control: &mut Recovered, trading: &mut Recovered) -> anyhow::Result<Runner> {
+        let mut runner =
+            Runner::new("keeper", self.wakes.keeper.clone(), crate::runner::WaitStrategy::Park);
+        let sync_interval = Nanos(self.config.events.sync_interval_ms * 1_000_000);
+        for recovered in [control, trading] {
+            let files = EventFiles::new(recovered.take_event_files()?, sync_interval);
+            let shadow = Shadow::new(recovered.shadow(self.config, files.synced())?)?;
+            runner = runner.with_agent(files).with_agent(shadow);
+        }
+        Ok(runner)
+    }
+
+    fn start_threads(
+        &self,
+        cores: Cores,
+        delivery: DeliveryAgent,
+        keeper: Runner,
+        wake_fd: &WakeFd,
+    ) -> anyhow::Result<Vec<RunningThread>> {
+        let (gateway, control, feed, trading) = cores;
+        let wait = self.config.wait;
+        let core = |index: usize| self.config.cores.get(index).copied();
+        let mut threads = Vec::new();
+        if self.config.is_fused() {
+            gateway.watch(wake_fd.as_raw_fd())?;
+            let runner = Runner::new("core", self.wakes.gateway.clone(), wait)
+                .with_sockets(gateway)
+                .with_agent(control)
+                .with_agent(feed)
+                .with_agent(trading)
+                .on_core(core(0));
+            threads.push(runner.start()?);
+        } else {
+            let poller = FdPoller::new(&[wake_fd.as_raw_fd()])?;
+            let runner = Runner::new("partition", self.wakes.partition.clone(), wait)
+                .with_sockets(poller)
+                .with_agent(control)
+                .with_agent(feed)
+                .with_agent(trading)
+                .on_core(core(1));
+            threads.push(runner.start()?);
+            let runner = Runner::new("gateway", self.wakes.gateway.clone(), wait)
+                .with_sockets(gateway)
+                .on_core(core(0));
+            threads.push(runner.start()?);
+        }
+        let runner = Runner::new("delivery", self.wakes.delivery.clone(), wait)
+            .with_agent(delivery)
+            .on_core(core(2));
+        threads.push(runner.start()?);
+        threads.push(keeper.start()?);
+        Ok(threads)
+    }
+}
+
