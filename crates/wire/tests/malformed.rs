@@ -77,7 +77,8 @@ proptest! {
         block_length in prop_oneof![any::<u16>(), 0u16..400],
         body in vec(any::<u8>(), 0..400),
     ) {
-        read_by_all(&frame_with([block_length, info.template_id, SCHEMA_ID, SCHEMA_VERSION], &body));
+        let header = [block_length, info.template_id, SCHEMA_ID, SCHEMA_VERSION];
+        read_by_all(&frame_with(header, &body));
         read_by_all(&frame_of(info, &body));
     }
 
@@ -337,7 +338,7 @@ proptest! {
             let refused = ClientMessage::decode(&raw).map_err(|e| e.field());
             prop_assert_eq!(refused, Err("cl_ord_id"));
             prop_assert_eq!(peek_session_and_request(&raw), whole);
-            let cut = RawMessage { block_length: 20, body: &raw.body[..20], ..raw };
+            let cut = RawMessage { block_length: 20, ..raw };
             prop_assert_eq!(peek_session_and_request(&cut), (SessionId::NONE, whole.1));
             let nothing = RawMessage { block_length: 0, body: &[], ..raw };
             let none = (SessionId::NONE, RequestNo::NONE);

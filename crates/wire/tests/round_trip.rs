@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use support::{
     FRAME_LEN_MAX, any_body, any_frame, any_info, block, frame_of, frame_with, message, raw_of,
 };
-use weir_types::Position;
+use weir_types::{Nanos, Position, Price, Reason, SessionId, Side};
 use weir_wire::catalogue::Tail;
 use weir_wire::delivery::*;
 use weir_wire::dialogue::{
@@ -154,11 +154,12 @@ proptest! {
 
     #[test]
     fn what_follows_the_message_of_a_later_version_is_left_alone(more in vec(any::<u8>(), 1..20)) {
-        let logout = Logout { session_id: weir_types::SessionId(3), reason: weir_types::Reason::Stopping };
+        let logout = Logout { session_id: SessionId(3), reason: Reason::Stopping };
         let mut body = vec![];
         logout.encode_block(&mut body);
         body.extend_from_slice(&more);
-        let header = [Logout::BLOCK_LENGTH as u16, Logout::TEMPLATE_ID, SCHEMA_ID, SCHEMA_VERSION + 1];
+        let block_length = Logout::BLOCK_LENGTH as u16;
+        let header = [block_length, Logout::TEMPLATE_ID, SCHEMA_ID, SCHEMA_VERSION + 1];
         let frame = frame_with(header, &body);
         prop_assert_eq!(ClientMessage::decode(&raw_of(&frame)), Ok(ClientMessage::Logout(logout)));
     }
@@ -387,12 +388,12 @@ fn each_side_reads_its_own_messages_and_no_others() {
 #[test]
 fn a_field_is_shown_by_its_meaning() {
     let mut shown = vec![];
-    let report = StageTimes { t0: weir_types::Nanos(9), after_t0: [1, 2, 3, 4, 5, 6] };
+    let report = StageTimes { t0: Nanos(9), after_t0: [1, 2, 3, 4, 5, 6] };
     let flags = PageFlags::ONLINE.with(PageFlags::SOURCE_AWAY);
     shown.push(weir_wire::field::Text(&report).to_string());
     shown.push(weir_wire::field::Text(&flags).to_string());
-    shown.push(weir_wire::field::Text(&weir_types::Side::Buy).to_string());
-    shown.push(weir_wire::field::Text(&weir_types::Price(-5)).to_string());
+    shown.push(weir_wire::field::Text(&Side::Buy).to_string());
+    shown.push(weir_wire::field::Text(&Price(-5)).to_string());
     shown.push(weir_wire::field::Text(&ApiKey([7; 32])).to_string());
     assert_eq!(shown, ["9,1,2,3,4,5,6", "online,sourceAway", "Buy", "-5", ".."]);
 }
