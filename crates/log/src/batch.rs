@@ -75,6 +75,12 @@ impl Batch {
         self.count
     }
 
+    /// How many bytes it holds at most.
+    #[must_use]
+    pub fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
     /// True without entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -17,6 +17,19 @@ use crate::segment::{SEGMENT_HEADER, SegmentHeader, SegmentKind};
 /// How much is read ahead in bytes.
 const READ_AHEAD: usize = 256 * 1024;
 
+/// How far apart the remembered places are within a segment, in bytes.
+const PLACE_EVERY: u64 = 1 << 20;
+
+/// A place from which reading can go on: the beginning of a frame.
+#[derive(Clone, Debug)]
+struct Place {
+    name: String,
+    offset: u64,
+    frame: u64,
+    position: Position,
+    link: u64,
+}
+
 /// An entry of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
@@ -51,6 +64,8 @@ pub struct LogReader<D: Disk> {
     current: Option<FrameHeader>,
     body: std::ops::Range<usize>,
     position: Position,
+    /// Places passed, in order: a sparse index.
+    places: Vec<Place>,
 }
 
 impl<D: Disk> LogReader<D> {
@@ -86,6 +101,7 @@ impl<D: Disk> LogReader<D> {
             current: None,
             body: 0..0,
             position: Position(0),
+            places: Vec::new(),
         };
         reader.skip_to(from)?;
         Ok(reader)
@@ -145,8 +161,56 @@ impl<D: Disk> LogReader<D> {
         Ok(Some((header, &self.name, at)))
     }
 
+    /// Moves to the entry at `to`, by way of the places passed before: reading onwards from a
+    /// remembered place is a hop over at most 1 MiB of frames.
+    ///
+    /// # Errors
+    /// When `to` is not in the log, or the disk fails. The reader's place is then undefined: seek
+    /// again before reading.
+    pub fn seek(&mut self, to: Position) -> Result<(), LogError> {
+        let passed = self.places.partition_point(|place| place.position <= to);
+        let Some(place) = passed.checked_sub(1).map(|last| self.places[last].clone()) else {
+            return self.seek_from_oldest(to);
+        };
+        let nearer = self.next_position() <= to && place.position <= self.next_position();
+        if !nearer {
+            self.go_to(&place)?;
+        }
+        self.skip_to(to)
+    }
+
+    fn seek_from_oldest(&mut self, to: Position) -> Result<(), LogError> {
+        let names = segment_names(&mut self.disk, self.kind)?;
+        let holds = |name: &&String| first_position_of(name).is_some_and(|first| first <= to);
+        let name = names.iter().rfind(holds).or(names.first()).cloned();
+        let name = name.unwrap_or_else(|| self.name.clone());
+        let (file, header) = open_segment(&mut self.disk, &name, self.kind)?;
+        self.disk.close(file);
+        let (offset, frame) = (SEGMENT_HEADER as u64, header.first_frame);
+        let (position, link) = (header.first_position, header.link);
+        self.go_to(&Place { name, offset, frame, position, link })?;
+        self.skip_to(to)
+    }
+
+    fn go_to(&mut self, place: &Place) -> Result<(), LogError> {
+        let (file, header) = open_segment(&mut self.disk, &place.name, self.kind)?;
+        self.disk.close(self.file);
+        self.file = file;
+        self.header = header;
+        self.name.clone_from(&place.name);
+        self.offset = place.offset;
+        self.frame_next = place.frame;
+        self.position_next = place.position;
+        self.link = place.link;
+        self.buf.clear();
+        self.buf_at = 0;
+        self.body = 0..0;
+        Ok(())
+    }
+
     fn skip_to(&mut self, from: Position) -> Result<(), LogError> {
         let first = self.header.first_position;
+        while self.hop_before(from)? {}
         while self.next_position() < from {
             if self.next_entry()?.is_none() {
                 break;
@@ -159,6 +223,19 @@ impl<D: Disk> LogReader<D> {
             return Err(LogError::NotRetained { wanted: from, first, last });
         }
         Ok(())
+    }
+
+    /// Passes one frame by its header alone when all of it is before `from`.
+    fn hop_before(&mut self, from: Position) -> Result<bool, LogError> {
+        self.read_ahead(FRAME_HEADER)?;
+        let Some((header, crc)) = FrameHeader::decode(self.ahead()) else { return Ok(false) };
+        let passes = self.belongs(&header)
+            && header.first_position.0 + u64::from(header.count) <= from.0
+            && self.offset + u64::from(header.length) <= self.disk.len(self.file)?;
+        if passes {
+            self.enter(header, crc, 0);
+        }
+        Ok(passes)
     }
 
     /// Moves to the next frame, over the segment's end where there is another.
@@ -195,6 +272,7 @@ impl<D: Disk> LogReader<D> {
     }
 
     fn enter(&mut self, header: FrameHeader, header_crc: u32, body_len: usize) {
+        self.remember();
         let start = usize::try_from(self.offset - self.buf_at).expect("within the buffer");
         self.offset += u64::from(header.length);
         self.frame_next += 1;
@@ -205,6 +283,19 @@ impl<D: Disk> LogReader<D> {
             self.body = start + FRAME_HEADER..start + FRAME_HEADER + body_len;
         }
         self.current = Some(header);
+    }
+
+    /// Notes the present place when the last noted one is far behind.
+    fn remember(&mut self) {
+        let known = self.places.last().is_some_and(|last| {
+            last.position >= self.position_next
+                || (last.name == self.name && last.offset + PLACE_EVERY > self.offset)
+        });
+        if !known {
+            let (name, offset) = (self.name.clone(), self.offset);
+            let (frame, position, link) = (self.frame_next, self.position_next, self.link);
+            self.places.push(Place { name, offset, frame, position, link });
+        }
     }
 
     fn belongs(&self, header: &FrameHeader) -> bool {
@@ -282,6 +373,17 @@ fn segment_names<D: Disk>(disk: &mut D, kind: SegmentKind) -> Result<Vec<String>
     let mut names = disk.list()?;
     names.retain(|name| name.ends_with(kind.suffix()));
     Ok(names)
+}
+
+/// The header of the segment `name`.
+pub(crate) fn segment_header<D: Disk>(
+    disk: &mut D,
+    name: &str,
+    kind: SegmentKind,
+) -> Result<SegmentHeader, LogError> {
+    let (file, header) = open_segment(disk, name, kind)?;
+    disk.close(file);
+    Ok(header)
 }
 
 /// The position in a segment's name.

@@ -21,7 +21,7 @@ use crate::reader::LogReader;
 use crate::recovery::Head;
 use crate::segment::{EpochEnd, Opening, SEGMENT_HEADER, SegmentHeader, SegmentKind};
 
-mod open;
+pub(crate) mod open;
 mod work;
 
 /// How a log is kept.
@@ -116,6 +116,7 @@ struct Segment {
 pub struct EmbeddedLog<D> {
     disk: D,
     config: LogConfig,
+    kind: SegmentKind,
     log_id: u128,
     head: Head,
     segments: VecDeque<Segment>,
@@ -283,7 +284,7 @@ impl<D: Disk> EmbeddedLog<D> {
     /// # Errors
     /// When `from` is not retained or the files cannot be read.
     pub fn read(&mut self, from: Position) -> Result<LogReader<&mut D>, LogError> {
-        LogReader::open(&mut self.disk, SegmentKind::Command, from)
+        LogReader::open(&mut self.disk, self.kind, from)
     }
 
     /// Ends the log: all that was appended is committed and synced, and a closing mark says so.
@@ -298,6 +299,22 @@ impl<D: Disk> EmbeddedLog<D> {
         self.settle(FrameKind::Close)?;
         self.closed = true;
         Ok(())
+    }
+
+    /// The disk, after what was appended is synced and all that was under way has ended.
+    pub(crate) fn into_disk(mut self) -> Result<D, LogError> {
+        self.flush_blocking()?;
+        while self.disk.in_flight() > 0 {
+            let now = self.now;
+            if self.do_work(now)? == 0 {
+                self.disk.wait();
+            }
+        }
+        self.disk.close(self.file);
+        if let Spare::Ready { file, .. } = self.spare {
+            self.disk.close(file);
+        }
+        Ok(self.disk)
     }
 
     /// True when a frame of `size` bytes fits in the newest segment and leaves room for the
@@ -360,7 +377,7 @@ impl<D: Disk> EmbeddedLog<D> {
     /// Begins a chunk that opens the next segment.
     fn open_next_segment(&mut self) {
         let header = SegmentHeader {
-            kind: SegmentKind::Command,
+            kind: self.kind,
             log_id: self.log_id,
             partition: self.config.partition,
             epoch: self.head.epoch,

@@ -10,11 +10,27 @@ use super::{Content, EmbeddedLog, LogConfig, Roll, Segment, Spare};
 use crate::api::SequencedLog;
 use crate::error::LogError;
 use crate::frame::{FrameKind, first_link};
+use crate::reader::segment_header;
 use crate::recovery::{
     EpochReason, History, RecoveryReport, Scan, cut_tail, judge_epoch, judge_history, last_run,
     refuse_damage, rewrite_unproven, scan,
 };
 use crate::segment::{Opening, SEGMENT_HEADER, SegmentHeader, SegmentKind};
+
+/// What a log is opened for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Purpose {
+    pub(crate) kind: SegmentKind,
+    /// What is damaged, synced or not, may be cut: it can be made again.
+    pub(crate) regenerable: bool,
+    /// The first position, when the log is created.
+    pub(crate) first_if_new: Position,
+}
+
+impl Purpose {
+    const COMMANDS: Purpose =
+        Purpose { kind: SegmentKind::Command, regenerable: false, first_if_new: Position(1) };
+}
 
 /// The first epoch of every log.
 const FIRST_EPOCH: Epoch = Epoch(1);
@@ -32,9 +48,25 @@ impl<D: Disk> EmbeddedLog<D> {
     ) -> Result<(EmbeddedLog<D>, RecoveryReport), LogError> {
         config.check();
         disk.lock()?;
-        let mut found = scan(&mut disk, SegmentKind::Command)?;
-        let history = judge_history(found.as_ref());
+        EmbeddedLog::open_as(config, disk, Purpose::COMMANDS)
+    }
+
+    /// Opens a log for a purpose, in a directory that is locked already.
+    pub(crate) fn open_as(
+        config: LogConfig,
+        mut disk: D,
+        purpose: Purpose,
+    ) -> Result<(EmbeddedLog<D>, RecoveryReport), LogError> {
+        let kind = purpose.kind;
+        if purpose.regenerable {
+            remove_unsound(&mut disk, kind)?;
+        }
+        let mut found = scan(&mut disk, kind)?;
+        let mut history = judge_history(found.as_ref());
         if let Some(found) = &found {
+            if let (true, Some(broken)) = (purpose.regenerable, found.broken) {
+                history = History::CutAt(broken);
+            }
             refuse_damage(found, history)?;
             let partition = found.segments[0].header.partition;
             if partition != config.partition {
@@ -59,9 +91,9 @@ impl<D: Disk> EmbeddedLog<D> {
         };
         let found = match found {
             Some(found) => found,
-            None => create(&mut disk, &config)?,
+            None => create(&mut disk, &config, purpose)?,
         };
-        let mut log = EmbeddedLog::of_scan(config, disk, found)?;
+        let mut log = EmbeddedLog::of_scan(config, disk, kind, found)?;
         log.mark_opening(new_epoch)?;
         let report = RecoveryReport {
             log_id: log.log_id,
@@ -77,7 +109,12 @@ impl<D: Disk> EmbeddedLog<D> {
         Ok((log, report))
     }
 
-    fn of_scan(config: LogConfig, mut disk: D, found: Scan) -> Result<Self, LogError> {
+    fn of_scan(
+        config: LogConfig,
+        mut disk: D,
+        kind: SegmentKind,
+        found: Scan,
+    ) -> Result<Self, LogError> {
         let newest = found.segments.last().expect("an opened log has a segment");
         let (write_offset, write_limit) = (newest.end, newest.len);
         let file = disk.open(&newest.name, Access::Write)?;
@@ -124,6 +161,7 @@ impl<D: Disk> EmbeddedLog<D> {
             head: found.head,
             disk,
             config,
+            kind,
         })
     }
 
@@ -147,15 +185,15 @@ fn temporaries_made(names: &[String]) -> u64 {
 }
 
 /// Makes the first segment: header synced before the name appears.
-fn create<D: Disk>(disk: &mut D, config: &LogConfig) -> Result<Scan, LogError> {
+fn create<D: Disk>(disk: &mut D, config: &LogConfig, purpose: Purpose) -> Result<Scan, LogError> {
     const TEMPORARY: &str = "spare-0.tmp";
     let header = SegmentHeader {
-        kind: SegmentKind::Command,
+        kind: purpose.kind,
         log_id: config.log_id_if_new,
         partition: config.partition,
         epoch: FIRST_EPOCH,
         first_frame: 1,
-        first_position: Position(1),
+        first_position: purpose.first_if_new,
         link: first_link(config.log_id_if_new),
         synced_frame: 0,
         log_time: Nanos(0),
@@ -164,13 +202,33 @@ fn create<D: Disk>(disk: &mut D, config: &LogConfig) -> Result<Scan, LogError> {
     };
     disk.prepare(TEMPORARY, config.segment_bytes)?;
     let file = disk.open(TEMPORARY, Access::Write)?;
-    disk.write_all(file, 0, &header.encode())?;
-    disk.sync(file)?;
+    let written = disk.write_all(file, 0, &header.encode()).and_then(|()| disk.sync(file));
     disk.close(file);
+    written?;
     disk.rename(TEMPORARY, &header.file_name())?;
     disk.sync_dir()?;
-    let found = scan(disk, SegmentKind::Command)?.expect("the segment was just made");
+    let found = scan(disk, purpose.kind)?.expect("the segment was just made");
     assert!(found.broken.is_none() && found.segments.len() == 1, "a new log is empty");
     assert_eq!(found.segments[0].end, SEGMENT_HEADER as u64, "a new log has no frame");
     Ok(found)
+}
+
+/// Removes the first segment whose header is damaged and all after it, newest first: of a log that
+/// can be regenerated.
+fn remove_unsound<D: Disk>(disk: &mut D, kind: SegmentKind) -> Result<(), LogError> {
+    let mut names = disk.list()?;
+    names.retain(|name| name.ends_with(kind.suffix()));
+    let mut sound = 0;
+    for name in &names {
+        match segment_header(disk, name, kind) {
+            Ok(_) => sound += 1,
+            Err(LogError::DamagedHeader { .. }) => break,
+            Err(other) => return Err(other),
+        }
+    }
+    for name in names[sound..].iter().rev() {
+        disk.remove(name)?;
+        disk.sync_dir()?;
+    }
+    Ok(())
 }

@@ -119,6 +119,26 @@ fn history_row_4_a_later_segments_header_bears_witness() {
 }
 
 #[test]
+fn history_row_4_a_frame_of_another_history_is_not_taken() {
+    // Two logs that differ in their first entry alone: the second frames have the same number,
+    // position, time and bytes, and only the link tells them apart.
+    let (disk, other) = (closed(Durability::Disk, 3), closed(Durability::Disk, 3));
+    let file = segments(&disk)[0].clone();
+    let offset = damage_frame(&disk, &file, 0);
+    let mut bytes = disk.contents(&file).unwrap();
+    let at = offset as usize;
+    let (mut first, _) = crate::frame::FrameHeader::decode(&bytes[at..]).unwrap();
+    first.body_crc = crc32c::crc32c(&bytes[at + FRAME_HEADER..at + FRAME as usize]);
+    bytes[at..at + FRAME_HEADER].copy_from_slice(&first.encode().0);
+    let theirs = other.contents(&file).unwrap();
+    assert_eq!(bytes[at + FRAME as usize..], theirs[at + FRAME as usize..]);
+    disk.plant(&file, &bytes);
+    let error = open(&disk, Durability::Disk).err().unwrap();
+    let LogError::Damaged { offset: found, fault, .. } = error else { panic!("{error}") };
+    assert_eq!((found, fault), (offset + FRAME, Fault::Misplaced));
+}
+
+#[test]
 fn history_row_5_an_unproven_gap_is_cut() {
     // At level `os` nothing was synced since the opening: the second segment is lost, the third
     // is there, and neither was promised to survive a power loss.

@@ -10,10 +10,14 @@
 //! records; no record spans two segments.
 
 #[cfg(loom)]
+use loom::hint::spin_loop;
+#[cfg(loom)]
 use loom::sync::{
     Arc,
     atomic::{AtomicU64, Ordering, fence},
 };
+#[cfg(not(loom))]
+use std::hint::spin_loop;
 #[cfg(not(loom))]
 use std::sync::{
     Arc,
@@ -178,7 +182,9 @@ impl TailWriter {
         let segment = self.at / shared.segment_words;
         if segment >= segments {
             let oldest = (segment + 1 - segments) * shared.segment_words;
-            shared.oldest_word.store(oldest, Ordering::Relaxed);
+            // SYNC: pairs with the load in `oldest_segment`: whoever sees it knows the first record
+            // of the segment that is the oldest now.
+            shared.oldest_word.store(oldest, Ordering::Release);
         }
         // SYNC: pairs with the fence in `still_there`: no word of the new segment is seen before
         // the old one is declared gone.
@@ -213,6 +219,7 @@ impl TailHandle {
             if shared.begun_record.load(Ordering::Relaxed) == record {
                 return TailReader { shared, at, record, end: at };
             }
+            spin_loop();
         }
     }
 
@@ -220,7 +227,9 @@ impl TailHandle {
     #[must_use]
     pub fn reader_from_oldest(&self) -> TailReader {
         let mut reader = self.reader();
-        while let Seek::Lapped { .. } = reader.seek_segment(reader.oldest_segment()) {}
+        while let Seek::Lapped { .. } = reader.seek_segment(reader.oldest_segment()) {
+            spin_loop();
+        }
         reader
     }
 
@@ -380,8 +389,8 @@ impl TailReader {
     }
 
     fn oldest_segment(&self) -> u64 {
-        // SYNC: a hint; `still_there` decides.
-        self.shared.oldest_word.load(Ordering::Relaxed) / self.shared.segment_words
+        // SYNC: pairs with the store in `enter_segment`; `still_there` decides afterwards.
+        self.shared.oldest_word.load(Ordering::Acquire) / self.shared.segment_words
     }
 
     /// The number of the oldest record that is there.
@@ -393,6 +402,7 @@ impl TailReader {
             if self.shared.still_there(segment * self.shared.segment_words) {
                 return record;
             }
+            spin_loop();
         }
     }
 

@@ -1,0 +1,507 @@
+//! The event log on disk: what the engine said, in the command log's segments and frames.
+//!
+//! It follows the tail, is written in the background and synced when idle or asked. It is a
+//! function of the command log, so after a crash it is cut back to its last sound frame, whatever
+//! the damage, and written on from there as the engine says everything again. Positions are record
+//! numbers. Nothing waits for it: where the disk is full it stands still and the tail goes on.
+//!
+//! Invariants: records are dense; a record that is there is never written twice. A snapshot of the
+//! engine may be taken only after `flush_blocking`, or its events could be lost for good.
+
+use weir_io::{Access, Disk};
+use weir_types::{Durability, Nanos, PartitionId, Position};
+
+use crate::api::{Append, SequencedLog};
+use crate::batch::{Batch, Push};
+use crate::embedded::open::Purpose;
+use crate::embedded::{EmbeddedLog, LogConfig};
+use crate::error::LogError;
+use crate::reader::LogReader;
+use crate::recovery::Cut;
+use crate::segment::SegmentKind;
+use crate::tail::{TailRead, TailReader};
+
+/// How many bytes of records make a frame, when there are that many.
+const BATCH_BYTES: usize = 64 * 1024;
+
+/// How the event log is kept.
+#[derive(Clone, Debug)]
+pub struct EventLogConfig {
+    /// The partition whose engine speaks.
+    pub partition: PartitionId,
+    /// The identity of the log if this opening creates it: the command log's.
+    pub log_id_if_new: u128,
+    /// The size of a segment file in bytes.
+    pub segment_bytes: u64,
+    /// How long records may wait for more to share their frame.
+    pub linger: Nanos,
+}
+
+impl EventLogConfig {
+    /// The defaults: segments of 64 MiB, records wait up to 5 ms.
+    #[must_use]
+    pub fn new(partition: PartitionId, log_id_if_new: u128) -> EventLogConfig {
+        let (segment_bytes, linger) = (64 << 20, Nanos(5_000_000));
+        EventLogConfig { partition, log_id_if_new, segment_bytes, linger }
+    }
+
+    fn log_config(&self) -> LogConfig {
+        let mut config = LogConfig::new(self.partition, self.log_id_if_new);
+        config.durability = Durability::Memory;
+        config.segment_bytes = self.segment_bytes;
+        config
+    }
+}
+
+/// How an event log was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventLogReport {
+    /// The first record it holds, and the one after the last.
+    pub records: std::ops::Range<u64>,
+    /// What was cut.
+    pub cut: Option<Cut>,
+    /// Records that were neither on disk nor will be said again: the log begins after them, and
+    /// what it held before them is gone.
+    pub hole: Option<std::ops::Range<u64>>,
+}
+
+/// What became of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum EventAppend {
+    /// Taken, to be written.
+    Taken,
+    /// It is there already: the engine says it again.
+    AlreadyThere,
+    /// The disk is full or slow; try again later.
+    NotNow,
+}
+
+/// What following the tail came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Followed {
+    /// So many records were taken; with fewer than allowed, the tail has no more.
+    Taken(usize),
+    /// The disk is full or slow; the reader stands at what was not taken.
+    NotNow,
+    /// The tail overwrote what this log does not have: it ends here until it is opened again and
+    /// the engine replays.
+    Lapped,
+}
+
+/// See the module's documentation.
+pub struct EventLog<D> {
+    log: EmbeddedLog<D>,
+    config: EventLogConfig,
+    batch: Batch,
+    /// When the batch's first record came, by the duty cycle's time.
+    since: Nanos,
+    now: Nanos,
+    record_buf: Vec<u8>,
+    lapped: bool,
+}
+
+impl<D: Disk> EventLog<D> {
+    /// Opens the event log, or creates it. `resume_at` is the first record that the engine will
+    /// say, in this run, at the latest: the one after its snapshot's last.
+    ///
+    /// # Errors
+    /// When another process has it, or the files are newer or foreign, or the disk fails.
+    pub fn open(
+        config: EventLogConfig,
+        resume_at: Position,
+        mut disk: D,
+    ) -> Result<(EventLog<D>, EventLogReport), LogError> {
+        disk.lock()?;
+        let (mut log, mut report) = open_log(&config, resume_at, disk)?;
+        let mut hole = None;
+        if log.next_position() < resume_at {
+            // Events between are said by nobody any more: begin anew rather than with a gap.
+            let cut = report.cut.take();
+            hole = Some(log.next_position().0..resume_at.0);
+            let mut disk = log.into_disk()?;
+            remove_all(&mut disk)?;
+            (log, report) = open_log(&config, resume_at, disk)?;
+            report.cut = cut;
+        }
+        let records = report.positions;
+        Ok((EventLog::of_log(log, config), EventLogReport { records, cut: report.cut, hole }))
+    }
+
+    fn of_log(log: EmbeddedLog<D>, config: EventLogConfig) -> EventLog<D> {
+        let room = log_batch_room(&config);
+        EventLog {
+            log,
+            config,
+            batch: Batch::with_limit(room),
+            since: Nanos(0),
+            now: Nanos(0),
+            record_buf: Vec::new(),
+            lapped: false,
+        }
+    }
+
+    /// Takes a record, unless it is there.
+    ///
+    /// # Panics
+    /// When it is not the next one: records are dense.
+    pub fn append(&mut self, record: Position, bytes: &[u8]) -> EventAppend {
+        let next = self.next_record();
+        if record < next {
+            return EventAppend::AlreadyThere;
+        }
+        assert_eq!(record, next, "events are numbered densely");
+        if self.batch.is_empty() {
+            self.since = self.now;
+        }
+        if self.batch.push(bytes) == Push::BatchFull {
+            if !self.hand_over() {
+                return EventAppend::NotNow;
+            }
+            self.since = self.now;
+            let pushed = self.batch.push(bytes);
+            assert_eq!(pushed, Push::Taken, "a record fits in a segment of the event log");
+        }
+        EventAppend::Taken
+    }
+
+    /// Takes up to `records_max` records from the tail.
+    pub fn follow(&mut self, tail: &mut TailReader, records_max: usize) -> Followed {
+        let mut taken = 0;
+        while taken < records_max && !self.lapped {
+            let mut buf = std::mem::take(&mut self.record_buf);
+            let read = tail.next(&mut buf);
+            let appended = match read {
+                TailRead::Record(number) => self.append(Position(number), &buf),
+                TailRead::Empty => break,
+                TailRead::Lapped { oldest } => {
+                    self.lapped = Position(oldest) > self.next_record();
+                    let _ = tail.seek(oldest);
+                    EventAppend::AlreadyThere
+                }
+            };
+            self.record_buf = buf;
+            match (read, appended) {
+                (TailRead::Record(number), EventAppend::NotNow) => {
+                    let _ = tail.seek(number);
+                    return Followed::NotNow;
+                }
+                _ => taken += 1,
+            }
+        }
+        if self.lapped { Followed::Lapped } else { Followed::Taken(taken) }
+    }
+
+    /// Writes what has waited long enough, and does the log's I/O.
+    ///
+    /// # Errors
+    /// As [`SequencedLog::do_work`]; the process must abort, as for the command log: the disk that
+    /// failed is the same.
+    pub fn do_work(&mut self, now: Nanos) -> Result<usize, LogError> {
+        self.now = now;
+        let waited = now.0.saturating_sub(self.since.0) >= self.config.linger.0;
+        let due = self.batch.bytes().len() >= BATCH_BYTES || waited;
+        let handed = !self.batch.is_empty() && due && self.hand_over();
+        Ok(self.log.do_work(now)? + usize::from(handed))
+    }
+
+    /// Blocks until all records taken are on the medium.
+    ///
+    /// # Errors
+    /// As [`EventLog::do_work`], and when the disk is full.
+    pub fn flush_blocking(&mut self) -> Result<(), LogError> {
+        while !self.batch.is_empty() && !self.hand_over() {
+            self.log.flush_blocking()?;
+        }
+        self.log.flush_blocking()
+    }
+
+    /// Ends the log with a closing mark.
+    ///
+    /// # Errors
+    /// As [`EventLog::flush_blocking`].
+    pub fn close(&mut self) -> Result<(), LogError> {
+        self.flush_blocking()?;
+        self.log.close()
+    }
+
+    /// The number of the next record to be taken.
+    #[must_use]
+    pub fn next_record(&self) -> Position {
+        Position(self.log.next_position().0 + u64::from(self.batch.count()))
+    }
+
+    /// The oldest record that is retained.
+    #[must_use]
+    pub fn first_record(&self) -> Position {
+        self.log.first_position()
+    }
+
+    /// Allows records before `before` to be forgotten.
+    pub fn truncate(&mut self, before: Position) {
+        self.log.truncate(before);
+    }
+
+    /// Gives up the records after `last`: they tell of commands that the command log lost, and
+    /// their numbers will be taken again. To be called once the engine has replayed its log.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn cut_after(mut self, last: Position) -> Result<EventLog<D>, LogError> {
+        if self.next_record().0 <= last.0 + 1 {
+            return Ok(self);
+        }
+        self.flush_blocking()?;
+        let mut disk = self.log.into_disk()?;
+        let kept = cut_files_after(&mut disk, last)?;
+        let (log, _) = open_log(&self.config, last.next(), disk)?;
+        let mut cut = EventLog::of_log(log, self.config);
+        for (record, bytes) in kept {
+            let appended = cut.append(record, &bytes);
+            assert_eq!(appended, EventAppend::Taken, "a frame's records fit in a batch");
+        }
+        assert_eq!(cut.next_record(), last.next(), "the log ends at the last valid record");
+        cut.flush_blocking()?;
+        Ok(cut)
+    }
+
+    /// Gives the batch to the log.
+    fn hand_over(&mut self) -> bool {
+        let time = Nanos(self.now.0.max(self.log.last_log_time().0 + 1));
+        match self.log.append(self.log.epoch(), time, &self.batch) {
+            Append::At { .. } => {
+                self.batch.clear();
+                true
+            }
+            Append::Full | Append::Busy | Append::NotLeader => false,
+        }
+    }
+}
+
+/// A reader of an event log's records, from `from` on; the positions it tells are record numbers.
+///
+/// # Errors
+/// As [`LogReader::open`].
+pub fn read_events<D: Disk>(disk: D, from: Position) -> Result<LogReader<D>, LogError> {
+    LogReader::open(disk, SegmentKind::Event, from)
+}
+
+fn log_batch_room(config: &EventLogConfig) -> usize {
+    let room = config.log_config().batch();
+    room.bytes_max().min(4 * BATCH_BYTES)
+}
+
+fn open_log<D: Disk>(
+    config: &EventLogConfig,
+    first_if_new: Position,
+    disk: D,
+) -> Result<(EmbeddedLog<D>, crate::recovery::RecoveryReport), LogError> {
+    let purpose = Purpose { kind: SegmentKind::Event, regenerable: true, first_if_new };
+    EmbeddedLog::open_as(config.log_config(), disk, purpose)
+}
+
+fn event_files<D: Disk>(disk: &mut D) -> Result<Vec<String>, LogError> {
+    let mut names = disk.list()?;
+    names.retain(|name| name.ends_with(SegmentKind::Event.suffix()));
+    Ok(names)
+}
+
+fn remove_all<D: Disk>(disk: &mut D) -> Result<(), LogError> {
+    for name in event_files(disk)?.iter().rev() {
+        disk.remove(name)?;
+        disk.sync_dir()?;
+    }
+    Ok(())
+}
+
+/// Cuts the files before the frame that holds the record after `last`; returns that frame's
+/// records up to `last`, which must be written again.
+fn cut_files_after<D: Disk>(
+    disk: &mut D,
+    last: Position,
+) -> Result<Vec<(Position, Vec<u8>)>, LogError> {
+    let mut kept = Vec::new();
+    let mut place = None;
+    let mut reader = LogReader::open(&mut *disk, SegmentKind::Event, Position(0))?;
+    while let Some((header, name, offset)) = reader.next_header()? {
+        if header.first_position.0 + u64::from(header.count) > last.0 + 1 {
+            place = Some((name.to_owned(), offset, header.first_position));
+            break;
+        }
+    }
+    let Some((name, offset, first)) = place else { return Ok(kept) };
+    if first <= last {
+        reader.seek(first)?;
+        while let Some(entry) = reader.next_entry()?.filter(|entry| entry.position <= last) {
+            kept.push((entry.position, entry.bytes.to_vec()));
+        }
+    }
+    drop(reader);
+    for later in event_files(disk)?.iter().rev().filter(|later| **later > name) {
+        disk.remove(later)?;
+        disk.sync_dir()?;
+    }
+    let file = disk.open(&name, Access::Write)?;
+    let length = disk.len(file)? - offset;
+    let zeros = vec![0; usize::try_from(length).expect("a segment is below 4 GiB")];
+    let cut = disk.write_all(file, offset, &zeros).and_then(|()| disk.sync(file));
+    disk.close(file);
+    cut?;
+    Ok(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tail::{TailConfig, tail};
+    use weir_io::SimDisk;
+    use weir_io::disk::sim::CrashChoice;
+
+    fn config() -> EventLogConfig {
+        let mut config = EventLogConfig::new(PartitionId(1), 7);
+        config.segment_bytes = 8192;
+        config.linger = Nanos(10);
+        config
+    }
+
+    fn open(disk: &SimDisk, resume_at: u64) -> (EventLog<SimDisk>, EventLogReport) {
+        EventLog::open(config(), Position(resume_at), disk.clone()).unwrap()
+    }
+
+    fn record(number: u64) -> Vec<u8> {
+        vec![number as u8; 10 + (number * 13 % 200) as usize]
+    }
+
+    fn say(log: &mut EventLog<SimDisk>, records: std::ops::Range<u64>) {
+        for number in records {
+            let said = log.append(Position(number), &record(number));
+            assert_ne!(said, EventAppend::NotNow);
+            log.do_work(Nanos(number * 7)).unwrap();
+        }
+    }
+
+    fn check(disk: &SimDisk, records: std::ops::Range<u64>) {
+        let mut reader = read_events(disk.clone(), Position(records.start)).unwrap();
+        for number in records {
+            let entry = reader.next_entry().unwrap().expect("a record");
+            assert_eq!((entry.position.0, entry.bytes), (number, &record(number)[..]));
+        }
+        assert_eq!(reader.next_entry().unwrap(), None);
+    }
+
+    #[test]
+    fn records_follow_the_tail_to_disk() {
+        let disk = SimDisk::new(1);
+        let size = TailConfig { segment_words: 64, segments: 4, first_record: 1 };
+        let (mut writer, handle) = tail(size);
+        let mut reader = handle.reader();
+        let (mut log, _) = open(&disk, 1);
+        for number in 1..=300 {
+            assert_eq!(writer.append(&record(number)), number);
+            writer.publish();
+            if number % 5 == 0 {
+                assert_eq!(log.follow(&mut reader, 100), Followed::Taken(5));
+            }
+            log.do_work(Nanos(number)).unwrap();
+        }
+        log.close().unwrap();
+        check(&disk, 1..301);
+    }
+
+    #[test]
+    fn a_log_that_the_tail_lapped_says_so_and_takes_no_gap() {
+        let disk = SimDisk::new(1);
+        let size = TailConfig { segment_words: 64, segments: 2, first_record: 1 };
+        let (mut writer, handle) = tail(size);
+        let mut reader = handle.reader();
+        let (mut log, _) = open(&disk, 1);
+        for number in 1..=300 {
+            writer.append(&record(number));
+            writer.publish();
+        }
+        assert_eq!(log.follow(&mut reader, 1_000), Followed::Lapped);
+        assert_eq!(log.next_record(), Position(1));
+    }
+
+    #[test]
+    fn what_a_crash_left_is_kept_and_said_again_only_from_there() {
+        let disk = SimDisk::new(1);
+        let (mut log, _) = open(&disk, 1);
+        say(&mut log, 1..200);
+        log.flush_blocking().unwrap();
+        say(&mut log, 200..260);
+        let crashed = disk.after_power_loss(CrashChoice::LoseAll);
+        let (mut log, report) = open(&crashed, 1);
+        assert!(report.records.end >= 200 && report.records.end <= 260, "{report:?}");
+        say(&mut log, 1..300);
+        log.close().unwrap();
+        check(&crashed, 1..300);
+    }
+
+    #[test]
+    fn any_damage_is_cut_even_where_it_was_synced() {
+        let disk = SimDisk::new(1);
+        let (mut log, _) = open(&disk, 1);
+        say(&mut log, 1..200);
+        log.close().unwrap();
+        let names = event_files(&mut disk.clone()).unwrap();
+        assert!(names.len() > 2);
+        for (name, bit) in [(&names[1], 5_000 * 8), (&names[1], 80 * 8), (&names[0], 9)] {
+            let damaged = disk.after_process_crash();
+            damaged.flip_bit(name, bit);
+            let (mut log, report) = open(&damaged, 1);
+            assert!(report.records.end < 200, "{report:?}");
+            say(&mut log, 1..200);
+            log.close().unwrap();
+            check(&damaged, 1..200);
+        }
+    }
+
+    #[test]
+    fn records_of_lost_commands_are_cut_within_a_frame_too() {
+        for last in [1, 2, 57, 100, 198, 199, 250] {
+            let disk = SimDisk::new(1);
+            let (mut log, _) = open(&disk, 1);
+            say(&mut log, 1..200);
+            let mut log = log.cut_after(Position(last)).unwrap();
+            let kept = last.min(199);
+            assert_eq!(log.next_record(), Position(kept + 1));
+            say(&mut log, kept + 1..230);
+            log.close().unwrap();
+            check(&disk, 1..230);
+        }
+    }
+
+    #[test]
+    fn a_log_behind_the_snapshot_begins_anew_and_reports_the_hole() {
+        let disk = SimDisk::new(1);
+        let (mut log, _) = open(&disk, 1);
+        say(&mut log, 1..50);
+        log.close().unwrap();
+        drop(log);
+        let disk = disk.after_process_crash();
+        let (mut log, report) = open(&disk, 80);
+        assert_eq!((report.hole, report.records), (Some(50..80), 80..80));
+        say(&mut log, 80..90);
+        log.close().unwrap();
+        check(&disk, 80..90);
+    }
+
+    #[test]
+    fn any_record_can_be_sought_in_any_order() {
+        let disk = SimDisk::new(1);
+        let (mut log, _) = open(&disk, 1);
+        say(&mut log, 1..400);
+        log.close().unwrap();
+        let mut reader = read_events(disk.clone(), Position(1)).unwrap();
+        for step in 0..400 {
+            let number = 1 + step * 173 % 399;
+            reader.seek(Position(number)).unwrap();
+            let entry = reader.next_entry().unwrap().expect("a record");
+            assert_eq!((entry.position.0, entry.bytes), (number, &record(number)[..]));
+        }
+        let missing = reader.seek(Position(401)).unwrap_err();
+        assert!(matches!(missing, LogError::NotRetained { .. }), "{missing}");
+    }
+}
