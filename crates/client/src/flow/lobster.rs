@@ -17,7 +17,7 @@ use super::model::Level;
 pub const DEPTH_MAX: usize = 256;
 
 /// The most bytes an archive's member may unpack to.
-const MEMBER_LEN_MAX: u64 = 4 << 30;
+const MEMBER_LEN_MAX: u64 = 1 << 30;
 
 /// The price, without its sign, that fills the place of a level that is not there.
 const NO_LEVEL: i64 = 9_999_999_999;
@@ -126,7 +126,10 @@ pub fn open_zip(path: &Path) -> Result<LobsterMemory, FlowError> {
         let entry =
             archive.by_index(index).map_err(|error| failed(std::io::Error::other(error)))?;
         let mut bytes = Vec::new();
-        entry.take(MEMBER_LEN_MAX).read_to_end(&mut bytes).map_err(failed)?;
+        entry.take(MEMBER_LEN_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
+        if bytes.len() as u64 > MEMBER_LEN_MAX {
+            return Err(failed(std::io::ErrorKind::FileTooLarge.into()));
+        }
         Ok(bytes)
     };
     let (messages, rows) = (member("_message_")?, member("_orderbook_")?);

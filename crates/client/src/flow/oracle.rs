@@ -182,7 +182,7 @@ impl OracleReport {
 
 impl fmt::Display for OracleReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut line = |name: &str, value: &dyn fmt::Display| writeln!(f, "{name:<52}{value}");
+        let mut line = |name: &str, value: &dyn fmt::Display| writeln!(f, "{name:<58}{value}");
         line("orders sent", &self.orders)?;
         line("rows equal", &self.rows)?;
         line("  levels compared", &self.levels_compared)?;

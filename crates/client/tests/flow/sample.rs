@@ -1,6 +1,12 @@
 //! The shipped sample: always there, always checked.
 
-use weir_client::flow::{Deviation, OracleReport, PackedFlow, Plan, decode, encode, load, report};
+use std::num::NonZeroU64;
+
+use weir_client::flow::{
+    BookUnderTest, Deviation, OracleReport, PackedFlow, Plan, ReplayConfig, decode, encode, load,
+    report,
+};
+use weir_types::Nanos;
 
 use crate::files::data;
 use crate::slow_book::{Fault, SlowBook};
@@ -59,6 +65,38 @@ fn the_sample_is_what_the_source_file_gives() {
 fn the_sample_makes_a_plan_of_a_trading_day() {
     let plan = Plan::of(&sample().items);
     assert_eq!(plan.len(), 49_475);
-    let hours = plan.span(std::num::NonZeroU64::MIN).0 / 3_600_000_000_000;
+    let hours = plan.span(NonZeroU64::MIN).0 / 3_600_000_000_000;
     assert_eq!(hours, 5);
+}
+
+/// Plays a plan as the demo does, with nobody to mend, and counts what the book refuses.
+fn refused(plan: &Plan, copies: u32) -> usize {
+    let config = ReplayConfig { speed: NonZeroU64::MIN, copies, shift: Nanos(1_000_000_000) };
+    let mut books: Vec<SlowBook> = (0..copies).map(|_| SlowBook::default()).collect();
+    let mut last = Nanos(0);
+    let mut refused = 0;
+    for due in plan.replay(config) {
+        assert!(due.at >= last, "due times run back");
+        last = due.at;
+        refused += usize::from(!books[due.copy as usize].submit(&due.intent).accepted);
+    }
+    refused
+}
+
+#[test]
+fn the_sample_plays_on_several_instruments_without_a_refusal() {
+    assert_eq!(refused(&Plan::of(&sample().items), 3), 0);
+}
+
+#[test]
+fn lobster_days_play_without_mending_and_almost_without_refusals() {
+    for (name, refused_max) in
+        [("AAPL_2012-06-21_1", 6), ("AMZN_2012-06-21_1", 1), ("AMZN_2012-06-21_5", 2)]
+    {
+        let Some(path) = data(&format!("lobster/LOBSTER_SampleFile_{name}.zip")) else { return };
+        let plan = Plan::of(&load(&path).unwrap().items);
+        let refused = refused(&plan, 1);
+        println!("{name}: {refused} of {} refused", plan.len());
+        assert!(refused <= refused_max, "{name}: {refused} refused");
+    }
 }
