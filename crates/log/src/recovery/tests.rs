@@ -139,6 +139,25 @@ fn history_row_4_a_frame_of_another_history_is_not_taken() {
 }
 
 #[test]
+fn history_row_4_idling_proves_what_was_written_at_os() {
+    for idles in [false, true] {
+        let disk = SimDisk::new(1);
+        let (mut log, _) = open(&disk, Durability::Os).unwrap();
+        let mut batch = Batch::new();
+        assert_eq!(batch.push(&[1; ENTRY]), Push::Taken);
+        assert_eq!(log.append(log.epoch(), Nanos(1), &batch), Append::At { first: Position(1) });
+        for cycle in 0..10 {
+            log.do_work(Nanos(cycle * if idles { 1_000_000 } else { 1 })).unwrap();
+        }
+        drop(log);
+        let disk = disk.after_process_crash();
+        damage_frame(&disk, &segments(&disk)[0], 0);
+        let refused = matches!(open(&disk, Durability::Os), Err(LogError::Damaged { .. }));
+        assert_eq!(refused, idles);
+    }
+}
+
+#[test]
 fn history_row_5_an_unproven_gap_is_cut() {
     // At level `os` nothing was synced since the opening: the second segment is lost, the third
     // is there, and neither was promised to survive a power loss.

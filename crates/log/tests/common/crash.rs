@@ -165,10 +165,14 @@ pub(crate) fn run(plan: Plan) -> Tally {
         }
         // What was appended may be on the disk as soon as the next promise is under way.
         let next = promises.get(promised + 1).unwrap_or(&promises[promised]);
-        let judge = Judge { plan, promise: promises[promised], next: *next };
+        let judge = Judge { plan, promise: promises[promised], next: *next, process_only: false };
         let mut choices = disk.crash_choices();
         choices.extend((0..plan.subsets).map(|_| CrashChoice::Random(rng.next_u64())));
         tally.write_points += 1;
+        let killed = Judge { process_only: true, ..judge };
+        killed.recover(&disk.after_process_crash(), false, &mut tally, &|| {
+            format!("write point {at} of {plan:?}, process killed")
+        });
         for choice in choices {
             let nested = rng.chance(1, plan.nested_every);
             judge.recover(&disk.after_power_loss(choice), nested, &mut tally, &|| {
@@ -182,10 +186,13 @@ pub(crate) fn run(plan: Plan) -> Tally {
     tally
 }
 
+#[derive(Clone, Copy)]
 struct Judge {
     plan: Plan,
     promise: Promise,
     next: Promise,
+    /// The process died and the system did not.
+    process_only: bool,
 }
 
 type Found = (RecoveryReport, Vec<(u64, Vec<u8>)>);
@@ -275,6 +282,7 @@ impl Judge {
         let last = report.positions.end - 1;
         let promised = match self.plan.level {
             Durability::Disk => self.promise.committed.max(self.promise.flushed),
+            Durability::Os if self.process_only => self.promise.committed,
             _ => self.promise.flushed,
         };
         if last < promised {
