@@ -43,6 +43,16 @@ pub trait BookUnderTest {
     fn top(&self, side: Side, depth: usize, out: &mut Vec<Level>);
 }
 
+impl<B: BookUnderTest + ?Sized> BookUnderTest for &mut B {
+    fn submit(&mut self, intent: &OrderIntent) -> Outcome {
+        (**self).submit(intent)
+    }
+
+    fn top(&self, side: Side, depth: usize, out: &mut Vec<Level>) {
+        (**self).top(side, depth, out);
+    }
+}
+
 /// Why something differs from the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Deviation {
