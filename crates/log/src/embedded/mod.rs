@@ -278,6 +278,12 @@ impl<D: Disk> EmbeddedLog<D> {
         self.full_until.is_some() || matches!(self.spare, Spare::Full { .. })
     }
 
+    /// Blocks until an operation in flight has ended; returns at once when there is none. For
+    /// callers without a poller: others park on the disk's `WakeFd`.
+    pub fn wait(&mut self) {
+        self.disk.wait();
+    }
+
     /// Entries from `from` on, as far as they are written. Reads the files: use it before the
     /// first append, or through a disk of its own (`LogReader::open`) while the log runs.
     ///

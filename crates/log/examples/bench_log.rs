@@ -1,0 +1,257 @@
+//! Append-to-commit latency at level `disk`: the sync thread and io_uring beside a bare loop of
+//! write + fdatasync, in interleaved rounds on one file system; and what an append costs.
+//!
+//! `bench_log [--dir DIR] [--rounds N] [--samples N] [--load]` prints one line of JSON. `--dir`
+//! must lie on the disk that is meant. `--load` keeps one core busy beside it. A variant is a
+//! strategy and how its completion is awaited: `wait` sleeps in the kernel, `yield` gives the core
+//! away between looks.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use weir_io::{Disk, RealDisk, RealDiskConfig, SyncStrategy};
+use weir_log::{Append, Batch, Durability, EmbeddedLog, LogConfig, Push, SequencedLog};
+use weir_types::{Nanos, PartitionId};
+
+const ENTRY: [u8; 128] = [0x5a; 128];
+/// Frame header, entry prefix, entry: what one append writes.
+const FRAME: usize = 64 + 8 + 128;
+const IN_FLIGHT: [usize; 2] = [1, 64];
+
+#[derive(Clone, Copy)]
+enum Variant {
+    Bare,
+    Log { strategy: SyncStrategy, waits: bool },
+}
+
+const VARIANTS: [(&str, Variant); 5] = [
+    ("bare", Variant::Bare),
+    ("thread_wait", Variant::Log { strategy: SyncStrategy::Thread, waits: true }),
+    ("thread_yield", Variant::Log { strategy: SyncStrategy::Thread, waits: false }),
+    ("io_uring_wait", Variant::Log { strategy: SyncStrategy::Uring, waits: true }),
+    ("io_uring_yield", Variant::Log { strategy: SyncStrategy::Uring, waits: false }),
+];
+
+struct Settings {
+    dir: String,
+    rounds: usize,
+    samples: usize,
+    load: bool,
+}
+
+fn settings() -> Settings {
+    let arguments: Vec<String> = std::env::args().collect();
+    let value = |name: &str| {
+        let at = arguments.iter().position(|a| a == name)?;
+        arguments.get(at + 1).cloned()
+    };
+    let number = |name: &str, default: usize| {
+        value(name).map_or(default, |v| v.parse().expect("a number after the option"))
+    };
+    Settings {
+        dir: value("--dir").unwrap_or_else(|| ".".to_owned()),
+        rounds: number("--rounds", 15),
+        samples: number("--samples", 400),
+        load: arguments.iter().any(|a| a == "--load"),
+    }
+}
+
+/// Latencies in nanoseconds of a bare loop: `group` entries to a write, each synced.
+fn bare(dir: &Path, group: usize, samples: usize) -> Vec<u64> {
+    let options = OpenOptions::new().read(true).write(true).create(true).truncate(true).clone();
+    let file = options.open(dir.join("bare")).expect("a file in the directory");
+    let bytes = vec![0x5a; FRAME * group];
+    // Written ahead as the log's segments are, so that a sync has no metadata to write.
+    let ahead = vec![0; FRAME * (samples + group)];
+    file.write_all_at(&ahead, 0).expect("room on the disk");
+    file.sync_all().expect("a sync");
+    let mut latencies = Vec::with_capacity(samples);
+    let mut offset = 0;
+    while latencies.len() < samples {
+        let start = Instant::now();
+        file.write_all_at(&bytes, offset).expect("room on the disk");
+        file.sync_data().expect("a sync");
+        let took = start.elapsed().as_nanos() as u64;
+        latencies.extend(std::iter::repeat_n(took, group));
+        offset += bytes.len() as u64;
+    }
+    latencies
+}
+
+fn open_log(dir: &Path, strategy: SyncStrategy, level: Durability) -> EmbeddedLog<RealDisk> {
+    let config = RealDiskConfig { path: dir.to_owned(), strategy, wake: None };
+    let (disk, note) = RealDisk::open(config).expect("a directory");
+    assert!(note.is_none(), "{}", note.unwrap_or_default());
+    let mut config = LogConfig::new(PartitionId(1), 1);
+    config.durability = level;
+    config.segment_bytes = 16 << 20;
+    let (mut log, _) = EmbeddedLog::open(config, disk).expect("a new log");
+    // Let the next segment be prepared: it is not what is measured.
+    for _ in 0..200 {
+        log.do_work(Nanos(0)).expect("a working disk");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    log
+}
+
+fn append<D: Disk>(log: &mut EmbeddedLog<D>, batch: &Batch) {
+    let time = Nanos(log.last_log_time().0 + 1);
+    let appended = log.append(log.epoch(), time, batch);
+    assert!(matches!(appended, Append::At { .. }), "append said {appended:?}");
+}
+
+/// Latencies in nanoseconds from append to commit with `in_flight` uncommitted batches of one entry.
+fn through_log(log: &mut EmbeddedLog<RealDisk>, in_flight: usize, run: (usize, bool)) -> Vec<u64> {
+    let (samples, waits) = run;
+    let mut batch = Batch::new();
+    assert_eq!(batch.push(&ENTRY), Push::Taken);
+    let mut latencies = Vec::with_capacity(samples);
+    let mut started = std::collections::VecDeque::with_capacity(in_flight);
+    let mut committed = log.committed();
+    while latencies.len() < samples {
+        while started.len() < in_flight {
+            started.push_back(Instant::now());
+            append(log, &batch);
+        }
+        if log.do_work(Nanos(0)).expect("a working disk") == 0 {
+            if waits {
+                log.wait();
+            } else {
+                std::thread::yield_now();
+            }
+        }
+        let now = Instant::now();
+        while committed < log.committed() {
+            committed = committed.next();
+            let start: Instant = started.pop_front().expect("an append for each commit");
+            latencies.push((now - start).as_nanos() as u64);
+        }
+    }
+    while !log.is_idle() {
+        log.do_work(Nanos(0)).expect("a working disk");
+    }
+    latencies
+}
+
+/// Nanoseconds of one append at level `memory`, each the mean of 64, the lazy write left out.
+fn append_cost(dir: &Path) -> Vec<u64> {
+    let mut log = open_log(dir, SyncStrategy::Thread, Durability::Memory);
+    let mut batch = Batch::new();
+    assert_eq!(batch.push(&ENTRY), Push::Taken);
+    let mut costs = Vec::new();
+    for _ in 0..2_000 {
+        let start = Instant::now();
+        for _ in 0..64 {
+            batch.clear();
+            assert_eq!(batch.push(&ENTRY), Push::Taken);
+            append(&mut log, &batch);
+        }
+        costs.push(start.elapsed().as_nanos() as u64 / 64);
+        while !log.is_idle() {
+            log.do_work(Nanos(0)).expect("a working disk");
+        }
+    }
+    log.close().expect("a working disk");
+    costs
+}
+
+fn quantiles(mut values: Vec<u64>) -> String {
+    values.sort_unstable();
+    let at = |parts: usize| values[(values.len() - 1) * parts / 1_000];
+    format!(
+        "{{\"p50\":{},\"p90\":{},\"p99\":{},\"p999\":{},\"max\":{},\"samples\":{}}}",
+        at(500),
+        at(900),
+        at(990),
+        at(999),
+        at(1_000),
+        values.len()
+    )
+}
+
+/// The middle of the rounds' own medians, and their spread: a noisy machine shows here.
+fn medians(rounds: &[Vec<u64>]) -> String {
+    let mut medians: Vec<u64> = rounds
+        .iter()
+        .map(|round| {
+            let mut round = round.clone();
+            round.sort_unstable();
+            round[round.len() / 2]
+        })
+        .collect();
+    medians.sort_unstable();
+    let (first, last) = (medians[0], medians[medians.len() - 1]);
+    format!("{{\"min\":{first},\"median\":{},\"max\":{last}}}", medians[medians.len() / 2])
+}
+
+fn main() {
+    let settings = settings();
+    let dir = tempfile::tempdir_in(&settings.dir).expect("a directory on the disk that is meant");
+    let path = |name: &str| {
+        let path = dir.path().join(name);
+        std::fs::create_dir_all(&path).expect("a directory on the disk that is meant");
+        path
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    let busy = settings.load.then(|| {
+        let stop = Arc::clone(&stop);
+        std::thread::spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        })
+    });
+    let open = |name: &str, strategy| open_log(&path(name), strategy, Durability::Disk);
+    let mut logs: Vec<Option<EmbeddedLog<RealDisk>>> = VARIANTS
+        .iter()
+        .map(|(name, variant)| match variant {
+            Variant::Bare => None,
+            Variant::Log { strategy, .. } => Some(open(name, *strategy)),
+        })
+        .collect();
+    let mut results = vec![vec![Vec::new(); IN_FLIGHT.len()]; VARIANTS.len()];
+    for round in 0..settings.rounds {
+        for turn in 0..VARIANTS.len() {
+            // Each round begins with another variant, so that none always follows the same one.
+            let at = (turn + round) % VARIANTS.len();
+            for (group, in_flight) in IN_FLIGHT.iter().enumerate() {
+                let samples = settings.samples * if *in_flight == 1 { 1 } else { 8 };
+                let latencies = match (VARIANTS[at].1, &mut logs[at]) {
+                    (Variant::Log { waits, .. }, Some(log)) => {
+                        through_log(log, *in_flight, (samples, waits))
+                    }
+                    _ => bare(&path("bare"), *in_flight, samples),
+                };
+                results[at][group].push(latencies);
+            }
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    if let Some(busy) = busy {
+        busy.join().expect("the busy thread only spins");
+    }
+    let mut parts = Vec::new();
+    for ((name, _), groups) in VARIANTS.iter().zip(&results) {
+        for (in_flight, rounds) in IN_FLIGHT.iter().zip(groups) {
+            let all = quantiles(rounds.iter().flatten().copied().collect());
+            let medians = medians(rounds);
+            parts.push(format!("\"{name}_{in_flight}\":{{\"ns\":{all},\"round_p50\":{medians}}}"));
+        }
+    }
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    println!(
+        "{{\"bench\":\"log\",\"durability\":\"disk\",\"entry_bytes\":{},\"rounds\":{},\"loaded\":{},\
+         \"cores\":{cores},\"kernel\":\"{}\",{},\"append_memory_ns\":{}}}",
+        ENTRY.len(),
+        settings.rounds,
+        settings.load,
+        kernel.trim(),
+        parts.join(","),
+        quantiles(append_cost(&path("append"))),
+    );
+}
