@@ -75,8 +75,6 @@ pub struct EventsSection {
     pub memory_bytes: u64,
     /// Bytes of one segment file.
     pub segment_bytes: u64,
-    /// How long written events may wait for their sync.
-    pub sync_interval_ms: u64,
 }
 
 /// Snapshots.
@@ -152,7 +150,7 @@ impl Default for LogSection {
 
 impl Default for EventsSection {
     fn default() -> Self {
-        EventsSection { memory_bytes: 64 << 20, segment_bytes: 64 << 20, sync_interval_ms: 200 }
+        EventsSection { memory_bytes: 64 << 20, segment_bytes: 64 << 20 }
     }
 }
 
@@ -233,11 +231,10 @@ impl Config {
     /// [`ConfigError::OutOfRange`], naming the first that is not.
     pub fn check(&self) -> Result<(), ConfigError> {
         let mib = 1 << 20;
-        let ranges: [(&'static str, u64, u64, u64, &'static str); 8] = [
+        let ranges: [(&'static str, u64, u64, u64, &'static str); 7] = [
             ("log.segment_bytes", self.log.segment_bytes, mib, 4 << 30, "1 MiB to 4 GiB"),
             ("events.memory_bytes", self.events.memory_bytes, 8 * mib, 64 << 30, "8 MiB to 64 GiB"),
             ("events.segment_bytes", self.events.segment_bytes, mib, 4 << 30, "1 MiB to 4 GiB"),
-            ("events.sync_interval_ms", self.events.sync_interval_ms, 1, 60_000, "1 to 60000"),
             ("snapshots.every_commands", self.snapshots.every_commands, 1000, u64::MAX, "1000 or more"),
             ("snapshots.keep", self.snapshots.keep as u64, 1, 1000, "1 to 1000"),
             (

@@ -83,7 +83,7 @@ pub struct Fetch {
     /// Its token.
     pub token: Vec<u8>,
     /// What the session may see.
-    pub entitlement: crate::handoff::Entitlement,
+    pub entitlement: weir_delivery::Entitlement,
 }
 
 /// What a gateway tells the delivery store.
@@ -251,6 +251,3 @@ impl GatewayPort {
         self.wake.wake();
     }
 }
-#[derive(Clone, Debug)]
-pub struct Entitlement;
-impl Entitlement { pub fn firm(_: weir_types::FirmId) -> Self { Entitlement } pub fn all() -> Self { Entitlement } }

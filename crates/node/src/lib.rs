@@ -1,9 +1,25 @@
-//! The node.
+//! The node: gateway, partitions, delivery, probes and the command line, as one process.
+//!
+//! * [`agent`], [`runner`]: parts with a duty cycle, and the threads that run them.
+//! * [`gateway`], [`partition`], [`control_feed`], [`delivery_agent`], [`keeper`]: the parts.
+//! * [`handoff`], [`event_reader`]: what crosses between them.
+//! * [`node`]: puts them together; [`config`]: what can be set.
+//! * [`status`], [`http`]: what the node says of itself.
+//! * [`cli`]: `weir serve`, `weir demo` and the rest.
+
 pub mod agent;
+pub mod cli;
 pub mod config;
 pub mod control_feed;
+pub mod delivery_agent;
 pub mod event_reader;
+pub mod fd_poller;
 pub mod gateway;
 pub mod handoff;
+pub mod http;
+pub mod keeper;
+pub mod node;
+pub mod partition;
 pub mod runner;
 pub mod stage_clock;
+pub mod status;

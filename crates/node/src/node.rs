@@ -37,9 +37,7 @@ use crate::handoff::{
     PartitionPort, SourcePort, Submission, gateway_to_delivery, gateway_to_partition,
 };
 use crate::keeper::drain::ProbeDrain;
-use crate::keeper::event_files::EventFiles;
-use crate::keeper::snapshots::Shadow;
-use crate::partition::recovery::{Recovered, recover};
+use crate::partition::recovery::{ForKeeper, ForPartition, Recovered, recover};
 use crate::partition::{Partition, PartitionParts};
 use crate::runner::{Runner, RunningThread, Wake};
 use crate::stage_clock::StageClock;
@@ -88,8 +86,8 @@ impl Node {
             .with_context(|| format!("cannot make {}", config.dir.display()))?;
         let wakes = Wakes::new(config.is_fused());
         let wake_fd = WakeFd::new()?;
-        let mut control = recover(config, PartitionId(0), &wake_fd)?;
-        let mut trading = recover(config, TRADING, &wake_fd)?;
+        let control = recover(config, PartitionId(0), &wake_fd)?;
+        let trading = recover(config, TRADING, &wake_fd)?;
         let mut notes = control.notes.clone();
         notes.append(&mut trading.notes.clone());
         let mut probes = Probes::start(config, &mut notes);
@@ -111,16 +109,18 @@ impl Node {
         let (delivery_port, gateway_port) =
             gateway_to_delivery(assembly.wakes.gateway.clone(), assembly.wakes.delivery.clone());
         let ports = vec![
-            (control_port, control.reader()?),
-            (trading_port, trading.reader()?),
+            (control_port, control.reader()),
+            (trading_port, trading.reader()),
         ];
         let gateway =
             assembly.gateway(listener, ports, delivery_port, &mut probes, [&control, &trading])?;
         let fed = FedPartition::new(feed_port, trading.engine.control_position());
-        let feed = ControlFeed::new(control.reader()?, vec![fed]);
-        let delivery = assembly.delivery(gateway_port, &mut trading)?;
+        let feed = ControlFeed::new(control.reader(), vec![fed]);
+        let delivery = assembly.delivery(gateway_port, &trading)?;
         let figures = [&control, &trading].map(|r| (r.partition_id, r.epoch, r.figures.clone()));
-        let keeper = assembly.keeper(&mut control, &mut trading)?;
+        let (control, control_keeper) = control.for_keeper(config)?;
+        let (trading, trading_keeper) = trading.for_keeper(config)?;
+        let keeper = assembly.keeper([control_keeper, trading_keeper]);
         let control = assembly.partition(control, vec![bootstrap, control_source], &mut probes);
         let trading =
             assembly.partition(trading, vec![feed_source, trading_source], &mut probes);
@@ -139,7 +139,7 @@ impl Node {
             gateway: assembly.gateway_status.clone(),
             delivery: assembly.delivery_figures.clone(),
             latencies,
-            hiccups: start_hiccups(config, &mut notes),
+            hiccups: start_hiccups(config, probes.clock.as_ref(), &mut notes),
         });
         let cores = (gateway, control, feed, trading);
         let threads = assembly.start_threads(cores, delivery, keeper, &wake_fd)?;
@@ -236,12 +236,15 @@ impl Probes {
     }
 }
 
-fn start_hiccups(config: &Config, notes: &mut Vec<String>) -> Option<Hiccups> {
-    if !config.probes.hiccups {
-        return None;
-    }
+fn start_hiccups(
+    config: &Config,
+    clock: Option<&ClockReader>,
+    notes: &mut Vec<String>,
+) -> Option<Hiccups> {
+    let clock = clock.filter(|_| config.probes.hiccups)?;
     let cores = weir_probe::hiccup::usable_cores();
-    match Hiccups::start(&cores, HiccupOptions::default(), Vec::new()) {
+    let cores = cores.into_iter().map(|core| (core, Recorder::disabled())).collect();
+    match Hiccups::start(cores, HiccupOptions::default(), clock) {
         Ok(hiccups) => Some(hiccups),
         Err(error) => {
             notes.push(format!("hiccups are not watched: {error}"));
@@ -345,7 +348,7 @@ impl Assembly<'_> {
 
     fn partition(
         &self,
-        recovered: Recovered,
+        recovered: ForPartition,
         sources: Vec<SourcePort>,
         probes: &mut Probes,
     ) -> NodePartition {
@@ -368,11 +371,11 @@ impl Assembly<'_> {
     fn delivery(
         &self,
         port: crate::handoff::GatewayPort,
-        trading: &mut Recovered,
+        trading: &Recovered,
     ) -> anyhow::Result<DeliveryAgent> {
         DeliveryAgent::new(DeliveryParts {
             port,
-            events: trading.reader()?,
+            events: trading.reader(),
             epoch: trading.epoch,
             ended: trading.ended.clone(),
             node_dir: self.config.dir.clone(),
@@ -382,16 +385,13 @@ impl Assembly<'_> {
         })
     }
 
-    fn keeper(&self, control: &mut Recovered, trading: &mut Recovered) -> anyhow::Result<Runner> {
-        let mut runner =
-            Runner::new("keeper", self.wakes.keeper.clone(), crate::runner::WaitStrategy::Park);
-        let sync_interval = Nanos(self.config.events.sync_interval_ms * 1_000_000);
-        for recovered in [control, trading] {
-            let files = EventFiles::new(recovered.take_event_files()?, sync_interval);
-            let shadow = Shadow::new(recovered.shadow(self.config, files.synced())?)?;
-            runner = runner.with_agent(files).with_agent(shadow);
+    fn keeper(&self, parts: [ForKeeper; 2]) -> Runner {
+        let park = crate::runner::WaitStrategy::Park;
+        let mut runner = Runner::new("keeper", self.wakes.keeper.clone(), park);
+        for part in parts {
+            runner = runner.with_agent(part.files).with_agent(part.shadow);
         }
-        Ok(runner)
+        runner
     }
 
     fn start_threads(

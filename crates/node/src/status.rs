@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 use weir_probe::{DrainReader, HiccupReport, Hiccups, Measure, Snapshot};
-use weir_types::{Durability, PartitionId};
+use weir_types::{Durability, Epoch, PartitionId};
 
 use crate::delivery_agent::DeliveryFigures;
 use crate::gateway::{GatewayCounters, GatewayStatus};
@@ -27,7 +27,7 @@ pub struct NodeStatus {
     /// Where the logs are.
     pub dir: PathBuf,
     /// The partitions, the control partition first.
-    pub partitions: Vec<(PartitionId, u32, Arc<PartitionFigures>)>,
+    pub partitions: Vec<(PartitionId, Epoch, Arc<PartitionFigures>)>,
     /// The gateway.
     pub gateway: Arc<Mutex<GatewayStatus>>,
     /// The delivery store.
@@ -314,12 +314,12 @@ fn put_metric(text: &mut String, head: (&str, &str, &str), values: &[(String, u6
 }
 
 fn partition_report(
-    (id, epoch, figures): &(PartitionId, u32, Arc<PartitionFigures>),
+    (id, epoch, figures): &(PartitionId, Epoch, Arc<PartitionFigures>),
 ) -> PartitionReport {
     let load = |figure: &std::sync::atomic::AtomicU64| figure.load(Ordering::Relaxed);
     PartitionReport {
         id: id.0,
-        epoch: *epoch,
+        epoch: epoch.0,
         position: load(&figures.position),
         digest: format!("{:016x}", load(&figures.digest)),
         live_orders: load(&figures.live_orders),

@@ -2,8 +2,7 @@
 
 pub mod admin;
 pub mod book;
-pub mod demo;
-pub mod flow;
+pub mod endpoint;
 pub mod load;
 pub mod log;
 pub mod orders;
@@ -26,8 +25,6 @@ pub struct Cli {
 enum Command {
     /// Run a node.
     Serve(serve::ServeArgs),
-    /// Start a node in a temporary directory and play real order flow through it.
-    Demo(demo::DemoArgs),
     /// Send orders at a rate and measure what becomes of them.
     Load(load::LoadArgs),
     /// Play recorded order flow into a running node.
@@ -44,8 +41,6 @@ enum Command {
     Status(status::StatusArgs),
     /// Look into a delivery token.
     Token(token::TokenArgs),
-    /// Turn recorded order flow into the compact format and look into it.
-    Flow(flow::FlowArgs),
 }
 
 impl Cli {
@@ -56,7 +51,6 @@ impl Cli {
     pub fn run(self) -> anyhow::Result<()> {
         match self.command {
             Command::Serve(args) => serve::run(args),
-            Command::Demo(args) => demo::run(args),
             Command::Load(args) => load::run(args),
             Command::Replay(args) => replay::run(args),
             Command::Log(args) => log::run(args),
@@ -65,7 +59,6 @@ impl Cli {
             Command::Orders(args) => orders::run(args),
             Command::Status(args) => status::run(args),
             Command::Token(args) => token::run(args),
-            Command::Flow(args) => flow::run(args),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! What is wrong is answered with a typed reject that names the field, counted, and costs the
 //! sender its connection when it goes on; nobody else notices.
 
-use crate::handoff::Entitlement;
+use weir_delivery::Entitlement;
 use weir_probe::{Point, TraceId};
 use weir_types::{Nanos, Reason, RequestNo, Role, SessionId};
 use weir_wire::delivery::FetchOrders;
@@ -98,8 +98,8 @@ impl Gateway {
     fn refuse_stream(&mut self, connection: &mut Connection, broken: BrokenFrame, now: Nanos) {
         self.counters.broken_streams += 1;
         let reason = match broken {
-            BrokenFrame::Length(_) => Reason::FrameTooLong,
-            BrokenFrame::Encoding(_) => Reason::MalformedFrame,
+            BrokenFrame::Length(len) if len as usize > CLIENT_FRAME_LEN_MAX => Reason::FrameTooLong,
+            BrokenFrame::Length(_) | BrokenFrame::Encoding(_) => Reason::MalformedFrame,
         };
         self.close(connection, reason, now);
     }

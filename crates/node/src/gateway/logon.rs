@@ -64,14 +64,13 @@ impl Gateway {
         if session.connection.is_some() {
             return Err(refused(Reason::AlreadyLoggedOn));
         }
-        for stream in &mut session.streams {
-            assert!(stream.resume(weir_types::EventNo::NONE).is_ok(), "live is always possible");
-        }
+        // All points are checked before any is applied: a refused logon changes nothing.
+        let mut starts = vec![weir_types::EventNo::NONE; session.streams.len()];
         for point in points {
             let Ok(point) = point else { return Err(refused(Reason::FieldOutOfRange)) };
             let port = self.ports.iter().position(|p| p.ring.partition_id == point.partition_id);
             let Some(port) = port else { return Err(refused(Reason::WrongPartition)) };
-            if let Err((oldest, next)) = session.streams[port].resume(point.next_event_no) {
+            if let Err((oldest, next)) = session.streams[port].check_resume(point.next_event_no) {
                 return Err(LogonReject {
                     oldest_event_no: oldest,
                     next_event_no: next,
@@ -79,6 +78,10 @@ impl Gateway {
                     ..refused(Reason::ResumeOutOfRange)
                 });
             }
+            starts[port] = point.next_event_no;
+        }
+        for (stream, start) in session.streams.iter_mut().zip(starts) {
+            assert!(stream.resume(start).is_ok(), "every start was checked");
         }
         let heartbeat_ms =
             logon.heartbeat_interval_ms.clamp(HEARTBEAT_MIN_MS, HEARTBEAT_MAX_MS);

@@ -94,19 +94,26 @@ impl Stream {
         Some(index.and_then(|index| self.records.get(usize::try_from(index).ok()?).copied()))
     }
 
-    /// Goes on from `event_no`, or with what comes next when there is none.
+    /// Whether the stream can go on from `event_no`.
     ///
     /// # Errors
     /// The range that can be asked for, when `event_no` is outside of it.
-    pub fn resume(&mut self, event_no: EventNo) -> Result<(), (EventNo, EventNo)> {
+    pub fn check_resume(&self, event_no: EventNo) -> Result<(), (EventNo, EventNo)> {
         let (oldest, next) = (self.oldest, self.next_event_no());
-        if event_no.is_none() {
-            self.next_to_send = next;
-        } else if (oldest..=next).contains(&event_no) {
-            self.next_to_send = event_no;
+        if event_no.is_none() || (oldest..=next).contains(&event_no) {
+            Ok(())
         } else {
-            return Err((oldest, next));
+            Err((oldest, next))
         }
+    }
+
+    /// Goes on from `event_no`, or with what comes next when there is none.
+    ///
+    /// # Errors
+    /// As [`Stream::check_resume`]; nothing changes then.
+    pub fn resume(&mut self, event_no: EventNo) -> Result<(), (EventNo, EventNo)> {
+        self.check_resume(event_no)?;
+        self.next_to_send = if event_no.is_none() { self.next_event_no() } else { event_no };
         Ok(())
     }
 

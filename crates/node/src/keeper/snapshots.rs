@@ -61,7 +61,7 @@ impl Shadow {
     /// When the snapshot directory cannot be opened.
     pub fn new(parts: ShadowParts) -> Result<Shadow, weir_io::DiskError> {
         let disk = ThreadDisk::open(&parts.dirs.snapshots(), None)?;
-        let store = SnapshotStore::new(disk, parts.log_id, parts.engine.partition_id());
+        let store = SnapshotStore::new(disk, parts.log_id, parts.engine.config().partition_id);
         let last_snapshot = parts.engine.position();
         Ok(Shadow { parts, reader: None, store, last_snapshot, due: Nanos(0), failed: false })
     }

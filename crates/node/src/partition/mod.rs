@@ -212,7 +212,7 @@ impl<L: SequencedLog + Send> Partition<L> {
             if let Some(feedback) = feedback_of(&mut self.sources, pending.source) {
                 // A gateway that is 64 Ki answers behind loses a refusal, and its client's retry
                 // of the same request number is then refused or executed, once.
-                drop(feedback.push(refused));
+                let _ = feedback.push(refused);
             }
         }
         self.batch.clear();
@@ -274,7 +274,7 @@ impl<L: SequencedLog + Send> Partition<L> {
             stamps.points[6] = t6;
             if let Some(feedback) = feedback_of(&mut self.sources, source) {
                 // Without room the report goes without stage times.
-                drop(feedback.push(Feedback::Stamps(stamps)));
+                let _ = feedback.push(Feedback::Stamps(stamps));
             }
         }
     }

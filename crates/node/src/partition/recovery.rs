@@ -12,14 +12,24 @@
 //! cut off; what it lacks is written again, the same by determinism.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use weir_engine::{Engine, EngineConfig, EventSink};
-use weir_io::{Disk, DiskError, RealDisk, RealDiskConfig, SyncStrategy, WakeFd};
-use weir_log::{EmbeddedLog, LogConfig, LogError, RecoveryReport, SequencedLog};
-use weir_types::{PartitionId, Position};
-use weir_wire::{Command, Event};
+use anyhow::Context;
+use weir_engine::{Engine, EngineConfig};
+use weir_io::{OsRng, RealDisk, RealDiskConfig, Rng, SyncStrategy, ThreadDisk, WakeFd};
+use weir_log::event_log::{EventAppend, EventLog, EventLogConfig};
+use weir_log::snapshot::SnapshotStore;
+use weir_log::tail::{TailConfig, TailHandle, TailWriter};
+use weir_log::{EmbeddedLog, EpochEnd, EpochReason, LogConfig, RecoveryReport, SequencedLog};
+use weir_types::{Epoch, PartitionId, Position};
+use weir_wire::Command;
 
+use super::PartitionFigures;
 use crate::config::Config;
+use crate::event_reader::EventReader;
+use crate::keeper::event_files::EventFiles;
+use crate::keeper::snapshots::{Shadow, ShadowParts};
 
 /// Where a partition's files are.
 #[derive(Clone, Debug)]
@@ -55,4 +65,266 @@ impl PartitionDirs {
     pub fn snapshots(&self) -> PathBuf {
         self.root.join("snapshots")
     }
+}
+
+/// A partition as recovered, not yet running.
+pub struct Recovered {
+    /// Which.
+    pub partition_id: PartitionId,
+    /// The engine at the log's end.
+    pub engine: Engine,
+    /// The command log.
+    pub log: EmbeddedLog<RealDisk>,
+    /// The epoch that this run leads in.
+    pub epoch: Epoch,
+    /// Epochs before.
+    pub ended: Vec<EpochEnd>,
+    /// The writer of the event tail.
+    pub tail: TailWriter,
+    /// Where readers of the tail come from.
+    pub tail_handle: TailHandle,
+    /// Figures for others to read.
+    pub figures: Arc<PartitionFigures>,
+    /// What there is to say, for people.
+    pub notes: Vec<String>,
+    events: EventLog<RealDisk>,
+    first_event: u64,
+    event_count: u64,
+    dirs: PartitionDirs,
+}
+
+/// The engine that a snapshot holds, and how many events it had said.
+struct Base {
+    engine: Engine,
+    event_count: u64,
+}
+
+/// Recovers a partition from its directory, or makes it new there.
+///
+/// # Errors
+/// When a log is damaged, newer or locked, or a snapshot contradicts it. Nothing is guessed.
+pub fn recover(
+    config: &Config,
+    partition_id: PartitionId,
+    wake: &WakeFd,
+) -> anyhow::Result<Recovered> {
+    let dirs = PartitionDirs::new(&config.dir, partition_id);
+    let mut notes = Vec::new();
+    let disk = open_disk(&dirs.commands(), Some(wake), &mut notes)?;
+    let log_config = LogConfig {
+        durability: config.durability,
+        segment_bytes: config.log.segment_bytes,
+        ..LogConfig::new(partition_id, random_log_id())
+    };
+    let (mut log, report) = EmbeddedLog::open(log_config, disk)
+        .with_context(|| format!("the command log in {}", dirs.commands().display()))?;
+    tell(partition_id, &report, &mut notes);
+    let last = Position(log.next_position().0 - 1);
+    let mut base = load_snapshot(&dirs, log.log_id(), (partition_id, last), &mut notes)?;
+    let events_disk = open_disk(&dirs.events(), None, &mut notes)?;
+    let events_config = EventLogConfig {
+        segment_bytes: config.events.segment_bytes,
+        ..EventLogConfig::new(partition_id, log.log_id())
+    };
+    let resume_at = Position(base.event_count + 1);
+    let (mut events, events_report) = EventLog::open(events_config, resume_at, events_disk)
+        .with_context(|| format!("the event log in {}", dirs.events().display()))?;
+    if let Some(hole) = events_report.hole {
+        notes.push(format!(
+            "partition {partition_id}: events {} to {} are gone: older ones cannot be asked for",
+            hole.start,
+            hole.end - 1
+        ));
+    }
+    replay(&mut base, &mut log, &mut events)?;
+    let mut events = events.cut_after(Position(base.event_count))?;
+    events.flush_blocking()?;
+    let first_event = events.first_record().0;
+    let memory_bytes = usize::try_from(config.events.memory_bytes)?;
+    let tail_config = TailConfig::new(memory_bytes, base.event_count + 1);
+    let (tail, tail_handle) = weir_log::tail::tail(tail_config);
+    Ok(Recovered {
+        partition_id,
+        epoch: log.epoch(),
+        ended: log.ended_epochs().to_vec(),
+        figures: figures_of(&base),
+        engine: base.engine,
+        event_count: base.event_count,
+        log,
+        tail,
+        tail_handle,
+        notes,
+        events,
+        first_event,
+        dirs,
+    })
+}
+
+impl Recovered {
+    /// A reader of the partition's events from the first retained one.
+    #[must_use]
+    pub fn reader(&self) -> EventReader {
+        EventReader::new(&self.tail_handle, self.dirs.events(), self.first_event)
+    }
+
+    /// Splits off what the keeper's thread takes.
+    ///
+    /// # Errors
+    /// When the engine's snapshot does not restore, which it must.
+    pub fn for_keeper(self, config: &Config) -> anyhow::Result<(ForPartition, ForKeeper)> {
+        let mut state = Vec::new();
+        self.engine.snapshot(&mut state);
+        let shadow = Engine::restore(self.engine.config().clone(), &state)?;
+        let files = EventFiles::new(self.events, self.tail_handle.reader());
+        let shadow = Shadow::new(ShadowParts {
+            engine: shadow,
+            events: self.event_count,
+            dirs: self.dirs,
+            log_id: self.log.log_id(),
+            figures: self.figures.clone(),
+            synced_events: files.synced(),
+            every_commands: config.snapshots.every_commands,
+            keep: config.snapshots.keep,
+        })?;
+        let partition = ForPartition {
+            partition_id: self.partition_id,
+            engine: self.engine,
+            log: self.log,
+            tail: self.tail,
+            figures: self.figures,
+        };
+        Ok((partition, ForKeeper { files, shadow }))
+    }
+}
+
+/// What the partition's thread takes.
+pub struct ForPartition {
+    /// Which.
+    pub partition_id: PartitionId,
+    /// The engine at the log's end.
+    pub engine: Engine,
+    /// The command log.
+    pub log: EmbeddedLog<RealDisk>,
+    /// The writer of the event tail.
+    pub tail: TailWriter,
+    /// Figures for others to read.
+    pub figures: Arc<PartitionFigures>,
+}
+
+/// What the keeper's thread takes.
+pub struct ForKeeper {
+    /// Writes the event log.
+    pub files: EventFiles,
+    /// Takes snapshots.
+    pub shadow: Shadow,
+}
+
+fn open_disk(
+    path: &Path,
+    wake: Option<&WakeFd>,
+    notes: &mut Vec<String>,
+) -> anyhow::Result<RealDisk> {
+    let config = RealDiskConfig {
+        path: path.to_owned(),
+        strategy: SyncStrategy::default(),
+        wake: wake.cloned(),
+    };
+    let (disk, note) =
+        RealDisk::open(config).with_context(|| format!("cannot open {}", path.display()))?;
+    notes.extend(note);
+    Ok(disk)
+}
+
+fn random_log_id() -> u128 {
+    let mut rng = OsRng::default();
+    u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64())
+}
+
+fn tell(partition_id: PartitionId, report: &RecoveryReport, notes: &mut Vec<String>) {
+    let epoch = report.epoch;
+    if let Some(cut) = &report.cut {
+        notes.push(format!(
+            "partition {partition_id}: a torn tail of {} bytes was cut at {} offset {}, before \
+             position {}",
+            cut.bytes, cut.file, cut.offset, cut.first_position
+        ));
+    }
+    if let Some(reason) = report.new_epoch
+        && reason != EpochReason::Created
+    {
+        notes.push(format!("partition {partition_id}: epoch {epoch} begins: {reason:?}"));
+    }
+}
+
+/// The newest sound snapshot that the log reaches, or a new engine.
+fn load_snapshot(
+    dirs: &PartitionDirs,
+    log_id: u128,
+    (partition_id, last): (PartitionId, Position),
+    notes: &mut Vec<String>,
+) -> anyhow::Result<Base> {
+    let engine_config = EngineConfig::new(partition_id);
+    let disk = ThreadDisk::open(&dirs.snapshots(), None)?;
+    let mut store = SnapshotStore::new(disk, log_id, partition_id);
+    let (snapshot, skipped) = store.load_newest(last)?;
+    for skipped in skipped {
+        notes.push(format!("partition {partition_id}: snapshot passed over: {skipped:?}"));
+    }
+    let Some(snapshot) = snapshot else {
+        return Ok(Base { engine: Engine::new(engine_config), event_count: 0 });
+    };
+    let (event_count, state) =
+        snapshot.bytes.split_first_chunk::<8>().context("the snapshot is too short")?;
+    let engine = Engine::restore(engine_config, state)
+        .with_context(|| format!("the snapshot at position {}", snapshot.position))?;
+    anyhow::ensure!(
+        engine.position() == snapshot.position,
+        "the snapshot at position {} holds position {}",
+        snapshot.position,
+        engine.position()
+    );
+    Ok(Base { engine, event_count: u64::from_le_bytes(*event_count) })
+}
+
+/// Appends a snapshot's bytes: how many events were said, then the engine's state.
+pub fn put_state(engine: &Engine, event_count: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(&event_count.to_le_bytes());
+    engine.snapshot(out);
+}
+
+/// Applies the rest of the log; its events go to the event log as far as they are not there.
+fn replay(
+    base: &mut Base,
+    log: &mut EmbeddedLog<RealDisk>,
+    events: &mut EventLog<RealDisk>,
+) -> anyhow::Result<()> {
+    if base.engine.position().next() == log.next_position() {
+        return Ok(());
+    }
+    let mut reader = log.read(base.engine.position().next())?;
+    let mut said = Vec::new();
+    let mut bytes = Vec::with_capacity(512);
+    while let Some(entry) = reader.next_entry()? {
+        let command = Command::decode(entry.bytes)
+            .with_context(|| format!("the log's entry {} is no command", entry.position))?;
+        base.engine.apply(entry.position, entry.log_time, &command, &mut said);
+        for event in said.drain(..) {
+            base.event_count += 1;
+            bytes.clear();
+            event.encode(&mut bytes);
+            while events.append(Position(base.event_count), &bytes) == EventAppend::NotNow {
+                events.flush_blocking()?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn figures_of(base: &Base) -> Arc<PartitionFigures> {
+    let figures = PartitionFigures::default();
+    figures.position.store(base.engine.position().0, Ordering::Relaxed);
+    figures.digest.store(base.engine.digest(), Ordering::Relaxed);
+    figures.live_orders.store(u64::from(base.engine.live_order_count()), Ordering::Relaxed);
+    figures.events.store(base.event_count, Ordering::Relaxed);
+    Arc::new(figures)
 }

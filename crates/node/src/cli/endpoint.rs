@@ -1,0 +1,205 @@
+//! How a command reaches a node, and how it writes what it hears: addresses, keys, decimals.
+//!
+//! A key is never printed and never taken from a place that other users can read by default: it
+//! comes from an option, the environment or a file.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use weir_client::status::{InstrumentStatus, StatusPage};
+use weir_client::{Admin, Client, Limits, SessionConfig, resolve};
+use weir_types::SessionId;
+use weir_wire::session::ApiKey;
+
+/// How long a command waits for an answer.
+pub const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Where a node is.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Endpoint {
+    /// The node's order entry and delivery.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7001")]
+    pub node: String,
+    /// The node's status page.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7080")]
+    pub http: String,
+}
+
+/// Where a node is and who asks.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Login {
+    /// Where.
+    #[command(flatten)]
+    pub endpoint: Endpoint,
+    /// The session to log on as; 1 is the operator that a node begins with.
+    #[arg(long, value_name = "ID", default_value_t = 1)]
+    pub session: u32,
+    /// The session's API key, 64 hexadecimal digits.
+    #[arg(long, value_name = "HEX", env = "WEIR_API_KEY", hide_env_values = true)]
+    pub key: Option<String>,
+    /// A file that holds the key.
+    #[arg(long, value_name = "FILE", conflicts_with = "key")]
+    pub key_file: Option<PathBuf>,
+}
+
+impl Endpoint {
+    /// The status page.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn status(&self) -> anyhow::Result<StatusPage> {
+        Ok(StatusPage::fetch(&self.http)?)
+    }
+
+    /// An instrument by its symbol or its number.
+    ///
+    /// # Errors
+    /// When the node has none of that name.
+    pub fn instrument(&self, name: &str) -> anyhow::Result<InstrumentStatus> {
+        let page = self.status()?;
+        let by_number = || {
+            let id = name.parse::<u32>().ok()?;
+            page.instruments.iter().find(|instrument| instrument.id == id)
+        };
+        let found = page.instrument(name).or_else(by_number).cloned();
+        found.with_context(|| {
+            let mut known: Vec<_> = page.instruments.iter().map(|i| i.symbol.as_str()).collect();
+            known.truncate(20);
+            format!("the node has no instrument {name:?}; it has {}", known.join(", "))
+        })
+    }
+}
+
+impl Login {
+    /// The session's identifier.
+    #[must_use]
+    pub fn session_id(&self) -> SessionId {
+        SessionId(self.session)
+    }
+
+    /// The key.
+    ///
+    /// # Errors
+    /// When none is given or it is not 64 hexadecimal digits.
+    pub fn key(&self) -> anyhow::Result<ApiKey> {
+        let text = match (&self.key, &self.key_file) {
+            (Some(text), _) => text.clone(),
+            (None, Some(path)) => std::fs::read_to_string(path)
+                .with_context(|| format!("key file {}", path.display()))?,
+            (None, None) => bail!("no API key: give --key, --key-file or WEIR_API_KEY"),
+        };
+        parse_key(&text)
+    }
+
+    /// An operator's session.
+    ///
+    /// # Errors
+    /// When the node cannot be reached or refuses the logon.
+    pub fn admin(&self) -> anyhow::Result<Admin> {
+        let address = resolve(&self.endpoint.node)?;
+        Ok(Admin::connect(address, (self.session_id(), self.key()?), TIMEOUT)?)
+    }
+
+    /// A client with the session open.
+    ///
+    /// # Errors
+    /// As [`Login::admin`].
+    pub fn client(&self) -> anyhow::Result<Client> {
+        let mut client = Client::connect(resolve(&self.endpoint.node)?, Limits::default())?;
+        client.log_on(SessionConfig::new(self.session_id(), self.key()?), TIMEOUT)?;
+        Ok(client)
+    }
+}
+
+/// A key from its 64 hexadecimal digits.
+///
+/// # Errors
+/// When the text is anything else; the text is not repeated.
+pub fn parse_key(text: &str) -> anyhow::Result<ApiKey> {
+    let bytes = parse_hex(text.trim()).context("an API key is hexadecimal")?;
+    let key = <[u8; 32]>::try_from(bytes);
+    key.map(ApiKey).map_err(|_| anyhow::anyhow!("an API key has 64 hexadecimal digits"))
+}
+
+/// Bytes in hexadecimal.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The bytes of a hexadecimal text; `None` for anything else.
+#[must_use]
+pub fn parse_hex(text: &str) -> Option<Vec<u8>> {
+    if !text.is_ascii() || text.len() % 2 != 0 {
+        return None;
+    }
+    (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).ok()).collect()
+}
+
+/// `mantissa` times ten to `exponent`, exactly.
+#[must_use]
+pub fn decimal(mantissa: i128, exponent: i8) -> String {
+    let digits = mantissa.unsigned_abs().to_string();
+    let sign = if mantissa < 0 { "-" } else { "" };
+    if exponent >= 0 {
+        let zeros = if mantissa == 0 { 0 } else { usize::from(exponent.unsigned_abs()) };
+        return format!("{sign}{digits}{}", "0".repeat(zeros));
+    }
+    let places = usize::from(exponent.unsigned_abs());
+    let digits = format!("{digits:0>width$}", width = places + 1);
+    let (whole, fraction) = digits.split_at(digits.len() - places);
+    format!("{sign}{whole}.{fraction}")
+}
+
+/// Nanoseconds for people: three digits and a unit.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+pub fn span(nanos: u64) -> String {
+    let value = nanos as f64;
+    match nanos {
+        0..1_000 => format!("{nanos} ns"),
+        1_000..1_000_000 => format!("{:.1} µs", value / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.2} ms", value / 1e6),
+        _ => format!("{:.2} s", value / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimals_are_exact() {
+        let cases = [
+            (58_653, -2, "586.53"),
+            (-5, -2, "-0.05"),
+            (0, -4, "0.0000"),
+            (7, 0, "7"),
+            (7, 3, "7000"),
+            (0, 3, "0"),
+            (i128::MIN, 0, "-170141183460469231731687303715884105728"),
+        ];
+        for (mantissa, exponent, want) in cases {
+            assert_eq!(decimal(mantissa, exponent), want);
+        }
+    }
+
+    #[test]
+    fn keys_are_64_hexadecimal_digits() {
+        assert_eq!(parse_key(&"0f".repeat(32)).unwrap(), ApiKey([15; 32]));
+        for text in ["", "0f", &"0g".repeat(32), &"é".repeat(32), &"0f".repeat(33)] {
+            let error = parse_key(text).unwrap_err().to_string();
+            assert!(text.is_empty() || !error.contains(text), "a key is not repeated: {error}");
+        }
+        assert_eq!(parse_hex(&hex(&[0, 255, 16])), Some(vec![0, 255, 16]));
+    }
+
+    #[test]
+    fn spans_have_a_unit_that_fits() {
+        let cases = [(7, "7 ns"), (1_500, "1.5 µs"), (2_340_000, "2.34 ms"), (3 << 30, "3.22 s")];
+        for (nanos, want) in cases {
+            assert_eq!(span(nanos), want);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! `weir orders`: follows the state of orders by token, as a table or as lines of JSON.
+//!
+//! With `--token-file` it goes on where it was: the token is written after the rows that it
+//! covers, so that a crash repeats rows and never skips one.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use weir_client::follower::{PageEvent, RowEvent};
+use weir_client::{Client, ClientError, Follower, FollowerConfig, Incoming};
+use weir_types::{AccountId, FirmId, InstrumentId};
+use weir_wire::delivery::OrderRow;
+
+use super::endpoint::{Login, TIMEOUT, hex, parse_hex};
+
+/// Options of `weir orders`.
+#[derive(Debug, clap::Args)]
+pub struct OrdersArgs {
+    #[command(flatten)]
+    login: Login,
+    /// Only this instrument's: symbol or identifier.
+    #[arg(long)]
+    instrument: Option<String>,
+    /// Only this firm's.
+    #[arg(long, default_value_t = 0)]
+    firm: u32,
+    /// Only this account's.
+    #[arg(long, default_value_t = 0)]
+    account: u32,
+    /// Only live orders, and the ends of those seen live.
+    #[arg(long)]
+    live: bool,
+    /// The most rows of a page; 0 leaves it to the node.
+    #[arg(long, default_value_t = 0)]
+    rows_max: u32,
+    /// Where the token is kept, to go on from there.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// End when all that is there has been shown.
+    #[arg(long)]
+    once: bool,
+    /// JSON objects, one a line.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `weir orders`.
+///
+/// # Errors
+/// When the node cannot be reached or order state comes out of order.
+pub fn run(args: OrdersArgs) -> anyhow::Result<()> {
+    let instrument_id = match &args.instrument {
+        Some(name) => args.login.endpoint.instrument(name)?.instrument_id(),
+        None => InstrumentId::NONE,
+    };
+    let config = FollowerConfig {
+        firm_id: FirmId(args.firm),
+        account_id: AccountId(args.account),
+        instrument_id,
+        live_only: args.live,
+        rows_max: args.rows_max,
+        ..FollowerConfig::new(args.login.session_id())
+    };
+    let token = args.token_file.as_deref().map_or(Ok(Vec::new()), read_token)?;
+    let mut client = args.login.client()?;
+    let mut follower = Follower::new(config, token);
+    follower.ask(client.outbox());
+    if !args.json {
+        println!("{}", header());
+    }
+    let mut saved = follower.token().to_vec();
+    let mut last_heard = Instant::now();
+    loop {
+        if take(&args, &mut client, &mut follower)? {
+            last_heard = Instant::now();
+        }
+        if follower.token() != saved {
+            saved = follower.token().to_vec();
+            args.token_file.as_deref().map_or(Ok(()), |path| write_token(path, &saved))?;
+        }
+        if args.once && follower.is_online() {
+            client.log_out(TIMEOUT)?;
+            return Ok(());
+        }
+        if args.once && last_heard.elapsed() > TIMEOUT {
+            bail!("no page came within {TIMEOUT:?}");
+        }
+    }
+}
+
+/// Prints what comes within a moment; true when anything did.
+fn take(args: &OrdersArgs, client: &mut Client, follower: &mut Follower) -> anyhow::Result<bool> {
+    let mut failed: Option<anyhow::Error> = None;
+    let mut out = std::io::stdout().lock();
+    let count = client.poll(Duration::from_millis(500), |incoming, outbox| {
+        let outcome = match incoming {
+            Incoming::Page(page, token) => follower.on_page(&page, token, outbox).map(note),
+            Incoming::Rows(body, rows) => follower
+                .on_rows(&body, rows, |event| {
+                    let line = if args.json { json_line(event) } else { table_line(event) };
+                    if let Err(error) = writeln!(out, "{line}") {
+                        failed = Some(error.into());
+                    }
+                })
+                .map(drop),
+            Incoming::Session(..) => Ok(()),
+        };
+        if let Err(error) = outcome {
+            failed = Some(error.into());
+        }
+    });
+    let count = match count {
+        Ok(count) => count,
+        Err(ClientError::Closed) => bail!("the node closed the connection"),
+        Err(error) => return Err(error.into()),
+    };
+    out.flush().context("writing orders")?;
+    failed.map_or(Ok(count > 0), Err)
+}
+
+fn note(event: PageEvent) {
+    match event {
+        PageEvent::Resync(reason) => {
+            eprintln!("weir: resync ({reason}): all that was shown is void, from the start again");
+        }
+        PageEvent::Page { is_source_away: true, .. } => eprintln!("weir: a source is away"),
+        PageEvent::Page { .. } | PageEvent::NotOurs => {}
+    }
+}
+
+fn read_token(path: &Path) -> anyhow::Result<Vec<u8>> {
+    match fs::read_to_string(path) {
+        Ok(text) => parse_hex(text.trim())
+            .with_context(|| format!("{} does not hold a token", path.display())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error).with_context(|| format!("token file {}", path.display())),
+    }
+}
+
+/// Written beside and renamed, so that a crash leaves the old token or the new one.
+fn write_token(path: &Path, token: &[u8]) -> anyhow::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    fs::write(&beside, format!("{}\n", hex(token)))
+        .and_then(|()| fs::rename(&beside, path))
+        .with_context(|| format!("token file {}", path.display()))
+}
+
+fn header() -> String {
+    format!(
+        "{:>10} {:>8} {:>20} {:>10} {:>4} {:>12} {:>10} {:>10} {:>10} {:<16} reason",
+        "seq", "rec", "order", "instrument", "side", "price", "qty", "leaves", "cum", "status"
+    )
+}
+
+fn table_line(event: &RowEvent) -> String {
+    match event {
+        RowEvent::Gone(order_id) => format!("{:>10} {:>8} {order_id:>20} gone", "", ""),
+        RowEvent::State(row) => format!(
+            "{:>10} {:>8} {:>20} {:>10} {:>4} {:>12} {:>10} {:>10} {:>10} {:<16} {}",
+            row.seq,
+            row.rec,
+            row.order_id,
+            row.instrument_id,
+            format!("{:?}", row.side).to_lowercase(),
+            row.price,
+            row.order_qty,
+            row.leaves_qty,
+            row.cum_qty,
+            format!("{:?}", row.ord_status),
+            reason(row),
+        ),
+    }
+}
+
+fn reason(row: &OrderRow) -> &'static str {
+    if row.reason == weir_types::Reason::None { "" } else { row.reason.text() }
+}
+
+fn json_line(event: &RowEvent) -> String {
+    let row = match event {
+        RowEvent::Gone(order_id) => {
+            return serde_json::json!({ "order_id": order_id.0, "gone": true }).to_string();
+        }
+        RowEvent::State(row) => row,
+    };
+    let object = serde_json::json!({
+        "seq": row.seq.0,
+        "rec": row.rec.0,
+        "order_id": row.order_id.0,
+        "cl_ord_id": row.cl_ord_id.to_string(),
+        "partition_id": row.partition_id.0,
+        "instrument_id": row.instrument_id.0,
+        "firm_id": row.firm_id.0,
+        "account_id": row.account_id.0,
+        "session_id": row.session_id.0,
+        "side": format!("{:?}", row.side),
+        "ord_type": format!("{:?}", row.ord_type),
+        "time_in_force": format!("{:?}", row.time_in_force),
+        "price": row.price.0,
+        "order_qty": row.order_qty.0,
+        "leaves_qty": row.leaves_qty.0,
+        "cum_qty": row.cum_qty.0,
+        "last_px": row.last_px.0,
+        "last_qty": row.last_qty.0,
+        "exec_type": format!("{:?}", row.exec_type),
+        "ord_status": format!("{:?}", row.ord_status),
+        "reason": reason(row),
+        "transact_time": row.transact_time.0,
+        "created_time": row.created_time.0,
+        "merged_count": row.merged_count,
+    });
+    object.to_string()
+}

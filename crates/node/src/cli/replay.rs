@@ -1,0 +1,191 @@
+//! `weir replay FILE`: plays recorded order flow into a running node, at the market's pace times N.
+//!
+//! Takes what `weir_client::flow` reads: LOBSTER, Bitstamp, the packed form. It defines an
+//! instrument, an account and a session per copy with an operator's key. What a recording does not
+//! show (hidden orders, who stood behind whom before it began) is not made up.
+
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use weir_client::clock::WaitStrategy;
+use weir_client::flow::{self, FlowItem, PackedFlow, Plan, ReplayConfig};
+use weir_client::load::setup::hire_all;
+use weir_client::load::{Generator, LoadPlan, LoadReport, Pace, Playback, SetupPlan, Stage};
+use weir_client::{Admin, resolve};
+use weir_types::{InstrumentId, Nanos, Phase, Price, Qty, RequestNo, SessionId, Symbol};
+use weir_wire::reference::DefineInstrument;
+
+use super::endpoint::{Login, TIMEOUT};
+use super::load::{progress_bar, show, table};
+
+/// Options of `weir replay`.
+#[derive(Debug, clap::Args)]
+pub struct ReplayArgs {
+    /// LOBSTER (.zip), Bitstamp (.log.xz, .csv.xz) or packed (.wflow).
+    file: PathBuf,
+    #[command(flatten)]
+    login: Login,
+    /// Times faster than the market was.
+    #[arg(long, default_value = "60")]
+    speed: NonZeroU64,
+    /// On how many instruments at once.
+    #[arg(long, default_value_t = 1)]
+    copies: u32,
+    /// How much later each copy begins than the one before, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 50)]
+    shift_ms: u64,
+    /// As fast as the node answers, with so many requests under way, instead of the pace.
+    #[arg(long, value_name = "N")]
+    in_flight: Option<u32>,
+    /// Stop after so many seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 86_400)]
+    at_most: u64,
+    /// The symbol; the recording's own when not given. Further copies get a number behind it.
+    #[arg(long)]
+    symbol: Option<String>,
+    /// Identifiers of what it defines count up from here.
+    #[arg(long, value_name = "ID", default_value_t = 800_000)]
+    first_id: u32,
+    /// Leave the orders that still stand in the book.
+    #[arg(long)]
+    keep: bool,
+    /// One JSON object instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `weir replay`.
+///
+/// # Errors
+/// When the file cannot be read, or the node cannot be reached or refuses.
+pub fn run(args: ReplayArgs) -> anyhow::Result<()> {
+    anyhow::ensure!(args.copies > 0, "--copies must be at least 1");
+    anyhow::ensure!(args.in_flight != Some(0), "--in-flight must be at least 1");
+    let recording = flow::load(&args.file)?;
+    let plan = Plan::of(&recording.items);
+    anyhow::ensure!(!plan.is_empty(), "{} holds no orders", args.file.display());
+    let mut admin = args.login.admin()?;
+    let instruments = list(&mut admin, &args, &recording)?;
+    let setup = SetupPlan {
+        first_id: args.first_id,
+        session_count: args.copies,
+        instrument_count: 0,
+        unanswered_count_max: 1 << 20,
+    };
+    let traders = hire_all(&mut admin, &setup)?;
+    admin.close()?;
+    let stages: Vec<Stage> = instruments
+        .iter()
+        .zip(&traders)
+        .enumerate()
+        .map(|(trader, (instrument, hired))| Stage {
+            instrument_id: instrument.instrument_id,
+            partition_id: instrument.partition_id,
+            account_id: hired.account_id,
+            trader,
+        })
+        .collect();
+    let shift = Nanos(args.shift_ms * 1_000_000);
+    let config = ReplayConfig { speed: args.speed, copies: args.copies, shift };
+    let mut playback = Playback::new(plan.replay(config), &stages);
+    let span = plan.span(args.speed).0 + shift.0 * u64::from(args.copies);
+    let address = resolve(&args.login.endpoint.node)?;
+    let mut generator = Generator::connect(address, &traders, 1)?;
+    let report = play(&args, &mut generator, (&mut playback, Duration::from_nanos(span)))?;
+    if !args.keep {
+        generator.close(TIMEOUT)?;
+    }
+    print(&args, &recording, &report)
+}
+
+fn play(
+    args: &ReplayArgs,
+    generator: &mut Generator,
+    (playback, span): (&mut Playback<'_>, Duration),
+) -> anyhow::Result<LoadReport> {
+    let at_most = Duration::from_secs(args.at_most);
+    let plan = LoadPlan {
+        pace: args.in_flight.map_or(Pace::Open, Pace::Window),
+        warm_up: Duration::ZERO,
+        // The last order is due at the end of the span: a little more lets it go out.
+        duration: if args.in_flight.is_some() { at_most } else { at_most.min(span + ONE_SECOND) },
+        wait: WaitStrategy::Park,
+        late_after: Nanos(1_000_000),
+        late_share_max: 0.01,
+    };
+    let bar = progress_bar(if args.in_flight.is_some() { span } else { plan.duration });
+    let report = generator.run(&plan, playback, &mut |progress| show(&bar, &progress))?;
+    bar.finish_and_clear();
+    Ok(report)
+}
+
+const ONE_SECOND: Duration = Duration::from_secs(1);
+
+/// Defines an instrument per copy, wide enough for the recording's prices.
+fn list(
+    admin: &mut Admin,
+    args: &ReplayArgs,
+    recording: &PackedFlow,
+) -> anyhow::Result<Vec<DefineInstrument>> {
+    let header = &recording.header;
+    let (price_min, price_max) = price_range(&recording.items);
+    let partitions = admin.partitions();
+    anyhow::ensure!(!partitions.is_empty(), "the node has no partition that trades");
+    let name = args.symbol.as_deref().unwrap_or(&header.instrument);
+    let mut instruments = Vec::new();
+    for copy in 0..args.copies {
+        let name = if copy == 0 { name.to_owned() } else { format!("{name}.{}", copy + 1) };
+        let symbol = Symbol::new(&name)
+            .filter(|symbol| symbol.is_valid() && !symbol.is_none())
+            .with_context(|| format!("{name:?} is no symbol: give another by --symbol"))?;
+        let definition = DefineInstrument {
+            request_no: RequestNo::NONE,
+            symbol,
+            tick_size: Price(1),
+            lot_size: Qty(1),
+            order_qty_max: Qty(flow::ORDER_QTY_MAX),
+            price_min,
+            price_max,
+            session_id: SessionId::NONE,
+            instrument_id: InstrumentId(args.first_id + copy),
+            partition_id: partitions[copy as usize % partitions.len()],
+            price_exponent: header.price_exponent,
+            qty_exponent: header.qty_exponent,
+            phase: Phase::Continuous,
+        };
+        admin.define_instrument(definition)?;
+        instruments.push(definition);
+    }
+    Ok(instruments)
+}
+
+fn price_range(items: &[FlowItem]) -> (Price, Price) {
+    let prices = items.iter().filter_map(|item| match item {
+        FlowItem::Event(event) => Some(event.price),
+        FlowItem::Row(_) => None,
+    });
+    let (min, max) = prices.fold((Price(1), Price(1)), |(min, max), price| {
+        (min.min(price), max.max(price))
+    });
+    (min, max)
+}
+
+fn print(args: &ReplayArgs, recording: &PackedFlow, report: &LoadReport) -> anyhow::Result<()> {
+    if args.json {
+        let object = serde_json::json!({
+            "source": recording.header.source,
+            "instrument": recording.header.instrument,
+            "speed": args.speed.get(),
+            "copies": args.copies,
+            "in_flight": args.in_flight,
+            "report": report,
+        });
+        println!("{}", serde_json::to_string(&object)?);
+    } else {
+        println!("{}, at ×{}\n", recording.header.source, args.speed);
+        print!("{}", table(report));
+    }
+    Ok(())
+}

@@ -1,0 +1,112 @@
+//! `weir status`: what a node says of itself, as a table or as its JSON.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use super::endpoint::Endpoint;
+
+/// Options of `weir status`.
+#[derive(Debug, clap::Args)]
+pub struct StatusArgs {
+    #[command(flatten)]
+    endpoint: Endpoint,
+    /// The node's own JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `weir status`.
+///
+/// # Errors
+/// When the status page cannot be read.
+pub fn run(args: StatusArgs) -> anyhow::Result<()> {
+    let page = args.endpoint.status()?;
+    if args.json {
+        println!("{}", page.json);
+    } else {
+        print!("{}", table(&page.json));
+    }
+    Ok(())
+}
+
+/// Plain values first, one a line; then each list of objects as a table of its own. What a later
+/// version adds to the page shows without a change here.
+fn table(page: &Value) -> String {
+    let mut text = String::new();
+    let Value::Object(fields) = page else { return format!("{page}\n") };
+    for (name, value) in fields.iter().filter(|(_, value)| !is_nested(value)) {
+        let _ = writeln!(text, "{name:<14} {}", plain(value));
+    }
+    for (name, value) in fields.iter().filter(|(_, value)| is_nested(value)) {
+        let _ = writeln!(text, "\n{name}");
+        match value {
+            Value::Array(rows) => rows_of(rows, &mut text),
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    let _ = writeln!(text, "  {name:<24} {}", plain(value));
+                }
+            }
+            other => unreachable!("{other} is not nested"),
+        }
+    }
+    text
+}
+
+fn is_nested(value: &Value) -> bool {
+    matches!(value, Value::Array(_) | Value::Object(_))
+}
+
+fn rows_of(rows: &[Value], text: &mut String) {
+    let Some(Value::Object(first)) = rows.first() else {
+        let rows: Vec<_> = rows.iter().map(plain).collect();
+        let _ = writeln!(text, "  {}", rows.join(" "));
+        return;
+    };
+    let names: Vec<&str> = first.keys().map(String::as_str).collect();
+    let cells: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| names.iter().map(|name| row.get(name).map_or(String::new(), plain)).collect())
+        .collect();
+    let widths: Vec<usize> = (0..names.len())
+        .map(|i| cells.iter().map(|row| row[i].len()).chain([names[i].len()]).max().unwrap_or(0))
+        .collect();
+    let header = names.iter().map(|name| (*name).to_owned()).collect();
+    for row in std::iter::once(&header).chain(&cells) {
+        for (cell, width) in row.iter().zip(&widths) {
+            let _ = write!(text, "  {cell:>width$}");
+        }
+        text.push('\n');
+    }
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Number(number) if number.is_f64() => {
+            format!("{:.3}", number.as_f64().unwrap_or_default())
+        }
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_lists_and_objects_each_have_their_place() {
+        let page = serde_json::json!({
+            "version": "1", "uptime_s": 1.5,
+            "partitions": [{"id": 0, "position": 12345}, {"id": 1, "position": 7}],
+            "gateway": {"sessions": 3},
+            "none": [],
+        });
+        let text = table(&page);
+        for line in ["version        1", "uptime_s       1.500", "   0     12345", "   1         7",
+            "  sessions                 3"]
+        {
+            assert!(text.contains(line), "{line:?} is not in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! The delivery store's agent: follows the partition's events, answers questions for order state.
+//!
+//! Taking events in comes first in its cycle and does nothing for readers; readers look again
+//! within their latency budget (`look_interval`), so the partition never wakes this thread and
+//! never waits for it.
+
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::Context;
+use weir_delivery::{
+    Asked, Desk, DeskConfig, NonceCounter, OrderStore, PageSink, Question, Retention, StoreConfig,
+    TokenKey, TokenSealer,
+};
+use weir_io::{Clock, OsRng, Rng, SystemClock};
+use weir_log::EpochEnd;
+use weir_types::{Epoch, Nanos, PartitionId, Reason, RequestNo};
+use weir_wire::delivery::FetchOrders;
+use weir_wire::event::OrderEvent;
+use weir_wire::frame::{parse_message, put_frame};
+use weir_wire::session::{Label, Reject};
+use weir_wire::Message;
+
+use crate::agent::Agent;
+use crate::event_reader::{EventReader, ReadEvent};
+use crate::gateway::ConnectionId;
+use crate::handoff::{DeliveryRequest, Fetch, GatewayPort, Pages};
+
+/// Events taken in in one cycle.
+const INGEST_MAX: usize = 4096;
+/// Questions taken in one cycle.
+const ASK_MAX: usize = 256;
+/// How long the store rests when nobody waits for anything.
+const IDLE_INTERVAL: u64 = 2_000_000;
+/// The file of the key that seals tokens.
+const TOKEN_KEY_FILE: &str = "token.key";
+
+/// Figures of the store that other threads read.
+#[derive(Debug, Default)]
+pub struct DeliveryFigures {
+    /// Orders in the store: live, and ended ones that are kept.
+    pub orders: AtomicU64,
+    /// Changes taken in.
+    pub ingested: AtomicU64,
+    /// Pages served.
+    pub pages: AtomicU64,
+    /// Rows in them.
+    pub rows: AtomicU64,
+    /// Readers that wait.
+    pub parked: AtomicU64,
+    /// Questions refused for want of room.
+    pub refused: AtomicU64,
+}
+
+/// What the agent is made of.
+pub struct DeliveryParts {
+    /// The gateway's rings.
+    pub port: GatewayPort,
+    /// The partition's events, from the first retained one.
+    pub events: EventReader,
+    /// The partition's epoch.
+    pub epoch: Epoch,
+    /// Its epochs before, each with its last valid position.
+    pub ended: Vec<EpochEnd>,
+    /// The node's directory, where the token key is.
+    pub node_dir: PathBuf,
+    /// Ended orders that are kept.
+    pub ended_orders_max: usize,
+    /// A waiting reader's latency budget.
+    pub look_interval: Nanos,
+    /// Figures for others to read.
+    pub figures: Arc<DeliveryFigures>,
+}
+
+/// The agent.
+pub struct DeliveryAgent {
+    desk: Desk,
+    port: GatewayPort,
+    events: EventReader,
+    record: Vec<u8>,
+    /// Epochs that end at a position still ahead in the events.
+    ends: VecDeque<EpochEnd>,
+    epoch: Epoch,
+    /// Connections that the gateway says can take nothing.
+    paused: Vec<ConnectionId>,
+    /// Connections whose pages found the gateway's ring full.
+    blocked: Vec<ConnectionId>,
+    look_interval: Nanos,
+    has_more: bool,
+    figures: Arc<DeliveryFigures>,
+}
+
+impl DeliveryAgent {
+    /// An agent whose store has all retained events.
+    ///
+    /// # Errors
+    /// When the token key can be neither read nor made.
+    pub fn new(parts: DeliveryParts) -> anyhow::Result<DeliveryAgent> {
+        let first_epoch = parts.ended.first().map_or(parts.epoch, |end| end.epoch);
+        let count_max = u32::try_from(parts.ended_orders_max).unwrap_or(u32::MAX);
+        let store = OrderStore::new(StoreConfig {
+            retention: Retention { count_max, bytes_max: u64::MAX },
+            ..StoreConfig::new(PartitionId(1), first_epoch)
+        });
+        let maker = (OsRng::default().next_u64() >> 32) as u32;
+        let nonces = NonceCounter::new(maker, SystemClock.now());
+        let sealer = TokenSealer::new(token_key(&parts.node_dir)?, nonces);
+        let mut agent = DeliveryAgent {
+            desk: Desk::new(DeskConfig::default(), store, sealer),
+            port: parts.port,
+            events: parts.events,
+            record: Vec::with_capacity(512),
+            ends: parts.ended.into(),
+            epoch: parts.epoch,
+            paused: Vec::new(),
+            blocked: Vec::new(),
+            look_interval: parts.look_interval,
+            has_more: false,
+            figures: parts.figures,
+        };
+        while agent.ingest() > 0 {}
+        agent.end_past_epochs();
+        Ok(agent)
+    }
+
+    /// Takes in events; returns how many.
+    fn ingest(&mut self) -> usize {
+        let mut taken = 0;
+        let mut changes = 0;
+        while taken < INGEST_MAX {
+            let ReadEvent::Record(_) = self.events.next(&mut self.record) else { break };
+            taken += 1;
+            let raw = parse_message(&self.record).expect("the event log holds our own messages");
+            if raw.template_id != OrderEvent::TEMPLATE_ID {
+                continue;
+            }
+            let event: OrderEvent = raw.decode().expect("the event log holds our own messages");
+            while self.ends.front().is_some_and(|end| end.last_valid < event.position) {
+                self.end_epoch();
+            }
+            let _ = self.desk.ingest(&event).expect("a partition's events are in order");
+            changes += 1;
+        }
+        self.figures.ingested.fetch_add(changes, Ordering::Relaxed);
+        taken
+    }
+
+    /// Ends the store's epoch where its log's ended: tokens beyond are refused.
+    fn end_epoch(&mut self) {
+        self.ends.pop_front();
+        let next = self.ends.front().map_or(self.epoch, |end| end.epoch);
+        let store = self.desk.store_mut();
+        let valid_to = store.head();
+        store.begin_epoch(next, valid_to).expect("epochs only grow");
+    }
+
+    fn end_past_epochs(&mut self) {
+        while !self.ends.is_empty() {
+            self.end_epoch();
+        }
+    }
+
+    fn take_requests(&mut self, now: Nanos) -> usize {
+        for taken in 0..ASK_MAX {
+            match self.port.next_request() {
+                None => return taken,
+                Some(DeliveryRequest::Fetch(fetch)) => self.ask(&fetch, now),
+                Some(DeliveryRequest::Writable(id, true)) => {
+                    self.paused.retain(|paused| *paused != id);
+                    self.desk.resume(id.0);
+                }
+                Some(DeliveryRequest::Writable(id, false)) => self.paused.push(id),
+                Some(DeliveryRequest::Gone(id)) => {
+                    self.paused.retain(|paused| *paused != id);
+                    self.desk.drop_connection(id.0);
+                }
+            }
+        }
+        ASK_MAX
+    }
+
+    fn ask(&mut self, fetch: &Fetch, now: Nanos) {
+        let question = Question {
+            connection: fetch.connection.0,
+            fetch: &fetch.fetch,
+            token: &fetch.token,
+            entitlement: fetch.entitlement,
+        };
+        if let Asked::Refused(reason) = self.desk.ask(&question, now) {
+            self.figures.refused.fetch_add(1, Ordering::Relaxed);
+            self.refuse(fetch, reason);
+        }
+    }
+
+    fn refuse(&mut self, fetch: &Fetch, reason: Reason) {
+        let mut bytes = self.port.empty();
+        let reject = Reject {
+            request_no: RequestNo(fetch.fetch.correlation_id),
+            field: Label::new(""),
+            session_id: fetch.fetch.session_id,
+            ref_template_id: FetchOrders::TEMPLATE_ID,
+            reason,
+        };
+        put_frame(&reject, &mut bytes);
+        // A gateway whose ring is full of pages has what it needs to find that out itself.
+        let _ = self.port.send(Pages { connection: fetch.connection, bytes });
+        self.port.wake();
+    }
+
+    /// Serves readers; returns how many pages.
+    fn serve(&mut self, now: Nanos) -> usize {
+        if self.port.has_room() {
+            for connection in self.blocked.drain(..) {
+                self.desk.resume(connection.0);
+            }
+        }
+        let mut sink = Sink {
+            port: &mut self.port,
+            paused: &self.paused,
+            blocked: &mut self.blocked,
+            current: None,
+        };
+        let polled = self.desk.poll(now, &mut sink);
+        sink.send_current();
+        if polled.page_count > 0 {
+            self.port.wake();
+        }
+        self.has_more = polled.has_more;
+        self.figures.pages.fetch_add(u64::from(polled.page_count), Ordering::Relaxed);
+        self.figures.rows.fetch_add(u64::from(polled.row_count), Ordering::Relaxed);
+        self.figures.parked.store(self.desk.reader_count() as u64, Ordering::Relaxed);
+        polled.page_count as usize
+    }
+}
+
+impl Agent for DeliveryAgent {
+    fn name(&self) -> &'static str {
+        "delivery"
+    }
+
+    fn do_work(&mut self, now: Nanos) -> usize {
+        let ingested = self.ingest();
+        let asked = self.take_requests(now);
+        let served = self.serve(now);
+        if ingested > 0 {
+            let store = self.desk.store();
+            let orders = u64::from(store.live_count()) + u64::from(store.ended_count());
+            self.figures.orders.store(orders, Ordering::Relaxed);
+        }
+        // Having taken events in is no reason to look again at once: more come in the meantime
+        // and are cheaper together. A full cycle means that there are more already.
+        usize::from(ingested == INGEST_MAX) + asked + served + usize::from(self.has_more)
+    }
+
+    fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
+        if self.desk.reader_count() == 0 {
+            return Some(Nanos(now.0 + IDLE_INTERVAL));
+        }
+        let look = Nanos(now.0 + self.look_interval.0);
+        Some(self.desk.next_deadline().map_or(look, |deadline| deadline.max(now).min(look)))
+    }
+}
+
+/// Collects a connection's frames and hands them to the gateway.
+struct Sink<'a> {
+    port: &'a mut GatewayPort,
+    paused: &'a [ConnectionId],
+    blocked: &'a mut Vec<ConnectionId>,
+    current: Option<Pages>,
+}
+
+impl Sink<'_> {
+    fn send_current(&mut self) {
+        if let Some(pages) = self.current.take()
+            && !pages.bytes.is_empty()
+        {
+            assert!(self.port.send(pages), "room was found before the page was made");
+        }
+    }
+}
+
+impl PageSink for Sink<'_> {
+    fn buffer(&mut self, connection: u64) -> Option<&mut Vec<u8>> {
+        let connection = ConnectionId(connection);
+        if self.paused.contains(&connection) {
+            return None;
+        }
+        if self.current.as_ref().is_none_or(|pages| pages.connection != connection) {
+            self.send_current();
+            if !self.port.has_room() {
+                self.blocked.push(connection);
+                return None;
+            }
+            self.current = Some(Pages { connection, bytes: self.port.empty() });
+        }
+        self.current.as_mut().map(|pages| &mut pages.bytes)
+    }
+}
+
+/// The key that seals tokens; made at the first start, so that tokens outlive a restart.
+fn token_key(node_dir: &Path) -> anyhow::Result<TokenKey> {
+    let path = node_dir.join(TOKEN_KEY_FILE);
+    let mut bytes = [0; 32];
+    match std::fs::File::open(&path) {
+        Ok(mut file) => file
+            .read_exact(&mut bytes)
+            .with_context(|| format!("{} holds no key", path.display()))?,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            OsRng::default().fill(&mut bytes);
+            let mut options = std::fs::OpenOptions::new();
+            let made = options.write(true).create_new(true).mode(0o600).open(&path);
+            made.and_then(|mut file| file.write_all(&bytes))
+                .with_context(|| format!("cannot keep the token key in {}", path.display()))?;
+        }
+        Err(error) => {
+            return Err(error).with_context(|| format!("cannot read {}", path.display()));
+        }
+    }
+    Ok(TokenKey::new(1, &bytes))
+}
+
+/// What a token says, as text or one JSON object.
+///
+/// # Errors
+/// When the key is missing or the token is none.
+pub fn describe_token(node_dir: &Path, token: &[u8], json: bool) -> anyhow::Result<String> {
+    let path = node_dir.join(TOKEN_KEY_FILE);
+    anyhow::ensure!(path.is_file(), "{} is not there", path.display());
+    let sealer = TokenSealer::new(token_key(node_dir)?, NonceCounter::new(0, Nanos(0)));
+    let places = sealer.peek(token)?;
+    let lines = places.iter().map(|place| {
+        let (source, epoch) = (place.source.0, place.epoch.0);
+        let (seq, rec) = (place.place.seq.0, place.place.rec.0);
+        if json {
+            let value = serde_json::json!({"source": source, "epoch": epoch, "seq": seq, "rec": rec});
+            value.to_string()
+        } else {
+            format!("source {source}  epoch {epoch}  seq {seq}  rec {rec}")
+        }
+    });
+    Ok(lines.collect::<Vec<_>>().join("\n"))
+}
