@@ -4,7 +4,7 @@
 //! every replica and the oracle must give the same one. A refusal changes nothing but numbers.
 
 use weir_types::{
-    ExecInst, ExecType, OrdStatus, OrdType, Phase, Price, Qty, Reason, Role, Side, TimeInForce,
+    ExecInst, ExecType, OrdStatus, OrdType, Phase, Price, Qty, Reason, Role, TimeInForce,
 };
 use weir_wire::order_entry::NewOrder;
 
@@ -246,9 +246,4 @@ fn check_kind(m: &NewOrder) -> Result<(), Reason> {
 /// Market orders pay as they go: whether a fill can be paid is asked fill by fill.
 pub(crate) fn pays_as_it_goes(ord_type: OrdType) -> bool {
     ord_type == OrdType::Market
-}
-
-/// What a fill costs a side that pays as it goes; nothing when it earns.
-pub(crate) fn fill_cost(side: Side, price: Price, qty: Qty) -> weir_types::Cash {
-    cash_need(side, price, qty)
 }

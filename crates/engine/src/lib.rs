@@ -7,6 +7,8 @@
 //! * [`Engine`]: the fast one. [`Engine::apply`] is the only way to change it.
 //! * [`EngineConfig`]: its partition and its limits; equal on all replicas of a partition.
 //! * [`EventSink`]: where its events go.
+//! * [`naive`]: the same rules over maps, slow and obvious: the oracle.
+//! * [`script`]: bytes to plausible commands, for property tests, fuzzing and campaigns.
 //!
 //! The rules themselves (which check comes first, which event comes first) are written down in
 //! `docs/adr/0003-engine-layout.md`.
@@ -24,12 +26,15 @@ mod entry;
 mod index;
 mod instrument;
 mod matching;
+pub mod naive;
 mod order;
 mod position;
 mod replace;
+pub mod script;
 mod session;
 mod snapshot;
 
 pub use config::{EngineConfig, EventSink};
 pub use engine::{Engine, Level, PositionTotals, SessionState, Totals};
+pub use script::fuzz_commands;
 pub use snapshot::SnapshotError;

@@ -10,11 +10,11 @@ use weir_types::{
 };
 use weir_wire::order_entry::NewOrder;
 
-use crate::account::Account;
+use crate::account::{Account, cash_need};
 use crate::config::EventSink;
 use crate::emit::Change;
 use crate::engine::Engine;
-use crate::entry::{fill_cost, holding_of, pays_as_it_goes};
+use crate::entry::{holding_of, pays_as_it_goes};
 use crate::index::{NIL, Slot};
 use crate::instrument::reaches;
 
@@ -60,7 +60,7 @@ impl Engine {
             }
             let qty = leaves_qty.min(self.orders[maker].leaves_qty);
             if pays_as_it_goes(taker.ord_type) {
-                let cost = fill_cost(taker.side, price, qty);
+                let cost = cash_need(taker.side, price, qty);
                 if let Err(reason) = self.accounts[taker.account].check_cash(cost) {
                     return Verdict::CancelRest(reason);
                 }
@@ -193,8 +193,7 @@ impl Engine {
     ) -> bool {
         let mut purse =
             Purse { row: self.accounts[account], is_paying: pays_as_it_goes(m.ord_type) };
-        let mut open = m.order_qty;
-        let wanted_rest = m.order_qty - at_once;
+        let (mut open, mut traded) = (m.order_qty, Qty::ZERO);
         for level in self.instruments[instrument].side(m.side.opposite()).best_first() {
             let price = self.levels[level].price;
             if m.ord_type == OrdType::Limit && !reaches(m.side, m.price, price) {
@@ -205,19 +204,31 @@ impl Engine {
                 let resting = &self.orders[maker];
                 let is_own = resting.account == account;
                 maker = resting.level_next;
-                if is_own && m.self_trade_prevention == SelfTradePrevention::CancelOldest {
-                    continue;
-                }
-                if is_own && m.self_trade_prevention != SelfTradePrevention::None {
-                    return false;
-                }
                 let qty = open.min(resting.leaves_qty);
+                match m.self_trade_prevention {
+                    SelfTradePrevention::CancelOldest if is_own => {
+                        purse.get_back(m.side.opposite(), price, resting.leaves_qty);
+                        continue;
+                    }
+                    SelfTradePrevention::Decrement if is_own && qty < open => {
+                        purse.get_back(m.side.opposite(), price, qty);
+                        open -= qty;
+                        continue;
+                    }
+                    SelfTradePrevention::None => {}
+                    _ if is_own => return false,
+                    _ => {}
+                }
                 if !purse.pay(m.side, price, qty, is_own) {
                     return false;
                 }
                 open -= qty;
-                if open <= wanted_rest {
+                traded += qty;
+                if traded >= at_once {
                     return true;
+                }
+                if open.is_zero() {
+                    return false;
                 }
             }
         }
@@ -232,17 +243,22 @@ struct Purse {
 }
 
 impl Purse {
+    /// Ends the reservation of an own resting order for `qty`.
+    fn get_back(&mut self, side: Side, price: Price, qty: Qty) {
+        self.row.reserved -= cash_need(side, price, qty);
+    }
+
     /// Pays a fill; false when it cannot.
     fn pay(&mut self, side: Side, price: Price, qty: Qty, is_own: bool) -> bool {
         if !self.is_paying {
             return true;
         }
-        if self.row.check_cash(fill_cost(side, price, qty)).is_err() {
+        if self.row.check_cash(cash_need(side, price, qty)).is_err() {
             return false;
         }
         if is_own {
             // What leaves the account comes back to it, and the resting side's reservation ends.
-            self.row.reserved -= crate::account::cash_need(side.opposite(), price, qty);
+            self.get_back(side.opposite(), price, qty);
             return true;
         }
         match side {

@@ -1,0 +1,284 @@
+//! The engine alone, on one thread: throughput, latency, allocations, memory; the naive engine
+//! beside it on the same commands.
+//!
+//! `bench_engine [OPERATIONS [FLOW_FILE]]`. Prints one JSON line. The synthetic mix is adds,
+//! cancels, replaces and crosses at 45/40/5/10 over 100 instruments and a million accounts. A flow
+//! file holds recorded commands: each a little-endian u32 length and a log entry's bytes.
+//! Throughput and latency are taken in separate passes, so that the clock does not disturb the
+//! first; throughput is per second of this thread's processor time; latency is per operation in time-stamp-counter ticks, the cost of reading it taken off.
+
+mod bench {
+    pub(crate) mod flow;
+    pub(crate) mod memory;
+    pub(crate) mod mix;
+    pub(crate) mod timing;
+}
+
+use std::hint::black_box;
+
+use bench::memory::{Counting, allocation_count, resident_bytes};
+use bench::mix::Mix;
+use bench::timing::{Latency, Spent, Ticks, time_spent};
+use weir_engine::naive::NaiveEngine;
+use weir_engine::{Engine, EngineConfig};
+use weir_types::{Nanos, PartitionId, Position};
+use weir_wire::{Command, Event};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Commands built ahead of each timed stretch, so that building them is not timed.
+const BLOCK_LEN: usize = 10_000;
+
+struct Run {
+    engine: Engine,
+    position: u64,
+}
+
+impl Run {
+    fn new(config: EngineConfig) -> Run {
+        Run { engine: Engine::new(config), position: 0 }
+    }
+
+    #[inline]
+    fn apply(&mut self, command: &Command, encoded: &mut Vec<u8>) {
+        self.position += 1;
+        let (position, time) = (Position(self.position), Nanos(self.position));
+        self.engine.apply(position, time, command, &mut |event: &Event| {
+            event.encode(encoded);
+        });
+    }
+}
+
+/// Figures of one stream of commands.
+struct Figures {
+    operations: u64,
+    per_second: f64,
+    per_second_wall: f64,
+    latency: Latency,
+    allocations_per_operation: f64,
+    event_bytes_per_operation: f64,
+}
+
+/// Times `operations` commands from `next`, event records encoded as the event log has them.
+fn measure(
+    run: &mut Run,
+    operations: usize,
+    next: &mut dyn FnMut(&mut Run, &mut Vec<Command>, usize, &[u8]),
+) -> Figures {
+    let mut encoded = Vec::with_capacity(64 << 20);
+    let mut block = Vec::with_capacity(BLOCK_LEN);
+    let (mut spent, mut done) = (Spent::default(), 0);
+    let (mut event_bytes, mut allocations) = (0, 0);
+    while done < operations {
+        block.clear();
+        next(run, &mut block, BLOCK_LEN.min(operations - done), &encoded);
+        encoded.clear();
+        if block.is_empty() {
+            break;
+        }
+        let before = allocation_count();
+        spent += time_spent(|| {
+            for command in &block {
+                run.apply(command, &mut encoded);
+            }
+        });
+        allocations += allocation_count() - before;
+        event_bytes += encoded.len();
+        black_box(&encoded);
+        done += block.len();
+    }
+    let mut ticks = Ticks::new(operations);
+    let mut timed = 0;
+    while timed < operations {
+        block.clear();
+        next(run, &mut block, BLOCK_LEN.min(operations - timed), &encoded);
+        encoded.clear();
+        if block.is_empty() {
+            break;
+        }
+        for command in &block {
+            ticks.time(|| run.apply(command, &mut encoded));
+        }
+        timed += block.len();
+    }
+    Figures {
+        operations: done as u64,
+        per_second: done as f64 / spent.processor,
+        per_second_wall: done as f64 / spent.wall,
+        latency: ticks.latency(),
+        allocations_per_operation: allocations as f64 / done as f64,
+        event_bytes_per_operation: event_bytes as f64 / done as f64,
+    }
+}
+
+fn bench_config() -> EngineConfig {
+    EngineConfig { positions_max: 1 << 22, ..EngineConfig::new(PartitionId(1)) }
+}
+
+/// The mix's reference data and money, then its standing orders.
+fn furnish(run: &mut Run, mix: &mut Mix, standing: usize) {
+    let mut sink = Vec::new();
+    for command in mix.opening() {
+        run.apply(&command, &mut sink);
+        sink.clear();
+    }
+    for _ in 0..standing {
+        let command = mix.add();
+        run.apply(&command, &mut sink);
+        mix.hear(&sink);
+        sink.clear();
+    }
+}
+
+/// Bytes per live order and per open position, by what the process grows as they are added.
+fn memory_figures() -> (f64, f64) {
+    const COUNT: usize = 1_000_000;
+    let config =
+        EngineConfig { positions_max: COUNT as u32, orders_max: COUNT as u32, ..bench_config() };
+    let mut mix = Mix::new(7);
+    let mut run = Run::new(config);
+    let mut sink = Vec::with_capacity(1 << 20);
+    for command in mix.reference_data().into_iter().chain(mix.fill_answers()) {
+        run.apply(&command, &mut sink);
+        sink.clear();
+    }
+    let before = resident_bytes();
+    for at in 0..COUNT {
+        let command = mix.open_position(at as u32);
+        run.apply(&command, &mut sink);
+        sink.clear();
+    }
+    let positions = resident_bytes() - before;
+    assert_eq!(run.engine.open_position_count(), COUNT);
+    let before = resident_bytes();
+    for at in 0..COUNT {
+        let command = mix.resting_sell(at as u32);
+        run.apply(&command, &mut sink);
+        sink.clear();
+    }
+    let orders = resident_bytes() - before;
+    assert_eq!(run.engine.live_order_count() as usize, COUNT);
+    (orders as f64 / COUNT as f64, positions as f64 / COUNT as f64)
+}
+
+/// Operations per second of the naive engine on the same mix.
+fn naive_figure(operations: usize, standing: usize) -> f64 {
+    let mut mix = Mix::new(1);
+    let mut naive = NaiveEngine::new(bench_config());
+    let mut position = 0;
+    let mut encoded = Vec::new();
+    let mut apply = |command: &Command, encoded: &mut Vec<u8>| {
+        position += 1;
+        naive.apply(Position(position), Nanos(position), command, &mut |event: &Event| {
+            event.encode(encoded);
+        });
+    };
+    for command in mix.opening() {
+        apply(&command, &mut encoded);
+    }
+    encoded.clear();
+    for _ in 0..standing {
+        apply(&mix.add(), &mut encoded);
+        mix.hear(&encoded);
+        encoded.clear();
+    }
+    let mut block = Vec::new();
+    let (mut spent, mut done) = (Spent::default(), 0);
+    while done < operations {
+        block.clear();
+        mix.block(&mut block, BLOCK_LEN.min(operations - done));
+        spent += time_spent(|| block.iter().for_each(|command| apply(command, &mut encoded)));
+        // Definitions and transfers are long over: all records here are heard.
+        mix.hear(&encoded);
+        encoded.clear();
+        done += block.len();
+    }
+    done as f64 / spent.processor
+}
+
+fn main() {
+    let operations: usize = std::env::args()
+        .nth(1)
+        .map_or(5_000_000, |text| text.replace('_', "").parse().expect("a whole number"));
+    let standing = 500_000;
+    let mut mix = Mix::new(1);
+    let mut run = Run::new(bench_config());
+    furnish(&mut run, &mut mix, standing);
+    let mut next = |_: &mut Run, block: &mut Vec<Command>, count: usize, records: &[u8]| {
+        mix.hear(records);
+        mix.block(block, count);
+    };
+    // Until every session's ring of answers and every table has its final size.
+    measure(&mut run, operations.min(3_000_000), &mut next);
+    let synthetic = measure(&mut run, operations, &mut next);
+    let live = run.engine.live_order_count();
+    let digest = run.engine.digest();
+    assert!(run.engine.totals().is_conserved());
+    drop(run);
+    let flow = std::env::args().nth(2).map(|path| flow_figures(&path));
+    let (order_bytes, position_bytes) = memory_figures();
+    let naive = naive_figure(operations.min(300_000), standing);
+    print_line(
+        &synthetic,
+        flow.as_ref(),
+        &Rest { live, digest, order_bytes, position_bytes, naive },
+    );
+}
+
+/// The recorded flow, played once for throughput and once for latency, each on a fresh engine.
+fn flow_figures(path: &str) -> Figures {
+    let commands = bench::flow::read(path);
+    let mut at = 0;
+    let mut run = Run::new(bench_config());
+    let length = commands.len();
+    measure(&mut run, length, &mut |run, block, count, _| {
+        if at == length {
+            // The second pass begins the recording anew.
+            *run = Run::new(bench_config());
+            at = 0;
+        }
+        let end = (at + count).min(length);
+        block.extend_from_slice(&commands[at..end]);
+        at = end;
+    })
+}
+
+struct Rest {
+    live: u32,
+    digest: u64,
+    order_bytes: f64,
+    position_bytes: f64,
+    naive: f64,
+}
+
+fn figures_json(figures: &Figures) -> String {
+    let Latency { p50, p99, p999, max } = figures.latency;
+    format!(
+        "{{\"operations\":{},\"operations_per_second\":{:.0},\"operations_per_wall_second\":{:.0},\"p50_ns\":{p50:.0},\
+         \"p99_ns\":{p99:.0},\"p99_9_ns\":{p999:.0},\"max_ns\":{max:.0},\
+         \"allocations_per_operation\":{:.6},\"event_bytes_per_operation\":{:.0}}}",
+        figures.operations,
+        figures.per_second,
+        figures.per_second_wall,
+        figures.allocations_per_operation,
+        figures.event_bytes_per_operation
+    )
+}
+
+fn print_line(synthetic: &Figures, flow: Option<&Figures>, rest: &Rest) {
+    println!(
+        "{{\"bench\":\"engine\",\"mix\":\"45/40/5/10 adds/cancels/replaces/crosses, 100 \
+         instruments, 1000000 accounts\",\"live_orders\":{},\"synthetic\":{},\"flow\":{},\
+         \"bytes_per_live_order\":{:.0},\"bytes_per_open_position\":{:.0},\
+         \"naive_operations_per_second\":{:.0},\"ratio_to_naive\":{:.1},\"digest\":\"{:016x}\"}}",
+        rest.live,
+        figures_json(synthetic),
+        flow.map_or("null".to_owned(), figures_json),
+        rest.order_bytes,
+        rest.position_bytes,
+        rest.naive,
+        synthetic.per_second / rest.naive,
+        rest.digest,
+    );
+}

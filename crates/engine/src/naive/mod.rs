@@ -1,0 +1,392 @@
+//! The same rules, slow and obvious: the oracle of [`Engine`](crate::Engine).
+//!
+//! Everything lies in ordered maps under its own identifiers; what an account has reserved is
+//! added up from its live orders whenever it is asked; whether an order could be filled is found
+//! by trying it on a copy. Shares with the fast engine the wire's types, the limits and the
+//! digest's formula, no data structure and no rule.
+
+mod entry;
+mod matching;
+mod office;
+mod say;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weir_types::{
+    AccountId, Cash, ClOrdId, EventNo, FirmId, InstrumentId, Nanos, OrderId, PartitionId, Phase,
+    Position, Price, Qty, Reason, Rec, RequestNo, Role, SessionId, Side,
+};
+use weir_wire::order_entry::NewOrder;
+use weir_wire::reference::DefineInstrument;
+use weir_wire::{Command, PlainEvent, Request};
+
+use crate::config::{EngineConfig, EventSink, OUTCOMES_MAX};
+use crate::digest;
+use crate::engine::{Level, PositionTotals, SessionState, Totals};
+
+#[derive(Clone)]
+struct Account {
+    firm_id: FirmId,
+    is_unlimited: bool,
+    cash: i128,
+    transfer_id_last: u64,
+}
+
+#[derive(Clone)]
+struct Session {
+    firm_id: FirmId,
+    role: Role,
+    last_request_no: RequestNo,
+    next_event_no: EventNo,
+}
+
+#[derive(Clone)]
+struct Instrument {
+    definition: DefineInstrument,
+    phase: Phase,
+    transferred_in: i128,
+}
+
+/// A live order: the request that made it, brought up to date.
+#[derive(Clone)]
+struct Order {
+    now: NewOrder,
+    rec: Rec,
+    created_time: Nanos,
+    cum_qty: u64,
+    /// Its time priority: who came later has more.
+    arrival: u64,
+}
+
+impl Order {
+    fn leaves_qty(&self) -> u64 {
+        self.now.order_qty.0 - self.cum_qty
+    }
+
+    /// What it may still cost its account.
+    fn reserved_cash(&self) -> i128 {
+        worst_cost(self.now.side, self.now.price) * i128::from(self.leaves_qty())
+    }
+
+    fn book_key(&self) -> BookKey {
+        let rank = match self.now.side {
+            Side::Buy => -i128::from(self.now.price.0),
+            Side::Sell => i128::from(self.now.price.0),
+        };
+        (self.now.instrument_id, self.now.side, rank, self.arrival)
+    }
+}
+
+/// The most that a lot can cost a limit order: buyers may pay, sellers may pay to be rid of it.
+fn worst_cost(side: Side, price: Price) -> i128 {
+    let price = i128::from(price.0);
+    match side {
+        Side::Buy if price > 0 => price,
+        Side::Sell if price < 0 => -price,
+        _ => 0,
+    }
+}
+
+/// Ascending keys are descending priority.
+type BookKey = (InstrumentId, Side, i128, u64);
+
+/// The naive engine.
+#[derive(Clone)]
+pub struct NaiveEngine {
+    config: EngineConfig,
+    position: Position,
+    time: Nanos,
+    control_position: Position,
+    digest: u64,
+    rec: u64,
+    seq: u64,
+    exec_id: u64,
+    match_id: u64,
+    arrival: u64,
+    cash_transferred_in: i128,
+    /// Scope codes and identifiers of the kill switches that are on.
+    kills: BTreeSet<(u8, u32)>,
+    firms: BTreeSet<FirmId>,
+    accounts: BTreeMap<AccountId, Account>,
+    sessions: BTreeMap<SessionId, Session>,
+    instruments: BTreeMap<InstrumentId, Instrument>,
+    /// Lots held, where not zero.
+    holdings: BTreeMap<(AccountId, InstrumentId), i64>,
+    orders: BTreeMap<Rec, Order>,
+    book: BTreeMap<BookKey, Rec>,
+    names: BTreeMap<(SessionId, ClOrdId), Rec>,
+    /// The live orders of each account and instrument.
+    interests: BTreeSet<(AccountId, InstrumentId, Rec)>,
+    outcomes: BTreeMap<SessionId, BTreeMap<RequestNo, PlainEvent>>,
+}
+
+impl NaiveEngine {
+    /// An engine before the first command.
+    #[must_use]
+    pub fn new(config: EngineConfig) -> NaiveEngine {
+        NaiveEngine {
+            config,
+            position: Position(0),
+            time: Nanos(0),
+            control_position: Position(0),
+            digest: 0,
+            rec: 0,
+            seq: 0,
+            exec_id: 0,
+            match_id: 0,
+            arrival: 0,
+            cash_transferred_in: 0,
+            kills: BTreeSet::new(),
+            firms: BTreeSet::new(),
+            accounts: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            instruments: BTreeMap::new(),
+            holdings: BTreeMap::new(),
+            orders: BTreeMap::new(),
+            book: BTreeMap::new(),
+            names: BTreeMap::new(),
+            interests: BTreeSet::new(),
+            outcomes: BTreeMap::new(),
+        }
+    }
+
+    /// As [`Engine::apply`](crate::Engine::apply).
+    pub fn apply<S: EventSink>(
+        &mut self,
+        position: Position,
+        time: Nanos,
+        command: &Command,
+        out: &mut S,
+    ) {
+        assert_eq!(position.0, self.position.0 + 1, "positions are dense");
+        assert!(time >= self.time, "time never goes back");
+        self.position = position;
+        self.time = time;
+        self.digest = digest::fold_command(self.digest, position.0, time.0);
+        match command {
+            Command::Request(request) => self.request(request, out),
+            Command::Import(at, definition) => self.import(*at, definition, out),
+            Command::Tick => {}
+            Command::SessionLost(lost) => self.session_lost(lost, out),
+        }
+        if position.0.is_multiple_of(self.config.checkpoint_interval) {
+            self.say_checkpoint(out);
+        }
+    }
+
+    fn request<S: EventSink>(&mut self, request: &Request, out: &mut S) {
+        let (session_id, request_no) = (request.session_id(), request.request_no());
+        let Some(session) = self.sessions.get_mut(&session_id) else {
+            return self.say_unknown_session(request, out);
+        };
+        if request_no <= session.last_request_no {
+            let outcomes = self.outcomes.get(&session_id);
+            return match outcomes.and_then(|answers| answers.get(&request_no)).copied() {
+                Some(answer) => self.say_again(answer, out),
+                None => self.say_too_old(request, out),
+            };
+        }
+        session.last_request_no = request_no;
+        let refused = match request {
+            Request::NewOrder(m) => return self.new_order(m, out),
+            Request::ReplaceOrder(m) => return self.replace_order(request, m, out),
+            Request::CancelOrder(m) => return self.cancel_order(request, m, out),
+            Request::MassCancel(m) => self.mass_cancel(request, m, out),
+            Request::Transfer(m) => self.transfer(request, m, out),
+            Request::SetPhase(m) => self.set_phase(request, m, out),
+            Request::KillSwitch(m) => self.kill_switch(request, m, out),
+            Request::DefineInstrument(_)
+            | Request::DefineFirm(_)
+            | Request::DefineAccount(_)
+            | Request::DefineSession(_) => self.define(request, out),
+        };
+        if let Err(reason) = refused {
+            self.say_rejected(request, OrderId(0), reason, out);
+        }
+    }
+
+    /// Remembers an answer, and forgets the oldest of too many.
+    fn remember(&mut self, session_id: SessionId, request_no: RequestNo, event: PlainEvent) {
+        let answers = self.outcomes.entry(session_id).or_default();
+        answers.insert(request_no, event);
+        if answers.len() > OUTCOMES_MAX {
+            answers.pop_first();
+        }
+    }
+
+    /// The position last applied.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    /// As [`Engine::digest`](crate::Engine::digest).
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// As [`Engine::control_position`](crate::Engine::control_position).
+    #[must_use]
+    pub fn control_position(&self) -> Position {
+        self.control_position
+    }
+
+    /// As [`Engine::session_state`](crate::Engine::session_state).
+    #[must_use]
+    pub fn session_state(&self, session_id: SessionId) -> SessionState {
+        match self.sessions.get(&session_id) {
+            Some(row) => SessionState {
+                last_request_no: row.last_request_no,
+                next_event_no: row.next_event_no,
+            },
+            None => SessionState { last_request_no: RequestNo(0), next_event_no: EventNo(1) },
+        }
+    }
+
+    /// How many orders are live.
+    #[must_use]
+    pub fn live_order_count(&self) -> u32 {
+        u32::try_from(self.orders.len()).expect("limits are below 2^32")
+    }
+
+    /// How many pairs of account and instrument hold lots or have a live order.
+    #[must_use]
+    pub fn open_position_count(&self) -> usize {
+        let mut pairs: BTreeSet<(AccountId, InstrumentId)> =
+            self.holdings.keys().copied().collect();
+        pairs.extend(self.interests.iter().map(|(account, instrument, _)| (*account, *instrument)));
+        pairs.len()
+    }
+
+    /// As [`Engine::book_levels`](crate::Engine::book_levels).
+    pub fn book_levels(
+        &self,
+        instrument_id: InstrumentId,
+        side: Side,
+        depth: usize,
+        out: &mut Vec<Level>,
+    ) {
+        out.clear();
+        for rec in self.side_of_book(instrument_id, side) {
+            let order = &self.orders[&rec];
+            let (price, qty) = (order.now.price, Qty(order.leaves_qty()));
+            let count = out.len();
+            match out.last_mut().filter(|level| level.price == price) {
+                Some(level) => {
+                    level.qty += qty;
+                    level.order_count += 1;
+                }
+                None if count == depth => return,
+                None => out.push(Level { price, qty, order_count: 1 }),
+            }
+        }
+    }
+
+    /// As [`Engine::totals`](crate::Engine::totals).
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let cash: i128 = self.accounts.values().map(|account| account.cash).sum();
+        let reserved: i128 = self.orders.values().map(Order::reserved_cash).sum();
+        let positions = self.instruments.iter().map(|(id, instrument)| {
+            let held: i128 = (self.holdings.iter())
+                .filter(|((_, of), _)| of == id)
+                .map(|(_, lots)| i128::from(*lots))
+                .sum();
+            let on_sale: i128 = (self.orders.values())
+                .filter(|order| order.now.instrument_id == *id && order.now.side == Side::Sell)
+                .map(|order| i128::from(order.leaves_qty()))
+                .sum();
+            PositionTotals {
+                instrument_id: *id,
+                transferred_in: instrument.transferred_in,
+                free: held - on_sale,
+                reserved: on_sale,
+            }
+        });
+        Totals {
+            cash_transferred_in: Cash(self.cash_transferred_in),
+            cash_free: Cash(cash - reserved),
+            cash_reserved: Cash(reserved),
+            positions: positions.collect(),
+        }
+    }
+
+    /// The live orders of one side of a book, the first to trade first.
+    fn side_of_book(
+        &self,
+        instrument_id: InstrumentId,
+        side: Side,
+    ) -> impl Iterator<Item = Rec> + '_ {
+        let first = (instrument_id, side, i128::MIN, 0);
+        let last = (instrument_id, side, i128::MAX, u64::MAX);
+        self.book.range(first..=last).map(|(_, rec)| *rec)
+    }
+
+    fn is_here(&self, instrument: &Instrument) -> bool {
+        instrument.definition.partition_id == self.config.partition_id
+    }
+
+    fn is_control(&self) -> bool {
+        self.config.partition_id == PartitionId(0)
+    }
+
+    /// An account's live orders.
+    fn orders_of_account(&self, account_id: AccountId) -> impl Iterator<Item = &Order> + '_ {
+        let first = (account_id, InstrumentId(0), Rec(0));
+        let last = (account_id, InstrumentId(u32::MAX), Rec(u64::MAX));
+        self.interests.range(first..=last).map(|(_, _, rec)| &self.orders[rec])
+    }
+
+    /// Whether an account can spare this much cash.
+    fn check_cash(&self, account_id: AccountId, need: i128) -> Result<(), Reason> {
+        if need <= 0 {
+            return Ok(());
+        }
+        let account = &self.accounts[&account_id];
+        let reserved: i128 = self.orders_of_account(account_id).map(Order::reserved_cash).sum();
+        let left = account.cash - reserved - need;
+        match account.is_unlimited {
+            true if left < -crate::config::CASH_LIMIT => Err(Reason::LimitReached),
+            false if left < 0 => Err(Reason::InsufficientCash),
+            _ => Ok(()),
+        }
+    }
+
+    fn held(&self, account_id: AccountId, instrument_id: InstrumentId) -> i128 {
+        i128::from(self.holdings.get(&(account_id, instrument_id)).copied().unwrap_or(0))
+    }
+
+    /// Open lots of an account's orders on one side.
+    fn open_lots(&self, account_id: AccountId, instrument_id: InstrumentId, side: Side) -> i128 {
+        let first = (account_id, instrument_id, Rec(0));
+        let last = (account_id, instrument_id, Rec(u64::MAX));
+        (self.interests.range(first..=last))
+            .map(|(_, _, rec)| &self.orders[rec])
+            .filter(|order| order.now.side == side)
+            .map(|order| i128::from(order.leaves_qty()))
+            .sum()
+    }
+
+    /// Whether a pair that means nothing so far would be one too many.
+    fn is_pair_refused(&self, account_id: AccountId, instrument_id: InstrumentId) -> bool {
+        let first = (account_id, instrument_id, Rec(0));
+        let last = (account_id, instrument_id, Rec(u64::MAX));
+        let is_new = !self.holdings.contains_key(&(account_id, instrument_id))
+            && self.interests.range(first..=last).next().is_none();
+        is_new
+            && self.holdings.len() + self.interests.len() >= self.config.positions_max as usize
+            && self.open_position_count() >= self.config.positions_max as usize
+    }
+
+    /// Moves lots into an account (or out of it).
+    fn move_lots(&mut self, account_id: AccountId, instrument_id: InstrumentId, lots: i128) {
+        let total = self.held(account_id, instrument_id) + lots;
+        let total = i64::try_from(total).expect("positions are kept within 2^62");
+        if total == 0 {
+            self.holdings.remove(&(account_id, instrument_id));
+        } else {
+            self.holdings.insert((account_id, instrument_id), total);
+        }
+    }
+}

@@ -1,0 +1,393 @@
+//! The naive engine's reference data, operator's requests and mass cancels.
+
+use weir_types::{EventNo, PartitionId};
+use weir_types::{
+    ExecType, FirmId, KillScope, MassCancelScope, Phase, Position, Reason, Rec, RequestNo, Role,
+    Switch, TimeInForce,
+};
+use weir_wire::event::{Defined, PhaseChanged};
+use weir_wire::order_entry::MassCancel;
+use weir_wire::reference::{
+    DefineAccount, DefineFirm, DefineInstrument, DefineSession, KillSwitch, SessionLost, SetPhase,
+    Transfer,
+};
+use weir_wire::{Definition, Event, PlainEvent, Request};
+
+use super::say::News;
+use super::{Account, Instrument, NaiveEngine, Order, Session};
+use crate::config::{CASH_LIMIT, EventSink, ORDER_QTY_LIMIT, POSITION_LIMIT};
+
+impl NaiveEngine {
+    pub(super) fn define<S: EventSink>(
+        &mut self,
+        request: &Request,
+        out: &mut S,
+    ) -> Result<(), Reason> {
+        if self.sessions[&request.session_id()].role != Role::Operator {
+            return Err(Reason::NotEntitled);
+        }
+        if !self.is_control() {
+            return Err(Reason::WrongPartition);
+        }
+        let definition = request.definition().expect("only definitions come here");
+        self.take_in(&definition)?;
+        self.say_defined(self.position, &definition, out);
+        self.say_done(request, 0, out);
+        Ok(())
+    }
+
+    pub(super) fn import<S: EventSink>(
+        &mut self,
+        at: Position,
+        definition: &Definition,
+        out: &mut S,
+    ) {
+        if self.is_control() {
+            let has_operator = self.sessions.values().any(|s| s.role == Role::Operator);
+            let makes_operator = match definition {
+                Definition::DefineSession(d) => d.role == Role::Operator,
+                _ => false,
+            };
+            if makes_operator && !has_operator && self.take_in(definition).is_ok() {
+                self.say_defined(self.position, definition, out);
+            }
+        } else if at > self.control_position {
+            self.control_position = at;
+            if self.take_in(definition).is_ok() {
+                self.say_defined(at, definition, out);
+            }
+        }
+    }
+
+    fn say_defined<S: EventSink>(&mut self, at: Position, definition: &Definition, out: &mut S) {
+        self.control_position = at;
+        let defined = Defined {
+            position: self.position,
+            transact_time: self.time,
+            control_position: at,
+            partition_id: self.config.partition_id,
+        };
+        self.say(Event::Defined(defined, *definition), out);
+    }
+
+    fn take_in(&mut self, definition: &Definition) -> Result<(), Reason> {
+        match definition {
+            Definition::DefineInstrument(d) => self.take_in_instrument(d),
+            Definition::DefineFirm(d) => self.take_in_firm(d),
+            Definition::DefineAccount(d) => self.take_in_account(d),
+            Definition::DefineSession(d) => self.take_in_session(d),
+        }
+    }
+
+    fn take_in_instrument(&mut self, d: &DefineInstrument) -> Result<(), Reason> {
+        let contradictions = [
+            d.instrument_id.0 == 0,
+            d.symbol.0[0] == 0,
+            d.partition_id == PartitionId(0),
+            d.tick_size.0 <= 0,
+            d.lot_size.0 == 0,
+            d.order_qty_max < d.lot_size,
+            d.order_qty_max.0 > ORDER_QTY_LIMIT,
+            d.price_max < d.price_min,
+            self.instruments
+                .iter()
+                .any(|(id, i)| *id != d.instrument_id && i.definition.symbol == d.symbol),
+        ];
+        if contradictions.contains(&true) {
+            return Err(Reason::InvalidDefinition);
+        }
+        let count = self.instruments.len();
+        match self.instruments.get_mut(&d.instrument_id) {
+            Some(row) => {
+                let old = &row.definition;
+                let for_good =
+                    |d: &DefineInstrument| (d.partition_id, d.price_exponent, d.qty_exponent);
+                if for_good(old) != for_good(d) {
+                    return Err(Reason::InvalidDefinition);
+                }
+                row.definition = *d;
+            }
+            None if count >= self.config.instruments_max as usize => {
+                return Err(Reason::LimitReached);
+            }
+            None => {
+                let row = Instrument { definition: *d, phase: d.phase, transferred_in: 0 };
+                self.instruments.insert(d.instrument_id, row);
+            }
+        }
+        Ok(())
+    }
+
+    fn take_in_firm(&mut self, d: &DefineFirm) -> Result<(), Reason> {
+        if d.firm_id.0 == 0 || d.name.0[0] == 0 {
+            return Err(Reason::InvalidDefinition);
+        }
+        let is_new = !self.firms.contains(&d.firm_id);
+        if is_new && self.firms.len() >= self.config.firms_max as usize {
+            return Err(Reason::LimitReached);
+        }
+        self.firms.insert(d.firm_id);
+        Ok(())
+    }
+
+    fn take_in_account(&mut self, d: &DefineAccount) -> Result<(), Reason> {
+        if d.account_id.0 == 0 {
+            return Err(Reason::InvalidDefinition);
+        }
+        if !self.firms.contains(&d.firm_id) {
+            return Err(Reason::UnknownFirm);
+        }
+        let is_unlimited = d.unlimited == Switch::On;
+        if let Some(row) = self.accounts.get_mut(&d.account_id) {
+            if row.firm_id != d.firm_id {
+                return Err(Reason::InvalidDefinition);
+            }
+            row.is_unlimited = is_unlimited;
+            return Ok(());
+        }
+        if self.accounts.len() >= self.config.accounts_max as usize {
+            return Err(Reason::LimitReached);
+        }
+        let row = Account { firm_id: d.firm_id, is_unlimited, cash: 0, transfer_id_last: 0 };
+        self.accounts.insert(d.account_id, row);
+        Ok(())
+    }
+
+    fn take_in_session(&mut self, d: &DefineSession) -> Result<(), Reason> {
+        let is_trader = d.role == Role::Trader;
+        if d.defined_session_id.0 == 0 || (!is_trader && d.firm_id != FirmId(0)) {
+            return Err(Reason::InvalidDefinition);
+        }
+        if is_trader && !self.firms.contains(&d.firm_id) {
+            return Err(Reason::UnknownFirm);
+        }
+        if let Some(row) = self.sessions.get(&d.defined_session_id) {
+            let is_same = row.role == d.role && row.firm_id == d.firm_id;
+            return if is_same { Ok(()) } else { Err(Reason::InvalidDefinition) };
+        }
+        if self.sessions.len() >= self.config.sessions_max as usize {
+            return Err(Reason::LimitReached);
+        }
+        let row = Session {
+            firm_id: d.firm_id,
+            role: d.role,
+            last_request_no: RequestNo(0),
+            next_event_no: EventNo(1),
+        };
+        self.sessions.insert(d.defined_session_id, row);
+        Ok(())
+    }
+
+    fn check_operator(&self, request: &Request, to: PartitionId) -> Result<(), Reason> {
+        if self.sessions[&request.session_id()].role != Role::Operator {
+            return Err(Reason::NotEntitled);
+        }
+        if self.is_control() || to != self.config.partition_id {
+            return Err(Reason::WrongPartition);
+        }
+        Ok(())
+    }
+
+    pub(super) fn transfer<S: EventSink>(
+        &mut self,
+        request: &Request,
+        m: &Transfer,
+        out: &mut S,
+    ) -> Result<(), Reason> {
+        self.check_operator(request, m.partition_id)?;
+        let Some(account) = self.accounts.get(&m.account_id).cloned() else {
+            return Err(Reason::UnknownAccount);
+        };
+        if m.instrument_id.0 != 0 || m.position_qty != 0 {
+            let instrument =
+                self.instruments.get(&m.instrument_id).ok_or(Reason::UnknownInstrument)?;
+            if !self.is_here(instrument) {
+                return Err(Reason::WrongPartition);
+            }
+        }
+        if m.transfer_id == 0 {
+            return Err(Reason::FieldOutOfRange);
+        }
+        if m.transfer_id <= account.transfer_id_last {
+            self.say_done(request, 0, out);
+            return Ok(());
+        }
+        let cash = m.cash.0;
+        if !(-CASH_LIMIT..=CASH_LIMIT).contains(&cash) {
+            return Err(Reason::LimitReached);
+        }
+        self.check_cash(m.account_id, -cash)?;
+        if cash >= 0 && account.cash + cash > CASH_LIMIT {
+            return Err(Reason::LimitReached);
+        }
+        if m.position_qty != 0 {
+            self.check_transfer_lots(m, &account)?;
+            self.move_lots(m.account_id, m.instrument_id, i128::from(m.position_qty));
+            let instrument = self.instruments.get_mut(&m.instrument_id).expect("checked above");
+            instrument.transferred_in += i128::from(m.position_qty);
+        }
+        let row = self.accounts.get_mut(&m.account_id).expect("checked above");
+        row.cash += cash;
+        row.transfer_id_last = m.transfer_id;
+        self.cash_transferred_in += cash;
+        self.say_done(request, 1, out);
+        Ok(())
+    }
+
+    fn check_transfer_lots(&self, m: &Transfer, account: &Account) -> Result<(), Reason> {
+        use weir_types::Side;
+        if self.is_pair_refused(m.account_id, m.instrument_id) {
+            return Err(Reason::LimitReached);
+        }
+        let lots = i128::from(m.position_qty);
+        let total = self.held(m.account_id, m.instrument_id) + lots;
+        let low = total - self.open_lots(m.account_id, m.instrument_id, Side::Sell);
+        let high = total + self.open_lots(m.account_id, m.instrument_id, Side::Buy);
+        if lots < 0 && low < 0 && !account.is_unlimited {
+            return Err(Reason::InsufficientPosition);
+        }
+        if low < -POSITION_LIMIT || high > POSITION_LIMIT {
+            return Err(Reason::LimitReached);
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_phase<S: EventSink>(
+        &mut self,
+        request: &Request,
+        m: &SetPhase,
+        out: &mut S,
+    ) -> Result<(), Reason> {
+        self.check_operator(request, self.config.partition_id)?;
+        let Some(instrument) = self.instruments.get(&m.instrument_id) else {
+            return Err(Reason::UnknownInstrument);
+        };
+        if !self.is_here(instrument) {
+            return Err(Reason::WrongPartition);
+        }
+        let mut count = 0;
+        if instrument.phase != m.phase {
+            self.instruments.get_mut(&m.instrument_id).expect("found above").phase = m.phase;
+            let event = PhaseChanged {
+                position: self.position,
+                transact_time: self.time,
+                instrument_id: m.instrument_id,
+                partition_id: self.config.partition_id,
+                phase: m.phase,
+            };
+            self.say(Event::Plain(PlainEvent::PhaseChanged(event)), out);
+            if m.phase == Phase::Closed {
+                let news = News::of(ExecType::Expired, Reason::None, RequestNo(0));
+                let over = self.recs_of(|order| {
+                    order.now.instrument_id == m.instrument_id
+                        && order.now.time_in_force == TimeInForce::Day
+                });
+                count = over.len() as u64;
+                for rec in over {
+                    self.end(rec, &news, out);
+                }
+            }
+        }
+        self.say_done(request, count, out);
+        Ok(())
+    }
+
+    /// The live orders of which `is_meant` holds, in order of `rec`.
+    fn recs_of(&self, is_meant: impl Fn(&Order) -> bool) -> Vec<Rec> {
+        self.orders.values().filter(|order| is_meant(order)).map(|order| order.rec).collect()
+    }
+
+    pub(super) fn kill_switch<S: EventSink>(
+        &mut self,
+        request: &Request,
+        m: &KillSwitch,
+        out: &mut S,
+    ) -> Result<(), Reason> {
+        use weir_types::{AccountId, SessionId};
+        self.check_operator(request, m.partition_id)?;
+        let (is_known, otherwise) = match m.scope {
+            KillScope::All => (m.id == 0, Reason::FieldOutOfRange),
+            KillScope::Firm => (self.firms.contains(&FirmId(m.id)), Reason::UnknownFirm),
+            KillScope::Account => {
+                (self.accounts.contains_key(&AccountId(m.id)), Reason::UnknownAccount)
+            }
+            KillScope::Session => {
+                (self.sessions.contains_key(&SessionId(m.id)), Reason::UnknownSession)
+            }
+        };
+        if !is_known {
+            return Err(otherwise);
+        }
+        match m.switch {
+            Switch::On => self.kills.insert((m.scope.code(), m.id)),
+            Switch::Off => self.kills.remove(&(m.scope.code(), m.id)),
+        };
+        self.say_done(request, 0, out);
+        Ok(())
+    }
+
+    pub(super) fn mass_cancel<S: EventSink>(
+        &mut self,
+        request: &Request,
+        m: &MassCancel,
+        out: &mut S,
+    ) -> Result<(), Reason> {
+        let asker = self.sessions[&m.session_id].clone();
+        let is_operator = asker.role == Role::Operator;
+        if asker.role == Role::Supervisor {
+            return Err(Reason::NotEntitled);
+        }
+        if self.is_control() || m.partition_id != self.config.partition_id {
+            return Err(Reason::WrongPartition);
+        }
+        let firm_id = if is_operator { m.firm_id } else { asker.firm_id };
+        match m.scope {
+            MassCancelScope::Session => {}
+            MassCancelScope::Account => match self.accounts.get(&m.account_id) {
+                None => return Err(Reason::UnknownAccount),
+                Some(account) if !is_operator && account.firm_id != asker.firm_id => {
+                    return Err(Reason::NotYourAccount);
+                }
+                Some(_) => {}
+            },
+            MassCancelScope::Firm if is_operator && !self.firms.contains(&firm_id) => {
+                return Err(Reason::UnknownFirm);
+            }
+            MassCancelScope::Firm if ![FirmId(0), firm_id].contains(&m.firm_id) => {
+                return Err(Reason::NotEntitled);
+            }
+            MassCancelScope::Firm => {}
+        }
+        if m.instrument_id.0 != 0 && !self.instruments.contains_key(&m.instrument_id) {
+            return Err(Reason::UnknownInstrument);
+        }
+        let meant = self.recs_of(|order| {
+            let in_scope = match m.scope {
+                MassCancelScope::Session => order.now.session_id == m.session_id,
+                MassCancelScope::Account => order.now.account_id == m.account_id,
+                MassCancelScope::Firm => self.sessions[&order.now.session_id].firm_id == firm_id,
+            };
+            let phase = self.instruments[&order.now.instrument_id].phase;
+            in_scope
+                && (m.instrument_id.0 == 0 || m.instrument_id == order.now.instrument_id)
+                && (phase != Phase::Closed || is_operator)
+        });
+        for rec in &meant {
+            let is_own = self.orders[rec].now.session_id == m.session_id;
+            let request_no = if is_own { m.request_no } else { RequestNo(0) };
+            self.end(*rec, &News::of(ExecType::Canceled, Reason::MassCancel, request_no), out);
+        }
+        self.say_done(request, meant.len() as u64, out);
+        Ok(())
+    }
+
+    pub(super) fn session_lost<S: EventSink>(&mut self, lost: &SessionLost, out: &mut S) {
+        if lost.cancel_on_disconnect == Switch::Off {
+            return;
+        }
+        for rec in self.recs_of(|order| order.now.session_id == lost.session_id) {
+            let news = News::of(ExecType::Canceled, Reason::SessionLost, RequestNo(0));
+            self.end(rec, &news, out);
+        }
+    }
+}
