@@ -11,6 +11,8 @@ pub mod embedded;
 pub mod error;
 pub mod event_log;
 pub mod frame;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod reader;
 pub mod recovery;
 pub mod segment;
@@ -23,7 +25,7 @@ pub use embedded::{EmbeddedLog, LogConfig};
 pub use error::LogError;
 pub use event_log::{EventAppend, EventLog, EventLogConfig, EventLogReport, Followed, read_events};
 pub use reader::{Entry, LogReader};
-pub use recovery::{Cut, EpochReason, RecoveryReport};
+pub use recovery::{Cut, EpochReason, Inspection, RecoveryReport, inspect};
 pub use segment::{EpochEnd, SegmentKind};
 pub use snapshot::{SkippedSnapshot, Snapshot, SnapshotFault, SnapshotStore};
 pub use tail::{Seek, TailConfig, TailHandle, TailRead, TailReader, TailWriter, tail};

@@ -12,7 +12,7 @@ use crate::batch::split_entry;
 use crate::error::LogError;
 use crate::frame::{Decoded, FRAME_HEADER, Fault, FrameHeader, FrameKind, decode_frame};
 use crate::recovery::sound_header;
-use crate::segment::{SEGMENT_HEADER, SegmentHeader, SegmentKind};
+use crate::segment::{NUMBER_MAX, SEGMENT_HEADER, SegmentHeader, SegmentKind};
 
 /// How much is read ahead in bytes.
 const READ_AHEAD: usize = 256 * 1024;
@@ -302,7 +302,8 @@ impl<D: Disk> LogReader<D> {
         header.frame == self.frame_next
             && header.first_position == self.position_next
             && header.link == self.link
-            && header.first_position.0.checked_add(header.count.into()).is_some()
+            && header.first_position.0 + u64::from(header.count) < NUMBER_MAX
+            && header.frame < NUMBER_MAX
     }
 
     /// What is buffered from the present offset on.

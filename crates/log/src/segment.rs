@@ -16,6 +16,12 @@ pub const FORMAT_VERSION: u32 = 1;
 /// How many ended epochs a header holds; older ones are forgotten.
 pub const EPOCHS_MAX: usize = 240;
 
+/// Frame numbers, positions and log times in nanoseconds stay below this, so that no arithmetic on
+/// what a file says can overflow.
+pub(crate) const NUMBER_MAX: u64 = 1 << 63;
+/// Epochs stay below this, likewise.
+pub(crate) const EPOCH_MAX: u32 = 1 << 31;
+
 const EPOCHS_AT: usize = 128;
 const CRC_AT: usize = SEGMENT_HEADER - 4;
 
@@ -142,6 +148,15 @@ impl SegmentHeader {
         bytes
     }
 
+    /// True when its numbers can stand in a log.
+    fn is_possible(&self) -> bool {
+        (1..NUMBER_MAX).contains(&self.first_frame)
+            && (1..NUMBER_MAX).contains(&self.first_position.0)
+            && self.log_time.0 < NUMBER_MAX
+            && self.synced_frame < self.first_frame
+            && (1..EPOCH_MAX).contains(&self.epoch.0)
+    }
+
     /// Reads a header of a `kind` log.
     ///
     /// # Errors
@@ -178,7 +193,7 @@ impl SegmentHeader {
             epoch: Epoch(u32_at(slot, 0)),
             last_valid: Position(u64_at(slot, 8)),
         });
-        Ok(SegmentHeader {
+        let header = SegmentHeader {
             kind,
             log_id: u128::from_le_bytes(bytes[16..32].try_into().expect("sixteen bytes")),
             partition: PartitionId(partition),
@@ -190,7 +205,8 @@ impl SegmentHeader {
             log_time: Nanos(u64_at(bytes, 72)),
             opening: Opening { boot_id, durability },
             ended: ended.collect(),
-        })
+        };
+        if header.is_possible() { Ok(header) } else { Err(HeaderFault::Unsound) }
     }
 }
 

@@ -32,16 +32,74 @@
 //! the next sync cover them.
 
 use weir_io::{Access, Disk, DiskError};
-use weir_types::{Durability, Epoch, Position};
+use weir_types::{Durability, Epoch, PartitionId, Position};
 
 use crate::error::LogError;
 use crate::frame::{Fault, FrameKind};
-use crate::segment::EpochEnd;
+use crate::segment::{EpochEnd, SegmentKind};
 
 mod scan;
 
 pub use scan::decode_segment;
 pub(crate) use scan::{Break, BreakFault, Head, Scan, scan, sound_header};
+
+/// A log as it lies on the disk, looked at without touching it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inspection {
+    /// The log's identity.
+    pub log_id: u128,
+    /// The partition whose log it is.
+    pub partition: PartitionId,
+    /// The segments' names, and how many bytes of each hold sound frames, its header included.
+    pub segments: Vec<(String, u64)>,
+    /// The first position, and the one after the last.
+    pub positions: std::ops::Range<u64>,
+    /// How many frames, marks included.
+    pub frames: u64,
+    /// The highest frame number that a mark proves synced.
+    pub synced_frame: u64,
+    /// The number of the last sound frame.
+    pub last_frame: u64,
+    /// The epoch of the last frame.
+    pub epoch: Epoch,
+    /// The epochs before it.
+    pub ended: Vec<EpochEnd>,
+    /// The level of the last run.
+    pub durability: Durability,
+    /// True when the last frame is a closing mark.
+    pub clean: bool,
+    /// Where a torn tail begins that opening the log would cut: file, offset, and the number of
+    /// bytes to the last one that is not zero.
+    pub torn_at: Option<(String, u64, u64)>,
+}
+
+/// Checks a whole log without changing it; `None` when there is none.
+///
+/// # Errors
+/// What opening it would refuse: damage, newer or foreign files.
+pub fn inspect<D: Disk>(disk: &mut D, kind: SegmentKind) -> Result<Option<Inspection>, LogError> {
+    let Some(found) = scan(disk, kind)? else { return Ok(None) };
+    refuse_damage(&found, judge_history(Some(&found)))?;
+    let first = &found.segments[0].header;
+    let torn_at = found.broken.map(|broken| {
+        let place = &found.segments[broken.segment];
+        (place.name.clone(), broken.offset, place.used.saturating_sub(broken.offset))
+    });
+    Ok(Some(Inspection {
+        log_id: first.log_id,
+        partition: first.partition,
+        segments: found.segments.iter().map(|s| (s.name.clone(), s.end)).collect(),
+        positions: first.first_position.0..found.head.position_next.0,
+        frames: found.head.frame_next - first.first_frame,
+        synced_frame: found.synced_frame,
+        last_frame: found.head.frame_next - 1,
+        epoch: found.head.epoch,
+        ended: found.head.ended.clone(),
+        durability: found.opening.durability,
+        clean: found.broken.is_none() && found.last_kind == Some(FrameKind::Close),
+        torn_at,
+    }))
+}
 
 /// What was cut off a torn tail.
 #[derive(Clone, Debug, PartialEq, Eq)]

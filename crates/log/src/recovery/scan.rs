@@ -12,8 +12,8 @@ use weir_types::{Epoch, Nanos, Position};
 use crate::error::LogError;
 use crate::frame::{Decoded, FRAME_HEADER, Fault, FrameHeader, FrameKind, decode_frame};
 use crate::segment::{
-    EPOCHS_MAX, EpochEnd, FORMAT_VERSION, HeaderFault, Opening, SEGMENT_HEADER, SegmentHeader,
-    SegmentKind,
+    EPOCH_MAX, EPOCHS_MAX, EpochEnd, FORMAT_VERSION, HeaderFault, NUMBER_MAX, Opening,
+    SEGMENT_HEADER, SegmentHeader, SegmentKind,
 };
 
 /// The longest file that is taken for a segment: 4 GiB.
@@ -59,8 +59,10 @@ impl Head {
             && frame.synced_frame < frame.frame
             && (frame.epoch == self.epoch || new_epoch)
             && later
-            && self.position_next.0.checked_add(frame.count.into()).is_some()
-            && self.frame_next < u64::MAX
+            && self.position_next.0 + u64::from(frame.count) < NUMBER_MAX
+            && frame.frame < NUMBER_MAX
+            && frame.log_time.0 < NUMBER_MAX
+            && frame.epoch.0 < EPOCH_MAX
     }
 
     /// Goes on by one frame.
@@ -134,7 +136,7 @@ impl Scan {
         Scan {
             segments: Vec::new(),
             head: Head::of_header(header),
-            synced_frame: header.first_frame.saturating_sub(1),
+            synced_frame: header.first_frame - 1,
             broken: None,
             last_kind: None,
             opening: header.opening,
@@ -157,7 +159,7 @@ impl Scan {
             self.break_at(0, BreakFault::Gap);
         }
         // A header is synced with the frames it says are; it bears witness even after a break.
-        self.believe_synced(header.synced_frame.min(header.first_frame.saturating_sub(1)));
+        self.believe_synced(header.synced_frame);
         let mut end = SEGMENT_HEADER;
         if self.broken.is_none() {
             end = self.walk(bytes);

@@ -290,6 +290,28 @@ fn a_second_process_is_kept_out() {
 }
 
 #[test]
+fn an_inspection_says_what_opening_would_do_and_touches_nothing() {
+    let disk = unclean(Durability::Disk, 5);
+    damage_last_frame(&disk);
+    let mut recorded = disk.after_process_crash();
+    recorded.record();
+    let seen = inspect(&mut recorded, SegmentKind::Command).unwrap().unwrap();
+    assert_eq!((recorded.recorded(), seen.clean, seen.positions.clone()), (0, false, 1..5));
+    let (_, report) = open(&disk, Durability::Disk).unwrap();
+    let cut = report.cut.unwrap();
+    assert_eq!(seen.torn_at, Some((cut.file, cut.offset, cut.bytes)));
+    assert_eq!(seen.positions, report.positions);
+    assert_eq!(inspect(&mut SimDisk::new(1), SegmentKind::Command).unwrap(), None);
+}
+
+fn damage_last_frame(disk: &SimDisk) {
+    let name = segments(disk).last().unwrap().clone();
+    let bytes = disk.contents(&name).unwrap();
+    let last = bytes.iter().rposition(|b| *b != 0).unwrap();
+    disk.flip_bit(&name, last as u64 * 8);
+}
+
+#[test]
 fn files_of_others_are_left_alone() {
     let disk = SimDisk::new(1);
     disk.plant("notes.txt", b"mine");

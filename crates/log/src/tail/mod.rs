@@ -291,7 +291,10 @@ impl TailReader {
             let header = match self.next_word() {
                 Word::Header(header) => header,
                 Word::None => return TailRead::Empty,
-                Word::Lapped => return TailRead::Lapped { oldest: self.oldest() },
+                Word::Lapped => match self.lapped() {
+                    Some(oldest) => return TailRead::Lapped { oldest },
+                    None => continue,
+                },
             };
             if header == SKIP {
                 self.skip_segment();
@@ -391,6 +394,24 @@ impl TailReader {
     fn oldest_segment(&self) -> u64 {
         // SYNC: pairs with the store in `enter_segment`; `still_there` decides afterwards.
         self.shared.oldest_word.load(Ordering::Acquire) / self.shared.segment_words
+    }
+
+    /// The oldest record's number when the reader's place was overwritten; none, and the reader
+    /// moved, when what was overwritten was only padding before its next record.
+    fn lapped(&mut self) -> Option<u64> {
+        loop {
+            let oldest = self.oldest();
+            if oldest != self.record {
+                return Some(oldest);
+            }
+            let mut moved = self.clone();
+            let found = moved.seek_segment(moved.oldest_segment());
+            if found == Seek::Done && moved.record == self.record {
+                *self = moved;
+                return None;
+            }
+            spin_loop();
+        }
     }
 
     /// The number of the oldest record that is there.
