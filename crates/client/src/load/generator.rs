@@ -295,12 +295,29 @@ impl Generator {
         Ok(())
     }
 
+    /// Takes in what an earlier run left unanswered, until nothing is.
+    ///
+    /// # Errors
+    /// The connection's; [`ClientError::Timeout`].
+    pub fn settle(&mut self, timeout: Duration) -> Result<(), ClientError> {
+        let deadline = Nanos(self.clock.now().0 + crate::clock::nanos(timeout).0);
+        for client in &mut self.clients {
+            while client.sessions().iter().any(|session| session.unanswered_count() > 0) {
+                let left = deadline.since(self.clock.now());
+                if left.0 == 0 {
+                    return Err(ClientError::Timeout { waiting_for: "answers", timeout });
+                }
+                client.poll(Duration::from_nanos(left.0), |_, _| {})?;
+            }
+        }
+        Ok(())
+    }
+
     /// Takes all orders out of the book and closes the sessions.
     ///
     /// # Errors
     /// The connection's; [`ClientError::Timeout`].
     pub fn close(mut self, timeout: Duration) -> Result<(), ClientError> {
-        let deadline = Nanos(self.clock.now().0 + crate::clock::nanos(timeout).0);
         for client in &mut self.clients {
             for index in 0..client.sessions().len() {
                 let partitions: Vec<_> = client.sessions()[index].partitions().collect();
@@ -310,14 +327,8 @@ impl Generator {
                     let _ = client.submit_at(index, (partition_id, request), Times::default());
                 }
             }
-            while client.sessions().iter().any(|session| session.unanswered_count() > 0) {
-                let left = deadline.since(self.clock.now());
-                if left.0 == 0 {
-                    return Err(ClientError::Timeout { waiting_for: "mass cancels", timeout });
-                }
-                client.poll(Duration::from_nanos(left.0), |_, _| {})?;
-            }
         }
+        self.settle(timeout)?;
         self.clients.into_iter().try_for_each(|client| client.log_out(timeout))
     }
 }

@@ -95,7 +95,8 @@ impl<'a> Playback<'a> {
                 // An order whose end has been heard of is replaced in vain: the node refuses it.
                 let price = self.prices.get(&local_id.0).copied().unwrap_or_default();
                 let orig_cl_ord_id = cl_ord_id;
-                let replace = Replace { cl_ord_id, orig_cl_ord_id, instrument_id, price, order_qty };
+                let replace =
+                    Replace { cl_ord_id, orig_cl_ord_id, instrument_id, price, order_qty };
                 replace.request()
             }
             OrderIntent::Cancel { .. } => cancel(cl_ord_id, cl_ord_id, instrument_id),

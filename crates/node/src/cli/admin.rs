@@ -268,11 +268,7 @@ fn define_session(admin: &mut Admin, of: (u32, u32, Role)) -> anyhow::Result<Out
     Ok(Outcome { text, json: serde_json::json!({ "session": id, "api_key": key }) })
 }
 
-fn transfer(
-    admin: &mut Admin,
-    args: &AdminArgs,
-    deposit: &DepositArgs,
-) -> anyhow::Result<Outcome> {
+fn transfer(admin: &mut Admin, args: &AdminArgs, deposit: &DepositArgs) -> anyhow::Result<Outcome> {
     let (instrument_id, partition_id) = match &deposit.instrument {
         Some(name) => {
             let instrument = args.login.endpoint.instrument(name)?;

@@ -110,11 +110,7 @@ fn levels(orders: &BTreeMap<OrderId, OrderRow>) -> (Vec<Level>, Vec<Level>) {
     (bids.iter().rev().map(level).collect(), asks.iter().map(level).collect())
 }
 
-fn show(
-    args: &BookArgs,
-    instrument: &InstrumentStatus,
-    follower: &Follower,
-) -> anyhow::Result<()> {
+fn show(args: &BookArgs, instrument: &InstrumentStatus, follower: &Follower) -> anyhow::Result<()> {
     let (bids, asks) = levels(follower.orders());
     let text = if args.json {
         json(args, instrument, (&bids, &asks))

@@ -166,9 +166,8 @@ fn price_range(items: &[FlowItem]) -> (Price, Price) {
         FlowItem::Event(event) => Some(event.price),
         FlowItem::Row(_) => None,
     });
-    let (min, max) = prices.fold((Price(1), Price(1)), |(min, max), price| {
-        (min.min(price), max.max(price))
-    });
+    let (min, max) =
+        prices.fold((Price(1), Price(1)), |(min, max), price| (min.min(price), max.max(price)));
     (min, max)
 }
 

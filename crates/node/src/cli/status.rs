@@ -103,9 +103,13 @@ mod tests {
             "none": [],
         });
         let text = table(&page);
-        for line in ["version        1", "uptime_s       1.500", "   0     12345", "   1         7",
-            "  sessions                 3"]
-        {
+        for line in [
+            "version        1",
+            "uptime_s       1.500",
+            "   0     12345",
+            "   1         7",
+            "  sessions                 3",
+        ] {
             assert!(text.contains(line), "{line:?} is not in\n{text}");
         }
     }

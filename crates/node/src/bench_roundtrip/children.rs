@@ -1,0 +1,173 @@
+//! The processes that a benchmark measures: a node, an echo; and the directory they work in.
+//!
+//! A child is this same program. It ends when its handle goes, and the directory with it.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::Context;
+use weir_client::clock::WaitStrategy;
+use weir_client::load::setup::fresh_key;
+use weir_types::Durability;
+use weir_wire::session::ApiKey;
+
+use crate::cli::endpoint::hex;
+
+/// A directory that is removed when its handle goes.
+#[derive(Debug)]
+pub(super) struct WorkDir {
+    path: PathBuf,
+}
+
+impl WorkDir {
+    /// Makes one in `parent`, or in the system's place for temporary files.
+    pub(super) fn create(parent: Option<&Path>) -> anyhow::Result<WorkDir> {
+        let parent = parent.map_or_else(std::env::temp_dir, Path::to_path_buf);
+        let path = parent.join(format!("weir-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&path)
+            .with_context(|| format!("cannot make {}", path.display()))?;
+        Ok(WorkDir { path })
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The type of the file system it is on, as the kernel names it.
+    pub(super) fn file_system(&self) -> Option<String> {
+        let path = self.path.canonicalize().ok()?;
+        let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
+        mounts
+            .lines()
+            .filter_map(|line| {
+                let mut words = line.split(' ').skip(1);
+                Some((words.next()?, words.next()?))
+            })
+            .filter(|(mount, _)| path.starts_with(mount))
+            .max_by_key(|(mount, _)| mount.len())
+            .map(|(_, kind)| kind.to_owned())
+    }
+}
+
+impl Drop for WorkDir {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.path) {
+            eprintln!("weir: {} stays behind: {error}", self.path.display());
+        }
+    }
+}
+
+/// A process under measurement.
+#[derive(Debug)]
+pub(super) struct Child {
+    process: std::process::Child,
+    address: SocketAddr,
+    key: ApiKey,
+}
+
+impl Child {
+    /// Starts an echo.
+    pub(super) fn echo(wait: WaitStrategy, work_dir: &WorkDir) -> anyhow::Result<Child> {
+        let arguments = ["bench", "echo", "--wait", &wait.to_string()].map(str::to_owned);
+        Child::start(&arguments, ApiKey([0; 32]), &work_dir.path.join("echo.log"))
+    }
+
+    /// Starts a node with a log of its own.
+    pub(super) fn node(
+        durability: Durability,
+        wait: WaitStrategy,
+        work_dir: &WorkDir,
+    ) -> anyhow::Result<Child> {
+        let key = fresh_key()?;
+        let name = format!("node-{durability}-{wait}");
+        let dir = work_dir.path.join(&name);
+        let arguments = [
+            "serve",
+            "--dir",
+            dir.to_str().context("the directory's name is not UTF-8")?,
+            "--durability",
+            &durability.to_string(),
+            "--listen",
+            "127.0.0.1:0",
+            "--http",
+            "127.0.0.1:0",
+            "--wait",
+            &wait.to_string(),
+        ]
+        .map(str::to_owned);
+        Child::start(&arguments, key, &work_dir.path.join(format!("{name}.log")))
+    }
+
+    fn start(arguments: &[String], key: ApiKey, log: &Path) -> anyhow::Result<Child> {
+        let program = std::env::current_exe().context("this program's own path")?;
+        let mut process = Command::new(program)
+            .args(arguments)
+            // By the environment: arguments are every user's to read.
+            .env("WEIR_BOOTSTRAP_KEY", hex(&key.0))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(File::create(log).context("a child's log")?)
+            .spawn()
+            .context("cannot start a child")?;
+        let stdout = process.stdout.take().expect("it was asked for");
+        let mut line = String::new();
+        let read = BufReader::new(stdout).read_line(&mut line);
+        let ready = read.ok().and_then(|_| ready_address(&line));
+        match ready {
+            Some(address) => Ok(Child { process, address, key }),
+            None => {
+                // It may have ended already; its log says why.
+                let _ = process.kill();
+                let _ = process.wait();
+                let said = std::fs::read_to_string(log).unwrap_or_default();
+                anyhow::bail!("`weir {}` did not start: {said}", arguments.join(" "))
+            }
+        }
+    }
+
+    /// Where it listens.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The key of session 1.
+    pub(super) fn key(&self) -> ApiKey {
+        self.key
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // A child that ended before is what its own error said; nothing is left to end.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The address in `weir ready order-entry=ADDRESS http=ADDRESS`.
+fn ready_address(line: &str) -> Option<SocketAddr> {
+    let words = line.strip_prefix("weir ready ")?;
+    words.split(' ').find_map(|word| word.strip_prefix("order-entry="))?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ready_line_tells_the_address() {
+        let cases = [
+            ("weir ready order-entry=127.0.0.1:7001 http=127.0.0.1:7080\n", true),
+            ("weir ready http=127.0.0.1:7080 order-entry=[::1]:5\n", false),
+            ("weir is not ready\n", false),
+            ("", false),
+        ];
+        for (line, want) in cases {
+            assert_eq!(ready_address(line).is_some(), want, "{line:?}");
+        }
+    }
+}

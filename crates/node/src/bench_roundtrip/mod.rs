@@ -1,0 +1,180 @@
+//! `weir bench roundtrip`: order to execution report over loopback TCP, beside an echo.
+//!
+//! The same client, the same frames and the same sessions drive a real node and an echo, each a
+//! process of its own, in interleaved pairs of short runs; what is told are ratios of pairs with
+//! their interval. The echo itself is checked against an echo that is not ours (`socat`), and the
+//! `disk` level stands beside a bare write-and-sync loop on the same file system. A pair in which
+//! the generator was late counts as late; a cell with too many of those gives no ratio.
+//!
+//! * [`cell`]: one kind of load against one node: pairs, and what they come to.
+//! * [`children`]: the processes.
+//! * [`peers`]: the independent echo and the bare sync loop.
+//! * [`stats`]: medians and their intervals.
+
+mod cell;
+mod children;
+mod peers;
+mod stats;
+
+use std::net::TcpListener;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::Context;
+use serde_json::{Value, json};
+use weir_client::clock::{WaitStrategy, sharpen_timers};
+use weir_client::echo;
+use weir_types::Durability;
+
+use cell::{Bench, LoadKind};
+use children::{Child, WorkDir};
+
+/// Options of `weir bench roundtrip`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct RoundtripArgs {
+    /// A few short pairs: shows that it works, proves nothing.
+    #[arg(long)]
+    quick: bool,
+    /// Pairs of each cell; the default is 15, or 3 when quick.
+    #[arg(long)]
+    pairs: Option<u32>,
+    /// Seconds of each run.
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    seconds: f64,
+    /// Only these durability levels.
+    #[arg(long, value_delimiter = ',', default_value = "memory,os,disk")]
+    durability: Vec<Durability>,
+    /// Without the profile in which everything spins.
+    #[arg(long)]
+    no_spin: bool,
+    /// Where the logs lie during the run; the system's temporary directory when not given.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<std::path::PathBuf>,
+}
+
+/// Options of `weir bench echo`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct EchoArgs {
+    /// Where to listen.
+    #[arg(long, default_value = "127.0.0.1:0")]
+    listen: std::net::SocketAddr,
+    /// What to do when idle: park, yield or spin.
+    #[arg(long, default_value = "park")]
+    wait: WaitStrategy,
+}
+
+/// Runs the echo until the process ends.
+///
+/// # Errors
+/// When it cannot listen.
+pub fn run_echo(args: EchoArgs) -> anyhow::Result<()> {
+    let listener = TcpListener::bind(args.listen).context("the echo cannot listen")?;
+    println!("weir ready order-entry={} http=none", listener.local_addr()?);
+    echo::serve(&listener, args.wait, &AtomicBool::new(false))?;
+    Ok(())
+}
+
+/// One run in flight and sixty-four, then open loops.
+const LOADS: [LoadKind; 5] = [
+    LoadKind::Window(1),
+    LoadKind::Window(64),
+    LoadKind::Open(10_000),
+    LoadKind::Open(50_000),
+    LoadKind::Open(100_000),
+];
+
+/// Runs the benchmark and prints its JSON object as the last line.
+///
+/// # Errors
+/// When a process does not start or a connection ends.
+pub fn run(args: RoundtripArgs) -> anyhow::Result<()> {
+    anyhow::ensure!(args.seconds > 0.0 && args.seconds <= 60.0, "--seconds must be up to 60");
+    sharpen_timers();
+    let pairs = args.pairs.unwrap_or(if args.quick { 3 } else { 15 }).max(1);
+    let seconds = if args.quick { args.seconds.min(0.3) } else { args.seconds };
+    let work_dir = WorkDir::create(args.dir.as_deref())?;
+    let load_before = load_average();
+    let bench = Bench { pairs, run: Duration::from_secs_f64(seconds) };
+    let echo_check = check_echo(&bench, &work_dir)?;
+    let mut cells = Vec::new();
+    for wait in [WaitStrategy::Park, WaitStrategy::Spin] {
+        if wait == WaitStrategy::Spin && args.no_spin {
+            continue;
+        }
+        for durability in &args.durability {
+            // Spinning everything says what the wire and the code cost; the log is as it was.
+            if wait == WaitStrategy::Spin && *durability != Durability::Memory {
+                continue;
+            }
+            cells.extend(measure_node(&bench, &work_dir, (*durability, wait))?);
+        }
+    }
+    let result = json!({
+        "bench": "roundtrip",
+        "pairs": pairs,
+        "run_seconds": seconds,
+        "payload_bytes": cell::payload(),
+        "kernel": read_line("/proc/sys/kernel/osrelease"),
+        "cores": std::thread::available_parallelism().map_or(0, usize::from),
+        "file_system": work_dir.file_system(),
+        "load_average_before": load_before,
+        "load_average_after": load_average(),
+        "echo_against_socat": echo_check,
+        "cells": cells,
+    });
+    println!("{result}");
+    Ok(())
+}
+
+/// Our echo beside one that is not ours, by a client that knows nothing of either.
+fn check_echo(bench: &Bench, work_dir: &WorkDir) -> anyhow::Result<Value> {
+    let ours = Child::echo(WaitStrategy::Park, work_dir)?;
+    let Some(socat) = peers::Socat::start()? else {
+        eprintln!("no socat here: our echo is not checked against another");
+        return Ok(Value::Null);
+    };
+    let mut ratios = Vec::new();
+    let (mut own, mut other) = (Vec::new(), Vec::new());
+    for _ in 0..bench.pairs {
+        let ours_ns = peers::ping_weir_echo(ours.address(), bench.run / 3)?;
+        let socat_ns = peers::ping_bytes(socat.address(), bench.run / 3)?;
+        ratios.push(ours_ns.p50 as f64 / socat_ns.p50.max(1) as f64);
+        own.push(ours_ns.p50 as f64);
+        other.push(socat_ns.p50 as f64);
+    }
+    let ratio = stats::median_with_interval(&mut ratios);
+    eprintln!("echo against socat, p50: ratio {ratio}");
+    Ok(json!({
+        "ours_p50_ns": stats::median_with_interval(&mut own).median,
+        "socat_p50_ns": stats::median_with_interval(&mut other).median,
+        "ratio_p50": ratio.json(),
+    }))
+}
+
+fn measure_node(
+    bench: &Bench,
+    work_dir: &WorkDir,
+    (durability, wait): (Durability, WaitStrategy),
+) -> anyhow::Result<Vec<Value>> {
+    eprintln!("\n{durability}, {wait}\n{}", cell::header());
+    let echo = Child::echo(wait, work_dir)?;
+    let node = Child::node(durability, wait, work_dir)?;
+    let mut sides = cell::Sides::connect(&echo, &node)?;
+    let mut cells = Vec::new();
+    for load in LOADS {
+        let bare_sync = (durability == Durability::Disk).then(|| work_dir.path());
+        let cell = sides.measure(bench, load, (wait, bare_sync))?;
+        eprintln!("{}", cell.line());
+        cells.push(cell.json(durability, wait));
+    }
+    Ok(cells)
+}
+
+fn read_line(path: &str) -> Option<String> {
+    std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}
+
+/// What else the machine had to do, as the kernel's one-minute average.
+fn load_average() -> Option<f64> {
+    read_line("/proc/loadavg")?.split(' ').next()?.parse().ok()
+}

@@ -1,0 +1,32 @@
+//! `weir bench`: the benchmarks that need the whole program; `./x bench` runs and records them.
+//!
+//! Each prints one JSON object as its last line.
+
+use crate::bench_roundtrip;
+
+/// Options of `weir bench`.
+#[derive(Debug, clap::Args)]
+pub struct BenchArgs {
+    #[command(subcommand)]
+    command: BenchCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum BenchCommand {
+    /// Order to execution report over loopback TCP, beside an echo.
+    Roundtrip(bench_roundtrip::RoundtripArgs),
+    /// The echo that the round trip stands beside.
+    #[command(hide = true)]
+    Echo(bench_roundtrip::EchoArgs),
+}
+
+/// Runs `weir bench`.
+///
+/// # Errors
+/// Those of the benchmark.
+pub fn run(args: BenchArgs) -> anyhow::Result<()> {
+    match args.command {
+        BenchCommand::Roundtrip(args) => bench_roundtrip::run(args),
+        BenchCommand::Echo(args) => bench_roundtrip::run_echo(args),
+    }
+}
