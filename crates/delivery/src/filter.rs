@@ -30,6 +30,15 @@ pub struct Filter {
     pub live_only: bool,
 }
 
+impl Keys {
+    /// No keys.
+    pub const NONE: Keys = Keys {
+        firm_id: FirmId::NONE,
+        account_id: AccountId::NONE,
+        instrument_id: InstrumentId::NONE,
+    };
+}
+
 impl Filter {
     /// Everything.
     pub const ALL: Filter = Filter {

@@ -122,13 +122,6 @@ struct Links {
 
 const UNLINKED: Links = Links { rings: [NO_RING; KIND_COUNT], positions: [0; KIND_COUNT] };
 
-/// A ring that a slot left, because its key changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Left {
-    kind: Kind,
-    ring: u32,
-}
-
 /// Where a filter's rows are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
@@ -168,7 +161,7 @@ impl Index {
     /// Enters a slot; slots are numbered from zero without gaps and used again once removed.
     ///
     /// # Panics
-    /// When `place` is not after all earlier ones.
+    /// When `place` is before an earlier one.
     pub fn insert(&mut self, slot: u32, place: Place, keys: &Keys) {
         self.unlink_new(slot);
         self.append(slot, Kind::All, RING_ALL, place);
@@ -183,7 +176,7 @@ impl Index {
     /// Moves a slot whose keys are the same to a new place.
     ///
     /// # Panics
-    /// When `place` is not after all earlier ones.
+    /// When `place` is before an earlier one.
     #[inline]
     pub fn touch(&mut self, slot: u32, place: Place) {
         let links = *self.links.get(slot);
@@ -200,32 +193,21 @@ impl Index {
         }
     }
 
-    /// Moves a slot to a new place and new keys; `left` collects the rings that it left.
+    /// Moves a slot to a new place and new keys. Rings that it leaves keep no trace of it: whoever
+    /// has readers there inserts a mark with the old keys at the same place.
     ///
     /// # Panics
-    /// When `place` is not after all earlier ones.
-    pub fn rekey(&mut self, slot: u32, place: Place, keys: &Keys, left: &mut Vec<Left>) {
-        let links = *self.links.get(slot);
+    /// When `place` is before an earlier one.
+    pub fn rekey(&mut self, slot: u32, place: Place, keys: &Keys) {
         self.kill(slot, Kind::All);
         self.append(slot, Kind::All, RING_ALL, place);
         for kind in Kind::KEYED {
-            if !self.kinds.contains(kind) {
-                continue;
+            if self.kinds.contains(kind) {
+                self.kill(slot, kind);
+                let ring = self.ring_or_new(kind, keys);
+                self.append(slot, kind, ring, place);
             }
-            let old = links.rings[kind as usize];
-            self.kill(slot, kind);
-            let ring = self.ring_or_new(kind, keys);
-            if ring != old {
-                left.push(Left { kind, ring: old });
-            }
-            self.append(slot, kind, ring, place);
         }
-    }
-
-    /// Enters a slot in one ring only: the mark that another slot left it.
-    pub(crate) fn insert_mark(&mut self, slot: u32, place: Place, left: Left) {
-        self.unlink_new(slot);
-        self.append(slot, left.kind, left.ring, place);
     }
 
     /// Removes a slot for good: readers before `place`, its last, may have missed it.

@@ -10,11 +10,13 @@
 //! * [`token`]: where a reader is, sealed.
 //! * [`page`]: what a reader gets.
 //! * [`desk`]: readers that wait, and whose turn it is.
+//! * [`model`]: the same answers by the slowest means, as the oracle of tests.
 
 mod chunk;
 pub mod desk;
 pub mod filter;
 pub mod index;
+pub mod model;
 pub mod page;
 mod records;
 pub mod ring;

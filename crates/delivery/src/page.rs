@@ -6,7 +6,7 @@
 
 use weir_types::{Nanos, Reason};
 use weir_wire::Message;
-use weir_wire::delivery::{OrderPage, OrderPageBody, OrderRow, PageFlags, RowFlags};
+use weir_wire::delivery::{OrderPage, OrderPageBody, OrderRow, PageFlags};
 use weir_wire::dialogue::put_order_page;
 use weir_wire::frame::{put_frame_with, put_message};
 use weir_wire::group::put_group_header;
@@ -14,7 +14,7 @@ use weir_wire::group::put_group_header;
 use crate::filter::Filter;
 use crate::index::Found;
 use crate::ring::Place;
-use crate::row::{Body, Meta, ROW_LEN, Standing, bodiless_row};
+use crate::row::{Meta, ROW_LEN, Standing};
 use crate::store::OrderStore;
 
 /// The most rows that a page can have: what a group can count.
@@ -43,8 +43,6 @@ impl PageLimits {
 struct Picked {
     slot: u32,
     merged_count: u32,
-    /// The row says LEAVE, whatever its slot holds.
-    is_leave: bool,
 }
 
 /// The rows of a page, picked and not written yet. Used again for the next page, it allocates
@@ -85,13 +83,6 @@ impl Page {
     }
 }
 
-/// What becomes of a ring's entry for a reader.
-enum Fate {
-    Row,
-    Leave,
-    Skip,
-}
-
 impl OrderStore {
     /// Picks what changed after `after` and passes `filter`, in order, as much as `limits` allow.
     pub fn select(
@@ -121,7 +112,9 @@ impl OrderStore {
         let mut last = after;
         while let Some((at, entry)) = self.index.next_live(ring, position) {
             let is_full = page.row_count == limits.rows();
-            if is_full || page.scan_count >= limits.scan_max.max(1) {
+            let is_spent = page.scan_count >= limits.scan_max.max(1);
+            // A record and the mark of what it was share a place, and no reader gets both.
+            if (is_full || is_spent) && entry.place > last {
                 (page.next, page.is_online, page.is_cut) = (last, false, true);
                 page.is_partial = entry.place.seq == last.seq;
                 break;
@@ -137,18 +130,17 @@ impl OrderStore {
     #[inline]
     fn pick(&self, slot: u32, after: Place, filter: &Filter, to: (&mut Page, &mut Selection)) {
         let meta = self.metas.get(slot);
-        let is_leave = match fate(meta, after, filter) {
-            Fate::Skip => return,
-            Fate::Row => false,
-            Fate::Leave => true,
-        };
+        if !is_for(meta, after, filter) {
+            return;
+        }
         let (page, selection) = to;
-        let merged_count = if is_leave { 0 } else { meta.merged_count(after) };
-        selection.rows.push(Picked { slot, merged_count, is_leave });
+        let merged_count = meta.merged_count(after);
+        selection.rows.push(Picked { slot, merged_count });
         page.row_count += 1;
         page.merged_count = page.merged_count.saturating_add(merged_count);
         let time = self.bodies.get(slot).transact_time();
-        if !is_leave && time != Nanos(0) {
+        // Rows without a body have no time.
+        if time != Nanos(0) {
             let oldest = page.oldest_transact_time;
             page.oldest_transact_time = if oldest == Nanos(0) { time } else { oldest.min(time) };
         }
@@ -159,57 +151,41 @@ impl OrderStore {
     pub fn rows(&self, selection: &Selection) -> Vec<OrderRow> {
         let row = |picked: &Picked| OrderRow {
             merged_count: picked.merged_count,
-            ..self.body(picked).decode()
+            ..self.bodies.get(picked.slot).decode()
         };
         selection.rows.iter().map(row).collect()
-    }
-
-    fn body(&self, picked: &Picked) -> Body {
-        let body = self.bodies.get(picked.slot);
-        if !picked.is_leave || body.flags().contains(RowFlags::LEAVE) {
-            return *body;
-        }
-        let place = self.metas.get(picked.slot).place;
-        let row = bodiless_row(place, body.order_id(), RowFlags::LEAVE);
-        Body::encode(&row, &mut Vec::with_capacity(ROW_LEN))
     }
 
     fn put_rows(&self, selection: &Selection, out: &mut Vec<u8>) {
         put_group_header::<OrderRow>(selection.rows.len(), out);
         out.reserve(selection.rows.len() * ROW_LEN);
         for picked in &selection.rows {
-            if picked.is_leave {
-                self.body(picked).put(0, out);
-            } else {
-                self.bodies.get(picked.slot).put(picked.merged_count, out);
-            }
+            self.bodies.get(picked.slot).put(picked.merged_count, out);
         }
     }
 }
 
+/// Whether a ring's entry is for a reader:
+///
 /// ```text
-/// keys match | standing            | began after the place | fate
-/// -----------+---------------------+-----------------------+-----------------------------
-/// -          | LEAVE mark          | -                     | row (it says LEAVE)
-/// no         | any                 | -                     | LEAVE when the keys changed since
-///            |                     |                       | the place and it began before; else
-///            |                     |                       | skip
-/// yes        | live                | -                     | row
-/// yes        | ended, tombstone    | yes                   | skip when only live is asked for
-/// yes        | ended, tombstone    | no                    | row
+/// standing         | began after the place | it is when
+/// -----------------+-----------------------+-----------------------------------------------------
+/// LEAVE mark       | -                     | the filter matches the old keys and not the new ones
+/// live             | -                     | the filter matches
+/// ended, tombstone | no: may be known      | the filter matches
+/// ended, tombstone | yes                   | the filter matches and asks not for live orders only
 /// ```
-fn fate(meta: &Meta, after: Place, filter: &Filter) -> Fate {
-    if meta.standing == Standing::Leave {
-        return Fate::Row;
-    }
+#[inline]
+fn is_for(meta: &Meta, after: Place, filter: &Filter) -> bool {
     if !filter.matches(&meta.keys) {
-        let may_know = meta.rekeyed > after && meta.first <= after;
-        return if may_know { Fate::Leave } else { Fate::Skip };
+        return false;
     }
-    if filter.live_only && meta.standing != Standing::Live && meta.first > after {
-        return Fate::Skip;
+    match meta.standing {
+        Standing::Leave => !filter.matches(&meta.next_keys),
+        Standing::Ended | Standing::Tombstone => !filter.live_only || meta.first <= after,
+        Standing::Live => true,
+        Standing::Free => unreachable!("a free slot is in no ring"),
     }
-    Fate::Row
 }
 
 /// What a page answers.

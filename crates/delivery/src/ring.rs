@@ -93,10 +93,11 @@ impl Ring {
         self.live_count
     }
 
-    /// Appends a change and returns its position.
+    /// Appends a change and returns its position. Two entries may share a place: a record and the
+    /// mark of what it was before.
     #[inline]
     pub(crate) fn append(&mut self, place: Place, slot: u32) -> u32 {
-        assert!(place > self.newest, "{place:?} after {:?}: places only grow", self.newest);
+        assert!(place >= self.newest, "{place:?} after {:?}: places never fall", self.newest);
         self.newest = place;
         self.live_count += 1;
         self.entries.push(Entry { place, slot, skip: 0 })

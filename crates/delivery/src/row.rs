@@ -17,7 +17,6 @@ use crate::ring::Place;
 pub const ROW_LEN: usize = OrderRow::BLOCK_LENGTH;
 
 const MERGED_COUNT_AT: usize = offset_of("merged_count");
-const FLAGS_AT: usize = offset_of("flags");
 const TRANSACT_TIME_AT: usize = offset_of("transact_time");
 const ORDER_ID_AT: usize = offset_of("order_id");
 
@@ -87,10 +86,6 @@ impl Body {
     /// The row as a value.
     pub(crate) fn decode(&self) -> OrderRow {
         OrderRow::decode_block(&self.0).expect("the store encoded it")
-    }
-
-    pub(crate) fn flags(&self) -> RowFlags {
-        RowFlags(self.0[FLAGS_AT])
     }
 }
 
@@ -174,7 +169,7 @@ pub(crate) enum Standing {
     Ended,
     /// A record that is gone, kept until the floor passes it.
     Tombstone,
-    /// The mark, in one ring, that a record left it; kept until the floor passes it.
+    /// The mark that a record had other keys before; kept until the floor passes it.
     Leave,
 }
 
@@ -187,9 +182,10 @@ pub(crate) struct Meta {
     pub(crate) place: Place,
     /// Where the record began.
     pub(crate) first: Place,
-    /// Where its keys last changed; the start when never.
-    pub(crate) rekeyed: Place,
+    /// Its keys; those before the change when it is a mark.
     pub(crate) keys: Keys,
+    /// The keys after the change when it is a mark.
+    pub(crate) next_keys: Keys,
     pub(crate) standing: Standing,
     /// All changes so far.
     change_count: u32,
@@ -205,12 +201,8 @@ impl Meta {
     pub(crate) const FREE: Meta = Meta {
         place: Place::START,
         first: Place::START,
-        rekeyed: Place::START,
-        keys: Keys {
-            firm_id: FirmId::NONE,
-            account_id: AccountId::NONE,
-            instrument_id: InstrumentId::NONE,
-        },
+        keys: Keys::NONE,
+        next_keys: Keys::NONE,
         standing: Standing::Free,
         change_count: 0,
         history: [0; HISTORY_LEN],

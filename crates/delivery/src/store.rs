@@ -13,7 +13,7 @@ use weir_wire::event::OrderEvent;
 
 use crate::chunk::Chunked;
 use crate::filter::{Filter, Keys};
-use crate::index::{Index, Kinds, Left};
+use crate::index::{Index, Kinds};
 use crate::records::Records;
 use crate::ring::Place;
 use crate::row::{Body, Meta, ROW_LEN, Standing, bodiless_row, row_of};
@@ -123,8 +123,8 @@ impl Resync {
 }
 
 const NONE: u32 = u32::MAX;
-/// What is removed at most per event: an event lets one order end and leave five rings.
-const RETIRE_STEPS: u32 = 8;
+/// What is removed at most per event: more than the order and the mark that one event can add.
+const RETIRE_STEPS: u32 = 4;
 
 /// The latest state of each order of one source.
 #[derive(Clone, Debug)]
@@ -145,7 +145,6 @@ pub struct OrderStore {
     waiting_count: u32,
     live_count: u32,
     scratch: Vec<u8>,
-    left: Vec<Left>,
 }
 
 impl OrderStore {
@@ -166,7 +165,6 @@ impl OrderStore {
             waiting_count: 0,
             live_count: 0,
             scratch: Vec::with_capacity(ROW_LEN),
-            left: Vec::new(),
             config,
         }
     }
@@ -283,31 +281,25 @@ impl OrderStore {
         let meta = self.metas.get_mut(slot);
         meta.advance(place);
         meta.standing = standing;
-        if meta.keys == keys {
+        let old = core::mem::replace(&mut meta.keys, keys);
+        if old == keys {
             self.index.touch(slot, place);
         } else {
-            (meta.keys, meta.rekeyed) = (keys, place);
-            self.rekey(slot, place, &keys);
+            self.index.rekey(slot, place, &keys);
+            let order_id = self.bodies.get(slot).order_id();
+            self.leave_mark(place, order_id, (old, keys));
         }
         self.count_in(slot);
     }
 
-    /// Moves a slot to other rings and leaves a mark in each that it left.
-    fn rekey(&mut self, slot: u32, place: Place, keys: &Keys) {
-        let order_id = self.bodies.get(slot).order_id();
-        let mut left = core::mem::take(&mut self.left);
-        self.index.rekey(slot, place, keys, &mut left);
-        for ring in left.drain(..) {
-            self.leave_mark(place, order_id, ring);
-        }
-        self.left = left;
-    }
-
-    fn leave_mark(&mut self, place: Place, order_id: OrderId, ring: Left) {
+    /// Leaves a mark wherever readers of a record's old keys look, for those whose filter does not
+    /// match the new ones.
+    fn leave_mark(&mut self, place: Place, order_id: OrderId, (old, new): (Keys, Keys)) {
         let row = bodiless_row(place, order_id, RowFlags::LEAVE);
-        let meta = Meta::new(place, Keys::default(), Standing::Leave);
+        let mut meta = Meta::new(place, old, Standing::Leave);
+        meta.next_keys = new;
         let slot = self.take_slot(meta, &row);
-        self.index.insert_mark(slot, place, ring);
+        self.index.insert(slot, place, &old);
         self.count_in(slot);
     }
 

@@ -1,0 +1,103 @@
+//! The same answers by the slowest means: all changes in a list, each answer a scan of it all.
+//!
+//! The oracle of the store's tests. It keeps everything for ever and knows neither index nor
+//! floor. LEAVE rows are not its business: which of them a store tells depends on its rings; that
+//! readers end up with the right rows does not.
+
+use std::collections::BTreeMap;
+
+use weir_types::Rec;
+use weir_wire::delivery::{OrderRow, RowFlags};
+use weir_wire::event::OrderEvent;
+
+use crate::filter::{Filter, Keys};
+use crate::ring::Place;
+use crate::row::{bodiless_row, row_of};
+
+/// Every change of every order.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    changes: Vec<OrderRow>,
+}
+
+impl Model {
+    /// Takes in one event.
+    pub fn ingest(&mut self, event: &OrderEvent) {
+        if !event.rec.is_none() {
+            self.changes.push(row_of(event));
+        }
+    }
+
+    /// Takes in the deletion of a record that is there.
+    pub fn delete(&mut self, place: Place) {
+        let known = self.changes.iter().find(|row| row.rec == place.rec);
+        if let Some(row) = known {
+            self.changes.push(bodiless_row(place, row.order_id, RowFlags::TOMBSTONE));
+        }
+    }
+
+    /// Each record's latest state, tombstones included, with how many of its changes after
+    /// `after` are merged into it.
+    #[must_use]
+    pub fn latest(&self, after: Place) -> BTreeMap<Rec, OrderRow> {
+        let mut latest: BTreeMap<Rec, OrderRow> = BTreeMap::new();
+        for change in &self.changes {
+            let before = latest.get(&change.rec);
+            let merged = before.map_or(0, |row| match place_of(row) > after {
+                true => row.merged_count + 1,
+                false => 0,
+            });
+            latest.insert(change.rec, OrderRow { merged_count: merged, ..*change });
+        }
+        latest
+    }
+
+    /// Where a record began.
+    #[must_use]
+    pub fn first(&self, rec: Rec) -> Option<Place> {
+        self.changes.iter().find(|row| row.rec == rec).map(place_of)
+    }
+
+    /// All that is new after `after` for this filter, in order.
+    #[must_use]
+    pub fn page(&self, after: Place, filter: &Filter) -> Vec<OrderRow> {
+        let is_asked_for = |row: &OrderRow| {
+            let began = self.first(row.rec).expect("it has a latest state");
+            let may_be_known = began <= after;
+            place_of(row) > after
+                && filter.matches(&self.keys(row))
+                && (!filter.live_only || is_live(row) || may_be_known)
+        };
+        let mut rows: Vec<OrderRow> = self.latest(after).into_values().collect();
+        rows.retain(is_asked_for);
+        rows.sort_by_key(place_of);
+        rows
+    }
+
+    /// The live orders that a filter lets through.
+    #[must_use]
+    pub fn live(&self, filter: &Filter) -> BTreeMap<Rec, OrderRow> {
+        let mut rows = self.latest(Place::START);
+        rows.retain(|_, row| is_live(row) && filter.matches(&self.keys(row)));
+        rows
+    }
+
+    /// A row's keys; those that it had last when it is a tombstone, which says none.
+    fn keys(&self, row: &OrderRow) -> Keys {
+        let is_body = |each: &&OrderRow| each.rec == row.rec && each.flags == RowFlags::default();
+        let row = self.changes.iter().rev().find(is_body).unwrap_or(row);
+        Keys { firm_id: row.firm_id, account_id: row.account_id, instrument_id: row.instrument_id }
+    }
+}
+
+/// A row's place.
+#[must_use]
+pub fn place_of(row: &OrderRow) -> Place {
+    Place::new(row.seq, row.rec)
+}
+
+/// True for an order that can still change.
+#[must_use]
+pub fn is_live(row: &OrderRow) -> bool {
+    row.flags == RowFlags::default() && row.ord_status.is_live()
+}

@@ -1,0 +1,60 @@
+//! Events as an engine would say them, by what tests and benchmarks vary of them.
+
+use weir_delivery::filter::Keys;
+use weir_types::{
+    AccountId, ClOrdId, EventNo, ExecId, ExecInst, ExecType, FirmId, InstrumentId, Liquidity,
+    MatchId, Nanos, OrdStatus, OrdType, OrderId, PartitionId, Position, Price, Qty, Reason, Rec,
+    RequestNo, SelfTradePrevention, Seq, SessionId, Side, TimeInForce,
+};
+use weir_wire::event::OrderEvent;
+
+pub(crate) const SOURCE: PartitionId = PartitionId(1);
+
+pub(crate) fn keys(firm: u32, account: u32, instrument: u32) -> Keys {
+    Keys {
+        firm_id: FirmId(firm),
+        account_id: AccountId(account),
+        instrument_id: InstrumentId(instrument),
+    }
+}
+
+pub(crate) fn event(seq: u64, rec: u64, keys: Keys, ord_status: OrdStatus) -> OrderEvent {
+    OrderEvent {
+        position: Position(seq),
+        event_no: EventNo(seq),
+        request_no: RequestNo(seq),
+        rec: Rec(rec),
+        seq: Seq(seq),
+        order_id: OrderId::new(SOURCE, Rec(rec)),
+        exec_id: ExecId(seq),
+        match_id: MatchId::NONE,
+        transact_time: Nanos(1_000_000 + seq),
+        created_time: Nanos(1_000_000),
+        cl_ord_id: ClOrdId::from_number(rec),
+        orig_cl_ord_id: ClOrdId::NONE,
+        price: Price(100),
+        stop_px: Price(0),
+        last_px: Price(0),
+        last_qty: Qty::ZERO,
+        order_qty: Qty(10),
+        leaves_qty: if ord_status.is_live() { Qty(10) } else { Qty::ZERO },
+        cum_qty: Qty::ZERO,
+        display_qty: Qty::ZERO,
+        min_qty: Qty::ZERO,
+        expire_time: Nanos(0),
+        session_id: SessionId(1),
+        firm_id: keys.firm_id,
+        account_id: keys.account_id,
+        instrument_id: keys.instrument_id,
+        partition_id: SOURCE,
+        reason: Reason::None,
+        side: Side::Buy,
+        ord_type: OrdType::Limit,
+        time_in_force: TimeInForce::Day,
+        exec_inst: ExecInst::NONE,
+        self_trade_prevention: SelfTradePrevention::None,
+        exec_type: ExecType::New,
+        ord_status,
+        liquidity: Liquidity::None,
+    }
+}
