@@ -86,10 +86,10 @@ impl<'a> Recipe<'a> {
         !self.is_empty() && self.byte() % count == 1 % count
     }
 
-    /// A run of bytes, at most `len_max` (below 256) long; the next byte says how long.
+    /// A run of bytes, at most `len_max` long; the next byte says how long.
     pub fn bytes_up_to(&mut self, len_max: u8) -> &'a [u8] {
-        let len = self.byte() % (len_max + 1);
-        self.take(len.into())
+        let len = usize::from(self.byte()) % (usize::from(len_max) + 1);
+        self.take(len)
     }
 
     fn take(&mut self, len: usize) -> &'a [u8] {
