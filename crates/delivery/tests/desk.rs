@@ -1,0 +1,401 @@
+//! The desk as a connection sees it: frames in, frames out.
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use support::{SOURCE, event, keys};
+use weir_delivery::{
+    Asked, Desk, DeskConfig, Entitlement, NonceCounter, OrderStore, PageSink, Place, Question,
+    Retention, StoreConfig, TokenKey, TokenSealer,
+};
+use weir_types::{
+    AccountId, Epoch, FirmId, InstrumentId, Nanos, OrdStatus, Reason, Rec, Seq, SessionId, Switch,
+};
+use weir_wire::NodeMessage;
+use weir_wire::delivery::{FetchOrders, OrderPage, OrderRow, PageFlags};
+use weir_wire::frame::{Framing, next_frame};
+
+const MS: u64 = 1_000_000;
+
+#[derive(Default)]
+struct Sink {
+    out: BTreeMap<u64, Vec<u8>>,
+    full: Vec<u64>,
+}
+
+impl PageSink for Sink {
+    fn buffer(&mut self, connection: u64) -> Option<&mut Vec<u8>> {
+        if self.full.contains(&connection) {
+            return None;
+        }
+        Some(self.out.entry(connection).or_default())
+    }
+}
+
+struct Answer {
+    header: OrderPage,
+    token: Vec<u8>,
+    rows: Vec<OrderRow>,
+}
+
+struct Bench {
+    desk: Desk,
+    sink: Sink,
+    seq: u64,
+    now: Nanos,
+}
+
+impl Bench {
+    fn new(config: DeskConfig, retained_max: u32) -> Bench {
+        let retention = Retention { count_max: retained_max, bytes_max: u64::MAX };
+        let store =
+            OrderStore::new(StoreConfig { retention, ..StoreConfig::new(SOURCE, Epoch(2)) });
+        Bench {
+            desk: Desk::new(config, store, sealer(1)),
+            sink: Sink::default(),
+            seq: 0,
+            now: Nanos(MS),
+        }
+    }
+
+    fn with_orders(count: u64) -> Bench {
+        let mut bench = Bench::new(DeskConfig::default(), 1_000);
+        (1..=count).for_each(|rec| bench.say(rec, OrdStatus::New));
+        bench
+    }
+
+    fn say(&mut self, rec: u64, status: OrdStatus) {
+        self.seq += 1;
+        let event = event(self.seq, rec, keys(1 + (rec % 2) as u32, 1, 1), status);
+        let _ = self.desk.ingest(&event).unwrap();
+    }
+
+    fn ask(&mut self, connection: u64, fetch: &FetchOrders, token: &[u8]) -> Asked {
+        let entitlement = Entitlement::all();
+        self.desk.ask(&Question { connection, fetch, token, entitlement }, self.now)
+    }
+
+    fn poll(&mut self) -> u32 {
+        let mut page_count = 0;
+        loop {
+            let polled = self.desk.poll(self.now, &mut self.sink);
+            page_count += polled.page_count;
+            if !polled.has_more {
+                return page_count;
+            }
+        }
+    }
+
+    fn answers(&mut self, connection: u64) -> Vec<Answer> {
+        let bytes = self.sink.out.remove(&connection).unwrap_or_default();
+        let (mut bytes, mut answers) = (&bytes[..], Vec::<Answer>::new());
+        while let Framing::Frame { len, message } = next_frame(bytes, 1 << 24) {
+            match NodeMessage::decode(&message.unwrap()).unwrap() {
+                NodeMessage::OrderPage(header, token) => {
+                    answers.push(Answer { header, token: token.to_vec(), rows: Vec::new() });
+                }
+                NodeMessage::OrderPageBody(_, rows) => {
+                    answers.last_mut().unwrap().rows = rows.map(Result::unwrap).collect();
+                }
+                other => panic!("{other:?}"),
+            }
+            bytes = &bytes[len..];
+        }
+        assert!(bytes.is_empty(), "whole frames only");
+        let is_counted = |answer: &Answer| answer.header.row_count as usize == answer.rows.len();
+        assert!(answers.iter().all(is_counted));
+        answers
+    }
+
+    fn answer(&mut self, connection: u64) -> Answer {
+        let mut answers = self.answers(connection);
+        assert_eq!(answers.len(), 1);
+        answers.remove(0)
+    }
+
+    /// Asks and gets the answer at once.
+    fn fetch(&mut self, fetch: &FetchOrders, token: &[u8]) -> Answer {
+        assert_eq!(self.ask(9, fetch, token), Asked::Accepted);
+        self.poll();
+        self.answer(9)
+    }
+}
+
+fn sealer(key_id: u8) -> TokenSealer {
+    TokenSealer::new(TokenKey::new(key_id, &[5; 32]), NonceCounter::new(1, Nanos(1)))
+}
+
+fn fetch() -> FetchOrders {
+    FetchOrders {
+        correlation_id: 77,
+        session_id: SessionId(4),
+        firm_id: FirmId::NONE,
+        account_id: AccountId::NONE,
+        instrument_id: InstrumentId::NONE,
+        rows_max: 0,
+        rows_min: 1,
+        bytes_max: 0,
+        wait_max_us: 500,
+        credit: 1,
+        live_only: Switch::Off,
+    }
+}
+
+#[test]
+fn a_snapshot_comes_in_pages_and_the_last_one_says_online() {
+    let mut bench = Bench::with_orders(25);
+    let (mut token, mut recs) = (Vec::new(), Vec::new());
+    for page in 0..3 {
+        let answer = bench.fetch(&FetchOrders { rows_max: 10, ..fetch() }, &token);
+        assert_eq!(answer.header.reason, Reason::None);
+        assert_eq!(answer.header.flags.contains(PageFlags::ONLINE), page == 2);
+        assert_eq!((answer.header.correlation_id, answer.token.len()), (77, 54));
+        recs.extend(answer.rows.iter().map(|row| row.rec.0));
+        token = answer.token;
+    }
+    assert_eq!(recs, (1..=25).collect::<Vec<u64>>());
+}
+
+#[test]
+fn a_parked_reader_is_answered_when_something_comes_and_not_before() {
+    let mut bench = Bench::with_orders(3);
+    let token = bench.fetch(&fetch(), &[]).token;
+    assert_eq!(bench.ask(1, &fetch(), &token), Asked::Accepted);
+    assert_eq!(bench.poll(), 0);
+    bench.now = Nanos(3 * MS);
+    assert_eq!(bench.poll(), 0, "its own wait is for filling, not for giving up");
+    bench.say(2, OrdStatus::PartiallyFilled);
+    assert_eq!(bench.poll(), 1);
+    let answer = bench.answer(1);
+    assert_eq!(answer.rows[0].rec, Rec(2));
+    assert_eq!((answer.header.asked_time, answer.header.served_time), (Nanos(MS), Nanos(3 * MS)));
+    assert_eq!(bench.desk.reader_count(), 0);
+}
+
+#[test]
+fn a_page_waits_to_fill_until_its_deadline() {
+    let mut bench = Bench::with_orders(3);
+    let token = bench.fetch(&fetch(), &[]).token;
+    let question = FetchOrders { rows_min: 3, ..fetch() };
+    for _ in 0..2 {
+        assert_eq!(bench.ask(1, &question, &token), Asked::Accepted);
+    }
+    bench.say(1, OrdStatus::PartiallyFilled);
+    assert_eq!(bench.poll(), 0);
+    let deadline = bench.desk.next_deadline().unwrap();
+    assert_eq!(deadline, Nanos(MS + 500_000));
+    bench.now = deadline;
+    assert_eq!(bench.poll(), 2);
+    assert!(bench.answers(1).iter().all(|answer| answer.rows.len() == 1));
+    assert_eq!(bench.ask(1, &question, &token), Asked::Accepted);
+    bench.say(2, OrdStatus::PartiallyFilled);
+    bench.say(3, OrdStatus::PartiallyFilled);
+    assert_eq!(bench.poll(), 1, "a full page does not wait");
+}
+
+#[test]
+fn an_idle_reader_gets_an_empty_page_that_moves_its_token_on() {
+    let mut bench = Bench::with_orders(2);
+    let of_firm = FetchOrders { account_id: AccountId(99), ..fetch() };
+    let token = bench.fetch(&FetchOrders { rows_min: 0, ..of_firm }, &[]).token;
+    assert_eq!(bench.ask(1, &of_firm, &token), Asked::Accepted);
+    bench.say(1, OrdStatus::Filled);
+    assert_eq!(bench.poll(), 0);
+    bench.now = bench.desk.next_deadline().unwrap();
+    assert_eq!(bench.now, Nanos(MS + DeskConfig::default().idle_wait.0));
+    assert_eq!(bench.poll(), 1);
+    let answer = bench.answer(1);
+    assert_eq!(answer.rows, []);
+    assert!(answer.header.flags.contains(PageFlags::ONLINE));
+    let at = sealer(1).peek(&answer.token).unwrap();
+    assert_eq!(at[0].place, bench.desk.store().head());
+}
+
+#[test]
+fn a_first_question_to_an_empty_store_hears_online_after_its_own_wait() {
+    let mut bench = Bench::with_orders(0);
+    assert_eq!(bench.ask(1, &fetch(), &[]), Asked::Accepted);
+    assert_eq!(bench.poll(), 0);
+    bench.now = bench.desk.next_deadline().unwrap();
+    assert_eq!((bench.now, bench.poll()), (Nanos(MS + 500_000), 1));
+    assert!(bench.answer(1).header.flags.contains(PageFlags::ONLINE));
+}
+
+#[test]
+fn credit_is_so_many_pages_and_no_more() {
+    let mut bench = Bench::with_orders(5);
+    assert_eq!(
+        bench.ask(1, &FetchOrders { rows_max: 2, credit: 4, ..fetch() }, &[]),
+        Asked::Accepted
+    );
+    assert_eq!(bench.poll(), 3);
+    bench.say(1, OrdStatus::Filled);
+    bench.say(2, OrdStatus::Filled);
+    bench.say(3, OrdStatus::Filled);
+    assert_eq!(bench.poll(), 1);
+    let left: Vec<u32> = bench.answers(1).iter().map(|answer| answer.header.credit_left).collect();
+    assert_eq!(left, [3, 2, 1, 0]);
+    assert_eq!(bench.desk.reader_count(), 0);
+}
+
+#[test]
+fn a_connection_that_takes_nothing_holds_up_nobody_and_loses_nothing() {
+    let mut bench = Bench::with_orders(2);
+    let token = bench.fetch(&fetch(), &[]).token;
+    bench.sink.full.push(1);
+    for connection in [1, 2] {
+        assert_eq!(bench.ask(connection, &fetch(), &token), Asked::Accepted);
+    }
+    bench.say(1, OrdStatus::PartiallyFilled);
+    assert_eq!(bench.poll(), 1);
+    assert_eq!(bench.answer(2).rows.len(), 1);
+    assert_eq!(bench.desk.next_deadline(), None, "nobody polls for a full connection");
+    bench.say(2, OrdStatus::PartiallyFilled);
+    bench.sink.full.clear();
+    bench.desk.resume(1);
+    assert_eq!(bench.poll(), 1);
+    assert_eq!(bench.answer(1).rows.len(), 2);
+}
+
+#[test]
+fn a_dropped_connection_leaves_nothing_behind() {
+    let mut bench = Bench::with_orders(2);
+    let token = bench.fetch(&fetch(), &[]).token;
+    for _ in 0..3 {
+        assert_eq!(bench.ask(1, &fetch(), &token), Asked::Accepted);
+    }
+    bench.poll();
+    bench.desk.drop_connection(1);
+    assert_eq!((bench.desk.reader_count(), bench.desk.next_deadline()), (0, None));
+    bench.say(1, OrdStatus::Filled);
+    assert_eq!(bench.poll(), 0);
+}
+
+#[test]
+fn readers_beyond_the_limits_are_refused() {
+    let limits = DeskConfig { readers_max: 3, readers_per_connection_max: 2, ..Default::default() };
+    let mut bench = Bench::new(limits, 10);
+    let asked = [1, 1, 1, 2, 3].map(|connection| bench.ask(connection, &fetch(), &[]));
+    let refused = Asked::Refused;
+    let accepted = Asked::Accepted;
+    let want =
+        [accepted, accepted, refused(Reason::LimitReached), accepted, refused(Reason::Overloaded)];
+    assert_eq!(asked, want);
+}
+
+#[test]
+fn one_call_does_a_bounded_amount_of_work_and_all_get_their_turn() {
+    let limits = DeskConfig { poll_scan_max: 60, page_rows_max: 20, ..Default::default() };
+    let mut bench = Bench::new(limits, 10);
+    (1..=50).for_each(|rec| bench.say(rec, OrdStatus::New));
+    for connection in 0..20 {
+        assert_eq!(bench.ask(connection, &fetch(), &[]), Asked::Accepted);
+    }
+    let mut calls = 0;
+    loop {
+        let polled = bench.desk.poll(bench.now, &mut bench.sink);
+        assert!(polled.row_count <= 60 + 20);
+        calls += 1;
+        if !polled.has_more {
+            break;
+        }
+    }
+    assert!(calls >= 5);
+    assert!((0..20).all(|connection| bench.answer(connection).rows.len() == 20));
+}
+
+#[test]
+fn a_page_that_ends_inside_the_changes_of_one_seq_says_partial() {
+    let mut bench = Bench::with_orders(1);
+    for rec in 2..=5 {
+        let event = event(1, rec, keys(1, 1, 1), OrdStatus::New);
+        let _ = bench.desk.ingest(&event).unwrap();
+    }
+    let first = bench.fetch(&FetchOrders { rows_max: 3, ..fetch() }, &[]);
+    assert!(first.header.flags.contains(PageFlags::PARTIAL));
+    let second = bench.fetch(&FetchOrders { rows_max: 3, ..fetch() }, &first.token);
+    assert!(!second.header.flags.contains(PageFlags::PARTIAL));
+    assert_eq!(second.rows.iter().map(|row| row.rec.0).collect::<Vec<_>>(), [4, 5]);
+}
+
+#[test]
+fn what_was_merged_is_counted() {
+    let mut bench = Bench::with_orders(2);
+    let token = bench.fetch(&fetch(), &[]).token;
+    (0..4).for_each(|_| bench.say(1, OrdStatus::PartiallyFilled));
+    let answer = bench.fetch(&fetch(), &token);
+    assert_eq!((answer.header.merged_count, answer.rows[0].merged_count), (3, 3));
+}
+
+#[test]
+fn every_reason_to_start_again_has_its_name_and_a_token_to_start_with() {
+    let mut bench = Bench::new(DeskConfig::default(), 2);
+    bench.desk.store_mut().know_past_epoch(Epoch(1), Place::new(Seq(2), Rec(9)));
+    (1..=6).for_each(|rec| bench.say(rec, OrdStatus::New));
+    let token = bench.fetch(&FetchOrders { rows_max: 3, ..fetch() }, &[]).token;
+    let other_key = TokenSealer::new(TokenKey::new(1, &[6; 32]), NonceCounter::new(1, Nanos(1)));
+    let at = |sealer: &mut TokenSealer, epoch: u32, seq: u64| {
+        let all = weir_delivery::Scope::new(weir_delivery::Filter::ALL, Entitlement::all());
+        let place = Place::new(Seq(seq), Rec(1));
+        let source = weir_delivery::SourcePlace { source: SOURCE, epoch: Epoch(epoch), place };
+        let mut token = Vec::new();
+        sealer.seal(&all.unwrap(), &[source], &mut token);
+        token
+    };
+    let mut other_key = other_key;
+    let filtered = FetchOrders { firm_id: FirmId(1), ..fetch() };
+    let cases = [
+        (fetch(), vec![1, 2, 3], Reason::ResyncToken),
+        (fetch(), at(&mut other_key, 2, 1), Reason::ResyncToken),
+        (filtered, token.clone(), Reason::ResyncFilter),
+        (fetch(), at(&mut sealer(1), 1, 3), Reason::ResyncEpoch),
+        (fetch(), at(&mut sealer(1), 7, 1), Reason::ResyncEpoch),
+        (fetch(), at(&mut sealer(1), 1, 2), Reason::None),
+        (fetch(), token.clone(), Reason::None),
+    ];
+    for (question, token, reason) in &cases {
+        assert_eq!(bench.fetch(question, token).header.reason, *reason);
+    }
+    (1..=6).for_each(|rec| bench.say(rec, OrdStatus::Filled));
+    let refused = bench.fetch(&fetch(), &token);
+    assert_eq!((refused.header.reason, refused.rows.len()), (Reason::ResyncFloor, 0));
+    let again = bench.fetch(&fetch(), &refused.token);
+    assert_eq!((again.header.reason, again.rows.len()), (Reason::None, 2));
+}
+
+#[test]
+fn a_firm_that_names_another_is_told_that_it_may_not() {
+    let mut bench = Bench::with_orders(4);
+    let fetch = FetchOrders { firm_id: FirmId(2), ..fetch() };
+    let entitlement = Entitlement::firm(FirmId(1));
+    let question = Question { connection: 1, fetch: &fetch, token: &[], entitlement };
+    assert_eq!(bench.desk.ask(&question, bench.now), Asked::Accepted);
+    bench.poll();
+    let answer = bench.answer(1);
+    assert_eq!((answer.header.reason, answer.token.len()), (Reason::NotEntitled, 0));
+}
+
+#[test]
+fn a_reader_whose_rights_changed_is_sent_away() {
+    let mut bench = Bench::with_orders(2);
+    let token = bench.fetch(&fetch(), &[]).token;
+    assert_eq!(bench.ask(1, &fetch(), &token), Asked::Accepted);
+    bench.poll();
+    bench.desk.revoke(SessionId(4));
+    assert_eq!(bench.poll(), 1);
+    assert_eq!(bench.answer(1).header.reason, Reason::ResyncFilter);
+}
+
+#[test]
+fn a_token_from_a_replica_that_is_ahead_waits_for_this_one() {
+    let mut bench = Bench::with_orders(2);
+    let mut ahead = Bench::with_orders(5);
+    let token = ahead.fetch(&fetch(), &[]).token;
+    assert_eq!(bench.ask(1, &fetch(), &token), Asked::Accepted);
+    (3..=5).for_each(|rec| bench.say(rec, OrdStatus::New));
+    assert_eq!(bench.poll(), 0);
+    bench.say(2, OrdStatus::Filled);
+    assert_eq!(bench.poll(), 1);
+    assert_eq!(bench.answer(1).rows[0].rec, Rec(2));
+}
