@@ -3,8 +3,9 @@
 //!
 //! `bench_log [--dir DIR] [--rounds N] [--samples N] [--load]` prints one line of JSON. `--dir`
 //! must lie on the disk that is meant. `--load` keeps one core busy beside it. A variant is a
-//! strategy and how its completion is awaited: `wait` sleeps in the kernel, `yield` gives the core
-//! away between looks.
+//! strategy and how its completion is awaited: `sleep` in the kernel, `yield` the core between
+//! looks, or `spin` for up to 200 µs and then sleep. `ratios` are io_uring's round medians over the
+//! thread's, pair by pair: the middle one, and the interval that holds the true one at 95 %.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -22,19 +23,36 @@ const ENTRY: [u8; 128] = [0x5a; 128];
 const FRAME: usize = 64 + 8 + 128;
 const IN_FLIGHT: [usize; 2] = [1, 64];
 
+/// How the end of a sync is awaited.
+#[derive(Clone, Copy)]
+enum Waiting {
+    Sleep,
+    Yield,
+    Spin,
+}
+
+/// How long `Spin` spins.
+const SPIN: std::time::Duration = std::time::Duration::from_micros(200);
+
 #[derive(Clone, Copy)]
 enum Variant {
     Bare,
-    Log { strategy: SyncStrategy, waits: bool },
+    Log { strategy: SyncStrategy, waiting: Waiting },
 }
 
-const VARIANTS: [(&str, Variant); 5] = [
+const VARIANTS: [(&str, Variant); 7] = [
     ("bare", Variant::Bare),
-    ("thread_wait", Variant::Log { strategy: SyncStrategy::Thread, waits: true }),
-    ("thread_yield", Variant::Log { strategy: SyncStrategy::Thread, waits: false }),
-    ("io_uring_wait", Variant::Log { strategy: SyncStrategy::Uring, waits: true }),
-    ("io_uring_yield", Variant::Log { strategy: SyncStrategy::Uring, waits: false }),
+    ("thread_sleep", variant(SyncStrategy::Thread, Waiting::Sleep)),
+    ("io_uring_sleep", variant(SyncStrategy::Uring, Waiting::Sleep)),
+    ("thread_yield", variant(SyncStrategy::Thread, Waiting::Yield)),
+    ("io_uring_yield", variant(SyncStrategy::Uring, Waiting::Yield)),
+    ("thread_spin", variant(SyncStrategy::Thread, Waiting::Spin)),
+    ("io_uring_spin", variant(SyncStrategy::Uring, Waiting::Spin)),
 ];
+
+const fn variant(strategy: SyncStrategy, waiting: Waiting) -> Variant {
+    Variant::Log { strategy, waiting }
+}
 
 struct Settings {
     dir: String,
@@ -104,25 +122,32 @@ fn append<D: Disk>(log: &mut EmbeddedLog<D>, batch: &Batch) {
     assert!(matches!(appended, Append::At { .. }), "append said {appended:?}");
 }
 
-/// Latencies in nanoseconds from append to commit with `in_flight` uncommitted batches of one entry.
-fn through_log(log: &mut EmbeddedLog<RealDisk>, in_flight: usize, run: (usize, bool)) -> Vec<u64> {
-    let (samples, waits) = run;
+/// Latencies in nanoseconds from append to commit, `in_flight` batches of one entry uncommitted.
+fn through_log(
+    log: &mut EmbeddedLog<RealDisk>,
+    in_flight: usize,
+    samples: usize,
+    waiting: Waiting,
+) -> Vec<u64> {
     let mut batch = Batch::new();
     assert_eq!(batch.push(&ENTRY), Push::Taken);
     let mut latencies = Vec::with_capacity(samples);
     let mut started = std::collections::VecDeque::with_capacity(in_flight);
     let mut committed = log.committed();
+    let mut busy_since = Instant::now();
     while latencies.len() < samples {
         while started.len() < in_flight {
             started.push_back(Instant::now());
             append(log, &batch);
         }
         if log.do_work(Nanos(0)).expect("a working disk") == 0 {
-            if waits {
-                log.wait();
-            } else {
-                std::thread::yield_now();
+            match waiting {
+                Waiting::Yield => std::thread::yield_now(),
+                Waiting::Spin if busy_since.elapsed() < SPIN => std::hint::spin_loop(),
+                Waiting::Sleep | Waiting::Spin => log.wait(),
             }
+        } else {
+            busy_since = Instant::now();
         }
         let now = Instant::now();
         while committed < log.committed() {
@@ -173,19 +198,46 @@ fn quantiles(mut values: Vec<u64>) -> String {
     )
 }
 
+fn median(values: &[u64]) -> u64 {
+    let mut values = values.to_vec();
+    values.sort_unstable();
+    values[values.len() / 2]
+}
+
 /// The middle of the rounds' own medians, and their spread: a noisy machine shows here.
 fn medians(rounds: &[Vec<u64>]) -> String {
-    let mut medians: Vec<u64> = rounds
-        .iter()
-        .map(|round| {
-            let mut round = round.clone();
-            round.sort_unstable();
-            round[round.len() / 2]
-        })
-        .collect();
+    let mut medians: Vec<u64> = rounds.iter().map(|round| median(round)).collect();
     medians.sort_unstable();
     let (first, last) = (medians[0], medians[medians.len() - 1]);
     format!("{{\"min\":{first},\"median\":{},\"max\":{last}}}", medians[medians.len() / 2])
+}
+
+/// The median of the rounds' ratios, and the order statistics around it that hold the true median
+/// in 95 of 100 cases.
+fn ratio(ours: &[Vec<u64>], theirs: &[Vec<u64>]) -> String {
+    let mut ratios: Vec<f64> = ours
+        .iter()
+        .zip(theirs)
+        .map(|(ours, theirs)| median(ours) as f64 / median(theirs) as f64)
+        .collect();
+    ratios.sort_unstable_by(f64::total_cmp);
+    let count = ratios.len() as f64;
+    let outside = ((count - 1.96 * count.sqrt()) / 2.0).floor().max(0.0) as usize;
+    let (low, high) = (ratios[outside], ratios[ratios.len() - 1 - outside]);
+    format!("{{\"median\":{:.3},\"ci95\":[{low:.3},{high:.3}]}}", ratios[ratios.len() / 2])
+}
+
+/// io_uring over the thread, for each way of waiting and each depth; variants stand in pairs.
+fn ratios(results: &[Vec<Vec<Vec<u64>>>]) -> String {
+    let mut parts = Vec::new();
+    for at in (1..VARIANTS.len()).step_by(2) {
+        let waiting = VARIANTS[at].0.trim_start_matches("thread_");
+        for (group, in_flight) in IN_FLIGHT.iter().enumerate() {
+            let ratio = ratio(&results[at + 1][group], &results[at][group]);
+            parts.push(format!("\"{waiting}_{in_flight}\":{ratio}"));
+        }
+    }
+    parts.join(",")
 }
 
 fn main() {
@@ -221,8 +273,8 @@ fn main() {
             for (group, in_flight) in IN_FLIGHT.iter().enumerate() {
                 let samples = settings.samples * if *in_flight == 1 { 1 } else { 8 };
                 let latencies = match (VARIANTS[at].1, &mut logs[at]) {
-                    (Variant::Log { waits, .. }, Some(log)) => {
-                        through_log(log, *in_flight, (samples, waits))
+                    (Variant::Log { waiting, .. }, Some(log)) => {
+                        through_log(log, *in_flight, samples, waiting)
                     }
                     _ => bare(&path("bare"), *in_flight, samples),
                 };
@@ -245,13 +297,16 @@ fn main() {
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     println!(
-        "{{\"bench\":\"log\",\"durability\":\"disk\",\"entry_bytes\":{},\"rounds\":{},\"loaded\":{},\
-         \"cores\":{cores},\"kernel\":\"{}\",{},\"append_memory_ns\":{}}}",
+        "{{\"bench\":\"log\",\"durability\":\"disk\",\"entry_bytes\":{},\"rounds\":{},\
+         \"loaded\":{},\
+         \"cores\":{cores},\"kernel\":\"{}\",{},\"ratios\":{{{}}},\
+         \"append_memory_ns\":{}}}",
         ENTRY.len(),
         settings.rounds,
         settings.load,
         kernel.trim(),
         parts.join(","),
+        ratios(&results),
         quantiles(append_cost(&path("append"))),
     );
 }

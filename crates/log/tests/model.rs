@@ -54,7 +54,9 @@ proptest! {
         short_writes in prop_oneof![Just(0u64), Just(300)],
     ) {
         let mut disk = SimDisk::new(seed);
-        let faults = |per_mille| SimFaults { short_writes_per_mille: per_mille, ..SimFaults::default() };
+        let faults = |short_writes_per_mille| {
+            SimFaults { short_writes_per_mille, ..SimFaults::default() }
+        };
         disk.set_faults(faults(short_writes));
         let (mut log, _) = EmbeddedLog::open(config(level), disk.clone()).unwrap();
         let mut model: Vec<Vec<u8>> = Vec::new();
