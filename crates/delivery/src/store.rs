@@ -18,7 +18,8 @@ use crate::records::Records;
 use crate::ring::Place;
 use crate::row::{Body, Meta, ROW_LEN, Standing, bodiless_row, row_of};
 
-/// How long what ended is kept.
+/// How long what ended is kept. Must be far more than what ends while a reader waits, pages through
+/// its first copy, or is away: a reader that is overtaken starts again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
     /// At most this many ended orders, tombstones and LEAVE marks.

@@ -12,9 +12,9 @@ use weir_delivery::{
 use weir_types::{
     AccountId, Epoch, FirmId, InstrumentId, Nanos, OrdStatus, Reason, Rec, Seq, SessionId, Switch,
 };
-use weir_wire::NodeMessage;
 use weir_wire::delivery::{FetchOrders, OrderPage, OrderRow, PageFlags};
-use weir_wire::frame::{Framing, next_frame};
+use weir_wire::frame::{Framing, RawMessage, next_frame};
+use weir_wire::{DecodeError, NodeMessage};
 
 const MS: u64 = 1_000_000;
 
@@ -68,7 +68,7 @@ impl Bench {
     fn say(&mut self, rec: u64, status: OrdStatus) {
         self.seq += 1;
         let event = event(self.seq, rec, keys(1 + (rec % 2) as u32, 1, 1), status);
-        let _ = self.desk.ingest(&event).unwrap();
+        let _ = self.desk.ingest(&event).expect("events come in order");
     }
 
     fn ask(&mut self, connection: u64, fetch: &FetchOrders, token: &[u8]) -> Asked {
@@ -91,12 +91,13 @@ impl Bench {
         let bytes = self.sink.out.remove(&connection).unwrap_or_default();
         let (mut bytes, mut answers) = (&bytes[..], Vec::<Answer>::new());
         while let Framing::Frame { len, message } = next_frame(bytes, 1 << 24) {
-            match NodeMessage::decode(&message.unwrap()).unwrap() {
+            match decode(message) {
                 NodeMessage::OrderPage(header, token) => {
                     answers.push(Answer { header, token: token.to_vec(), rows: Vec::new() });
                 }
                 NodeMessage::OrderPageBody(_, rows) => {
-                    answers.last_mut().unwrap().rows = rows.map(Result::unwrap).collect();
+                    let answer = answers.last_mut().expect("the header comes first");
+                    answer.rows = rows.map(|row| row.expect("a row decodes")).collect();
                 }
                 other => panic!("{other:?}"),
             }
@@ -120,6 +121,10 @@ impl Bench {
         self.poll();
         self.answer(9)
     }
+}
+
+fn decode(message: Result<RawMessage<'_>, DecodeError>) -> NodeMessage<'_> {
+    NodeMessage::decode(&message.expect("a message header")).expect("a node's message")
 }
 
 fn sealer(key_id: u8) -> TokenSealer {

@@ -178,7 +178,7 @@ impl World {
         let latest = self.model.latest(after);
         for row in rows.iter().filter(|row| !row.flags.contains(RowFlags::LEAVE)) {
             let want = latest[&row.rec].merged_count;
-            let is_new = self.model.first(row.rec).unwrap() > after;
+            let is_new = self.model.first(row.rec).expect("the model has all") > after;
             let is_right = match is_new || want <= 7 {
                 true => row.merged_count == want,
                 false => (7..=want).contains(&row.merged_count),
