@@ -7,6 +7,7 @@
 //! * [`clock`]: [`Clock`], [`SystemClock`], [`SimClock`].
 //! * [`disk`]: [`Disk`], [`ThreadDisk`], [`UringDisk`], [`SimDisk`], [`RealDisk`].
 //! * [`rng`]: [`Rng`], [`OsRng`], [`SeededRng`].
+//! * [`turn`]: [`Turns`], how a duty cycle waits for a sync.
 //! * [`wake`]: [`WakeFd`], by which a finished operation ends a parked duty cycle.
 //!
 //! There is no network seam yet: the node owns its sockets until a second implementation exists.
@@ -14,6 +15,7 @@
 pub mod clock;
 pub mod disk;
 pub mod rng;
+pub mod turn;
 pub mod wake;
 
 pub use clock::{Clock, SimClock, SystemClock};
@@ -26,4 +28,5 @@ pub use disk::{
     thread::ThreadDisk,
 };
 pub use rng::{OsRng, Rng, SeededRng};
+pub use turn::{Turn, Turns};
 pub use wake::{WakeFd, Waker};

@@ -4,7 +4,8 @@
 //! `bench_log [--dir DIR] [--rounds N] [--samples N] [--load]` prints one line of JSON. `--dir`
 //! must lie on the disk that is meant. `--load` keeps one core busy beside it. A variant is a
 //! strategy and how its completion is awaited: `sleep` in the kernel, `yield` the core between
-//! looks, or `spin` for up to 200 µs and then sleep. `ratios` are io_uring's round medians over the
+//! looks, `spin` for up to 200 µs and then sleep, or take `turns`: yield while nobody else wants
+//! the core, else sleep. `ratios` are io_uring's round medians over the
 //! thread's, pair by pair: the middle one, and the interval that holds the true one at 95 %.
 
 use std::fs::OpenOptions;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use weir_io::{Disk, RealDisk, RealDiskConfig, SyncStrategy};
+use weir_io::{Disk, RealDisk, RealDiskConfig, SyncStrategy, Turn, Turns};
 use weir_log::{Append, Batch, Durability, EmbeddedLog, LogConfig, Push, SequencedLog};
 use weir_types::{Nanos, PartitionId};
 
@@ -29,6 +30,7 @@ enum Waiting {
     Sleep,
     Yield,
     Spin,
+    Turns,
 }
 
 /// How long `Spin` spins.
@@ -40,7 +42,7 @@ enum Variant {
     Log { strategy: SyncStrategy, waiting: Waiting },
 }
 
-const VARIANTS: [(&str, Variant); 7] = [
+const VARIANTS: [(&str, Variant); 9] = [
     ("bare", Variant::Bare),
     ("thread_sleep", variant(SyncStrategy::Thread, Waiting::Sleep)),
     ("io_uring_sleep", variant(SyncStrategy::Uring, Waiting::Sleep)),
@@ -48,6 +50,8 @@ const VARIANTS: [(&str, Variant); 7] = [
     ("io_uring_yield", variant(SyncStrategy::Uring, Waiting::Yield)),
     ("thread_spin", variant(SyncStrategy::Thread, Waiting::Spin)),
     ("io_uring_spin", variant(SyncStrategy::Uring, Waiting::Spin)),
+    ("thread_turns", variant(SyncStrategy::Thread, Waiting::Turns)),
+    ("io_uring_turns", variant(SyncStrategy::Uring, Waiting::Turns)),
 ];
 
 const fn variant(strategy: SyncStrategy, waiting: Waiting) -> Variant {
@@ -135,6 +139,7 @@ fn through_log(
     let mut started = std::collections::VecDeque::with_capacity(in_flight);
     let mut committed = log.committed();
     let mut busy_since = Instant::now();
+    let mut turns = Turns::default();
     while latencies.len() < samples {
         while started.len() < in_flight {
             started.push_back(Instant::now());
@@ -144,6 +149,11 @@ fn through_log(
             match waiting {
                 Waiting::Yield => std::thread::yield_now(),
                 Waiting::Spin if busy_since.elapsed() < SPIN => std::hint::spin_loop(),
+                Waiting::Turns => {
+                    if turns.take() == Turn::Park {
+                        log.wait();
+                    }
+                }
                 Waiting::Sleep | Waiting::Spin => log.wait(),
             }
         } else {
