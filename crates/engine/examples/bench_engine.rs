@@ -60,12 +60,11 @@ struct Figures {
     event_bytes_per_operation: f64,
 }
 
+/// Appends so many commands; hears the records of those before.
+type Source<'a> = dyn FnMut(&mut Run, &mut Vec<Command>, usize, &[u8]) + 'a;
+
 /// Times `operations` commands from `next`, event records encoded as the event log has them.
-fn measure(
-    run: &mut Run,
-    operations: usize,
-    next: &mut dyn FnMut(&mut Run, &mut Vec<Command>, usize, &[u8]),
-) -> Figures {
+fn measure(run: &mut Run, operations: usize, next: &mut Source<'_>) -> Figures {
     let mut encoded = Vec::with_capacity(64 << 20);
     let mut block = Vec::with_capacity(BLOCK_LEN);
     let (mut spent, mut done) = (Spent::default(), 0);
@@ -79,7 +78,8 @@ fn measure(
         }
         let before = allocation_count();
         spent += time_spent(|| {
-            for command in &block {
+            for (at, command) in block.iter().enumerate() {
+                run.engine.prefetch(&block[at + 1..]);
                 run.apply(command, &mut encoded);
             }
         });
@@ -97,8 +97,11 @@ fn measure(
         if block.is_empty() {
             break;
         }
-        for command in &block {
-            ticks.time(|| run.apply(command, &mut encoded));
+        for (at, command) in block.iter().enumerate() {
+            ticks.time(|| {
+                run.engine.prefetch(&block[at + 1..]);
+                run.apply(command, &mut encoded);
+            });
         }
         timed += block.len();
     }

@@ -7,6 +7,7 @@
 use weir_types::{Price, Qty, Side};
 
 use crate::index::{NIL, Slot};
+use crate::memory::prefetch;
 use crate::order::Orders;
 
 /// All live orders of one side at one price.
@@ -78,6 +79,11 @@ impl Levels {
         row.order_count == 0
     }
 
+    #[inline]
+    pub(crate) fn prefetch(&self, level: Slot) {
+        prefetch(&self.rows[level as usize]);
+    }
+
     /// Takes traded or decremented lots off a level's sum.
     #[inline]
     pub(crate) fn reduce(&mut self, level: Slot, qty: Qty) {
@@ -142,6 +148,14 @@ impl BookSide {
     /// The levels from the best on.
     pub(crate) fn best_first(&self) -> impl Iterator<Item = Slot> {
         self.rungs.iter().rev().map(|rung| rung.level)
+    }
+
+    /// The level at a price, if there is one.
+    #[inline]
+    pub(crate) fn level_at(&self, price: Price) -> Option<Slot> {
+        let key = self.key(price);
+        let rung = self.rungs.get(self.lower_bound(key))?;
+        (rung.key == key).then_some(rung.level)
     }
 
     /// The first rung whose key is not below `key`.

@@ -37,6 +37,7 @@ impl Engine {
         let Some(slot) = found else {
             return self.reject(asker, named, Reason::UnknownOrder, out);
         };
+        self.prefetch_neighbours(slot);
         let order = &self.orders[slot];
         named.order_id = OrderId::new(self.config.partition_id, order.rec);
         let is_closed = self.instruments[order.instrument].phase == Phase::Closed;

@@ -51,7 +51,9 @@ impl Engine {
         if traded.definition.partition_id != self.config.partition_id {
             return Err(Reason::WrongPartition);
         }
+        self.prefetch_acceptance(m.side, instrument);
         let account = self.accounts.find(m.account_id.0).ok_or(Reason::UnknownAccount)?;
+        self.positions.prefetch(account, instrument);
         if self.accounts[account].firm != self.sessions[session].firm {
             return Err(Reason::NotYourAccount);
         }

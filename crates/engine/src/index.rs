@@ -4,6 +4,8 @@
 //! 32-bit identifier. Both are sized once and never grow, so that no lookup ever pays for one.
 //! INVARIANT: at most half of the entries are taken, so that every probe meets an empty one.
 
+use crate::memory::{advise_huge_pages, prefetch};
+
 /// The place of a row in a slab.
 pub(crate) type Slot = u32;
 
@@ -18,7 +20,9 @@ pub(crate) fn fold(a: u64, b: u64) -> u64 {
 }
 
 fn entries_for(row_count_max: u32) -> Vec<u64> {
-    vec![0; (row_count_max as usize * 2).next_power_of_two()]
+    let entries = vec![0; (row_count_max as usize * 2).next_power_of_two()];
+    advise_huge_pages(&entries);
+    entries
 }
 
 /// From a 32-bit hash to the slots of rows that have it. An entry holds the hash above the slot
@@ -60,6 +64,17 @@ impl SlotIndex {
     }
 
     #[inline]
+    pub(crate) fn prefetch(&self, hash: u32) {
+        prefetch(&self.entries[(hash & self.mask) as usize]);
+    }
+
+    /// The first slot with this hash, without a look at its row.
+    #[inline]
+    pub(crate) fn guess(&self, hash: u32) -> Option<Slot> {
+        self.find(hash, |_| true)
+    }
+
+    #[inline]
     pub(crate) fn insert(&mut self, hash: u32, slot: Slot) {
         let mut at = hash & self.mask;
         while self.entries[at as usize] != 0 {
@@ -92,19 +107,6 @@ impl SlotIndex {
         }
         self.entries[hole as usize] = 0;
     }
-}
-
-/// Asks the processor to bring `value`'s cache line nearer. Changes nothing that can be observed.
-#[inline]
-pub(crate) fn prefetch<T>(value: &T) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch of the address of a live reference; it reads nothing architecturally.
-    unsafe {
-        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(value).cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = value;
 }
 
 /// From an identifier (not zero) to the slot of its row. Rows are never taken out.
@@ -151,6 +153,13 @@ impl IdMap {
     }
 }
 
+/// An empty vector with room for all it may ever hold; the memory is the system's until used.
+pub(crate) fn huge_vec<T>(capacity: usize) -> Vec<T> {
+    let vector = Vec::with_capacity(capacity);
+    advise_huge_pages(&vector);
+    vector
+}
+
 /// Rows by identifier and by slot, in order of their first definition, never taken out.
 pub(crate) struct Table<T> {
     ids: IdMap,
@@ -163,7 +172,7 @@ impl<T> Table<T> {
         let row_count_max_usize = row_count_max as usize;
         Table {
             ids: IdMap::new(row_count_max, seed),
-            rows: Vec::new(),
+            rows: huge_vec(row_count_max_usize),
             row_count_max: row_count_max_usize,
         }
     }
@@ -171,6 +180,16 @@ impl<T> Table<T> {
     #[inline]
     pub(crate) fn find(&self, id: u32) -> Option<Slot> {
         self.ids.find(id)
+    }
+
+    #[inline]
+    pub(crate) fn prefetch_entry(&self, id: u32) {
+        prefetch(&self.ids.entries[self.ids.home(id)]);
+    }
+
+    #[inline]
+    pub(crate) fn prefetch_row(&self, slot: Slot) {
+        prefetch(&self.rows[slot as usize]);
     }
 
     pub(crate) fn is_full(&self) -> bool {

@@ -15,6 +15,7 @@
 
 mod account;
 mod admin;
+mod ahead;
 mod book;
 mod cancel;
 mod config;
@@ -26,6 +27,7 @@ mod entry;
 mod index;
 mod instrument;
 mod matching;
+mod memory;
 pub mod naive;
 mod order;
 mod position;

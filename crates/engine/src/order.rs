@@ -8,7 +8,8 @@ use weir_types::{
     ClOrdId, ExecInst, Nanos, OrdType, Price, Qty, Rec, SelfTradePrevention, Side, TimeInForce,
 };
 
-use crate::index::{NIL, Slot, SlotIndex, fold, prefetch};
+use crate::index::{NIL, Slot, SlotIndex, fold, huge_vec};
+use crate::memory::prefetch;
 
 /// One order.
 #[derive(Clone, Copy)]
@@ -65,7 +66,7 @@ pub(crate) struct Orders {
 impl Orders {
     pub(crate) fn new(live_count_max: u32, seed: u64) -> Orders {
         Orders {
-            rows: Vec::with_capacity(live_count_max as usize),
+            rows: huge_vec(live_count_max as usize),
             free: NIL,
             live_count: 0,
             live_count_max,
@@ -149,9 +150,46 @@ impl Orders {
     }
 
     #[inline]
+    pub(crate) fn prefetch_rec(&self, rec: Rec) {
+        self.by_rec.prefetch(self.rec_hash(rec));
+    }
+
+    #[inline]
+    pub(crate) fn prefetch_name(&self, session: Slot, cl_ord_id: ClOrdId) {
+        self.by_cl_ord_id.prefetch(self.name_hash(session, cl_ord_id));
+    }
+
+    #[inline]
+    pub(crate) fn guess_rec(&self, rec: Rec) -> Option<Slot> {
+        self.by_rec.guess(self.rec_hash(rec))
+    }
+
+    #[inline]
+    pub(crate) fn guess_name(&self, session: Slot, cl_ord_id: ClOrdId) -> Option<Slot> {
+        self.by_cl_ord_id.guess(self.name_hash(session, cl_ord_id))
+    }
+
+    #[inline]
     pub(crate) fn prefetch_row(&self, slot: Slot) {
-        if let Some(row) = self.rows.get(slot as usize) {
-            prefetch(row);
+        self.prefetch_first_line(slot);
+        self.prefetch_second_line(slot);
+    }
+
+    #[inline]
+    pub(crate) fn prefetch_first_line(&self, slot: Slot) {
+        prefetch(&self.rows[slot as usize].rec);
+    }
+
+    #[inline]
+    pub(crate) fn prefetch_second_line(&self, slot: Slot) {
+        prefetch(&self.rows[slot as usize].cl_ord_id);
+    }
+
+    /// The row that the next order will get.
+    #[inline]
+    pub(crate) fn prefetch_next_row(&self) {
+        if self.free != NIL {
+            self.prefetch_row(self.free);
         }
     }
 

@@ -5,6 +5,7 @@
 //! At its limit the table is four fifths full: 40 bytes a position.
 
 use crate::index::{Slot, fold};
+use crate::memory::{advise_huge_pages, prefetch};
 
 /// What an account has of an instrument, in lots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,6 +48,7 @@ impl Positions {
     pub(crate) fn new(count_max: u32, seed: u64) -> Positions {
         let count_max = count_max as usize;
         let rows = vec![[0; 4]; count_max + count_max / 4 + 1];
+        advise_huge_pages(&rows);
         Positions { rows, count: 0, count_max, seed }
     }
 
@@ -76,6 +78,11 @@ impl Positions {
             }
             at = self.after(at);
         }
+    }
+
+    #[inline]
+    pub(crate) fn prefetch(&self, account: Slot, instrument: Slot) {
+        prefetch(&self.rows[self.home(key(account, instrument))]);
     }
 
     /// What stands; nothing held when no row does.

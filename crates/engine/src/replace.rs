@@ -37,6 +37,7 @@ impl Engine {
         let Some(slot) = found else {
             return self.reject(asker, named, Reason::UnknownOrder, out);
         };
+        self.prefetch_neighbours(slot);
         named.order_id = OrderId::new(self.config.partition_id, self.orders[slot].rec);
         if let Err(reason) = self.check_replace(slot, m) {
             return self.reject(asker, named, reason, out);

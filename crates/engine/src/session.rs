@@ -8,6 +8,7 @@ use weir_wire::PlainEvent;
 
 use crate::config::OUTCOMES_MAX;
 use crate::index::{NIL, Slot};
+use crate::memory::prefetch_all;
 use crate::order::Orders;
 
 /// A session as defined, and where it stands.
@@ -115,6 +116,14 @@ impl Outcomes {
         }
         self.events[self.oldest] = event;
         self.oldest = (self.oldest + 1) % OUTCOMES_MAX;
+    }
+
+    /// Asks for the memory that the next answer will be written to.
+    #[inline]
+    pub(crate) fn prefetch_next(&self) {
+        if let Some(event) = self.events.get(self.oldest) {
+            prefetch_all(event);
+        }
     }
 
     /// The answer to a request, while it is remembered.
