@@ -38,6 +38,7 @@ impl Engine {
         out: &mut S,
     ) -> Verdict {
         let taker = self.orders[slot];
+        let limit = self.limit_of(taker.instrument, taker.ord_type, taker.side, taker.price);
         loop {
             let leaves_qty = self.orders[slot].leaves_qty;
             if leaves_qty.is_zero() {
@@ -48,7 +49,7 @@ impl Engine {
                 return Verdict::Open;
             };
             let (price, maker) = (self.levels[level].price, self.levels[level].head);
-            if taker.ord_type == OrdType::Limit && !reaches(taker.side, taker.price, price) {
+            if !reaches(taker.side, limit, price) {
                 return Verdict::Open;
             }
             let stp = taker.self_trade_prevention;
@@ -66,6 +67,17 @@ impl Engine {
                 }
             }
             self.trade(slot, maker, qty, request_no, out);
+        }
+    }
+
+    /// The worst price an order may trade at: a market order's is the instrument's bound.
+    #[inline]
+    fn limit_of(&self, instrument: Slot, ord_type: OrdType, side: Side, price: Price) -> Price {
+        let bounds = &self.instruments[instrument].definition;
+        match (ord_type, side) {
+            (OrdType::Limit, _) => price,
+            (_, Side::Buy) => bounds.price_max,
+            (_, Side::Sell) => bounds.price_min,
         }
     }
 
@@ -193,10 +205,11 @@ impl Engine {
     ) -> bool {
         let mut purse =
             Purse { row: self.accounts[account], is_paying: pays_as_it_goes(m.ord_type) };
+        let limit = self.limit_of(instrument, m.ord_type, m.side, m.price);
         let (mut open, mut traded) = (m.order_qty, Qty::ZERO);
         for level in self.instruments[instrument].side(m.side.opposite()).best_first() {
             let price = self.levels[level].price;
-            if m.ord_type == OrdType::Limit && !reaches(m.side, m.price, price) {
+            if !reaches(m.side, limit, price) {
                 return false;
             }
             let mut maker = self.levels[level].head;

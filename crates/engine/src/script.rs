@@ -375,7 +375,15 @@ impl<'a> Script<'a> {
             0 => {
                 let id = self.one_of(&[100, 101, 103, 0]);
                 let partition = self.one_of(&[HERE, HERE, PartitionId(2), PartitionId(0)]);
-                instrument(id, partition, self.one_of(&[1, 1, 1, 1, 1, 1, 2, 0]))
+                let definition = instrument(id, partition, self.one_of(&[1, 1, 1, 1, 1, 1, 2, 0]));
+                let narrow = self.byte() % 8 == 7;
+                if let (true, 100, Definition::DefineInstrument(d)) = (narrow, id, definition) {
+                    // Orders that stand outside of the new bounds stay.
+                    let (price_min, price_max) = (Price(97), Price(102));
+                    Definition::DefineInstrument(DefineInstrument { price_min, price_max, ..d })
+                } else {
+                    definition
+                }
             }
             1 => firm(u32::from(self.byte() % 4)),
             2 => {

@@ -111,6 +111,9 @@ impl Outcomes {
     #[inline]
     pub(crate) fn push(&mut self, event: PlainEvent) {
         if self.events.len() < OUTCOMES_MAX {
+            // All of it at the first answer: the ring never moves again, and the system gives its
+            // memory only as it fills.
+            self.events.reserve_exact(OUTCOMES_MAX - self.events.len());
             self.events.push(event);
             return;
         }

@@ -46,10 +46,12 @@ impl NaiveEngine {
             let other_side = self.side_of_book(taker.instrument_id, taker.side.opposite()).next();
             let maker_rec = other_side?;
             let maker = self.orders[&maker_rec].now;
+            let bounds = &self.instruments[&taker.instrument_id].definition;
             let is_price_fine = match (taker.ord_type, taker.side) {
                 (OrdType::Limit, Side::Buy) => maker.price <= taker.price,
                 (OrdType::Limit, Side::Sell) => maker.price >= taker.price,
-                _ => true,
+                (_, Side::Buy) => maker.price <= bounds.price_max,
+                (_, Side::Sell) => maker.price >= bounds.price_min,
             };
             if !is_price_fine {
                 return None;

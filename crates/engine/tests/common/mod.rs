@@ -183,7 +183,12 @@ pub fn definitions() -> Vec<Definition> {
 impl Desk {
     /// A partition that knows nobody.
     pub fn empty(partition: u16) -> Desk {
-        Desk::with_config(EngineConfig::new(PartitionId(partition)))
+        Desk::with_config(EngineConfig {
+            orders_max: 1 << 13,
+            accounts_max: 1 << 6,
+            positions_max: 1 << 6,
+            ..EngineConfig::new(PartitionId(partition))
+        })
     }
 
     pub fn with_config(config: EngineConfig) -> Desk {
