@@ -1,4 +1,4 @@
-//! The real disk of a configuration: io_uring where it is wanted and works, else the thread.
+//! The real disk of a configuration: the thread, or io_uring where it is wanted and works.
 //!
 //! An enumeration instead of a boxed trait, so that the data path stays statically dispatched.
 
@@ -15,9 +15,9 @@ use crate::wake::WakeFd;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SyncStrategy {
     /// A thread per log.
+    #[default]
     Thread,
     /// The kernel's io_uring, or the thread where the kernel refuses it.
-    #[default]
     Uring,
 }
 
