@@ -235,7 +235,13 @@ impl Config {
             ("log.segment_bytes", self.log.segment_bytes, mib, 4 << 30, "1 MiB to 4 GiB"),
             ("events.memory_bytes", self.events.memory_bytes, 8 * mib, 64 << 30, "8 MiB to 64 GiB"),
             ("events.segment_bytes", self.events.segment_bytes, mib, 4 << 30, "1 MiB to 4 GiB"),
-            ("snapshots.every_commands", self.snapshots.every_commands, 1000, u64::MAX, "1000 or more"),
+            (
+                "snapshots.every_commands",
+                self.snapshots.every_commands,
+                1000,
+                u64::MAX,
+                "1000 or more",
+            ),
             ("snapshots.keep", self.snapshots.keep as u64, 1, 1000, "1 to 1000"),
             (
                 "gateway.output_bytes_max",
@@ -244,7 +250,13 @@ impl Config {
                 1 << 30,
                 "64 KiB to 1 GiB",
             ),
-            ("delivery.look_interval_us", self.delivery.look_interval_us, 50, 1_000_000, "50 to 1000000"),
+            (
+                "delivery.look_interval_us",
+                self.delivery.look_interval_us,
+                50,
+                1_000_000,
+                "50 to 1000000",
+            ),
         ];
         for (key, value, min, max, want) in ranges {
             if !(min..=max).contains(&value) {

@@ -19,11 +19,11 @@ use weir_delivery::{
 use weir_io::{Clock, OsRng, Rng, SystemClock};
 use weir_log::EpochEnd;
 use weir_types::{Epoch, Nanos, PartitionId, Reason, RequestNo};
+use weir_wire::Message;
 use weir_wire::delivery::FetchOrders;
 use weir_wire::event::OrderEvent;
 use weir_wire::frame::{parse_message, put_frame};
 use weir_wire::session::{Label, Reject};
-use weir_wire::Message;
 
 use crate::agent::Agent;
 use crate::event_reader::{EventReader, ReadEvent};
@@ -336,7 +336,8 @@ pub fn describe_token(node_dir: &Path, token: &[u8], json: bool) -> anyhow::Resu
         let (source, epoch) = (place.source.0, place.epoch.0);
         let (seq, rec) = (place.place.seq.0, place.place.rec.0);
         if json {
-            let value = serde_json::json!({"source": source, "epoch": epoch, "seq": seq, "rec": rec});
+            let value =
+                serde_json::json!({"source": source, "epoch": epoch, "seq": seq, "rec": rec});
             value.to_string()
         } else {
             format!("source {source}  epoch {epoch}  seq {seq}  rec {rec}")

@@ -15,7 +15,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -49,6 +49,9 @@ pub const FIRST_OPERATOR: SessionId = SessionId(1);
 const TRADING: PartitionId = PartitionId(1);
 /// How long the gateway may take to hand on what it has when the node stops.
 const DRAIN_TIME: Duration = Duration::from_millis(20);
+
+/// How long a node's threads may take to begin.
+const START_TIME: Duration = Duration::from_secs(30);
 
 /// A running node.
 pub struct Node {
@@ -108,10 +111,7 @@ impl Node {
         let feed_source = SourcePort { feedback: None, ..feed_source };
         let (delivery_port, gateway_port) =
             gateway_to_delivery(assembly.wakes.gateway.clone(), assembly.wakes.delivery.clone());
-        let ports = vec![
-            (control_port, control.reader()),
-            (trading_port, trading.reader()),
-        ];
+        let ports = vec![(control_port, control.reader()), (trading_port, trading.reader())];
         let gateway =
             assembly.gateway(listener, ports, delivery_port, &mut probes, [&control, &trading])?;
         let fed = FedPartition::new(feed_port, trading.engine.control_position());
@@ -122,8 +122,7 @@ impl Node {
         let (trading, trading_keeper) = trading.for_keeper(config)?;
         let keeper = assembly.keeper([control_keeper, trading_keeper]);
         let control = assembly.partition(control, vec![bootstrap, control_source], &mut probes);
-        let trading =
-            assembly.partition(trading, vec![feed_source, trading_source], &mut probes);
+        let trading = assembly.partition(trading, vec![feed_source, trading_source], &mut probes);
         let latencies = probes.drain.as_ref().map(Drain::reader);
         let keeper = match probes.drain {
             Some(drain) => keeper.with_agent(ProbeDrain::new(drain)),
@@ -143,6 +142,7 @@ impl Node {
         });
         let cores = (gateway, control, feed, trading);
         let threads = assembly.start_threads(cores, delivery, keeper, &wake_fd)?;
+        assembly.wait_for_operator()?;
         Ok(Node { threads, draining: assembly.draining, address, status, notes })
     }
 
@@ -365,6 +365,7 @@ impl Assembly<'_> {
             views: views.cloned().collect(),
             recorder: probes.recorder(&name),
             figures: recovered.figures,
+            durability: self.config.durability,
         })
     }
 
@@ -392,6 +393,20 @@ impl Assembly<'_> {
             runner = runner.with_agent(part.files).with_agent(part.shadow);
         }
         runner
+    }
+
+    /// A new node is ready when its first operator can log on.
+    fn wait_for_operator(&self) -> anyhow::Result<()> {
+        let deadline = Instant::now() + START_TIME;
+        while Instant::now() < deadline {
+            let status = self.gateway_status.lock().unwrap_or_else(PoisonError::into_inner);
+            if status.definitions > 0 {
+                return Ok(());
+            }
+            drop(status);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        anyhow::bail!("the control log took no first command within {START_TIME:?}")
     }
 
     fn start_threads(
@@ -436,4 +451,3 @@ impl Assembly<'_> {
         Ok(threads)
     }
 }
-

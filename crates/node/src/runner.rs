@@ -209,8 +209,7 @@ impl Runner {
             let waker = sockets.waker()?;
             assert!(self.wake.shared.how.set(HowToWake::Epoll(waker)).is_ok(), "started twice");
         }
-        let thread =
-            std::thread::Builder::new().name(name.to_owned()).spawn(move || self.run())?;
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || self.run())?;
         Ok(RunningThread { name, wake, stopping, thread: Some(thread) })
     }
 

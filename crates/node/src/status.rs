@@ -265,7 +265,11 @@ impl NodeStatus {
             ("weir_gateway_back_pressure_total", "Times reading had to wait.", g.back_pressure),
             ("weir_gateway_accepted_total", "Connections accepted.", g.accepted),
             ("weir_gateway_logons_refused_total", "Logons refused.", g.logons_refused),
-            ("weir_gateway_slow_consumers_total", "Sessions that read too slowly.", g.slow_consumers),
+            (
+                "weir_gateway_slow_consumers_total",
+                "Sessions that read too slowly.",
+                g.slow_consumers,
+            ),
             ("weir_delivery_ingested_total", "Changes taken in.", d.ingested),
             ("weir_delivery_pages_total", "Pages served.", d.pages),
             ("weir_delivery_rows_total", "Rows served.", d.rows),

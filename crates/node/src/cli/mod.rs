@@ -1,8 +1,11 @@
 //! The command line: `weir <command>`.
 
 pub mod admin;
+pub mod bench;
 pub mod book;
+pub mod demo;
 pub mod endpoint;
+pub mod flow;
 pub mod load;
 pub mod log;
 pub mod orders;
@@ -25,6 +28,8 @@ pub struct Cli {
 enum Command {
     /// Run a node.
     Serve(serve::ServeArgs),
+    /// Start a node in a temporary directory and play real order flow through it.
+    Demo(demo::DemoArgs),
     /// Send orders at a rate and measure what becomes of them.
     Load(load::LoadArgs),
     /// Play recorded order flow into a running node.
@@ -41,6 +46,10 @@ enum Command {
     Status(status::StatusArgs),
     /// Look into a delivery token.
     Token(token::TokenArgs),
+    /// Run a benchmark of the whole program.
+    Bench(bench::BenchArgs),
+    /// Turn recorded order flow into the compact format and look into it.
+    Flow(flow::FlowArgs),
 }
 
 impl Cli {
@@ -51,6 +60,7 @@ impl Cli {
     pub fn run(self) -> anyhow::Result<()> {
         match self.command {
             Command::Serve(args) => serve::run(args),
+            Command::Demo(args) => demo::run(args),
             Command::Load(args) => load::run(args),
             Command::Replay(args) => replay::run(args),
             Command::Log(args) => log::run(args),
@@ -59,6 +69,8 @@ impl Cli {
             Command::Orders(args) => orders::run(args),
             Command::Status(args) => status::run(args),
             Command::Token(args) => token::run(args),
+            Command::Bench(args) => bench::run(args),
+            Command::Flow(args) => flow::run(args),
         }
     }
 }

@@ -67,7 +67,8 @@ pub fn run(args: ReplayArgs) -> anyhow::Result<()> {
     let plan = Plan::of(&recording.items);
     anyhow::ensure!(!plan.is_empty(), "{} holds no orders", args.file.display());
     let mut admin = args.login.admin()?;
-    let instruments = list(&mut admin, &args, &recording)?;
+    let copies = (args.first_id, args.copies);
+    let instruments = list_copies(&mut admin, &recording, copies, args.symbol.as_deref())?;
     let setup = SetupPlan {
         first_id: args.first_id,
         session_count: args.copies,
@@ -123,19 +124,24 @@ fn play(
 
 const ONE_SECOND: Duration = Duration::from_secs(1);
 
-/// Defines an instrument per copy, wide enough for the recording's prices.
-fn list(
+/// Defines an instrument per copy of a recording, wide enough for its prices. The identifiers count
+/// up from `first_id`; the symbol is the recording's own when none is given.
+///
+/// # Errors
+/// When the node has no partition that trades, refuses, or the name is no symbol.
+pub(super) fn list_copies(
     admin: &mut Admin,
-    args: &ReplayArgs,
     recording: &PackedFlow,
+    (first_id, copies): (u32, u32),
+    symbol: Option<&str>,
 ) -> anyhow::Result<Vec<DefineInstrument>> {
     let header = &recording.header;
     let (price_min, price_max) = price_range(&recording.items);
     let partitions = admin.partitions();
     anyhow::ensure!(!partitions.is_empty(), "the node has no partition that trades");
-    let name = args.symbol.as_deref().unwrap_or(&header.instrument);
+    let name = symbol.unwrap_or(&header.instrument);
     let mut instruments = Vec::new();
-    for copy in 0..args.copies {
+    for copy in 0..copies {
         let name = if copy == 0 { name.to_owned() } else { format!("{name}.{}", copy + 1) };
         let symbol = Symbol::new(&name)
             .filter(|symbol| symbol.is_valid() && !symbol.is_none())
@@ -149,7 +155,7 @@ fn list(
             price_min,
             price_max,
             session_id: SessionId::NONE,
-            instrument_id: InstrumentId(args.first_id + copy),
+            instrument_id: InstrumentId(first_id + copy),
             partition_id: partitions[copy as usize % partitions.len()],
             price_exponent: header.price_exponent,
             qty_exponent: header.qty_exponent,

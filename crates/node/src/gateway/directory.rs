@@ -36,11 +36,8 @@ impl Directory {
                 self.instruments.insert(d.instrument_id, *d);
             }
             Definition::DefineSession(d) => {
-                let session = KnownSession {
-                    api_key_hash: d.api_key_hash,
-                    firm_id: d.firm_id,
-                    role: d.role,
-                };
+                let session =
+                    KnownSession { api_key_hash: d.api_key_hash, firm_id: d.firm_id, role: d.role };
                 self.sessions.insert(d.defined_session_id, session);
             }
             Definition::DefineFirm(_) | Definition::DefineAccount(_) => {}

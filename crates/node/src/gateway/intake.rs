@@ -8,12 +8,14 @@ use weir_probe::{Point, TraceId};
 use weir_types::{Nanos, Reason, RequestNo, Role, SessionId};
 use weir_wire::delivery::FetchOrders;
 use weir_wire::dialogue::{ClientMessage, peek_session_and_request};
-use weir_wire::frame::{BrokenFrame, CLIENT_FRAME_LEN_MAX, Framing, RawMessage, next_frame, put_frame};
+use weir_wire::frame::{
+    BrokenFrame, CLIENT_FRAME_LEN_MAX, Framing, RawMessage, next_frame, put_frame,
+};
 use weir_wire::session::{Label, Reject};
 use weir_wire::{Command, DecodeError, Destination, Request};
 
-use super::connection::{Connection, ConnectionId, ReadOutcome};
 use super::Gateway;
+use super::connection::{Connection, ConnectionId, ReadOutcome};
 use crate::handoff::{DeliveryRequest, Fetch, Submission};
 
 /// Malformed messages after which a connection is closed.
@@ -172,10 +174,9 @@ impl Gateway {
         let partition_id = match destination {
             Destination::Control => weir_types::PartitionId(0),
             Destination::Partition(partition_id) => partition_id,
-            Destination::Instrument(instrument_id) => self
-                .directory
-                .partition_of(instrument_id)
-                .ok_or(Reason::UnknownInstrument)?,
+            Destination::Instrument(instrument_id) => {
+                self.directory.partition_of(instrument_id).ok_or(Reason::UnknownInstrument)?
+            }
         };
         let port = self.ports.iter().position(|port| port.ring.partition_id == partition_id);
         port.ok_or(Reason::WrongPartition)
@@ -216,7 +217,8 @@ impl Gateway {
             Role::Trader => Entitlement::firm(session.firm_id),
             Role::Supervisor | Role::Operator => Entitlement::all(),
         };
-        let fetch = Fetch { connection: from.id, fetch: *fetch, token: token.to_vec(), entitlement };
+        let fetch =
+            Fetch { connection: from.id, fetch: *fetch, token: token.to_vec(), entitlement };
         if self.delivery.ask(DeliveryRequest::Fetch(Box::new(fetch))) {
             Taken::Done
         } else {

@@ -83,8 +83,7 @@ impl Gateway {
         for (stream, start) in session.streams.iter_mut().zip(starts) {
             assert!(stream.resume(start).is_ok(), "every start was checked");
         }
-        let heartbeat_ms =
-            logon.heartbeat_interval_ms.clamp(HEARTBEAT_MIN_MS, HEARTBEAT_MAX_MS);
+        let heartbeat_ms = logon.heartbeat_interval_ms.clamp(HEARTBEAT_MIN_MS, HEARTBEAT_MAX_MS);
         session.heartbeat_interval = Nanos(u64::from(heartbeat_ms) * 1_000_000);
         session.cancel_on_disconnect = logon.cancel_on_disconnect;
         session.firm_id = known.firm_id;

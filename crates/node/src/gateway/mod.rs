@@ -105,6 +105,8 @@ pub struct GatewayStatus {
     pub counters: GatewayCounters,
     /// The instruments.
     pub instruments: Vec<weir_wire::reference::DefineInstrument>,
+    /// How many definitions the gateway knows of.
+    pub definitions: u64,
 }
 
 /// The gateway's side of one partition.
@@ -356,7 +358,8 @@ impl Gateway {
         self.counters.sessions = self.sessions.logged_on_count() as u64;
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         status.counters = self.counters;
-        if status.instruments.len() as u64 != self.directory.version() {
+        if status.definitions != self.directory.version() {
+            status.definitions = self.directory.version();
             status.instruments = self.directory.instruments();
         }
     }

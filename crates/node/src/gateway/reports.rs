@@ -6,18 +6,18 @@
 
 use weir_probe::Point;
 use weir_types::{EventNo, Nanos, RequestNo, SessionId};
+use weir_wire::Message;
 use weir_wire::event::{OrderEvent, RequestDone, RequestRejected};
 use weir_wire::field::Field;
 use weir_wire::frame::{RawMessage, parse_message, put_extended_frame};
 use weir_wire::report::StageTimes;
-use weir_wire::Message;
 use zerocopy::IntoBytes;
 
+use super::Gateway;
 use super::connection::Connection;
 use super::sessions::Behind;
-use super::Gateway;
-use crate::handoff::{Feedback, StageStamps};
 use crate::event_reader::ReadEvent;
+use crate::handoff::{Feedback, StageStamps};
 
 /// Events taken from one partition in one cycle.
 const EVENTS_MAX: usize = 1024;

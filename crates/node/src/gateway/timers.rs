@@ -35,7 +35,8 @@ impl Gateway {
     }
 
     fn check_stall(&mut self, connection: &mut Connection, now: Nanos) {
-        let stalled = connection.stalled_since.is_some_and(|t| now.since(t) > self.config.stall_max);
+        let stalled =
+            connection.stalled_since.is_some_and(|t| now.since(t) > self.config.stall_max);
         if stalled && connection.closing_by.is_none() {
             self.counters.slow_consumers += 1;
             self.close(connection, Reason::SlowConsumer, now);

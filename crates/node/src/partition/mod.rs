@@ -17,7 +17,7 @@ use weir_engine::{Engine, EventSink};
 use weir_log::tail::TailWriter;
 use weir_log::{Append, Batch, Poll, Push, SequencedLog};
 use weir_probe::{Point, Recorder, TraceId, Tsc};
-use weir_types::{Epoch, Nanos, Position, Reason, RequestNo, SessionId};
+use weir_types::{Durability, Epoch, Nanos, Position, Reason, RequestNo, SessionId};
 use weir_wire::{Command, Event};
 
 use crate::agent::Agent;
@@ -28,6 +28,8 @@ use crate::runner::Wake;
 const TAKE_MAX: usize = 256;
 /// Commands applied between two publications: an answer waits for at most so many others.
 const PUBLISH_EVERY: usize = 32;
+/// Busy cycles between two looks at the log's files where a commit does not wait for them.
+const LAZY_LOG_CYCLES: u32 = 16;
 /// Commands that may wait for their commit.
 const UNCOMMITTED_MAX: usize = 64 * 1024;
 
@@ -79,6 +81,8 @@ pub struct PartitionParts<L> {
     pub recorder: Recorder,
     /// Figures for others to read.
     pub figures: Arc<PartitionFigures>,
+    /// What a commit promises.
+    pub durability: Durability,
 }
 
 /// A partition.
@@ -97,6 +101,8 @@ pub struct Partition<L> {
     recorder: Recorder,
     figures: Arc<PartitionFigures>,
     tick_sequenced: bool,
+    commits_at_append: bool,
+    cycles_since_log: u32,
 }
 
 impl<L: SequencedLog + Send> Partition<L> {
@@ -119,6 +125,8 @@ impl<L: SequencedLog + Send> Partition<L> {
             recorder: parts.recorder,
             figures: parts.figures,
             tick_sequenced: false,
+            commits_at_append: parts.durability == Durability::Memory,
+            cycles_since_log: 0,
         }
     }
 
@@ -304,10 +312,7 @@ impl<L: SequencedLog + Send> Partition<L> {
     }
 }
 
-fn feedback_of(
-    sources: &mut [SourcePort],
-    source: usize,
-) -> Option<&mut rtrb::Producer<Feedback>> {
+fn feedback_of(sources: &mut [SourcePort], source: usize) -> Option<&mut rtrb::Producer<Feedback>> {
     sources.get_mut(source).and_then(|port| port.feedback.as_mut())
 }
 
@@ -323,8 +328,18 @@ impl<L: SequencedLog + Send> Agent for Partition<L> {
             self.tick(now);
         }
         self.sequence(now);
-        done += self.work_on_log(now);
-        done += self.apply();
+        if self.commits_at_append {
+            // What is sequenced is committed: answers first, files when there is time.
+            done += self.apply();
+            self.cycles_since_log += 1;
+            if done == 0 || self.cycles_since_log >= LAZY_LOG_CYCLES {
+                self.cycles_since_log = 0;
+                done += self.work_on_log(now);
+            }
+        } else {
+            done += self.work_on_log(now);
+            done += self.apply();
+        }
         self.figures.uncommitted.store(self.pending.len() as u64, Ordering::Relaxed);
         done
     }
@@ -369,4 +384,3 @@ impl EventSink for Outbox {
         self.tail.append(&self.bytes);
     }
 }
-

@@ -1,0 +1,161 @@
+//! What the demo plays: the Bitstamp day that ships with the program, and LOBSTER's stocks where
+//! `WEIR_DATA` names a folder that has them, each on several instruments.
+
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use weir_client::Admin;
+use weir_client::flow::{self, PackedFlow, Plan, ReplayConfig};
+use weir_client::load::setup::hire_all;
+use weir_client::load::{Playback, SetupPlan, Source, Stage};
+use weir_types::{InstrumentId, Nanos, PartitionId};
+use weir_wire::Request;
+use weir_wire::event::OrderEvent;
+use weir_wire::reference::DefineInstrument;
+
+use crate::cli::replay::list_copies;
+
+/// The day that ships with the program.
+const BITSTAMP_DAY: &[u8] = include_bytes!("../../../../../data/bitstamp-2015-05-01.wflow");
+/// LOBSTER's samples that are played where they are.
+const LOBSTER_DAYS: [&str; 2] = ["AAPL_2012-06-21_1", "AMZN_2012-06-21_1"];
+/// Identifiers of what the demo defines count up from here.
+const FIRST_ID: u32 = 100;
+/// How much later each copy begins than the one before it, in the time of the replay.
+const SHIFT: Nanos = Nanos(50_000_000);
+
+/// A recording and its orders.
+struct Recording {
+    flow: PackedFlow,
+    plan: Plan,
+}
+
+/// All that is played.
+pub(super) struct Recordings {
+    all: Vec<Recording>,
+    copies: u32,
+}
+
+/// Who plays it.
+pub(super) struct Cast {
+    /// One session a copy of a recording.
+    pub(super) traders: Vec<weir_client::load::Trader>,
+    /// What each copy trades, recording by recording.
+    pub(super) stages: Vec<Stage>,
+}
+
+impl Cast {
+    /// The instrument that the second follower follows.
+    pub(super) fn first_instrument(&self) -> InstrumentId {
+        self.stages.first().map_or(InstrumentId::NONE, |stage| stage.instrument_id)
+    }
+}
+
+impl Recordings {
+    /// Finds what there is to play.
+    pub(super) fn find(copies: u32) -> anyhow::Result<Recordings> {
+        let day = flow::decode(BITSTAMP_DAY).context("the recorded day in the program")?;
+        let mut all = vec![Recording::of(day)];
+        if let Some(data) = std::env::var_os("WEIR_DATA") {
+            let folder = PathBuf::from(data).join("lobster");
+            for name in LOBSTER_DAYS {
+                let path = folder.join(format!("LOBSTER_SampleFile_{name}.zip"));
+                if path.is_file() {
+                    all.push(Recording::of(flow::load(&path)?));
+                }
+            }
+        }
+        Ok(Recordings { all, copies })
+    }
+
+    /// A line for each recording.
+    pub(super) fn describe(&self) -> Vec<String> {
+        let lines = self.all.iter().map(|recording| {
+            let header = &recording.flow.header;
+            let (name, orders) = (&header.instrument, recording.plan.len());
+            format!("{name}: {orders} orders, on {} instruments ({})", self.copies, header.source)
+        });
+        lines.collect()
+    }
+
+    /// Defines instruments, accounts and sessions.
+    pub(super) fn define(&self, admin: &mut Admin) -> anyhow::Result<Cast> {
+        let mut instruments: Vec<DefineInstrument> = Vec::new();
+        for recording in &self.all {
+            let first_id = FIRST_ID + instruments.len() as u32;
+            instruments.extend(list_copies(admin, &recording.flow, (first_id, self.copies), None)?);
+        }
+        let setup = SetupPlan {
+            first_id: FIRST_ID,
+            session_count: instruments.len() as u32,
+            instrument_count: 0,
+            unanswered_count_max: 1 << 20,
+        };
+        let traders = hire_all(admin, &setup)?;
+        let cast = instruments.iter().zip(&traders).enumerate();
+        let stages = cast.map(|(trader, (instrument, hired))| Stage {
+            instrument_id: instrument.instrument_id,
+            partition_id: instrument.partition_id,
+            account_id: hired.account_id,
+            trader,
+        });
+        let stages = stages.collect();
+        Ok(Cast { traders, stages })
+    }
+
+    /// The orders of all recordings, each when it is due.
+    pub(super) fn play<'a>(&'a self, cast: &'a Cast, speed: NonZeroU64) -> Several<'a> {
+        let config = ReplayConfig { speed, copies: self.copies, shift: SHIFT };
+        let stages = cast.stages.chunks(self.copies as usize);
+        let playbacks = self.all.iter().zip(stages);
+        let playbacks =
+            playbacks.map(|(one, stages)| Playback::new(one.plan.replay(config), stages)).collect();
+        Several { playbacks, recordings: self }
+    }
+}
+
+impl Recording {
+    fn of(flow: PackedFlow) -> Recording {
+        let plan = Plan::of(&flow.items);
+        Recording { flow, plan }
+    }
+}
+
+/// Several recordings played at once.
+pub(super) struct Several<'a> {
+    playbacks: Vec<Playback<'a>>,
+    recordings: &'a Recordings,
+}
+
+impl Several<'_> {
+    /// How long it lasts.
+    pub(super) fn span(&self, speed: NonZeroU64) -> Duration {
+        let longest = self.recordings.all.iter().map(|r| r.plan.span(speed).0).max();
+        let shifts = SHIFT.0 * u64::from(self.recordings.copies);
+        Duration::from_nanos(longest.unwrap_or(0) + shifts)
+    }
+
+    fn first_due(&self) -> Option<usize> {
+        let dues = self.playbacks.iter().enumerate();
+        let dues = dues.filter_map(|(index, playback)| Some((playback.peek()?, index)));
+        dues.min().map(|(_, index)| index)
+    }
+}
+
+impl Source for Several<'_> {
+    fn peek(&self) -> Option<Nanos> {
+        self.playbacks.iter().filter_map(Source::peek).min()
+    }
+
+    fn next(&mut self) -> (usize, PartitionId, Request) {
+        let index = self.first_due().expect("the caller looked before");
+        self.playbacks[index].next()
+    }
+
+    fn on_report(&mut self, trader: usize, event: &OrderEvent) {
+        // Traders are dealt out recording by recording, one a copy.
+        self.playbacks[trader / self.recordings.copies as usize].on_report(trader, event);
+    }
+}
