@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 
 use anyhow::Context;
 use weir_engine::{Engine, EngineConfig};
-use weir_io::{OsRng, RealDisk, RealDiskConfig, Rng, SyncStrategy, ThreadDisk, WakeFd};
+use weir_io::{Disk, OsRng, RealDisk, RealDiskConfig, Rng, SyncStrategy, ThreadDisk, WakeFd};
 use weir_log::event_log::{EventAppend, EventLog, EventLogConfig};
 use weir_log::snapshot::SnapshotStore;
 use weir_log::tail::{TailConfig, TailHandle, TailWriter};
@@ -93,6 +93,36 @@ pub struct Recovered {
     dirs: PartitionDirs,
 }
 
+/// What a partition is rebuilt from: three directories, and how they are kept.
+pub struct Sources<D, S> {
+    /// How the command log is kept.
+    pub log: LogConfig,
+    /// The size of the event log's segment files in bytes.
+    pub event_segment_bytes: u64,
+    /// The engine's partition and limits.
+    pub engine: EngineConfig,
+    /// The command log's directory.
+    pub commands: D,
+    /// The event log's.
+    pub events: D,
+    /// The snapshots'.
+    pub snapshots: S,
+}
+
+/// A partition at its log's end, wherever its files are.
+pub struct Rebuilt<D> {
+    /// The engine at the log's end.
+    pub engine: Engine,
+    /// The command log.
+    pub log: EmbeddedLog<D>,
+    /// The event log: all that the engine said to there, and no more.
+    pub events: EventLog<D>,
+    /// Events said up to there.
+    pub event_count: u64,
+    /// What there is to say, for people.
+    pub notes: Vec<String>,
+}
+
 /// The engine that a snapshot holds, and how many events it had said.
 struct Base {
     engine: Engine,
@@ -110,26 +140,63 @@ pub fn recover(
 ) -> anyhow::Result<Recovered> {
     let dirs = PartitionDirs::new(&config.dir, partition_id);
     let mut notes = Vec::new();
-    let disk = open_disk(&dirs.commands(), Some(wake), &mut notes)?;
-    let log_config = LogConfig {
+    let log = LogConfig {
         durability: config.durability,
         segment_bytes: config.log.segment_bytes,
         ..LogConfig::new(partition_id, random_log_id())
     };
-    let (mut log, report) = EmbeddedLog::open(log_config, disk)
-        .with_context(|| format!("the command log in {}", dirs.commands().display()))?;
+    let rebuilt = rebuild(Sources {
+        log,
+        event_segment_bytes: config.events.segment_bytes,
+        engine: EngineConfig::new(partition_id),
+        commands: open_disk(&dirs.commands(), Some(wake), &mut notes)?,
+        events: open_disk(&dirs.events(), None, &mut notes)?,
+        snapshots: ThreadDisk::open(&dirs.snapshots(), None)?,
+    })
+    .with_context(|| format!("partition {partition_id} in {}", dirs.root.display()))?;
+    notes.extend(rebuilt.notes);
+    let first_event = rebuilt.events.first_record().0;
+    let memory_bytes = usize::try_from(config.events.memory_bytes)?;
+    let tail_config = TailConfig::new(memory_bytes, rebuilt.event_count + 1);
+    let (tail, tail_handle) = weir_log::tail::tail(tail_config);
+    Ok(Recovered {
+        partition_id,
+        epoch: rebuilt.log.epoch(),
+        ended: rebuilt.log.ended_epochs().to_vec(),
+        figures: figures_of(&rebuilt.engine, rebuilt.event_count),
+        engine: rebuilt.engine,
+        event_count: rebuilt.event_count,
+        log: rebuilt.log,
+        tail,
+        tail_handle,
+        notes,
+        events: rebuilt.events,
+        first_event,
+        dirs,
+    })
+}
+
+/// Rebuilds a partition: the newest sound snapshot, then the rest of the command log.
+///
+/// # Errors
+/// As [`recover`].
+pub fn rebuild<D: Disk, S: Disk>(sources: Sources<D, S>) -> anyhow::Result<Rebuilt<D>> {
+    let partition_id = sources.log.partition;
+    let mut notes = Vec::new();
+    let (mut log, report) =
+        EmbeddedLog::open(sources.log, sources.commands).context("the command log")?;
     tell(partition_id, &report, &mut notes);
     let last = Position(log.next_position().0 - 1);
-    let mut base = load_snapshot(&dirs, log.log_id(), (partition_id, last), &mut notes)?;
-    let events_disk = open_disk(&dirs.events(), None, &mut notes)?;
+    let store = SnapshotStore::new(sources.snapshots, log.log_id(), partition_id);
+    let mut base = load_snapshot(store, sources.engine, last, &mut notes)?;
     let events_config = EventLogConfig {
-        segment_bytes: config.events.segment_bytes,
+        segment_bytes: sources.event_segment_bytes,
         ..EventLogConfig::new(partition_id, log.log_id())
     };
     let resume_at = Position(base.event_count + 1);
-    let (mut events, events_report) = EventLog::open(events_config, resume_at, events_disk)
-        .with_context(|| format!("the event log in {}", dirs.events().display()))?;
-    if let Some(hole) = events_report.hole {
+    let (mut events, report) =
+        EventLog::open(events_config, resume_at, sources.events).context("the event log")?;
+    if let Some(hole) = report.hole {
         notes.push(format!(
             "partition {partition_id}: events {} to {} are gone: older ones cannot be asked for",
             hole.start,
@@ -139,25 +206,8 @@ pub fn recover(
     replay(&mut base, &mut log, &mut events)?;
     let mut events = events.cut_after(Position(base.event_count))?;
     events.flush_blocking()?;
-    let first_event = events.first_record().0;
-    let memory_bytes = usize::try_from(config.events.memory_bytes)?;
-    let tail_config = TailConfig::new(memory_bytes, base.event_count + 1);
-    let (tail, tail_handle) = weir_log::tail::tail(tail_config);
-    Ok(Recovered {
-        partition_id,
-        epoch: log.epoch(),
-        ended: log.ended_epochs().to_vec(),
-        figures: figures_of(&base),
-        engine: base.engine,
-        event_count: base.event_count,
-        log,
-        tail,
-        tail_handle,
-        notes,
-        events,
-        first_event,
-        dirs,
-    })
+    let Base { engine, event_count } = base;
+    Ok(Rebuilt { engine, log, events, event_count, notes })
 }
 
 impl Recovered {
@@ -257,15 +307,13 @@ fn tell(partition_id: PartitionId, report: &RecoveryReport, notes: &mut Vec<Stri
 }
 
 /// The newest sound snapshot that the log reaches, or a new engine.
-fn load_snapshot(
-    dirs: &PartitionDirs,
-    log_id: u128,
-    (partition_id, last): (PartitionId, Position),
+fn load_snapshot<S: Disk>(
+    mut store: SnapshotStore<S>,
+    engine_config: EngineConfig,
+    last: Position,
     notes: &mut Vec<String>,
 ) -> anyhow::Result<Base> {
-    let engine_config = EngineConfig::new(partition_id);
-    let disk = ThreadDisk::open(&dirs.snapshots(), None)?;
-    let mut store = SnapshotStore::new(disk, log_id, partition_id);
+    let partition_id = engine_config.partition_id;
     let (snapshot, skipped) = store.load_newest(last)?;
     for skipped in skipped {
         notes.push(format!("partition {partition_id}: snapshot passed over: {skipped:?}"));
@@ -293,10 +341,10 @@ pub fn put_state(engine: &Engine, event_count: u64, out: &mut Vec<u8>) {
 }
 
 /// Applies the rest of the log; its events go to the event log as far as they are not there.
-fn replay(
+fn replay<D: Disk>(
     base: &mut Base,
-    log: &mut EmbeddedLog<RealDisk>,
-    events: &mut EventLog<RealDisk>,
+    log: &mut EmbeddedLog<D>,
+    events: &mut EventLog<D>,
 ) -> anyhow::Result<()> {
     if base.engine.position().next() == log.next_position() {
         return Ok(());
@@ -320,11 +368,11 @@ fn replay(
     Ok(())
 }
 
-fn figures_of(base: &Base) -> Arc<PartitionFigures> {
+fn figures_of(engine: &Engine, event_count: u64) -> Arc<PartitionFigures> {
     let figures = PartitionFigures::default();
-    figures.position.store(base.engine.position().0, Ordering::Relaxed);
-    figures.digest.store(base.engine.digest(), Ordering::Relaxed);
-    figures.live_orders.store(u64::from(base.engine.live_order_count()), Ordering::Relaxed);
-    figures.events.store(base.event_count, Ordering::Relaxed);
+    figures.position.store(engine.position().0, Ordering::Relaxed);
+    figures.digest.store(engine.digest(), Ordering::Relaxed);
+    figures.live_orders.store(u64::from(engine.live_order_count()), Ordering::Relaxed);
+    figures.events.store(event_count, Ordering::Relaxed);
     Arc::new(figures)
 }
