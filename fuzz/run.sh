@@ -21,14 +21,19 @@ targets | grep -qx "$target" || {
 }
 argument=${2:-300}
 
+# The node is large: only its own targets are built with it.
+features=
+case $target in node_*) features="--features node" ;; esac
+
 cache=${CARGO_TARGET_DIR:-$PWD/target}/fuzz
 host=$(rustc -vV | sed -n 's/^host: //p')
 # Coverage by LLVM's own pass, which stable compilers have; an explicit --target keeps these flags
 # away from build scripts.
+# shellcheck disable=SC2086 # no features, no argument
 RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
 -Cllvm-args=-sanitizer-coverage-trace-compares" \
-    CARGO_TARGET_DIR=$cache cargo build -q --release --target "$host" --bin "$target"
+    CARGO_TARGET_DIR=$cache cargo build -q --release --target "$host" --bin "$target" $features
 binary=$cache/$host/release/$target
 
 mkdir -p "corpus/$target" "artifacts/$target"
