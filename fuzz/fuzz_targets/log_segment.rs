@@ -18,6 +18,8 @@ use weir_types::{Epoch, Nanos, PartitionId, Position};
 const LOG_ID: u128 = 0x5745_4952;
 
 fuzz_target!(|bytes: &[u8]| {
+    // The crate's own entry: a real log of two segments with the bytes planted in it.
+    weir_log::fuzzing::fuzz_decode_segment(bytes);
     let _ = decode_frame(bytes);
     let _ = decode_segment(bytes);
     for kind in [SegmentKind::Command, SegmentKind::Event] {

@@ -12,7 +12,7 @@ use weir_log::snapshot::decode_snapshot;
 use weir_types::{PartitionId, Position};
 
 fuzz_target!(|bytes: &[u8]| {
-    let _ = decode_snapshot(bytes);
+    weir_log::fuzzing::fuzz_decode_snapshot(bytes);
     let mut recipe = Recipe::new(bytes);
     let (at, flip) = (recipe.short(), recipe.byte());
     let position = Position(1 + u64::from(recipe.short()));
