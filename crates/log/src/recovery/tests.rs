@@ -1,6 +1,7 @@
 //! Each row of the two tables, as a function and on a disk.
 
-use weir_io::{Access, Disk, DiskErrorKind, SimDisk};
+use weir_io::disk::sim::{CrashChoice, TraceOp};
+use weir_io::{Access, Disk, DiskErrorKind, SimDisk, SimFaults};
 use weir_types::{Durability, Nanos, PartitionId, Position};
 
 use super::*;
@@ -35,6 +36,11 @@ fn open(
 fn unclean(level: Durability, frames: u64) -> SimDisk {
     let disk = SimDisk::new(1);
     let (mut log, _) = open(&disk, level).unwrap();
+    fill(&mut log, frames);
+    disk.after_process_crash()
+}
+
+fn fill(log: &mut EmbeddedLog<SimDisk>, frames: u64) {
     for n in 1..=frames {
         let mut batch = Batch::new();
         assert_eq!(batch.push(&[n as u8; ENTRY]), Push::Taken);
@@ -44,7 +50,6 @@ fn unclean(level: Durability, frames: u64) -> SimDisk {
             log.do_work(Nanos(0)).unwrap();
         }
     }
-    disk.after_process_crash()
 }
 
 fn closed(level: Durability, frames: u64) -> SimDisk {
@@ -272,13 +277,38 @@ fn an_epoch_that_ends_keeps_its_last_valid_position() {
 
 #[test]
 fn a_reboot_ends_the_epoch_at_os_and_not_at_disk() {
-    use weir_io::disk::sim::CrashChoice::KeepAll;
     for (level, epoch) in [(Durability::Os, Epoch(2)), (Durability::Disk, Epoch(1))] {
-        let disk = unclean(level, 2).after_power_loss(KeepAll);
+        let disk = unclean(level, 2).after_power_loss(CrashChoice::KeepAll);
         assert_eq!(open(&disk, level).unwrap().1.epoch, epoch, "{level}");
     }
     let disk = unclean(Durability::Os, 2);
     assert_eq!(open(&disk, Durability::Os).unwrap().1.epoch, Epoch(1));
+}
+
+#[test]
+fn a_segments_name_is_durable_before_anything_is_appended_to_it() {
+    let recorded = SimDisk::new(1);
+    recorded.record();
+    let (mut log, _) = open(&recorded, Durability::Disk).unwrap();
+    fill(&mut log, 9);
+    let disk = SimDisk::new(1);
+    let mut named = 0;
+    for op in recorded.take_trace() {
+        disk.apply(&op);
+        named += usize::from(matches!(&op, TraceOp::Rename { to, .. } if to.ends_with(".wlog")));
+        if named == 2 {
+            break;
+        }
+    }
+    // The process died between the rename and the sync of the directory. No room for a spare, so
+    // that no other operation syncs the directory by the way.
+    let mut killed = disk.after_process_crash();
+    killed.set_faults(SimFaults { full_from: Some(0), ..SimFaults::default() });
+    let other = killed.create("other").unwrap();
+    assert!(killed.write(other, 0, b"x").is_err());
+    drop(open(&killed, Durability::Disk).unwrap());
+    assert_eq!(segments(&killed).len(), 2);
+    assert_eq!(segments(&killed.after_power_loss(CrashChoice::LoseAll)), segments(&killed));
 }
 
 #[test]
