@@ -35,6 +35,8 @@ pub(crate) struct Source {
     /// Where the body of each `#[cfg(test)] mod name;` may be: paths without their `.rs`.
     test_modules: Vec<String>,
     is_test_file: bool,
+    /// Lines of `unsafe fn` whose contract is their trait's.
+    pub(crate) contract_lines: Vec<usize>,
 }
 
 impl Source {
@@ -60,6 +62,7 @@ impl Source {
                 .map(|name| format!("{}/{name}", module_dir(path)))
                 .collect(),
             is_test_file: is_outside_src(path),
+            contract_lines: walk.contract_lines,
         })
     }
 
@@ -122,6 +125,7 @@ struct Walk {
     functions: Vec<Function>,
     test_lines: Vec<RangeInclusive<usize>>,
     test_modules: Vec<String>,
+    contract_lines: Vec<usize>,
 }
 
 impl Walk {
@@ -174,6 +178,12 @@ impl<'ast> Visit<'ast> for Walk {
 
     fn visit_item_impl(&mut self, item: &'ast syn::ItemImpl) {
         self.mark_if_test(&item.attrs, item.span());
+        if item.trait_.is_some() {
+            self.contract_lines.extend(item.items.iter().filter_map(|item| match item {
+                syn::ImplItem::Fn(function) => function.sig.unsafety.map(|at| at.span.start().line),
+                _ => None,
+            }));
+        }
         self.within(type_name(&item.self_ty), |walk| visit::visit_item_impl(walk, item));
     }
 

@@ -1,8 +1,9 @@
 //! `unsafe` only where it is allowed and argued; atomics only with the other end named.
 //!
 //! `xtask/unsafe-files.txt` lists the files that may hold `unsafe`, each with its reason. Each use
-//! stands under a `// SAFETY:` comment; each ordering that synchronises (`Acquire`, `Release`,
-//! `AcqRel`) has a `// SYNC:` comment near, which names what it pairs with.
+//! stands under a `// SAFETY:` comment (a trait's `unsafe fn` has its contract there); each
+//! ordering that synchronises (`Acquire`, `Release`, `AcqRel`) has a `// SYNC:` comment near, which
+//! names what it pairs with.
 
 use super::Finding;
 use super::source::Source;
@@ -65,7 +66,7 @@ fn check_unsafe(source: &Source, is_allowed: bool) -> Vec<Finding> {
             let message = format!("`unsafe` in a file that is not listed in {ALLOWED_PATH}");
             findings.push(Finding::new(&source.path, line, message));
         }
-        if !is_argued(source, line) {
+        if !source.contract_lines.contains(&line) && !is_argued(source, line) {
             let message = "`unsafe` without a `// SAFETY:` comment directly above";
             findings.push(Finding::new(&source.path, line, message));
         }
@@ -169,6 +170,8 @@ mod tests {
             ("// SAFETY: one owner.\nunsafe impl Send for A {}", 0),
             ("fn a() {\n    // SAFETY: b.\n    let c =\n        unsafe { b() };\n}", 0),
             ("/// # Safety\n/// Only once.\n#[inline]\nunsafe fn a() {}", 0),
+            ("// SAFETY: a.\nunsafe impl A for B {\n    unsafe fn c() {}\n}", 0),
+            ("impl B {\n    unsafe fn c() {}\n}", 1),
             ("// the word unsafe in prose\nfn a() {}", 0),
         ];
         for (text, count) in cases {
