@@ -1,4 +1,5 @@
-//! Documents that match the code: the schema's fingerprint in its page, and links that resolve.
+//! Documents that match the code: the schema's fingerprint in its page, links that resolve, and
+//! an index that knows every decision.
 //!
 //! The page on order entry carries the SHA-256 of the schema that it describes. Whoever changes
 //! the schema reads the page again and writes the new fingerprint: no sooner does the test pass.
@@ -10,10 +11,13 @@ use super::tree::{TextFile, Tree};
 
 const SCHEMA_PATH: &str = "schema/weir.xml";
 const SCHEMA_PAGE: &str = "docs/protocols/order-entry.md";
+const DECISION_DIR: &str = "docs/adr/";
+const DECISION_INDEX: &str = "docs/adr/README.md";
 const SCHEMA_MARK: &str = "schema-sha256:";
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = check_schema(tree);
+    findings.extend(check_decisions(tree));
     for file in tree.with_extension("md") {
         findings.extend(check_links(tree, file));
     }
@@ -43,6 +47,20 @@ fn check_schema(tree: &Tree) -> Vec<Finding> {
     }
     let message = format!("holds no line `{SCHEMA_MARK} {actual}`");
     vec![Finding::new(SCHEMA_PAGE, 0, message)]
+}
+
+/// Every decision is in the index of decisions.
+fn check_decisions(tree: &Tree) -> Vec<Finding> {
+    let index = tree.text(DECISION_INDEX).unwrap_or("");
+    let mut findings = Vec::new();
+    for file in tree.with_extension("md") {
+        let Some(name) = file.path.strip_prefix(DECISION_DIR) else { continue };
+        if file.path != DECISION_INDEX && !index.contains(&format!("({name})")) {
+            let message = format!("is not in {DECISION_INDEX}: add a row for it");
+            findings.push(Finding::new(&file.path, 0, message));
+        }
+    }
+    findings
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -157,6 +175,18 @@ mod tests {
         assert!(findings(&[(SCHEMA_PATH, SCHEMA)])[0].contains("is missing"));
         let found = findings(&[(SCHEMA_PATH, SCHEMA), (SCHEMA_PAGE, "# Order entry\n")]);
         assert!(found[0].contains("holds no line"), "{found:?}");
+    }
+
+    #[test]
+    fn a_decision_outside_the_index_is_found() {
+        let tree = Tree::of(&[
+            (DECISION_INDEX, "| [0001](0001-a.md) | A |"),
+            ("docs/adr/0001-a.md", "# A"),
+            ("docs/adr/0002-b.md", "# B"),
+        ]);
+        let found = check_decisions(&tree);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].path, "docs/adr/0002-b.md");
     }
 
     #[test]
