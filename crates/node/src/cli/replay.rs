@@ -122,6 +122,9 @@ fn play(
     Ok(report)
 }
 
+/// The most lots that an engine lets an order have.
+const ORDER_QTY_MAX: Qty = Qty(1 << 40);
+
 const ONE_SECOND: Duration = Duration::from_secs(1);
 
 /// Defines an instrument per copy of a recording, wide enough for its prices. The identifiers count
@@ -151,7 +154,7 @@ pub(super) fn list_copies(
             symbol,
             tick_size: Price(1),
             lot_size: Qty(1),
-            order_qty_max: Qty(flow::ORDER_QTY_MAX),
+            order_qty_max: ORDER_QTY_MAX,
             price_min,
             price_max,
             session_id: SessionId::NONE,
