@@ -5,7 +5,8 @@
 //! cancels, replaces and crosses at 45/40/5/10 over 100 instruments and a million accounts. A flow
 //! file holds recorded commands: each a little-endian u32 length and a log entry's bytes.
 //! Throughput and latency are taken in separate passes, so that the clock does not disturb the
-//! first; throughput is per second of this thread's processor time; latency is per operation in time-stamp-counter ticks, the cost of reading it taken off.
+//! first; throughput is per second of this thread's processor time; latency is per operation in
+//! time-stamp-counter ticks, the cost of reading it taken off.
 
 mod bench {
     pub(crate) mod flow;
@@ -258,8 +259,9 @@ struct Rest {
 fn figures_json(figures: &Figures) -> String {
     let Latency { p50, p99, p999, max } = figures.latency;
     format!(
-        "{{\"operations\":{},\"operations_per_second\":{:.0},\"operations_per_wall_second\":{:.0},\"p50_ns\":{p50:.0},\
-         \"p99_ns\":{p99:.0},\"p99_9_ns\":{p999:.0},\"max_ns\":{max:.0},\
+        "{{\"operations\":{},\"operations_per_second\":{:.0},\
+         \"operations_per_wall_second\":{:.0},\
+         \"p50_ns\":{p50:.0},\"p99_ns\":{p99:.0},\"p99_9_ns\":{p999:.0},\"max_ns\":{max:.0},\
          \"allocations_per_operation\":{:.6},\"event_bytes_per_operation\":{:.0}}}",
         figures.operations,
         figures.per_second,
@@ -271,8 +273,9 @@ fn figures_json(figures: &Figures) -> String {
 
 fn print_line(synthetic: &Figures, flow: Option<&Figures>, rest: &Rest) {
     println!(
-        "{{\"bench\":\"engine\",\"mix\":\"45/40/5/10 adds/cancels/replaces/crosses, 100 \
-         instruments, 1000000 accounts\",\"live_orders\":{},\"synthetic\":{},\"flow\":{},\
+        "{{\"bench\":\"engine\",\
+         \"mix\":\"45/40/5/10 adds/cancels/replaces/crosses, 100 instruments, 1000000 accounts\",\
+         \"live_orders\":{},\"synthetic\":{},\"flow\":{},\
          \"bytes_per_live_order\":{:.0},\"bytes_per_open_position\":{:.0},\
          \"naive_operations_per_second\":{:.0},\"ratio_to_naive\":{:.1},\"digest\":\"{:016x}\"}}",
         rest.live,

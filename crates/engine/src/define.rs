@@ -102,7 +102,7 @@ impl Engine {
         }
     }
 
-    fn define_instrument(&mut self, d: &DefineInstrument) -> Result<(), Reason> {
+    pub(crate) fn define_instrument(&mut self, d: &DefineInstrument) -> Result<(), Reason> {
         let is_fine = !d.instrument_id.is_none()
             && !d.symbol.is_none()
             && !d.partition_id.is_none()

@@ -18,10 +18,10 @@ use weir_types::{
 use weir_wire::{Definition, Event};
 
 use crate::account::Account;
-use crate::config::{EngineConfig, OUTCOMES_MAX};
+use crate::config::{EngineConfig, ORDER_QTY_LIMIT, OUTCOMES_MAX};
 use crate::engine::Engine;
 use crate::index::{NIL, Slot};
-use crate::instrument::{Firm, Instrument};
+use crate::instrument::Firm;
 use crate::order::Order;
 use crate::session::Session;
 use bytes::{Reader, Writer};
@@ -29,6 +29,8 @@ use bytes::{Reader, Writer};
 const MAGIC: [u8; 8] = *b"WEIRSNAP";
 const VERSION: u32 = 1;
 const CRC_LEN: usize = 4;
+/// No account can come to have more: the most that all others may owe together.
+const CASH_MAX: u128 = 1 << 121;
 
 /// Why bytes are no snapshot to go on from.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -136,6 +138,9 @@ impl Engine {
         self.control_position = Position(r.u64()?);
         self.digest = r.u64()?;
         self.rec = Rec(r.u64()?);
+        if self.rec.0 >= 1 << 48 {
+            return Err(SnapshotError::Invalid("record number"));
+        }
         self.seq = Seq(r.u64()?);
         self.exec_id = ExecId(r.u64()?);
         self.match_id = MatchId(r.u64()?);
@@ -182,6 +187,10 @@ impl Engine {
                 reserved: Cash(r.i128()?),
                 transfer_id_last: r.u64()?,
             };
+            let is_bounded = |cash: Cash| cash.0.unsigned_abs() <= CASH_MAX;
+            if !is_bounded(row.cash) || !is_bounded(row.reserved) {
+                return Err(SnapshotError::Invalid("cash"));
+            }
             new_id(&self.accounts, account_id.0, "accounts")?;
             self.accounts.insert(account_id.0, row);
         }
@@ -259,12 +268,15 @@ impl Engine {
             else {
                 return Err(SnapshotError::Invalid("instrument"));
             };
-            let mut row = Instrument::new(definition);
-            row.phase = Phase::from_code(r.u8()?).ok_or(SnapshotError::Invalid("phase"))?;
-            row.transferred_in = r.i128()?;
             let id = definition.instrument_id.0;
             new_id(&self.instruments, id, "instruments")?;
-            self.instruments.insert(id, row);
+            if self.define_instrument(&definition).is_err() {
+                return Err(SnapshotError::Invalid("instrument"));
+            }
+            let slot = self.instruments.find(id).expect("defined just now");
+            let row = &mut self.instruments[slot];
+            row.phase = Phase::from_code(r.u8()?).ok_or(SnapshotError::Invalid("phase"))?;
+            row.transferred_in = r.i128()?;
         }
         Ok(())
     }
@@ -327,7 +339,11 @@ impl Engine {
             self.check_slots(order.account, order.instrument)?;
             let is_trader = (self.sessions.rows().get(order.session as usize))
                 .is_some_and(|session| session.role == Role::Trader);
-            if !is_trader || order.leaves_qty.is_zero() || order.leaves_qty > order.order_qty {
+            let is_sized = !order.leaves_qty.is_zero()
+                && order.leaves_qty <= order.order_qty
+                && order.order_qty.0 <= ORDER_QTY_LIMIT;
+            let is_numbered = !order.rec.is_none() && order.rec <= self.rec;
+            if !is_trader || !is_sized || !is_numbered || order.ord_type != OrdType::Limit {
                 return Err(SnapshotError::Invalid("order"));
             }
             if self.orders.is_full() {

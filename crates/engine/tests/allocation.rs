@@ -2,32 +2,15 @@
 
 mod common;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicU64, Ordering};
+#[allow(dead_code)]
+#[path = "../examples/bench/memory.rs"]
+mod memory;
 
 use common::*;
+use memory::{Counting, allocation_count};
 use weir_types::*;
 use weir_wire::order_entry::{CancelOrder, NewOrder};
 use weir_wire::{Command, Event, Request};
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-struct Counting;
-
-// SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SYNC: pairs with nothing; a count.
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's obligations are the system allocator's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's obligations are the system allocator's.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -75,15 +58,13 @@ fn orders_in_steady_state_allocate_nothing() {
         .zip(100_000..)
         .map(|(request, number)| Command::Request(numbered(request, number)))
         .collect();
-    // SYNC: pairs with nothing; this thread's own count.
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let before = allocation_count();
     for command in &commands {
         desk.position += 1;
         let (position, time) = (Position(desk.position), Nanos(1_000_000));
         desk.engine.apply(position, time, command, &mut |_: &Event| event_count += 1);
     }
-    // SYNC: as above.
-    let after = ALLOCATIONS.load(Ordering::Relaxed);
+    let after = allocation_count();
     assert_eq!(after - before, 0, "allocations in {} commands", commands.len());
     assert!(event_count > commands.len() as u64);
 }

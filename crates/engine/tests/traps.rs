@@ -1,6 +1,6 @@
 //! The traps that other engines fell into, one test each. Steps are told in short words by
-//! [`check`]: `SIDE NAME PRICE QTY [FLAGS]`, `cancel NAME`, `replace OLD NEW PRICE QTY`; a step that
-//! begins with `bob` comes from the other firm. A price of 0 is a market order.
+//! [`check`]: `SIDE NAME PRICE QTY [FLAGS]`, `cancel NAME`, `replace OLD NEW PRICE QTY`; a step
+//! that begins with `bob` comes from the other firm. A price of 0 is a market order.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! Counts heap allocations, and asks the system how much memory the process holds.
+//! Counts heap allocations, and asks the system how much memory the process holds. Shared with
+//! the test that steady state allocates nothing.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,6 +11,7 @@ pub(crate) struct Counting;
 
 // SAFETY: every call goes to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
+    // SAFETY: as the trait demands of its callers, passed on.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SYNC: pairs with nothing; a statistic.
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
@@ -17,6 +19,7 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.alloc(layout) }
     }
 
+    // SAFETY: as the trait demands of its callers, passed on.
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SYNC: pairs with nothing; a statistic.
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
@@ -24,6 +27,7 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.alloc_zeroed(layout) }
     }
 
+    // SAFETY: as the trait demands of its callers, passed on.
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SYNC: pairs with nothing; a statistic.
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
@@ -31,6 +35,7 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.realloc(block, layout, size) }
     }
 
+    // SAFETY: as the trait demands of its callers, passed on.
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         // SAFETY: the caller's obligations are the system allocator's.
         unsafe { System.dealloc(block, layout) }
