@@ -19,6 +19,13 @@ pub trait Agent: Send {
     /// wake-up can give it work.
     fn next_deadline(&self, now: Nanos) -> Option<Nanos>;
 
+    /// Whether an answer waits for the disk: the thread then rather yields its core, where nobody
+    /// else wants it, than sleeps, since waking a sleeping core can cost more than the sync
+    /// (`docs/adr/0002-sync-strategy.md`).
+    fn waits_for_disk(&self) -> bool {
+        false
+    }
+
     /// The node is stopping: called until it returns true, in the order of the agents' list, so
     /// that what is under way ends in order.
     fn stop(&mut self, now: Nanos) -> bool {

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
-use weir_io::{Clock, SystemClock};
+use weir_io::{Clock, SystemClock, Turn, Turns};
 use weir_types::Nanos;
 
 use crate::agent::Agent;
@@ -226,6 +226,7 @@ impl Runner {
         }
         let clock = SystemClock;
         let mut idle_cycles = 0;
+        let mut turns = Turns::default();
         // SYNC: pairs with the store in `RunningThread::ask_to_stop`.
         while !self.stopping.load(Ordering::Acquire) {
             if self.wait != WaitStrategy::Park || idle_cycles < IDLE_CYCLES_BEFORE_PARK {
@@ -240,6 +241,7 @@ impl Runner {
                 WaitStrategy::Spin => std::hint::spin_loop(),
                 WaitStrategy::Yield => std::thread::yield_now(),
                 WaitStrategy::Park if idle_cycles < IDLE_CYCLES_BEFORE_PARK => {}
+                WaitStrategy::Park if self.yields_to_disk(&mut turns) => idle_cycles = 0,
                 WaitStrategy::Park => {
                     if self.rest(&clock) {
                         idle_cycles = 0;
@@ -263,6 +265,12 @@ impl Runner {
             done += sockets.do_work(now);
         }
         done
+    }
+
+    /// True when an answer waits for the disk and the core was yielded for it.
+    fn yields_to_disk(&self, turns: &mut Turns) -> bool {
+        let waits = self.agents.iter().any(|agent| agent.waits_for_disk());
+        waits && turns.take() == Turn::Yielded
     }
 
     /// Sleeps until woken or until an agent's deadline; true when it slept and may have work.

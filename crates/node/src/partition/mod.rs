@@ -351,6 +351,10 @@ impl<L: SequencedLog + Send> Agent for Partition<L> {
         self.engine.next_deadline()
     }
 
+    fn waits_for_disk(&self) -> bool {
+        !self.commits_at_append && !self.pending.is_empty()
+    }
+
     fn stop(&mut self, now: Nanos) -> bool {
         self.do_work(now);
         let unread = self.sources.iter().any(|source| !source.submissions.is_empty());
