@@ -142,12 +142,12 @@ pub fn recover(
     let mut notes = Vec::new();
     let log = LogConfig {
         durability: config.durability,
-        segment_bytes: config.log.segment_bytes,
+        segment_bytes: segment_bytes(partition_id, config.log.segment_bytes),
         ..LogConfig::new(partition_id, random_log_id())
     };
     let rebuilt = rebuild(Sources {
         log,
-        event_segment_bytes: config.events.segment_bytes,
+        event_segment_bytes: segment_bytes(partition_id, config.events.segment_bytes),
         engine: EngineConfig::new(partition_id),
         commands: open_disk(&dirs.commands(), Some(wake), &mut notes)?,
         events: open_disk(&dirs.events(), None, &mut notes)?,
@@ -283,6 +283,12 @@ fn open_disk(
         RealDisk::open(config).with_context(|| format!("cannot open {}", path.display()))?;
     notes.extend(note);
     Ok(disk)
+}
+
+/// Segments are written full of zeroes ahead: the control log, which is short, makes do with less.
+fn segment_bytes(partition_id: PartitionId, configured: u64) -> u64 {
+    const CONTROL_SEGMENT_BYTES: u64 = 4 << 20;
+    if partition_id.0 == 0 { configured.min(CONTROL_SEGMENT_BYTES) } else { configured }
 }
 
 fn random_log_id() -> u128 {
