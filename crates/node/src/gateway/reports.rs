@@ -147,6 +147,15 @@ impl Gateway {
         let limit = self.config.output_len_max;
         let session = self.sessions.entry(address.session_id);
         let stream = &mut session.streams[port];
+        if address.event_no.is_none() {
+            // A session that the partition does not know yet was refused: told once, not again.
+            let connection = session.connection.and_then(|id| self.connections.get_mut(id));
+            if let Some(connection) = connection {
+                put_event(&raw, StageTimes::default(), &mut connection.output);
+                self.flush_list.add(connection);
+            }
+            return;
+        }
         stream.note(address.event_no, address.request_no, record_no);
         let connection = session.connection.and_then(|id| self.connections.get_mut(id));
         let Some(connection) = connection else { return };
