@@ -420,6 +420,10 @@ impl Session {
     ) -> Result<Option<Option<Unanswered>>, ClientError> {
         let session_id = self.config.session_id;
         let progress = self.progress(partition_id);
+        if event_no.is_none() {
+            // A partition that does not know the session yet refuses without a number.
+            return Ok(Some(progress.answer(request_no)));
+        }
         // A partition that no logon has named yet begins with whatever comes first.
         let expected = progress.last_event_no.map_or(event_no, EventNo::next);
         if event_no < expected {
