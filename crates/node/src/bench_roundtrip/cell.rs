@@ -1,9 +1,8 @@
 //! One kind of load against an echo and a node in turn, and what the pairs come to.
 //!
-//! Both sides keep their connections and their books from pair to pair; each run begins with a
-//! fifth of its length that is not measured.
+//! Both sides keep their connections and their books from pair to pair; while one runs the other's
+//! process is stopped. Each run begins with a fifth of its length that is not measured.
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -73,20 +72,21 @@ pub(super) fn payload() -> Value {
 }
 
 /// A side of a pair: connections and the orders they have.
-struct Side {
+struct Side<'a> {
+    process: &'a Child,
     generator: Generator,
     source: MixSource,
 }
 
 /// An echo and a node, ready to be loaded in turn.
-pub(super) struct Sides {
-    echo: Side,
-    node: Side,
+pub(super) struct Sides<'a> {
+    echo: Side<'a>,
+    node: Side<'a>,
 }
 
-impl Sides {
+impl<'a> Sides<'a> {
     /// Logs on to both; defines on the node what the load needs.
-    pub(super) fn connect(echo: &Child, node: &Child) -> anyhow::Result<Sides> {
+    pub(super) fn connect(echo: &'a Child, node: &'a Child) -> anyhow::Result<Sides<'a>> {
         let mut admin = Admin::connect(node.address(), (SessionId(1), node.key()), TIMEOUT)?;
         let setup = SetupPlan {
             first_id: 900_000,
@@ -98,8 +98,8 @@ impl Sides {
         admin.close()?;
         let echoed = echo_listings(&listings);
         Ok(Sides {
-            echo: Side::connect(echo.address(), &echo_traders(&traders), echoed)?,
-            node: Side::connect(node.address(), &traders, listings)?,
+            echo: Side::connect(echo, &echo_traders(&traders), echoed)?,
+            node: Side::connect(node, &traders, listings)?,
         })
     }
 
@@ -129,17 +129,19 @@ impl Sides {
     }
 }
 
-impl Side {
+impl<'a> Side<'a> {
     fn connect(
-        address: SocketAddr,
+        process: &'a Child,
         traders: &[Trader],
         listings: Vec<Listing>,
-    ) -> anyhow::Result<Side> {
+    ) -> anyhow::Result<Side<'a>> {
         let accounts: Vec<_> = traders.iter().map(|trader| trader.account_id).collect();
         // Adds and cancels alone: each has exactly one report, as on the echo.
         let mix = Mix { adds: 1, cancels: 1, replaces: 0, crosses: 0 };
         let source = MixSource::new(mix, listings, &accounts, LIVE_COUNT_MAX);
-        Ok(Side { generator: Generator::connect(address, traders, 1)?, source })
+        let generator = Generator::connect(process.address(), traders, 1)?;
+        process.pause(true)?;
+        Ok(Side { process, generator, source })
     }
 
     fn run(
@@ -161,9 +163,11 @@ impl Side {
             late_after: LATE_AFTER,
             late_share_max: LATE_SHARE_MAX,
         };
+        self.process.pause(false)?;
         let report = self.generator.run(&plan, &mut self.source, &mut |_| {})?;
         // What an overloaded run left behind is taken in before the next.
         self.generator.settle(TIMEOUT)?;
+        self.process.pause(true)?;
         Ok(report)
     }
 }
@@ -244,14 +248,17 @@ impl Cell {
         self.late_count() * 3 <= self.echo.len() + self.node.len()
     }
 
-    fn ratio(&self, pick: Pick) -> Option<Estimate> {
+    /// Pair by pair, the node's figure over the echo's.
+    fn ratio_of(&self, which: fn(&LoadReport) -> &Quantiles, pick: Pick) -> Option<Estimate> {
         let pairs = self.node.iter().zip(&self.echo);
         let ratios: Option<Vec<f64>> = pairs
-            .map(|(node, echo)| {
-                Some(pick(&node.latency)? as f64 / pick(&echo.latency)?.max(1) as f64)
-            })
+            .map(|(node, echo)| Some(pick(which(node))? as f64 / pick(which(echo))?.max(1) as f64))
             .collect();
         ratios.map(|mut ratios| median_with_interval(&mut ratios))
+    }
+
+    fn ratio(&self, pick: Pick) -> Option<Estimate> {
+        self.ratio_of(|report| &report.latency, pick)
     }
 
     /// How far the node's median lies above the bare sync loop's, pair by pair, in ns.
@@ -297,6 +304,11 @@ impl Cell {
             let ratio = self.has_verdict().then(|| self.ratio(pick)).flatten();
             ratio.map_or(Value::Null, Estimate::json)
         };
+        // Without the generator's lag, which both sides' latencies contain.
+        let from_sent = |pick: Pick| {
+            let ratio = self.ratio_of(|report| &report.latency_from_sent, pick);
+            self.has_verdict().then_some(ratio).flatten().map_or(Value::Null, Estimate::json)
+        };
         let mut cell = json!({
             "load": self.load.json(),
             "durability": durability.to_string(),
@@ -308,6 +320,8 @@ impl Cell {
             "node_ns": side_json(&self.node),
             "ratio_p50": ratio(PICKS[0].1),
             "ratio_p99": ratio(PICKS[2].1),
+            "ratio_p50_from_sent": from_sent(PICKS[0].1),
+            "ratio_p99_from_sent": from_sent(PICKS[2].1),
             "ratio_mean": ratio(|q| Some(q.mean as u64)),
             "node_segments_p50_ns": segments_json(&self.node),
         });

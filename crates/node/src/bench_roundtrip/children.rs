@@ -129,6 +129,15 @@ impl Child {
         }
     }
 
+    /// Stops it, so that it takes nothing from what is measured meanwhile, or lets it go on.
+    pub(super) fn pause(&self, paused: bool) -> anyhow::Result<()> {
+        let signal = if paused { "-STOP" } else { "-CONT" };
+        let pid = self.process.id().to_string();
+        let sent = Command::new("kill").args([signal, &pid]).status().context("cannot run kill")?;
+        anyhow::ensure!(sent.success(), "process {pid} cannot be paused");
+        Ok(())
+    }
+
     /// Where it listens.
     pub(super) fn address(&self) -> SocketAddr {
         self.address

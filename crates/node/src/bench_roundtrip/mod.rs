@@ -115,6 +115,8 @@ pub fn run(args: RoundtripArgs) -> anyhow::Result<()> {
         "run_seconds": seconds,
         "payload_bytes": cell::payload(),
         "kernel": read_line("/proc/sys/kernel/osrelease"),
+        // Spinning needs a core for each of the generator, the node's threads and the echo.
+        "spin_has_cores": std::thread::available_parallelism().is_ok_and(|n| n.get() >= 4),
         "cores": std::thread::available_parallelism().map_or(0, usize::from),
         "file_system": work_dir.file_system(),
         "load_average_before": load_before,

@@ -306,7 +306,8 @@ fn set_phase(
 ) -> anyhow::Result<Outcome> {
     let instrument = args.login.endpoint.instrument(name)?;
     admin.set_phase(instrument.partition_id(), instrument.instrument_id(), phase)?;
-    Ok(done(format!("{} is {phase:?}", instrument.symbol).to_lowercase()))
+    let phase = format!("{phase:?}").to_lowercase();
+    Ok(done(format!("{} is {phase}", instrument.symbol)))
 }
 
 fn symbol(text: &str) -> anyhow::Result<Symbol> {
