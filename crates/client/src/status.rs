@@ -161,7 +161,8 @@ mod tests {
             ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}xx", Ok("{}")),
             ("HTTP/1.1 200 OK\r\n\r\n{}", Ok("{}")),
             (
-                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n1;a=b\r\n}\r\n0\r\n\r\n",
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
+                 1\r\n{\r\n1;a=b\r\n}\r\n0\r\n\r\n",
                 Ok("{}"),
             ),
             ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n{}", Err(())),
