@@ -106,7 +106,7 @@ impl DeliveryAgent {
             retention: Retention { count_max, bytes_max: u64::MAX },
             ..StoreConfig::new(PartitionId(1), first_epoch)
         });
-        let maker = (OsRng::default().next_u64() >> 32) as u32;
+        let maker = (OsRng.next_u64() >> 32) as u32;
         let nonces = NonceCounter::new(maker, SystemClock.now());
         let sealer = TokenSealer::new(token_key(&parts.node_dir)?, nonces);
         let mut agent = DeliveryAgent {
@@ -310,7 +310,7 @@ fn token_key(node_dir: &Path) -> anyhow::Result<TokenKey> {
             .read_exact(&mut bytes)
             .with_context(|| format!("{} holds no key", path.display()))?,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            OsRng::default().fill(&mut bytes);
+            OsRng.fill(&mut bytes);
             let mut options = std::fs::OpenOptions::new();
             let made = options.write(true).create_new(true).mode(0o600).open(&path);
             made.and_then(|mut file| file.write_all(&bytes))

@@ -14,7 +14,6 @@ use axum::routing::get;
 use crate::status::NodeStatus;
 
 /// The routes.
-#[must_use]
 pub fn router(status: Arc<NodeStatus>) -> Router {
     Router::new()
         .route("/", get(index))

@@ -8,6 +8,7 @@
 //! * [`cli`]: `weir serve`, `weir demo` and the rest.
 
 pub mod agent;
+pub mod bench_probes;
 pub mod bench_roundtrip;
 pub mod cli;
 pub mod config;

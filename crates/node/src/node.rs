@@ -283,7 +283,7 @@ fn bootstrap(
 /// Makes the first operator's key and keeps it in a file that only the owner reads.
 fn make_operator_key(dir: &Path, notes: &mut Vec<String>) -> anyhow::Result<[u8; 32]> {
     let mut key = [0; 32];
-    OsRng::default().fill(&mut key);
+    OsRng.fill(&mut key);
     let path = dir.join("operator.key");
     let mut file = std::fs::OpenOptions::new()
         .write(true)

@@ -87,15 +87,7 @@ pub(super) struct Sides<'a> {
 impl<'a> Sides<'a> {
     /// Logs on to both; defines on the node what the load needs.
     pub(super) fn connect(echo: &'a Child, node: &'a Child) -> anyhow::Result<Sides<'a>> {
-        let mut admin = Admin::connect(node.address(), (SessionId(1), node.key()), TIMEOUT)?;
-        let setup = SetupPlan {
-            first_id: 900_000,
-            session_count: SESSION_COUNT,
-            instrument_count: INSTRUMENT_COUNT,
-            unanswered_count_max: UNANSWERED_COUNT_MAX,
-        };
-        let (traders, listings) = set_up(&mut admin, &setup)?;
-        admin.close()?;
+        let (traders, listings) = define(node)?;
         let echoed = echo_listings(&listings);
         Ok(Sides {
             echo: Side::connect(echo, &echo_traders(&traders), echoed)?,
@@ -170,6 +162,44 @@ impl<'a> Side<'a> {
         self.process.pause(true)?;
         Ok(report)
     }
+}
+
+/// A node under a load of adds and cancels, for benchmarks that compare nodes.
+pub(crate) struct NodeLoad<'a> {
+    side: Side<'a>,
+}
+
+impl<'a> NodeLoad<'a> {
+    /// Logs on; defines on the node what the load needs. The node stands still between runs.
+    pub(crate) fn connect(node: &'a Child) -> anyhow::Result<NodeLoad<'a>> {
+        let (traders, listings) = define(node)?;
+        Ok(NodeLoad { side: Side::connect(node, &traders, listings)? })
+    }
+
+    /// Sends orders at `rate` for a while.
+    pub(crate) fn run(
+        &mut self,
+        run: Duration,
+        rate: u32,
+        seed: u64,
+    ) -> anyhow::Result<LoadReport> {
+        let bench = Bench { pairs: 1, run };
+        self.side.run(&bench, LoadKind::Open(rate), (WaitStrategy::Park, seed))
+    }
+}
+
+/// Defines what a load needs.
+fn define(node: &Child) -> anyhow::Result<(Vec<Trader>, Vec<Listing>)> {
+    let mut admin = Admin::connect(node.address(), (SessionId(1), node.key()), TIMEOUT)?;
+    let setup = SetupPlan {
+        first_id: 900_000,
+        session_count: SESSION_COUNT,
+        instrument_count: INSTRUMENT_COUNT,
+        unanswered_count_max: UNANSWERED_COUNT_MAX,
+    };
+    let defined = set_up(&mut admin, &setup)?;
+    admin.close()?;
+    Ok(defined)
 }
 
 /// The same sessions, with a key that the echo does not look at.

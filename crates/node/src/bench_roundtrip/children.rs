@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::Context;
 use weir_client::clock::WaitStrategy;
@@ -16,15 +17,18 @@ use weir_wire::session::ApiKey;
 
 use crate::cli::endpoint::hex;
 
+/// The unit of times in `/proc`: fixed at 100 on Linux (USER_HZ), whatever the kernel's own tick.
+const CLOCK_TICKS_PER_SECOND: u64 = 100;
+
 /// A directory that is removed when its handle goes.
 #[derive(Debug)]
-pub(super) struct WorkDir {
+pub(crate) struct WorkDir {
     path: PathBuf,
 }
 
 impl WorkDir {
     /// Makes one in `parent`, or in the system's place for temporary files.
-    pub(super) fn create(parent: Option<&Path>) -> anyhow::Result<WorkDir> {
+    pub(crate) fn create(parent: Option<&Path>) -> anyhow::Result<WorkDir> {
         let parent = parent.map_or_else(std::env::temp_dir, Path::to_path_buf);
         let path = parent.join(format!("weir-bench-{}", std::process::id()));
         std::fs::create_dir_all(&path)
@@ -63,7 +67,7 @@ impl Drop for WorkDir {
 
 /// A process under measurement.
 #[derive(Debug)]
-pub(super) struct Child {
+pub(crate) struct Child {
     process: std::process::Child,
     address: SocketAddr,
     key: ApiKey,
@@ -82,10 +86,20 @@ impl Child {
         wait: WaitStrategy,
         work_dir: &WorkDir,
     ) -> anyhow::Result<Child> {
-        let key = fresh_key()?;
         let name = format!("node-{durability}-{wait}");
-        let dir = work_dir.path.join(&name);
-        let arguments = [
+        Child::node_with(&name, (durability, wait), &[], work_dir)
+    }
+
+    /// Starts a node with a log of its own under `name`, with further options of `weir serve`.
+    pub(crate) fn node_with(
+        name: &str,
+        (durability, wait): (Durability, WaitStrategy),
+        options: &[&str],
+        work_dir: &WorkDir,
+    ) -> anyhow::Result<Child> {
+        let key = fresh_key()?;
+        let dir = work_dir.path.join(name);
+        let mut arguments = [
             "serve",
             "--dir",
             dir.to_str().context("the directory's name is not UTF-8")?,
@@ -98,7 +112,9 @@ impl Child {
             "--wait",
             &wait.to_string(),
         ]
-        .map(str::to_owned);
+        .map(str::to_owned)
+        .to_vec();
+        arguments.extend(options.iter().map(|option| (*option).to_owned()));
         Child::start(&arguments, key, &work_dir.path.join(format!("{name}.log")))
     }
 
@@ -136,6 +152,18 @@ impl Child {
         let sent = Command::new("kill").args([signal, &pid]).status().context("cannot run kill")?;
         anyhow::ensure!(sent.success(), "process {pid} cannot be paused");
         Ok(())
+    }
+
+    /// The processor time of all its threads so far.
+    pub(crate) fn cpu_time(&self) -> anyhow::Result<Duration> {
+        let path = format!("/proc/{}/stat", self.process.id());
+        let text = std::fs::read_to_string(&path).with_context(|| path.clone())?;
+        // Fields 14 and 15 (utime, stime) of proc(5), counted after the name in parentheses.
+        let (_, fields) = text.rsplit_once(") ").with_context(|| format!("{path}: no name"))?;
+        let fields: Vec<&str> = fields.split(' ').collect();
+        let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok());
+        let ticks = ticks(11).zip(ticks(12)).with_context(|| format!("{path}: no times"))?;
+        Ok(Duration::from_micros((ticks.0 + ticks.1) * 1_000_000 / CLOCK_TICKS_PER_SECOND))
     }
 
     /// Where it listens.

@@ -27,7 +27,9 @@ use weir_client::echo;
 use weir_types::Durability;
 
 use cell::{Bench, LoadKind};
-use children::{Child, WorkDir};
+pub(crate) use cell::NodeLoad;
+pub(crate) use children::{Child, WorkDir};
+pub(crate) use stats::median_with_interval;
 
 /// Options of `weir bench roundtrip`.
 #[derive(Clone, Debug, clap::Args)]

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 /// A median and the interval that holds the true one with a chance of at least 95 %.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Estimate {
+pub(crate) struct Estimate {
     /// The median.
     pub(super) median: f64,
     /// The interval's lower end.
@@ -21,7 +21,7 @@ pub(super) struct Estimate {
 
 impl Estimate {
     /// For the result's object.
-    pub(super) fn json(self) -> Value {
+    pub(crate) fn json(self) -> Value {
         json!({ "median": self.median, "low": self.low, "high": self.high })
     }
 }
@@ -36,7 +36,7 @@ impl fmt::Display for Estimate {
 ///
 /// # Panics
 /// Without samples.
-pub(super) fn median_with_interval(samples: &mut [f64]) -> Estimate {
+pub(crate) fn median_with_interval(samples: &mut [f64]) -> Estimate {
     assert!(!samples.is_empty(), "nothing was measured");
     samples.sort_by(f64::total_cmp);
     let count = samples.len();

@@ -2,7 +2,7 @@
 //!
 //! Each prints one JSON object as its last line.
 
-use crate::bench_roundtrip;
+use crate::{bench_probes, bench_roundtrip};
 
 /// Options of `weir bench`.
 #[derive(Debug, clap::Args)]
@@ -15,6 +15,8 @@ pub struct BenchArgs {
 enum BenchCommand {
     /// Order to execution report over loopback TCP, beside an echo.
     Roundtrip(bench_roundtrip::RoundtripArgs),
+    /// What stamping every order costs: a node with probes beside one without.
+    Probes(bench_probes::ProbesArgs),
     /// The echo that the round trip stands beside.
     #[command(hide = true)]
     Echo(bench_roundtrip::EchoArgs),
@@ -27,6 +29,7 @@ enum BenchCommand {
 pub fn run(args: BenchArgs) -> anyhow::Result<()> {
     match args.command {
         BenchCommand::Roundtrip(args) => bench_roundtrip::run(args),
+        BenchCommand::Probes(args) => bench_probes::run(args),
         BenchCommand::Echo(args) => bench_roundtrip::run_echo(args),
     }
 }

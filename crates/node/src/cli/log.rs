@@ -1,5 +1,6 @@
 //! `weir log`: looks into the logs of a node's directory, running or stopped. It only reads.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -25,6 +26,9 @@ enum LogCommand {
     Info(Where),
     /// Print entries, one a line.
     Dump(DumpArgs),
+    /// Write a command log's entries to a file, each behind its length (u32, little-endian): what
+    /// the engine's benchmark plays.
+    Export(ExportArgs),
     /// Read a command log from its beginning, check every checksum and link, apply it to a new
     /// engine and print the digest.
     Verify(Where),
@@ -58,6 +62,15 @@ struct DumpArgs {
     limit: u64,
 }
 
+#[derive(Clone, Debug, clap::Args)]
+struct ExportArgs {
+    #[command(flatten)]
+    at: Where,
+    /// The file to write.
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
 /// Runs `weir log`.
 ///
 /// # Errors
@@ -66,6 +79,7 @@ pub fn run(args: LogArgs) -> anyhow::Result<()> {
     match args.command {
         LogCommand::Info(at) => info(&at),
         LogCommand::Dump(args) => dump(&args),
+        LogCommand::Export(args) => export(&args),
         LogCommand::Verify(at) => verify(&at),
     }
 }
@@ -139,6 +153,24 @@ fn dump(args: &DumpArgs) -> anyhow::Result<()> {
             println!("{position} {time} e{epoch} {text}");
         }
     }
+    Ok(())
+}
+
+fn export(args: &ExportArgs) -> anyhow::Result<()> {
+    let dirs = PartitionDirs::new(&args.at.dir, PartitionId(args.at.partition));
+    let mut reader = open(&dirs.commands(), SegmentKind::Command, 0)?;
+    let file = std::fs::File::create(&args.out)
+        .with_context(|| format!("cannot write {}", args.out.display()))?;
+    let mut out = std::io::BufWriter::new(file);
+    let mut entries = 0u64;
+    while let Some(entry) = reader.next_entry()? {
+        let length = u32::try_from(entry.bytes.len())?;
+        out.write_all(&length.to_le_bytes())?;
+        out.write_all(entry.bytes)?;
+        entries += 1;
+    }
+    out.flush()?;
+    println!("{}: {entries} entries", args.out.display());
     Ok(())
 }
 

@@ -58,7 +58,7 @@ impl Sessions {
             heartbeat_interval: Nanos(0),
             said_at: Nanos(0),
             heard_at: Nanos(0),
-            streams: (0..port_count).map(|_| Stream::default()).collect(),
+            streams: (0..port_count).map(|_| Stream::unknown()).collect(),
         })
     }
 

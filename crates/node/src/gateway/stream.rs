@@ -24,13 +24,13 @@ pub struct Stream {
     started: bool,
 }
 
-impl Default for Stream {
-    fn default() -> Self {
+impl Stream {
+    /// A stream of which nothing is known: it begins with the first event that is noted.
+    #[must_use]
+    pub fn unknown() -> Stream {
         Stream { started: false, ..Stream::starting_at(EventNo(1), RequestNo::NONE) }
     }
-}
 
-impl Stream {
     /// A stream whose next event has the number `next_event_no`; older ones cannot be asked for.
     #[must_use]
     pub fn starting_at(next_event_no: EventNo, last_request_no: RequestNo) -> Stream {
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_log_whose_beginning_is_gone_says_where_it_begins() {
-        let mut stream = Stream::default();
+        let mut stream = Stream::unknown();
         stream.note(EventNo(41), RequestNo(9), 7);
         stream.agree(EventNo(42), RequestNo(9));
         assert_eq!((stream.oldest(), stream.next_event_no()), (EventNo(41), EventNo(42)));
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_session_without_retained_events_stands_where_the_engine_says() {
-        let mut stream = Stream::default();
+        let mut stream = Stream::unknown();
         stream.agree(EventNo(42), RequestNo(9));
         assert_eq!(stream.resume(EventNo(41)), Err((EventNo(42), EventNo(42))));
     }

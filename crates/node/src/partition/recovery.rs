@@ -292,7 +292,7 @@ fn segment_bytes(partition_id: PartitionId, configured: u64) -> u64 {
 }
 
 fn random_log_id() -> u128 {
-    let mut rng = OsRng::default();
+    let mut rng = OsRng;
     u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64())
 }
 
