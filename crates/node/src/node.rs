@@ -50,6 +50,8 @@ const TRADING: PartitionId = PartitionId(1);
 /// How long the gateway may take to hand on what it has when the node stops.
 const DRAIN_TIME: Duration = Duration::from_millis(20);
 
+/// How far the keeper's thread stands behind the others.
+const KEEPER_NICENESS: i32 = 15;
 /// How long a node's threads may take to begin.
 const START_TIME: Duration = Duration::from_secs(30);
 
@@ -388,7 +390,9 @@ impl Assembly<'_> {
 
     fn keeper(&self, parts: [ForKeeper; 2]) -> Runner {
         let park = crate::runner::WaitStrategy::Park;
-        let mut runner = Runner::new("keeper", self.wakes.keeper.clone(), park);
+        // Snapshots and figures can wait; orders and their followers cannot.
+        let mut runner =
+            Runner::new("keeper", self.wakes.keeper.clone(), park).behind_others(KEEPER_NICENESS);
         for part in parts {
             runner = runner.with_agent(part.files).with_agent(part.shadow);
         }
