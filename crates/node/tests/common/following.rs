@@ -1,0 +1,167 @@
+//! A follower of order state by token, as a test uses it: what it knows, and how it came by it.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use weir_client::follower::{Follower, FollowerConfig, PageEvent};
+use weir_client::{Client, ClientError, Incoming, Limits};
+use weir_types::{
+    AccountId, ClOrdId, ExecType, FirmId, Nanos, OrdStatus, OrderId, Price, Qty, Reason, Rec, Seq,
+    SessionId, Side,
+};
+use weir_wire::delivery::OrderRow;
+use weir_wire::event::OrderEvent;
+
+use super::{HANG, Node, Who};
+
+pub struct Following {
+    pub who: Who,
+    pub follower: Follower,
+    client: Client,
+    /// Why it was told to begin again, each time.
+    pub resyncs: Vec<Reason>,
+    /// Rows that came.
+    pub row_count: usize,
+}
+
+impl Following {
+    /// Logs on as `who` and follows all that it may see, from `token` on.
+    pub fn start(node: &Node, who: Who, token: Vec<u8>) -> Following {
+        let config = FollowerConfig { keep_orders: true, ..FollowerConfig::new(who.session_id) };
+        Following::start_as(node, who, Follower::new(config, token))
+    }
+
+    pub fn start_as(node: &Node, who: Who, follower: Follower) -> Following {
+        let client = Client::connect(node.address(), Limits::default()).unwrap();
+        let resyncs = Vec::new();
+        let mut following = Following { who, follower, client, resyncs, row_count: 0 };
+        following.log_on().unwrap();
+        following
+    }
+
+    fn log_on(&mut self) -> Result<(), ClientError> {
+        self.client.log_on(self.who.config(), HANG)?;
+        self.follower.ask(self.client.outbox());
+        Ok(())
+    }
+
+    /// Goes on at a node that was started again, with the token of what was taken.
+    pub fn go_on(&mut self, node: &Node) -> Result<(), ClientError> {
+        self.client = Client::connect(node.address(), Limits::default())?;
+        self.log_on()
+    }
+
+    /// Takes what comes within `timeout`.
+    pub fn poll(&mut self, timeout: Duration) -> Result<usize, ClientError> {
+        let Following { follower, resyncs, row_count, .. } = self;
+        self.client.poll(timeout, |incoming, out| match incoming {
+            Incoming::Page(page, token) => {
+                if let PageEvent::Resync(reason) = follower.on_page(&page, token, out).unwrap() {
+                    resyncs.push(reason);
+                }
+            }
+            Incoming::Rows(body, rows) => {
+                follower.on_rows(&body, rows, |_| *row_count += 1).unwrap();
+            }
+            Incoming::Session(..) => {}
+        })
+    }
+
+    /// Follows until it was told that it knows all.
+    pub fn until_online(&mut self) {
+        let begun = Instant::now();
+        while !self.follower.is_online() {
+            assert!(begun.elapsed() < HANG, "the follower is never online");
+            self.poll(Duration::from_millis(20)).unwrap();
+        }
+    }
+
+    /// Leaves, so that the session can log on elsewhere.
+    pub fn log_out(self) {
+        self.client.log_out(HANG).unwrap();
+    }
+
+    /// The orders that it knows, as states.
+    pub fn states(&self) -> BTreeMap<OrderId, OrderState> {
+        let orders = self.follower.orders();
+        orders.iter().map(|(id, row)| (*id, OrderState::of_row(row))).collect()
+    }
+
+    /// Follows until what it knows is `wanted`.
+    pub fn until(&mut self, wanted: &BTreeMap<OrderId, OrderState>) {
+        let begun = Instant::now();
+        while self.states() != *wanted {
+            if begun.elapsed() > HANG {
+                let known = self.states();
+                let wrong = wanted.iter().filter(|(id, state)| known.get(id) != Some(state));
+                let first = wrong.map(|(id, state)| (state, known.get(id))).next();
+                panic!("{} known, {} wanted, first {first:?}", known.len(), wanted.len());
+            }
+            self.poll(Duration::from_millis(20)).unwrap();
+        }
+    }
+}
+
+/// What a report and a row both say of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OrderState {
+    pub order_id: OrderId,
+    pub rec: Rec,
+    pub seq: Seq,
+    pub transact_time: Nanos,
+    pub created_time: Nanos,
+    pub cl_ord_id: ClOrdId,
+    pub price: Price,
+    pub order_qty: Qty,
+    pub leaves_qty: Qty,
+    pub cum_qty: Qty,
+    pub session_id: SessionId,
+    pub firm_id: FirmId,
+    pub account_id: AccountId,
+    pub reason: Reason,
+    pub side: Side,
+    pub exec_type: ExecType,
+    pub ord_status: OrdStatus,
+}
+
+macro_rules! state_of {
+    ($from:expr) => {
+        OrderState {
+            order_id: $from.order_id,
+            rec: $from.rec,
+            seq: $from.seq,
+            transact_time: $from.transact_time,
+            created_time: $from.created_time,
+            cl_ord_id: $from.cl_ord_id,
+            price: $from.price,
+            order_qty: $from.order_qty,
+            leaves_qty: $from.leaves_qty,
+            cum_qty: $from.cum_qty,
+            session_id: $from.session_id,
+            firm_id: $from.firm_id,
+            account_id: $from.account_id,
+            reason: $from.reason,
+            side: $from.side,
+            exec_type: $from.exec_type,
+            ord_status: $from.ord_status,
+        }
+    };
+}
+
+impl OrderState {
+    pub fn of_row(row: &OrderRow) -> OrderState {
+        state_of!(row)
+    }
+
+    pub fn of_event(event: &OrderEvent) -> OrderState {
+        state_of!(event)
+    }
+}
+
+/// The latest state of each order by its reports; refusals and answers given again are no change.
+pub fn latest_states<'a>(
+    events: impl IntoIterator<Item = &'a OrderEvent>,
+) -> BTreeMap<OrderId, OrderState> {
+    let changes = events.into_iter().filter(|event| !event.seq.is_none());
+    changes.map(|event| (event.order_id, OrderState::of_event(event))).collect()
+}

@@ -1,0 +1,334 @@
+//! A real node in a directory of its own, a small market on it, and the clients of the tests.
+//!
+//! The node is the `weir` binary as a process; it listens on ports that the system chooses, so
+//! that tests run side by side. Nothing here decides how long something may take: every wait ends
+//! with what is waited for, and its limit (`HANG`) only keeps a hang from being for ever.
+
+pub mod following;
+pub mod trader;
+pub mod wire;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use weir_client::Admin;
+use weir_client::load::setup::key_hash;
+use weir_client::request::LimitOrder;
+use weir_client::session::SessionConfig;
+use weir_types::{
+    AccountId, Cash, ClOrdId, FirmId, InstrumentId, PartitionId, Phase, Price, Qty, RequestNo,
+    Role, SessionId, Side, Switch, Symbol, TimeInForce,
+};
+use weir_wire::Request;
+use weir_wire::reference::{DefineAccount, DefineFirm, DefineInstrument, DefineSession, Transfer};
+use weir_wire::session::ApiKey;
+
+/// Longer than anything takes on a machine that still moves.
+pub const HANG: Duration = Duration::from_secs(60);
+pub const TRADING: PartitionId = PartitionId(1);
+pub const INSTRUMENT: InstrumentId = InstrumentId(1);
+
+/// A participant of the market: a session, its firm and the account it trades for.
+#[derive(Clone, Copy, Debug)]
+pub struct Who {
+    pub session_id: SessionId,
+    pub firm_id: FirmId,
+    pub account_id: AccountId,
+    pub role: Role,
+}
+
+pub const OPERATOR: Who = Who {
+    session_id: SessionId(1),
+    firm_id: FirmId::NONE,
+    account_id: AccountId::NONE,
+    role: Role::Operator,
+};
+pub const SUPERVISOR: Who = Who { session_id: SessionId(2), role: Role::Supervisor, ..OPERATOR };
+pub const ALICE: Who = trader_of(11);
+pub const BOB: Who = trader_of(12);
+
+/// A trader with a firm and an account of its own, all of the same number.
+pub const fn trader_of(id: u32) -> Who {
+    Who {
+        session_id: SessionId(id),
+        firm_id: FirmId(id),
+        account_id: AccountId(id),
+        role: Role::Trader,
+    }
+}
+
+impl Who {
+    pub fn key(&self) -> ApiKey {
+        ApiKey([u8::try_from(self.session_id.0).expect("test sessions have small numbers"); 32])
+    }
+
+    pub fn config(&self) -> SessionConfig {
+        SessionConfig::new(self.session_id, self.key())
+    }
+
+    /// A day order named `number`.
+    pub fn order(&self, number: u64, side: Side, price: i64, qty: u64) -> LimitOrder {
+        LimitOrder {
+            cl_ord_id: ClOrdId::from_number(number),
+            instrument_id: INSTRUMENT,
+            account_id: self.account_id,
+            side,
+            price: Price(price),
+            order_qty: Qty(qty),
+            time_in_force: TimeInForce::Day,
+        }
+    }
+
+    pub fn buy(&self, number: u64, price: i64, qty: u64) -> Request {
+        self.order(number, Side::Buy, price, qty).request()
+    }
+
+    pub fn sell(&self, number: u64, price: i64, qty: u64) -> Request {
+        self.order(number, Side::Sell, price, qty).request()
+    }
+}
+
+/// A node's directory and how its node is started; it outlives the node.
+pub struct Home {
+    dir: TempDir,
+    durability: &'static str,
+}
+
+impl Home {
+    pub fn new(durability: &'static str) -> Home {
+        Home::with_config(durability, "")
+    }
+
+    /// A home whose node reads this configuration file.
+    pub fn with_config(durability: &'static str, config: &str) -> Home {
+        let home = Home { dir: tempfile::tempdir().unwrap(), durability };
+        std::fs::write(home.path("weir.toml"), config).unwrap();
+        home
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// The node's own directory.
+    pub fn data(&self) -> PathBuf {
+        self.path("data")
+    }
+
+    fn serve(&self) -> Command {
+        let key: String = OPERATOR.key().0.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command
+            .args(["serve", "--durability", self.durability])
+            .args(["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"])
+            .args(["--config".into(), self.path("weir.toml")])
+            .args(["--dir".into(), self.data()])
+            .env("WEIR_BOOTSTRAP_KEY", key)
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Starts a node and waits until it says that it is ready.
+    pub fn start(&self) -> Node {
+        self.run(self.serve())
+    }
+
+    /// As [`Home::start`], without saying which key the first operator is to have.
+    pub fn start_without_key(&self) -> Node {
+        let mut serve = self.serve();
+        serve.env_remove("WEIR_BOOTSTRAP_KEY");
+        self.run(serve)
+    }
+
+    fn run(&self, mut serve: Command) -> Node {
+        let errors = std::fs::File::create(self.path("stderr")).unwrap();
+        let mut child = serve.stdout(Stdio::piped()).stderr(errors).spawn().unwrap();
+        let mut said = String::new();
+        let stdout = child.stdout.take().expect("stdout is piped");
+        BufReader::new(stdout).read_line(&mut said).unwrap();
+        let place = |name: &str| {
+            let words = said.split_whitespace();
+            words.filter_map(|word| word.strip_prefix(name)).find_map(|word| word.strip_prefix('='))
+        };
+        let (Some(address), Some(http)) = (place("order-entry"), place("http")) else {
+            panic!("the node said {said:?} and {:?}", self.said());
+        };
+        Node { address: address.parse().unwrap(), http: http.to_owned(), child }
+    }
+
+    /// Runs a node that cannot start, to its end.
+    pub fn fail_to_start(&self) -> Output {
+        let output = self.serve().output().unwrap();
+        assert!(!output.status.success(), "the node started: {output:?}");
+        output
+    }
+
+    /// What the newest node has told people so far.
+    pub fn said(&self) -> String {
+        std::fs::read_to_string(self.path("stderr")).unwrap()
+    }
+
+    /// What `weir log verify` says of a partition's log.
+    pub fn verify(&self, partition_id: PartitionId) -> Value {
+        let output = Command::new(env!("CARGO_BIN_EXE_weir"))
+            .args(["log", "verify", "--json", "--partition", &partition_id.to_string()])
+            .args(["--dir".into(), self.data()])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "weir log verify: {output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+}
+
+/// A running node.
+pub struct Node {
+    child: Child,
+    address: SocketAddr,
+    http: String,
+}
+
+impl Node {
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The answer to a GET: its status line's code, and its body.
+    pub fn get(&self, path: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(&self.http).unwrap();
+        let ask = format!("GET {path} HTTP/1.1\r\nHost: weir\r\nConnection: close\r\n\r\n");
+        stream.write_all(ask.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head, then a body");
+        let code = head.split(' ').nth(1).expect("HTTP/1.1 CODE").parse().unwrap();
+        (code, body.to_owned())
+    }
+
+    pub fn status(&self) -> Value {
+        weir_client::status::StatusPage::fetch(&self.http).unwrap().json
+    }
+
+    /// The figures of a partition once they satisfy `is_there`: they lag the answers a little.
+    pub fn partition_when(
+        &self,
+        partition_id: PartitionId,
+        is_there: impl Fn(&Value) -> bool,
+    ) -> Value {
+        until("a partition's figures", || {
+            let status = self.status();
+            let mut all = status["partitions"].as_array().expect("a list").iter();
+            let ours = all.find(|row| row["id"] == partition_id.0).expect("the partition is there");
+            is_there(ours).then(|| ours.clone())
+        })
+    }
+
+    /// The operator.
+    pub fn admin(&self) -> Admin {
+        let who = (OPERATOR.session_id, OPERATOR.key());
+        Admin::connect(self.address, who, HANG).unwrap()
+    }
+
+    /// Asks the node to stop and waits until it has.
+    pub fn terminate(mut self) -> ExitStatus {
+        let pid = i32::try_from(self.child.id()).unwrap();
+        let pid = rustix::process::Pid::from_raw(pid).expect("a child has an id");
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        until("the node's end", || self.child.try_wait().unwrap())
+    }
+
+    /// Ends the node as `kill -9` does.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // A node that has ended already is what this is for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Looks until there is something.
+pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < HANG, "{what} did not come");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Makes the market: one instrument, a supervisor, the traders named. Every partition knows all
+/// of it afterwards.
+pub fn open_market(node: &Node, traders: &[Who]) {
+    let mut admin = node.admin();
+    let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
+    admin.define_instrument(instrument(INSTRUMENT)).unwrap();
+    for who in traders.iter().chain([&SUPERVISOR]) {
+        if who.role == Role::Trader {
+            let name = Symbol::new(&format!("FIRM{}", who.firm_id)).expect("a short name");
+            let firm = DefineFirm { request_no, name, session_id, firm_id: who.firm_id };
+            admin.define_firm(firm).unwrap();
+        }
+        let session = DefineSession {
+            request_no,
+            api_key_hash: key_hash(&who.key()),
+            session_id,
+            defined_session_id: who.session_id,
+            firm_id: who.firm_id,
+            role: who.role,
+        };
+        admin.define_session(session).unwrap();
+    }
+    for who in traders {
+        let (account_id, firm_id) = (who.account_id, who.firm_id);
+        let unlimited = Switch::On;
+        let account = DefineAccount { request_no, session_id, account_id, firm_id, unlimited };
+        admin.define_account(account).unwrap();
+        // A partition that books to the account has imported all that was defined before it.
+        admin.transfer(deposit(account_id)).unwrap();
+    }
+    admin.close().unwrap();
+}
+
+fn deposit(account_id: AccountId) -> Transfer {
+    Transfer {
+        request_no: RequestNo::NONE,
+        transfer_id: 1,
+        cash: Cash(1),
+        position_qty: 0,
+        session_id: SessionId::NONE,
+        account_id,
+        instrument_id: InstrumentId::NONE,
+        partition_id: TRADING,
+    }
+}
+
+/// An instrument in continuous trading.
+pub fn instrument(instrument_id: InstrumentId) -> DefineInstrument {
+    DefineInstrument {
+        request_no: RequestNo::NONE,
+        symbol: Symbol::new(&format!("WEIR{instrument_id}")).expect("a short name"),
+        tick_size: Price(1),
+        lot_size: Qty(1),
+        order_qty_max: Qty(1_000_000),
+        price_min: Price(1),
+        price_max: Price(20_000),
+        session_id: SessionId::NONE,
+        instrument_id,
+        partition_id: TRADING,
+        price_exponent: -2,
+        qty_exponent: 0,
+        phase: Phase::Continuous,
+    }
+}

@@ -1,0 +1,159 @@
+//! A trader of a test: the real client with one session, and what came that nobody took yet.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use weir_client::request::cancel;
+use weir_client::session::{Session, SessionEvent, Submit, Times};
+use weir_client::{Client, ClientError, Incoming, Limits, SessionConfig};
+use weir_types::{ClOrdId, EventNo, RequestNo};
+use weir_wire::Request;
+use weir_wire::event::OrderEvent;
+use weir_wire::report::ExecutionReport;
+
+use super::{HANG, INSTRUMENT, Node, TRADING, Who};
+
+pub struct Trader {
+    pub who: Who,
+    pub client: Client,
+    heard: Heard,
+}
+
+#[derive(Default)]
+struct Heard {
+    /// What came and was not taken yet.
+    inbox: VecDeque<SessionEvent>,
+    /// Every report that came, taken or not.
+    reports: Vec<ExecutionReport>,
+}
+
+impl Trader {
+    /// Logs on; nothing old is wanted.
+    pub fn log_on(node: &Node, who: Who) -> Trader {
+        Trader::log_on_as(node, who, who.config())
+    }
+
+    pub fn log_on_as(node: &Node, who: Who, config: SessionConfig) -> Trader {
+        Trader::open(node.address(), who, Session::new(config)).unwrap()
+    }
+
+    /// Logs on and asks for the partition's events from `from` on.
+    pub fn resume(node: &Node, who: Who, from: EventNo) -> Result<Trader, ClientError> {
+        let mut session = Session::new(who.config());
+        session.resume_after(TRADING, EventNo(from.0 - 1));
+        Trader::open(node.address(), who, session)
+    }
+
+    fn open(address: SocketAddr, who: Who, session: Session) -> Result<Trader, ClientError> {
+        let mut client = Client::connect(address, Limits::default())?;
+        client.start_logon(session);
+        let mut heard = Heard::default();
+        client.wait_until_open(HANG, &mut |incoming, _| heard.keep(incoming))?;
+        Ok(Trader { who, client, heard })
+    }
+
+    /// Hands a request over without waiting for its answer.
+    pub fn send(&mut self, request: Request) -> RequestNo {
+        let times = Times::default();
+        match self.client.submit(self.who.session_id, (TRADING, request), times) {
+            Submit::Sent(request_no) => request_no,
+            other => panic!("{request:?} was not sent: {other:?}"),
+        }
+    }
+
+    /// Takes what comes for a while.
+    pub fn poll(&mut self, timeout: Duration) -> Result<usize, ClientError> {
+        let heard = &mut self.heard;
+        self.client.poll(timeout, |incoming, _| heard.keep(incoming))
+    }
+
+    /// Takes the first that `pick` wants, whether it is here already or comes; the rest stays.
+    pub fn next<T>(&mut self, what: &str, mut pick: impl FnMut(&SessionEvent) -> Option<T>) -> T {
+        let begun = Instant::now();
+        let mut seen = 0;
+        loop {
+            while seen < self.heard.inbox.len() {
+                if let Some(picked) = pick(&self.heard.inbox[seen]) {
+                    self.heard.inbox.remove(seen);
+                    return picked;
+                }
+                seen += 1;
+            }
+            assert!(begun.elapsed() < HANG, "{what} did not come: {:?}", self.heard.inbox);
+            self.poll(Duration::from_millis(100)).unwrap();
+        }
+    }
+
+    /// The first answer to a request.
+    pub fn answer(&mut self, request_no: RequestNo) -> SessionEvent {
+        self.next("an answer", |event| {
+            let answered = match event {
+                SessionEvent::Report { answered, .. }
+                | SessionEvent::Rejected { answered, .. }
+                | SessionEvent::Done { answered, .. }
+                | SessionEvent::Refused { answered, .. } => answered.as_ref(),
+                _ => None,
+            };
+            answered.filter(|answered| answered.request_no == request_no).map(|_| event.clone())
+        })
+    }
+
+    /// Sends a request and waits for its first answer.
+    pub fn ask(&mut self, request: Request) -> SessionEvent {
+        let request_no = self.send(request);
+        self.answer(request_no)
+    }
+
+    /// As [`Trader::ask`], for requests that are answered by a report.
+    pub fn ask_for_report(&mut self, request: Request) -> OrderEvent {
+        match self.ask(request) {
+            SessionEvent::Report { report, .. } => report.event,
+            other => panic!("{request:?} was answered by {other:?}"),
+        }
+    }
+
+    /// The next report that `is_wanted` says is the one.
+    pub fn report_where(&mut self, is_wanted: impl Fn(&OrderEvent) -> bool) -> OrderEvent {
+        self.next("a report", |event| match event {
+            SessionEvent::Report { report, .. } if is_wanted(&report.event) => Some(report.event),
+            _ => None,
+        })
+    }
+
+    /// Every report so far, in the order in which they came.
+    pub fn reports(&self) -> &[ExecutionReport] {
+        &self.heard.reports
+    }
+
+    /// Waits until all is here that the partition has said to this session up to now: the answer
+    /// to a request that changes nothing comes behind it.
+    pub fn settle(&mut self) {
+        let nothing = ClOrdId::new("no-such-order").expect("a short name");
+        let answer = self.ask(cancel(nothing, nothing, INSTRUMENT));
+        assert!(matches!(answer, SessionEvent::Rejected { .. }), "{answer:?}");
+    }
+
+    /// Drops what came and was not taken; [`Trader::reports`] still has it.
+    pub fn forget(&mut self) {
+        self.heard.inbox.clear();
+    }
+
+    /// The last event that was taken.
+    pub fn last_event_no(&self) -> EventNo {
+        let session = self.client.session(self.who.session_id).expect("it has logged on");
+        session.last_event_no(TRADING)
+    }
+}
+
+impl Heard {
+    fn keep(&mut self, incoming: Incoming<'_>) {
+        let Incoming::Session(_, event) = incoming else { return };
+        match event {
+            SessionEvent::Heartbeat(_) | SessionEvent::Opened { .. } => return,
+            SessionEvent::Report { report, .. } => self.reports.push(report),
+            _ => {}
+        }
+        self.inbox.push_back(event);
+    }
+}

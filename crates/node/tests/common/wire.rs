@@ -1,0 +1,121 @@
+//! A connection that says exactly what a test wants, well-formed or not, and nothing by itself:
+//! no heartbeat, no resume, no second try.
+
+use std::time::{Duration, Instant};
+
+use weir_client::{ClientError, Connection, Limits};
+use weir_types::{Reason, SessionId, Switch};
+use weir_wire::Request;
+use weir_wire::dialogue::{NodeMessage, put_logon, put_request};
+use weir_wire::session::{Logon, LogonAck, LogonReject, Reject, ResumePoint};
+
+use super::{HANG, Node, Who};
+
+pub struct Wire {
+    connection: Connection,
+}
+
+impl Wire {
+    pub fn connect(node: &Node) -> Wire {
+        Wire { connection: Connection::open(node.address(), Limits::default()).unwrap() }
+    }
+
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// Sends bytes as they are.
+    pub fn send(&mut self, bytes: &[u8]) {
+        self.connection.outbox().extend_from_slice(bytes);
+        self.connection.flush().unwrap();
+        assert_eq!(self.connection.backlog_len(), 0, "the system takes what a test sends");
+    }
+
+    pub fn request(&mut self, request: &Request) {
+        let mut bytes = Vec::new();
+        put_request(request, &mut bytes);
+        self.send(&bytes);
+    }
+
+    /// Asks to log on and takes the answer.
+    pub fn try_log_on(
+        &mut self,
+        logon: &Logon,
+        points: &[ResumePoint],
+    ) -> Result<LogonAck, LogonReject> {
+        let mut bytes = Vec::new();
+        put_logon(logon, points, &mut bytes);
+        self.send(&bytes);
+        self.expect("an answer to a logon", |message| match message {
+            NodeMessage::LogonAck(ack, _) => Some(Ok(*ack)),
+            NodeMessage::LogonReject(reject) => Some(Err(*reject)),
+            _ => None,
+        })
+    }
+
+    pub fn log_on(&mut self, logon: &Logon) -> LogonAck {
+        self.try_log_on(logon, &[]).unwrap()
+    }
+
+    /// Waits for the first message that `pick` wants; what comes before it is dropped.
+    pub fn expect<T>(
+        &mut self,
+        what: &str,
+        mut pick: impl FnMut(&NodeMessage<'_>) -> Option<T>,
+    ) -> T {
+        let begun = Instant::now();
+        let mut dropped = Vec::new();
+        loop {
+            while let Some((message, _)) = self.connection.next_message().unwrap() {
+                if let Some(picked) = pick(&message) {
+                    return picked;
+                }
+                dropped.push(format!("{message:?}"));
+            }
+            assert!(begun.elapsed() < HANG, "{what} did not come, but {dropped:?}");
+            weir_client::clock::wait([&self.connection], Duration::from_millis(100)).unwrap();
+            if let Err(error) = self.connection.receive() {
+                panic!("{what} did not come, but {dropped:?}, then {error}");
+            }
+        }
+    }
+
+    pub fn reject(&mut self) -> Reject {
+        self.expect("a reject", |message| match message {
+            NodeMessage::Reject(reject) => Some(*reject),
+            _ => None,
+        })
+    }
+
+    /// The reason of the next logout, and of which session it is.
+    pub fn logout(&mut self) -> (SessionId, Reason) {
+        self.expect("a logout", |message| match message {
+            NodeMessage::Logout(logout) => Some((logout.session_id, logout.reason)),
+            _ => None,
+        })
+    }
+
+    /// Waits until the node has closed the connection.
+    pub fn closed(&mut self) {
+        let begun = Instant::now();
+        loop {
+            weir_client::clock::wait([&self.connection], Duration::from_millis(100)).unwrap();
+            match self.connection.receive() {
+                Ok(_) => while self.connection.next_message().unwrap().is_some() {},
+                Err(ClientError::Closed) => return,
+                Err(error) => panic!("neither open nor closed: {error}"),
+            }
+            assert!(begun.elapsed() < HANG, "the node did not close the connection");
+        }
+    }
+}
+
+/// A logon of `who` that wants a heartbeat every five seconds.
+pub fn logon_of(who: &Who) -> Logon {
+    Logon {
+        api_key: who.key(),
+        session_id: who.session_id,
+        heartbeat_interval_ms: 5_000,
+        cancel_on_disconnect: Switch::Off,
+    }
+}

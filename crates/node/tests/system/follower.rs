@@ -1,0 +1,184 @@
+//! Order state by token: the latest state of each order, over restarts, and never more than the
+//! session may see.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use weir_client::follower::{Follower, FollowerConfig};
+use weir_client::request::{Replace, cancel};
+use weir_types::{
+    AccountId, ClOrdId, FirmId, InstrumentId, MassCancelScope, Nanos, OrderId, Price, Qty, Reason,
+    RequestNo, SessionId,
+};
+use weir_wire::Request;
+use weir_wire::order_entry::MassCancel;
+
+use crate::common::following::{Following, OrderState, latest_states};
+use crate::common::trader::Trader;
+use crate::common::{
+    ALICE, BOB, HANG, Home, INSTRUMENT, Node, OPERATOR, SUPERVISOR, TRADING, open_market,
+};
+
+/// A morning's trade: live, replaced, cancelled, partly and wholly filled orders. `from` numbers
+/// the orders.
+fn trade(alice: &mut Trader, bob: &mut Trader, from: u64) {
+    let name = ClOrdId::from_number;
+    for number in from..from + 6 {
+        alice.ask_for_report(ALICE.sell(number, 60, 10));
+    }
+    alice.ask_for_report(cancel(name(from + 900), name(from), INSTRUMENT));
+    let replace = Replace {
+        cl_ord_id: name(from + 901),
+        orig_cl_ord_id: name(from + 1),
+        instrument_id: INSTRUMENT,
+        price: Price(59),
+        order_qty: Qty(12),
+    };
+    alice.ask_for_report(replace.request());
+    // 12 lots at 59, then 4 of 10 at 60; the second order of Bob's rests.
+    bob.ask_for_report(BOB.buy(from, 60, 16));
+    bob.ask_for_report(BOB.buy(from + 1, 40, 3));
+    alice.settle();
+    bob.settle();
+}
+
+fn states_of(traders: [&Trader; 2]) -> BTreeMap<OrderId, OrderState> {
+    latest_states(traders.into_iter().flat_map(Trader::reports).map(|report| &report.event))
+}
+
+fn market() -> (Home, Node, Trader, Trader) {
+    let home = Home::new("os");
+    let node = home.start();
+    open_market(&node, &[ALICE, BOB]);
+    let mut alice = Trader::log_on(&node, ALICE);
+    let mut bob = Trader::log_on(&node, BOB);
+    trade(&mut alice, &mut bob, 1);
+    (home, node, alice, bob)
+}
+
+#[test]
+fn a_follower_sees_the_latest_state_of_every_order_and_then_each_change() {
+    let (_home, node, mut alice, mut bob) = market();
+    let mut following = Following::start(&node, SUPERVISOR, Vec::new());
+    following.until(&states_of([&alice, &bob]));
+    assert_eq!(following.row_count, 8, "each order came once, as it is");
+    trade(&mut alice, &mut bob, 11);
+    following.until(&states_of([&alice, &bob]));
+    assert!(following.resyncs.is_empty());
+}
+
+#[test]
+fn a_trader_follows_its_own_firm_only_whatever_it_asks_for() {
+    let (_home, node, alice, bob) = market();
+    let everybody = states_of([&alice, &bob]);
+    let mut own = everybody.clone();
+    own.retain(|_, state| state.firm_id == ALICE.firm_id);
+    assert!(!own.is_empty() && own.len() < everybody.len());
+    // The session is to follow on a connection of its own.
+    alice.client.log_out(HANG).unwrap();
+    for firm_id in [FirmId::NONE, ALICE.firm_id] {
+        let config =
+            FollowerConfig { keep_orders: true, firm_id, ..FollowerConfig::new(ALICE.session_id) };
+        let mut following = Following::start_as(&node, ALICE, Follower::new(config, Vec::new()));
+        following.until(&own);
+        following.log_out();
+    }
+    let config = FollowerConfig {
+        keep_orders: true,
+        firm_id: BOB.firm_id,
+        ..FollowerConfig::new(ALICE.session_id)
+    };
+    let mut curious = Following::start_as(&node, ALICE, Follower::new(config, Vec::new()));
+    while curious.resyncs.is_empty() {
+        curious.poll(Duration::from_millis(20)).unwrap();
+    }
+    assert_eq!((curious.resyncs[0], curious.row_count), (Reason::NotEntitled, 0));
+    // An operator sees all.
+    let mut operator = Following::start(&node, OPERATOR, Vec::new());
+    operator.until(&everybody);
+}
+
+#[test]
+fn a_token_kept_over_a_restart_goes_on_where_it_was() {
+    let (home, node, mut alice, mut bob) = market();
+    let mut following = Following::start(&node, SUPERVISOR, Vec::new());
+    let before = states_of([&alice, &bob]);
+    following.until(&before);
+    let token = following.follower.token().to_vec();
+    assert!(!token.is_empty());
+    trade(&mut alice, &mut bob, 21);
+    let after = states_of([&alice, &bob]);
+    assert!(node.terminate().success());
+
+    let node = home.start();
+    let mut again = Following::start(&node, SUPERVISOR, token);
+    let changed = after.iter().filter(|(id, state)| before.get(id) != Some(state));
+    again.until(&changed.map(|(id, state)| (*id, *state)).collect());
+    assert!(again.resyncs.is_empty());
+    again.log_out();
+    // Who kept its orders with its token knows all.
+    following.go_on(&node).unwrap();
+    following.until(&after);
+    assert!(following.resyncs.is_empty());
+}
+
+#[test]
+fn a_forged_token_is_refused_and_the_follower_begins_again() {
+    let (_home, node, alice, bob) = market();
+    let mut following = Following::start(&node, SUPERVISOR, Vec::new());
+    following.until(&states_of([&alice, &bob]));
+    let token = following.follower.token().to_vec();
+    following.log_out();
+    let mut flipped = token.clone();
+    *flipped.last_mut().unwrap() ^= 1;
+    for forged in [flipped, token[..token.len() - 1].to_vec(), vec![7; 54], vec![0]] {
+        let mut following = Following::start(&node, SUPERVISOR, forged);
+        following.until(&states_of([&alice, &bob]));
+        assert_eq!(following.resyncs, [Reason::ResyncToken]);
+        following.log_out();
+    }
+    // A token that sees all is good for nothing in the hands of one who may not.
+    let mut own = states_of([&alice, &bob]);
+    own.retain(|_, state| state.firm_id == ALICE.firm_id);
+    alice.client.log_out(HANG).unwrap();
+    let mut narrower = Following::start(&node, ALICE, token);
+    narrower.until(&own);
+    assert_eq!(narrower.resyncs, [Reason::ResyncFilter]);
+}
+
+#[test]
+fn a_follower_of_live_orders_is_told_when_one_ends() {
+    let (_home, node, mut alice, mut bob) = market();
+    let config = FollowerConfig {
+        keep_orders: true,
+        live_only: true,
+        ..FollowerConfig::new(SUPERVISOR.session_id)
+    };
+    let live = |traders: [&Trader; 2]| {
+        let mut states = states_of(traders);
+        states.retain(|_, state| state.ord_status.is_live());
+        states
+    };
+    let mut following = Following::start_as(&node, SUPERVISOR, Follower::new(config, Vec::new()));
+    following.until(&live([&alice, &bob]));
+    trade(&mut alice, &mut bob, 31);
+    following.until(&live([&alice, &bob]));
+    alice.ask(mass_cancel());
+    alice.settle();
+    following.until(&live([&alice, &bob]));
+    assert!(following.states().values().all(|state| state.session_id == BOB.session_id));
+}
+
+fn mass_cancel() -> Request {
+    Request::MassCancel(MassCancel {
+        request_no: RequestNo::NONE,
+        cl_ord_id: ClOrdId::NONE,
+        sending_time: Nanos(0),
+        session_id: SessionId::NONE,
+        instrument_id: InstrumentId::NONE,
+        account_id: AccountId::NONE,
+        firm_id: FirmId::NONE,
+        partition_id: TRADING,
+        scope: MassCancelScope::Session,
+    })
+}

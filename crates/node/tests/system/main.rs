@@ -1,0 +1,19 @@
+//! The whole system: real nodes as processes, real clients over TCP, one node a test.
+//!
+//! Each test says one thing that the protocol page or the command line promises. The tests share
+//! nothing, so that they run side by side; none of them measures time.
+
+#[path = "../common/mod.rs"]
+#[allow(dead_code, reason = "every test program takes a part of it")]
+mod common;
+
+mod follower;
+mod halts;
+mod liveness;
+mod logon;
+mod malformed;
+mod operations;
+mod pipelining;
+mod repeats;
+mod restart;
+mod slow_reader;

@@ -1,0 +1,177 @@
+//! A request that is sent again: its first answer comes again, and nothing happens again.
+
+use weir_client::request::{Replace, cancel, stamp};
+use weir_types::{
+    AccountId, ClOrdId, EventNo, ExecType, FirmId, InstrumentId, MassCancelScope, Nanos, OrderId,
+    Price, Qty, Reason, Rec, RequestNo, Seq, SessionId,
+};
+use weir_wire::event::{OrderEvent, RequestDone, RequestRejected};
+use weir_wire::order_entry::MassCancel;
+use weir_wire::{NodeMessage, Request};
+
+use crate::common::following::{Following, latest_states};
+use crate::common::wire::{Wire, logon_of};
+use crate::common::{ALICE, BOB, Home, INSTRUMENT, SUPERVISOR, TRADING, open_market};
+
+/// What the engine said to the session.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Said {
+    Report(OrderEvent),
+    Rejected(RequestRejected),
+    Done(RequestDone),
+}
+
+impl Said {
+    fn event_no(&self) -> EventNo {
+        match self {
+            Said::Report(m) => m.event_no,
+            Said::Rejected(m) => m.event_no,
+            Said::Done(m) => m.event_no,
+        }
+    }
+
+    /// The event as it reads when it is said again at another place.
+    fn as_repeated(mut self, by: &Said) -> Said {
+        match (&mut self, by) {
+            (Said::Report(m), Said::Report(by)) => {
+                (m.position, m.event_no) = (by.position, by.event_no);
+                (m.rec, m.seq) = (Rec::NONE, Seq::NONE);
+            }
+            (Said::Rejected(m), Said::Rejected(by)) => {
+                (m.position, m.event_no) = (by.position, by.event_no);
+            }
+            (Said::Done(m), Said::Done(by)) => {
+                (m.position, m.event_no) = (by.position, by.event_no);
+            }
+            (first, again) => panic!("{first:?} was said again as {again:?}"),
+        }
+        self
+    }
+}
+
+fn heard(wire: &mut Wire) -> Said {
+    wire.expect("an event", |message| match message {
+        NodeMessage::ExecutionReport(report) => Some(Said::Report(report.event)),
+        NodeMessage::RequestRejected(rejected) => Some(Said::Rejected(*rejected)),
+        NodeMessage::RequestDone(done) => Some(Said::Done(*done)),
+        _ => None,
+    })
+}
+
+fn mass_cancel() -> Request {
+    Request::MassCancel(MassCancel {
+        request_no: RequestNo::NONE,
+        cl_ord_id: ClOrdId::NONE,
+        sending_time: Nanos(0),
+        session_id: SessionId::NONE,
+        instrument_id: InstrumentId::NONE,
+        account_id: AccountId::NONE,
+        firm_id: FirmId::NONE,
+        partition_id: TRADING,
+        scope: MassCancelScope::Session,
+    })
+}
+
+/// Requests of every kind, each with how many events it causes.
+fn requests() -> Vec<(Request, usize)> {
+    let name = ClOrdId::from_number;
+    let replace = Replace {
+        cl_ord_id: name(2),
+        orig_cl_ord_id: name(1),
+        instrument_id: INSTRUMENT,
+        price: Price(51),
+        order_qty: Qty(9),
+    };
+    let unnamed = Replace { orig_cl_ord_id: name(77), ..replace };
+    vec![
+        (ALICE.buy(1, 50, 10), 1),
+        (BOB.buy(3, 50, 10), 1), // another's account: rejected
+        (replace.request(), 1),
+        (unnamed.request(), 1), // no such order: rejected
+        (cancel(name(4), name(2), INSTRUMENT), 1),
+        (ALICE.buy(5, 50, 10), 1),
+        (mass_cancel(), 2),
+        (ALICE.sell(6, 70, 4), 1),
+        (ALICE.buy(7, 70, 4), 3), // New, and both sides of the trade
+    ]
+}
+
+#[test]
+fn every_request_sent_again_gets_its_first_answer_and_executes_nothing() {
+    let home = Home::new("os");
+    let node = home.start();
+    open_market(&node, &[ALICE, BOB]);
+    let mut wire = Wire::connect(&node);
+    wire.log_on(&logon_of(&ALICE));
+    let mut first = Vec::new();
+    let mut reports = Vec::new();
+    for (number, (request, event_count)) in (1..).zip(requests()) {
+        let request = stamp(request, ALICE.session_id, RequestNo(number));
+        wire.request(&request);
+        let said: Vec<_> = (0..event_count).map(|_| heard(&mut wire)).collect();
+        reports.extend(said.iter().filter_map(|said| match said {
+            Said::Report(event) => Some(*event),
+            _ => None,
+        }));
+        first.push((request, answer_among(&request, &said)));
+    }
+    let (mut event_no, more) = skip_a_number(&mut wire, first.len() as u64);
+    reports.extend(more);
+    let states = latest_states(&reports);
+    let mut following = Following::start(&node, SUPERVISOR, Vec::new());
+    following.until(&states);
+    let live = node.partition_when(TRADING, |_| true)["live_orders"].clone();
+
+    // In the order sent, then in the opposite one, then after a restart.
+    let backwards = first.iter().rev();
+    for (request, answer) in first.iter().chain(backwards) {
+        wire.request(request);
+        event_no = check_repeat(&mut wire, answer, event_no);
+    }
+    assert!(node.terminate().success());
+    let node = home.start();
+    let mut wire = Wire::connect(&node);
+    wire.log_on(&logon_of(&ALICE));
+    for (request, answer) in &first {
+        wire.request(request);
+        event_no = check_repeat(&mut wire, answer, event_no);
+    }
+    following.go_on(&node).unwrap();
+    following.until_online();
+    assert_eq!(following.states(), states, "no order came of it, and none changed");
+    assert_eq!(node.partition_when(TRADING, |_| true)["live_orders"], live);
+}
+
+/// The first answer: what carries the request's number and tells its own outcome.
+fn answer_among(request: &Request, said: &[Said]) -> Said {
+    let is_answer = |said: &&Said| match said {
+        Said::Report(event) => matches!(
+            (request, event.exec_type),
+            (Request::NewOrder(_), ExecType::New | ExecType::Rejected)
+                | (Request::ReplaceOrder(_), ExecType::Replaced)
+                | (Request::CancelOrder(_), ExecType::Canceled)
+        ),
+        Said::Rejected(_) | Said::Done(_) => true,
+    };
+    *said.iter().find(is_answer).expect("every request has an answer")
+}
+
+/// A number that was left out is too old for ever. The last event's number, and the reports.
+fn skip_a_number(wire: &mut Wire, last: u64) -> (EventNo, [OrderEvent; 1]) {
+    let number = |no: u64| RequestNo(last + no);
+    wire.request(&stamp(ALICE.buy(100, 1, 1), ALICE.session_id, number(10)));
+    let Said::Report(event) = heard(wire) else { panic!("an order is answered by a report") };
+    assert_eq!(event.exec_type, ExecType::New);
+    wire.request(&stamp(ALICE.buy(101, 1, 1), ALICE.session_id, number(5)));
+    let Said::Rejected(rejected) = heard(wire) else { panic!("a number left out is refused") };
+    assert_eq!((rejected.reason, rejected.order_id), (Reason::TooOld, OrderId::NONE));
+    (rejected.event_no, [event])
+}
+
+/// The first answer came again, under the next event number.
+fn check_repeat(wire: &mut Wire, answer: &Said, before: EventNo) -> EventNo {
+    let again = heard(wire);
+    assert_eq!(again.event_no(), before.next());
+    assert_eq!(again, answer.as_repeated(&again));
+    again.event_no()
+}

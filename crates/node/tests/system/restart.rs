@@ -1,0 +1,120 @@
+//! SIGTERM and what a clean start finds: nothing that was answered is missing, nothing was cut.
+
+use weir_client::session::{SessionConfig, SessionEvent};
+use weir_client::{Admin, ClientError};
+use weir_types::{EventNo, OrdStatus, PartitionId, Reason, SessionId};
+use weir_wire::event::OrderEvent;
+
+use crate::common::trader::Trader;
+use crate::common::wire::{Wire, logon_of};
+use crate::common::{ALICE, BOB, Home, SUPERVISOR, TRADING, open_market};
+
+fn events_of(trader: &Trader) -> Vec<OrderEvent> {
+    trader.reports().iter().map(|report| report.event).collect()
+}
+
+/// Alice offers 30 orders, Bob takes a part of them.
+fn trade(alice: &mut Trader, bob: &mut Trader) {
+    for number in 1..=30_u64 {
+        alice.ask_for_report(ALICE.sell(number, 100 + number.cast_signed(), 5));
+    }
+    for number in 1..=10 {
+        bob.ask_for_report(BOB.buy(number, 120, 7));
+    }
+    alice.settle();
+    bob.settle();
+    assert_eq!(events_of(bob).last().unwrap().ord_status, OrdStatus::Filled);
+}
+
+#[test]
+fn a_node_that_is_stopped_starts_again_with_all_that_it_answered() {
+    let home = Home::new("disk");
+    let node = home.start();
+    open_market(&node, &[ALICE, BOB]);
+    // Orders of a session stay when the operator stops the node, whatever the session chose.
+    let config = SessionConfig { cancel_on_disconnect: true, ..ALICE.config() };
+    let mut alice = Trader::log_on_as(&node, ALICE, config);
+    let mut bob = Trader::log_on(&node, BOB);
+    trade(&mut alice, &mut bob);
+    let heard = [events_of(&alice), events_of(&bob)];
+    assert!(node.terminate().success());
+
+    let verified = [PartitionId(0), TRADING].map(|partition_id| home.verify(partition_id));
+    let node = home.start();
+    assert!(!home.said().contains("cut"), "a clean log needs no cut: {}", home.said());
+    for (partition_id, verified) in [PartitionId(0), TRADING].into_iter().zip(verified) {
+        let row = node.partition_when(partition_id, |_| true);
+        for figure in ["position", "digest", "events", "live_orders"] {
+            assert_eq!(row[figure], verified[figure], "{figure} of partition {partition_id}");
+        }
+        assert_eq!(row["epoch"], 1, "a clean end is not the end of an epoch");
+    }
+    for (who, heard) in [ALICE, BOB].into_iter().zip(heard) {
+        let mut trader = Trader::resume(&node, who, EventNo(1)).unwrap();
+        trader.settle();
+        assert_eq!(events_of(&trader), heard, "of {who:?}");
+    }
+}
+
+#[test]
+fn sessions_are_told_that_the_node_stops() {
+    let home = Home::new("memory");
+    let node = home.start();
+    open_market(&node, &[ALICE]);
+    let mut alice = Wire::connect(&node);
+    alice.log_on(&logon_of(&ALICE));
+    let mut nobody = Wire::connect(&node);
+    // An answer to its logon says that the node has accepted the second connection, too.
+    nobody.log_on(&logon_of(&SUPERVISOR));
+    assert!(node.terminate().success());
+    for mut wire in [alice, nobody] {
+        assert_eq!(wire.logout(), (SessionId::NONE, Reason::Stopping));
+        wire.closed();
+    }
+}
+
+#[test]
+fn a_stop_under_load_loses_no_answer() {
+    let home = Home::new("os");
+    let node = home.start();
+    open_market(&node, &[ALICE]);
+    let mut alice = Trader::log_on(&node, ALICE);
+    for number in 1..=500 {
+        alice.send(ALICE.buy(number, 50, 1));
+    }
+    alice.report_where(|report| report.request_no.0 == 100);
+    let stopping = std::thread::spawn(move || node.terminate());
+    let ended = loop {
+        if let Err(error) = alice.poll(std::time::Duration::from_millis(100)) {
+            break error;
+        }
+    };
+    assert!(matches!(ended, ClientError::LoggedOut { reason: Reason::Stopping, .. }), "{ended}");
+    assert!(stopping.join().unwrap().success());
+
+    let node = home.start();
+    let mut again = Trader::resume(&node, ALICE, EventNo(1)).unwrap();
+    again.settle();
+    let (had, has) = (events_of(&alice), events_of(&again));
+    assert_eq!(had, has[..had.len()], "what was answered is the beginning of what there is");
+}
+
+#[test]
+fn reference_data_outlives_a_restart_and_can_be_added_to() {
+    let home = Home::new("disk");
+    let node = home.start();
+    open_market(&node, &[ALICE]);
+    assert!(node.terminate().success());
+    let node = home.start();
+    assert_eq!(node.status()["instruments"].as_array().map(Vec::len), Some(1));
+    let mut alice = Trader::log_on(&node, ALICE);
+    alice.ask_for_report(ALICE.buy(1, 50, 1));
+    let admin: Admin = node.admin();
+    assert_eq!(admin.partitions(), [TRADING]);
+    admin.close().unwrap();
+    open_market(&node, &[ALICE, BOB]);
+    let mut bob = Trader::log_on(&node, BOB);
+    let answer = bob.ask(BOB.sell(1, 50, 1));
+    assert!(matches!(answer, SessionEvent::Report { .. }), "{answer:?}");
+    alice.report_where(|report| report.ord_status == OrdStatus::Filled);
+}
