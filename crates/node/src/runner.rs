@@ -155,6 +155,7 @@ pub struct Runner {
     sockets: Option<Box<dyn SocketAgent>>,
     agents: Vec<Box<dyn Agent>>,
     core: Option<usize>,
+    niceness: i32,
 }
 
 /// The longest rest: a lost wake-up, were there one, would cost this much.
@@ -175,6 +176,7 @@ impl Runner {
             sockets: None,
             agents: Vec::new(),
             core: None,
+            niceness: 0,
         }
     }
 
@@ -199,6 +201,13 @@ impl Runner {
         self
     }
 
+    /// Lets other threads go first, by the kernel's nice levels (0 to 19).
+    #[must_use]
+    pub fn behind_others(mut self, niceness: i32) -> Runner {
+        self.niceness = niceness;
+        self
+    }
+
     /// Starts the thread.
     ///
     /// # Errors
@@ -219,6 +228,12 @@ impl Runner {
         {
             // A node that runs unpinned is slower and not wrong.
             eprintln!("weir: {} cannot be pinned to core {core}: {error}", self.name);
+        }
+        if self.niceness != 0 {
+            // On Linux a thread is a process to this call. Without the right to it the thread is
+            // as important as others, which costs speed and nothing else.
+            let own = rustix::thread::gettid();
+            let _ = rustix::process::setpriority_process(Some(own), self.niceness);
         }
         if self.sockets.is_none() {
             let how = HowToWake::Unpark(std::thread::current());

@@ -62,7 +62,6 @@ struct Pending {
     log_time: Nanos,
     trace: TraceId,
     points: [Tsc; 7],
-    command: Command,
 }
 
 /// What a partition is made of.
@@ -93,8 +92,10 @@ pub struct Partition<L> {
     sources: Vec<SourcePort>,
     batch: Batch,
     entry: Vec<u8>,
-    filling: Vec<Pending>,
+    filling: Vec<(Pending, Command)>,
     pending: VecDeque<Pending>,
+    /// The commands of `pending`, one beside the other, so that the engine can look ahead.
+    commands: VecDeque<Command>,
     outbox: Outbox,
     answered: Vec<(usize, StageStamps)>,
     views: Vec<Wake>,
@@ -119,6 +120,7 @@ impl<L: SequencedLog + Send> Partition<L> {
             entry: Vec::with_capacity(512),
             filling: Vec::with_capacity(TAKE_MAX),
             pending: VecDeque::with_capacity(UNCOMMITTED_MAX),
+            commands: VecDeque::with_capacity(UNCOMMITTED_MAX),
             outbox: Outbox::new(parts.tail),
             answered: Vec::with_capacity(PUBLISH_EVERY),
             views: parts.views,
@@ -163,9 +165,9 @@ impl<L: SequencedLog + Send> Partition<L> {
         let t2 = self.recorder.record(trace, Point::T2);
         let mut points = [Tsc::ZERO; 7];
         points[..3].copy_from_slice(&[submission.t0, t1, t2]);
-        let command = submission.command;
-        let position = Position::NONE;
-        self.filling.push(Pending { source, position, log_time: Nanos(0), trace, points, command });
+        let (position, log_time) = (Position::NONE, Nanos(0));
+        let pending = Pending { source, position, log_time, trace, points };
+        self.filling.push((pending, submission.command));
         pushed
     }
 
@@ -191,10 +193,11 @@ impl<L: SequencedLog + Send> Partition<L> {
         let log_time = Nanos(now.0.max(self.log.last_log_time().0 + 1));
         match self.log.append(self.epoch, log_time, &self.batch) {
             Append::At { first } => {
-                for (offset, mut pending) in (0..).zip(self.filling.drain(..)) {
+                for (offset, (mut pending, command)) in (0..).zip(self.filling.drain(..)) {
                     pending.position = Position(first.0 + offset);
                     pending.log_time = log_time;
                     self.pending.push_back(pending);
+                    self.commands.push_back(command);
                 }
                 self.batch.clear();
                 self.figures.batches.fetch_add(1, Ordering::Relaxed);
@@ -208,8 +211,8 @@ impl<L: SequencedLog + Send> Partition<L> {
 
     /// Answers the batch's commands without an event: the log did not take them.
     fn refuse_batch(&mut self, reason: Reason) {
-        for pending in self.filling.drain(..) {
-            let (session_id, request_no, template_id) = match &pending.command {
+        for (pending, command) in self.filling.drain(..) {
+            let (session_id, request_no, template_id) = match &command {
                 Command::Request(request) => {
                     (request.session_id(), request.request_no(), request.template_id())
                 }
@@ -244,6 +247,7 @@ impl<L: SequencedLog + Send> Partition<L> {
         while self.pending.front().is_some_and(|pending| pending.position <= committed) {
             let Some(pending) = self.pending.pop_front() else { break };
             self.apply_one(&pending, t3);
+            self.commands.pop_front();
             applied += 1;
             if applied % PUBLISH_EVERY == 0 {
                 self.publish();
@@ -260,9 +264,12 @@ impl<L: SequencedLog + Send> Partition<L> {
         self.recorder.record_at(trace, Point::T3, t3);
         let t4 = self.recorder.record(trace, Point::T4);
         let (position, log_time) = (pending.position, pending.log_time);
-        self.engine.apply(position, log_time, &pending.command, &mut self.outbox);
+        let (commands, _) = self.commands.as_slices();
+        let (command, ahead) = commands.split_first().expect("each pending one has its command");
+        self.engine.prefetch(ahead);
+        self.engine.apply(position, log_time, command, &mut self.outbox);
         let t5 = self.recorder.record(trace, Point::T5);
-        if matches!(pending.command, Command::Tick) {
+        if matches!(command, Command::Tick) {
             self.tick_sequenced = false;
         }
         if trace.is_some() {
