@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use weir_types::{EventNo, FirmId, Nanos, PartitionId, Reason, RequestNo, Role, SessionId, Switch};
-use weir_wire::Request;
+use weir_wire::{DecodeError, Message, Request};
 use weir_wire::dialogue::{NodeMessage, put_logon, put_request};
 use weir_wire::event::{RequestDone, RequestRejected};
 use weir_wire::frame::put_frame;
@@ -396,6 +396,7 @@ impl Session {
             NodeMessage::Heartbeat(heartbeat) => SessionEvent::Heartbeat(*heartbeat),
             NodeMessage::LogonAck(ack, states) => {
                 let states: Vec<PartitionState> = states.clone().collect::<Result<_, _>>()?;
+                states.iter().try_for_each(check_state)?;
                 let resubmitted_count = self.open(ack, &states, out);
                 SessionEvent::Opened { ack: *ack, resubmitted_count }
             }
@@ -425,7 +426,8 @@ impl Session {
             return Ok(Some(progress.answer(request_no)));
         }
         // A partition that no logon has named yet begins with whatever comes first.
-        let expected = progress.last_event_no.map_or(event_no, EventNo::next);
+        let first = EventNo(event_no.0.min(NUMBER_MAX));
+        let expected = progress.last_event_no.map_or(first, EventNo::next);
         if event_no < expected {
             return Ok(None);
         }
@@ -509,6 +511,23 @@ impl Progress {
 
 fn switch(on: bool) -> Switch {
     if on { Switch::On } else { Switch::Off }
+}
+
+/// Numbers that no session reaches: counting on from them would end beyond 64 bits.
+const NUMBER_MAX: u64 = u64::MAX >> 1;
+
+/// Refuses a state with numbers that no honest node has.
+fn check_state(state: &PartitionState) -> Result<(), DecodeError> {
+    let wrong = |field, index| {
+        Err(DecodeError::FieldOutOfRange { message: PartitionState::NAME, field, index })
+    };
+    if state.last_request_no.0 > NUMBER_MAX {
+        return wrong("last_request_no", 1);
+    }
+    if state.next_event_no.0 > NUMBER_MAX {
+        return wrong("next_event_no", 2);
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -232,9 +232,9 @@ impl Config {
     pub fn check(&self) -> Result<(), ConfigError> {
         let mib = 1 << 20;
         let ranges: [(&'static str, u64, u64, u64, &'static str); 7] = [
-            ("log.segment_bytes", self.log.segment_bytes, mib, 4 << 30, "1 MiB to 4 GiB"),
+            ("log.segment_bytes", self.log.segment_bytes, mib, 2 << 30, "1 MiB to 2 GiB"),
             ("events.memory_bytes", self.events.memory_bytes, 8 * mib, 64 << 30, "8 MiB to 64 GiB"),
-            ("events.segment_bytes", self.events.segment_bytes, mib, 4 << 30, "1 MiB to 4 GiB"),
+            ("events.segment_bytes", self.events.segment_bytes, mib, 2 << 30, "1 MiB to 2 GiB"),
             (
                 "snapshots.every_commands",
                 self.snapshots.every_commands,

@@ -28,8 +28,9 @@ use crate::runner::Wake;
 const TAKE_MAX: usize = 256;
 /// Commands applied between two publications: an answer waits for at most so many others.
 const PUBLISH_EVERY: usize = 32;
-/// Busy cycles between two looks at the log's files where a commit does not wait for them.
-const LAZY_LOG_CYCLES: u32 = 16;
+/// How long the log's files may wait where a commit does not wait for them: a write for every
+/// order would take a core from those who wait for the answers.
+const LAZY_LOG_INTERVAL: u64 = 5_000_000;
 /// Commands that may wait for their commit.
 const UNCOMMITTED_MAX: usize = 64 * 1024;
 
@@ -103,7 +104,7 @@ pub struct Partition<L> {
     figures: Arc<PartitionFigures>,
     tick_sequenced: bool,
     commits_at_append: bool,
-    cycles_since_log: u32,
+    log_due: Nanos,
 }
 
 impl<L: SequencedLog + Send> Partition<L> {
@@ -128,7 +129,7 @@ impl<L: SequencedLog + Send> Partition<L> {
             figures: parts.figures,
             tick_sequenced: false,
             commits_at_append: parts.durability == Durability::Memory,
-            cycles_since_log: 0,
+            log_due: Nanos(0),
         }
     }
 
@@ -338,10 +339,9 @@ impl<L: SequencedLog + Send> Agent for Partition<L> {
         if self.commits_at_append {
             // What is sequenced is committed: answers first, files when there is time.
             done += self.apply();
-            self.cycles_since_log += 1;
-            if done == 0 || self.cycles_since_log >= LAZY_LOG_CYCLES {
-                self.cycles_since_log = 0;
-                done += self.work_on_log(now);
+            if now >= self.log_due || !self.batch.is_empty() {
+                self.log_due = Nanos(now.0 + LAZY_LOG_INTERVAL);
+                self.work_on_log(now);
             }
         } else {
             done += self.work_on_log(now);
@@ -355,7 +355,8 @@ impl<L: SequencedLog + Send> Agent for Partition<L> {
         if !self.batch.is_empty() {
             return Some(now);
         }
-        self.engine.next_deadline()
+        let log_due = (self.commits_at_append && !self.log.is_idle()).then_some(self.log_due);
+        log_due.into_iter().chain(self.engine.next_deadline()).min()
     }
 
     fn waits_for_disk(&self) -> bool {
