@@ -1,6 +1,7 @@
 //! A follower of order state by token, as a test uses it: what it knows, and how it came by it.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use weir_client::follower::{Follower, FollowerConfig, PageEvent};
@@ -46,8 +47,8 @@ impl Following {
     }
 
     /// Goes on at a node that was started again, with the token of what was taken.
-    pub fn go_on(&mut self, node: &Node) -> Result<(), ClientError> {
-        self.client = Client::connect(node.address(), Limits::default())?;
+    pub fn go_on(&mut self, address: SocketAddr) -> Result<(), ClientError> {
+        self.client = Client::connect(address, Limits::default())?;
         self.log_on()
     }
 

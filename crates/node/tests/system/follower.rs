@@ -117,7 +117,7 @@ fn a_token_kept_over_a_restart_goes_on_where_it_was() {
     assert!(again.resyncs.is_empty());
     again.log_out();
     // Who kept its orders with its token knows all.
-    following.go_on(&node).unwrap();
+    following.go_on(node.address()).unwrap();
     following.until(&after);
     assert!(following.resyncs.is_empty());
 }

@@ -71,10 +71,12 @@ fn status_and_health_are_served_and_other_paths_are_not() {
     open_market(&node, &[ALICE, BOB]);
     assert_eq!(node.get("/health"), (200, "ok\n".to_owned()));
     assert_eq!(node.get("/nothing").0, 404);
-    let status = node.status();
+    let status = crate::common::until("the instruments", || {
+        let status = node.status();
+        (status["instruments"][0]["symbol"] == "WEIR1").then_some(status)
+    });
     assert_eq!(status["durability"], "os");
     assert_eq!(status["partitions"].as_array().map(Vec::len), Some(2));
-    assert_eq!(status["instruments"][0]["symbol"], "WEIR1");
 }
 
 #[test]

@@ -136,7 +136,7 @@ fn every_request_sent_again_gets_its_first_answer_and_executes_nothing() {
         wire.request(request);
         event_no = check_repeat(&mut wire, answer, event_no);
     }
-    following.go_on(&node).unwrap();
+    following.go_on(node.address()).unwrap();
     following.until_online();
     assert_eq!(following.states(), states, "no order came of it, and none changed");
     assert_eq!(node.partition_when(TRADING, |_| true)["live_orders"], live);

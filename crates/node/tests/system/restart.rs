@@ -106,7 +106,9 @@ fn reference_data_outlives_a_restart_and_can_be_added_to() {
     open_market(&node, &[ALICE]);
     assert!(node.terminate().success());
     let node = home.start();
-    assert_eq!(node.status()["instruments"].as_array().map(Vec::len), Some(1));
+    crate::common::until("the instrument", || {
+        (node.status()["instruments"].as_array().map(Vec::len) == Some(1)).then_some(())
+    });
     let mut alice = Trader::log_on(&node, ALICE);
     alice.ask_for_report(ALICE.buy(1, 50, 1));
     let admin: Admin = node.admin();

@@ -1,0 +1,219 @@
+//! A trader that keeps a window of requests under way, loses its node and comes back.
+
+use std::net::SocketAddr;
+
+use weir_client::load::Rng;
+use weir_client::request::{Replace, cancel, stamp};
+use weir_client::session::{Session, SessionEvent, Submit, Times};
+use weir_client::{Client, ClientError, Incoming, Limits};
+use weir_types::{ClOrdId, EventNo, ExecInst, Price, Qty, Reason, Side, TimeInForce};
+use weir_wire::Request;
+use weir_wire::dialogue::put_request;
+
+use crate::common::{HANG, INSTRUMENT, Node, TRADING, Who};
+use crate::ledger::Ledger;
+
+/// Requests under way.
+const WINDOW: usize = 48;
+/// How far back a session goes at most to be told again what it knows.
+const REWIND_MAX: u64 = 100;
+/// How many requests with an answer are sent again.
+const REPEATS: usize = 20;
+
+pub struct LoadedTrader {
+    pub who: Who,
+    pub ledger: Ledger,
+    /// Requests that were sent again because they had no answer.
+    pub resubmitted_count: u64,
+    /// Requests that were sent again although they had one.
+    pub repeated_count: u64,
+    /// Resumes refused.
+    pub refused_count: u64,
+    client: Option<Client>,
+    is_connected: bool,
+    rng: Rng,
+    name: u64,
+}
+
+impl LoadedTrader {
+    pub fn log_on(node: &Node, who: Who, rng: Rng) -> LoadedTrader {
+        let mut trader = LoadedTrader {
+            who,
+            ledger: Ledger::new(who.session_id),
+            resubmitted_count: 0,
+            repeated_count: 0,
+            refused_count: 0,
+            client: None,
+            is_connected: false,
+            rng,
+            name: 0,
+        };
+        let client = Client::connect(node.address(), Limits::default()).unwrap();
+        trader.open(client, Session::new(who.config())).unwrap();
+        trader
+    }
+
+    pub fn is_connected(&self) -> bool {
+        self.is_connected
+    }
+
+    pub fn client(&self) -> &Client {
+        self.client.as_ref().expect("a trader has had a connection")
+    }
+
+    pub fn unanswered_count(&self) -> usize {
+        self.client().sessions()[0].unanswered_count()
+    }
+
+    fn open(&mut self, mut client: Client, session: Session) -> Result<(), ClientError> {
+        client.start_logon(session);
+        let (ledger, again) = (&mut self.ledger, &mut self.resubmitted_count);
+        let opened = client.wait_until_open(HANG, &mut |incoming, _| hear(incoming, ledger, again));
+        self.client = Some(client);
+        self.is_connected = opened.is_ok();
+        opened
+    }
+
+    /// Comes back to a node that was started again. With `rewind` some known events are asked for
+    /// again. Where the node is gone already, the trader stays away.
+    pub fn reconnect(&mut self, address: SocketAddr, rewind: bool) {
+        let client = match Client::connect(address, Limits::default()) {
+            Ok(client) => client,
+            Err(error) => return assert!(error.is_connection_lost(), "{error}"),
+        };
+        let before = self.client.take().expect("a trader has had a connection");
+        let mut session = before.into_sessions().pop().expect("it carried one session");
+        if rewind {
+            let last = session.last_event_no(TRADING).0;
+            let back = self.rng.below(REWIND_MAX).min(last);
+            session.resume_after(TRADING, EventNo(last - back));
+        }
+        match self.open(client, session) {
+            Ok(()) => self.repeat_some(),
+            Err(ClientError::LogonRejected {
+                reason: Reason::ResumeOutOfRange,
+                partition_id: TRADING,
+                next_event_no,
+                ..
+            }) if !rewind => self.begin_anew(address, next_event_no),
+            Err(error) => assert!(error.is_connection_lost(), "{:?}: {error}", self.who),
+        }
+    }
+
+    /// Events that were heard are lost: goes on from what the node still has.
+    fn begin_anew(&mut self, address: SocketAddr, next: EventNo) {
+        self.refused_count += 1;
+        self.ledger.forget_from(next);
+        let mut session = Session::new(self.who.config());
+        session.resume_after(TRADING, EventNo(next.0 - 1));
+        let client = Client::connect(address, Limits::default()).unwrap();
+        self.open(client, session).unwrap();
+    }
+
+    /// Sends some requests again that have an answer: a client that lost its notes does so.
+    fn repeat_some(&mut self) {
+        if self.rng.below(2) == 0 {
+            return;
+        }
+        let answered = self.ledger.answers.keys().rev().take(REPEATS);
+        let requests: Vec<Request> = answered.map(|no| self.ledger.sent[no]).collect();
+        let out = self.client.as_mut().expect("it is open").outbox();
+        for request in requests.iter().rev() {
+            put_request(request, out);
+        }
+        self.repeated_count += requests.len() as u64;
+    }
+
+    /// Sends requests until as many as may be are under way.
+    pub fn fill_window(&mut self) {
+        while self.unanswered_count() < WINDOW {
+            let request = self.draw();
+            self.submit(request);
+        }
+        let client = self.client.as_mut().expect("it is open");
+        if let Err(error) = client.flush() {
+            self.lose(&error);
+        }
+    }
+
+    fn submit(&mut self, request: Request) {
+        let client = self.client.as_mut().expect("it is open");
+        match client.submit(self.who.session_id, (TRADING, request), Times::default()) {
+            Submit::Sent(request_no) => {
+                let request = stamp(request, self.who.session_id, request_no);
+                let before = self.ledger.sent.insert(request_no, request);
+                assert_eq!(before, None, "a number is used once");
+            }
+            other => panic!("{:?} could not send: {other:?}", self.who),
+        }
+    }
+
+    /// Sends a request that changes nothing; its answer comes behind all that was before it.
+    pub fn send_fence(&mut self) {
+        let nothing = ClOrdId::new("no-such-order").expect("a short name");
+        self.submit(cancel(nothing, nothing, INSTRUMENT));
+        let client = self.client.as_mut().expect("it is open");
+        client.flush().unwrap();
+    }
+
+    /// Takes what came.
+    pub fn receive(&mut self) {
+        let (ledger, again) = (&mut self.ledger, &mut self.resubmitted_count);
+        let client = self.client.as_mut().expect("it is open");
+        if let Err(error) = client.receive(|incoming, _| hear(incoming, ledger, again)) {
+            self.lose(&error);
+        }
+    }
+
+    fn lose(&mut self, error: &ClientError) {
+        assert!(matches!(error, ClientError::Closed | ClientError::Io { .. }), "{error}");
+        self.is_connected = false;
+    }
+
+    /// A request of any kind about orders that cross now and then.
+    fn draw(&mut self) -> Request {
+        self.name += 1;
+        let name = self.name;
+        let price = 90 + self.rng.below(20).cast_signed();
+        let qty = 1 + self.rng.below(10);
+        let live = self.ledger.live();
+        let kind = self.rng.below(100);
+        if kind < 40 && !live.is_empty() {
+            let target = live[self.rng.below(live.len() as u64) as usize];
+            if kind < 20 {
+                return cancel(ClOrdId::from_number(name), target, INSTRUMENT);
+            }
+            let replace = Replace {
+                cl_ord_id: target,
+                orig_cl_ord_id: target,
+                instrument_id: INSTRUMENT,
+                price: Price(price),
+                order_qty: Qty(qty),
+            };
+            return replace.request();
+        }
+        let side = if self.rng.below(2) == 0 { Side::Buy } else { Side::Sell };
+        let mut order = self.who.order(name, side, price, qty);
+        order.time_in_force = match self.rng.below(10) {
+            0 | 1 => TimeInForce::Ioc,
+            2 => TimeInForce::Fok,
+            _ => TimeInForce::Day,
+        };
+        let mut request = order.request();
+        if let Request::NewOrder(order) = &mut request
+            && order.time_in_force == TimeInForce::Day
+            && self.rng.below(10) == 0
+        {
+            order.exec_inst = ExecInst::POST_ONLY;
+        }
+        request
+    }
+}
+
+fn hear(incoming: Incoming<'_>, ledger: &mut Ledger, resubmitted_count: &mut u64) {
+    let Incoming::Session(_, event) = incoming else { return };
+    if let SessionEvent::Opened { resubmitted_count: again, .. } = event {
+        *resubmitted_count += again as u64;
+    }
+    ledger.hear(&event);
+}
