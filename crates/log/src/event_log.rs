@@ -65,6 +65,19 @@ pub struct EventLogReport {
     pub hole: Option<std::ops::Range<u64>>,
 }
 
+/// An event log as opened by [`EventLog::open_reaching`].
+pub enum OpenedEvents<D> {
+    /// It reaches to where the engine resumes.
+    Reaching(Box<EventLog<D>>, EventLogReport),
+    /// It ends before: a crash took a part while a lost future was cut off it.
+    Behind {
+        /// The first record that it does not have.
+        next: Position,
+        /// Its directory.
+        disk: D,
+    },
+}
+
 /// What became of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -114,19 +127,48 @@ impl<D: Disk> EventLog<D> {
         mut disk: D,
     ) -> Result<(EventLog<D>, EventLogReport), LogError> {
         disk.lock()?;
-        let (mut log, mut report) = open_log(&config, resume_at, disk)?;
-        let mut hole = None;
-        if log.next_position() < resume_at {
-            // Events between are said by nobody any more: begin anew rather than with a gap.
-            let cut = report.cut.take();
-            hole = Some(log.next_position().0..resume_at.0);
-            let mut disk = log.into_disk()?;
-            remove_all(&mut disk)?;
-            (log, report) = open_log(&config, resume_at, disk)?;
-            report.cut = cut;
+        match EventLog::open_reaching(config.clone(), resume_at, disk)? {
+            OpenedEvents::Reaching(log, report) => Ok((*log, report)),
+            OpenedEvents::Behind { next, disk } => {
+                EventLog::begin_anew(config, next..resume_at, disk)
+            }
         }
-        let records = report.positions;
-        Ok((EventLog::of_log(log, config), EventLogReport { records, cut: report.cut, hole }))
+    }
+
+    /// As [`EventLog::open`] in a directory that is locked already; but a log that ends before
+    /// `resume_at` is left as it is, for a caller who can let the engine begin earlier.
+    ///
+    /// # Errors
+    /// As [`EventLog::open`].
+    pub fn open_reaching(
+        config: EventLogConfig,
+        resume_at: Position,
+        disk: D,
+    ) -> Result<OpenedEvents<D>, LogError> {
+        let (log, report) = open_log(&config, resume_at, disk)?;
+        let next = log.next_position();
+        if next < resume_at {
+            return Ok(OpenedEvents::Behind { next, disk: log.into_disk()? });
+        }
+        let report = EventLogReport { records: report.positions, cut: report.cut, hole: None };
+        Ok(OpenedEvents::Reaching(Box::new(EventLog::of_log(log, config)), report))
+    }
+
+    /// Begins a log after `hole`, whose events are said by nobody any more, in a directory that is
+    /// locked already: a log that begins late rather than one with a gap.
+    ///
+    /// # Errors
+    /// As [`EventLog::open`].
+    pub fn begin_anew(
+        config: EventLogConfig,
+        hole: std::ops::Range<Position>,
+        mut disk: D,
+    ) -> Result<(EventLog<D>, EventLogReport), LogError> {
+        remove_all(&mut disk)?;
+        let (log, report) = open_log(&config, hole.end, disk)?;
+        let hole = Some(hole.start.0..hole.end.0);
+        let report = EventLogReport { records: report.positions, cut: report.cut, hole };
+        Ok((EventLog::of_log(log, config), report))
     }
 
     fn of_log(log: EmbeddedLog<D>, config: EventLogConfig) -> EventLog<D> {

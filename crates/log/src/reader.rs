@@ -68,6 +68,16 @@ pub struct LogReader<D: Disk> {
     places: Vec<Place>,
 }
 
+/// What is behind a segment's last frame, as far as a reader can tell.
+enum NextSegment {
+    /// Nothing yet.
+    None,
+    /// A segment that goes on from there.
+    Entered,
+    /// A segment that goes on from later: frames came since this one was read.
+    LookAgain,
+}
+
 impl<D: Disk> LogReader<D> {
     /// A reader whose first entry is `from`, or the oldest retained one for position zero.
     ///
@@ -240,33 +250,27 @@ impl<D: Disk> LogReader<D> {
 
     /// Moves to the next frame, over the segment's end where there is another.
     fn next_frame(&mut self) -> Result<bool, LogError> {
+        let mut is_final = false;
         loop {
             self.body = 0..0;
             let length = self.frame_length_ahead()?;
             self.read_ahead(length)?;
             let ahead = self.ahead();
             let ahead = &ahead[..length.min(ahead.len())];
-            match decode_frame(ahead) {
+            let fault = match decode_frame(ahead) {
                 Decoded::Frame { header, header_crc, body } if self.belongs(&header) => {
                     let body_len = body.len();
                     self.enter(header, header_crc, body_len);
                     return Ok(true);
                 }
-                Decoded::Frame { .. } => {
-                    if !self.next_segment(Fault::Misplaced)? {
-                        return Ok(false);
-                    }
-                }
-                Decoded::Zeros => {
-                    if !self.next_segment(Fault::Hole)? {
-                        return Ok(false);
-                    }
-                }
-                Decoded::Fault(fault) => {
-                    if !self.next_segment(fault)? {
-                        return Ok(false);
-                    }
-                }
+                Decoded::Frame { .. } => Fault::Misplaced,
+                Decoded::Zeros => Fault::Hole,
+                Decoded::Fault(fault) => fault,
+            };
+            match self.next_segment(fault, is_final)? {
+                NextSegment::None => return Ok(false),
+                NextSegment::Entered => is_final = false,
+                NextSegment::LookAgain => is_final = true,
             }
         }
     }
@@ -336,15 +340,21 @@ impl<D: Disk> LogReader<D> {
 
     /// Goes to the segment after this one. `fault` is what stands where this one's next frame
     /// would be: the end of the log when there is no further segment, damage when there is one
-    /// that does not go on from here.
-    fn next_segment(&mut self, fault: Fault) -> Result<bool, LogError> {
+    /// that does not go on from here and `is_final`, because what was read was read after that
+    /// segment had its name: all frames before a segment are written before it is named.
+    fn next_segment(&mut self, fault: Fault, is_final: bool) -> Result<NextSegment, LogError> {
         // What is buffered may be older than what the writer has done since.
         self.buf.clear();
         let names = segment_names(&mut self.disk, self.kind)?;
-        let Some(name) = names.iter().find(|name| **name > self.name) else { return Ok(false) };
+        let Some(name) = names.iter().find(|name| **name > self.name) else {
+            return Ok(NextSegment::None);
+        };
         let (file, header) = open_segment(&mut self.disk, name, self.kind)?;
         if header.first_frame != self.frame_next || header.link != self.link {
             self.disk.close(file);
+            if !is_final {
+                return Ok(NextSegment::LookAgain);
+            }
             return Err(LogError::Damaged {
                 file: self.name.clone(),
                 offset: self.offset,
@@ -360,7 +370,7 @@ impl<D: Disk> LogReader<D> {
         self.header = header;
         self.offset = SEGMENT_HEADER as u64;
         self.buf_at = 0;
-        Ok(true)
+        Ok(NextSegment::Entered)
     }
 }
 

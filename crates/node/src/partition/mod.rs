@@ -17,7 +17,7 @@ use weir_engine::{Engine, EventSink};
 use weir_log::tail::TailWriter;
 use weir_log::{Append, Batch, Poll, Push, SequencedLog};
 use weir_probe::{Point, Recorder, TraceId, Tsc};
-use weir_types::{Durability, Epoch, Nanos, Position, Reason, RequestNo, SessionId};
+use weir_types::{Durability, Epoch, Nanos, Position, Reason};
 use weir_wire::{Command, Event};
 
 use crate::agent::Agent;
@@ -31,6 +31,8 @@ const PUBLISH_EVERY: usize = 32;
 /// How long the log's files may wait where a commit does not wait for them: a write for every
 /// order would take a core from those who wait for the answers.
 const LAZY_LOG_INTERVAL: u64 = 5_000_000;
+/// How long what a full log refused waits for the next try, when nothing else comes: 10 ms.
+const KEPT_RETRY: u64 = 10_000_000;
 /// Commands that may wait for their commit.
 const UNCOMMITTED_MAX: usize = 64 * 1024;
 
@@ -94,6 +96,8 @@ pub struct Partition<L> {
     batch: Batch,
     entry: Vec<u8>,
     filling: Vec<(Pending, Command)>,
+    /// Commands that the log refused and nobody sends again.
+    kept: Vec<(usize, Submission)>,
     pending: VecDeque<Pending>,
     /// The commands of `pending`, one beside the other, so that the engine can look ahead.
     commands: VecDeque<Command>,
@@ -120,6 +124,7 @@ impl<L: SequencedLog + Send> Partition<L> {
             batch: Batch::new(),
             entry: Vec::with_capacity(512),
             filling: Vec::with_capacity(TAKE_MAX),
+            kept: Vec::new(),
             pending: VecDeque::with_capacity(UNCOMMITTED_MAX),
             commands: VecDeque::with_capacity(UNCOMMITTED_MAX),
             outbox: Outbox::new(parts.tail),
@@ -172,6 +177,15 @@ impl<L: SequencedLog + Send> Partition<L> {
         pushed
     }
 
+    /// Begins the batch with what the log refused before.
+    fn take_kept(&mut self) {
+        let mut kept = std::mem::take(&mut self.kept);
+        kept.retain(|(source, submission)| {
+            self.add_to_batch(*source, submission) == Push::BatchFull
+        });
+        self.kept = kept;
+    }
+
     /// Adds a tick when the engine's timers are due.
     fn tick(&mut self, now: Nanos) {
         if self.tick_sequenced || self.engine.next_deadline().is_none_or(|at| at > now) {
@@ -210,15 +224,18 @@ impl<L: SequencedLog + Send> Partition<L> {
         }
     }
 
-    /// Answers the batch's commands without an event: the log did not take them.
+    /// Answers the batch's requests without an event: the log did not take them. What nobody
+    /// would send again, definitions and losses of sessions, is kept for a later batch.
     fn refuse_batch(&mut self, reason: Reason) {
         for (pending, command) in self.filling.drain(..) {
-            let (session_id, request_no, template_id) = match &command {
-                Command::Request(request) => {
-                    (request.session_id(), request.request_no(), request.template_id())
+            let Command::Request(request) = &command else {
+                if !matches!(command, Command::Tick) {
+                    self.kept.push((pending.source, Submission::internal(command)));
                 }
-                _ => (SessionId::NONE, RequestNo::NONE, 0),
+                continue;
             };
+            let (session_id, request_no, template_id) =
+                (request.session_id(), request.request_no(), request.template_id());
             self.figures.refused.fetch_add(1, Ordering::Relaxed);
             let refused = Feedback::Refused { session_id, request_no, template_id, reason };
             if let Some(feedback) = feedback_of(&mut self.sources, pending.source) {
@@ -332,6 +349,7 @@ impl<L: SequencedLog + Send> Agent for Partition<L> {
     fn do_work(&mut self, now: Nanos) -> usize {
         let mut done = 0;
         if self.batch.is_empty() {
+            self.take_kept();
             done += self.take();
             self.tick(now);
         }
@@ -354,6 +372,9 @@ impl<L: SequencedLog + Send> Agent for Partition<L> {
     fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
         if !self.batch.is_empty() {
             return Some(now);
+        }
+        if !self.kept.is_empty() {
+            return Some(Nanos(now.0 + KEPT_RETRY));
         }
         let log_due = (self.commits_at_append && !self.log.is_idle()).then_some(self.log_due);
         log_due.into_iter().chain(self.engine.next_deadline()).min()

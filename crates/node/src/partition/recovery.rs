@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use anyhow::Context;
 use weir_engine::{Engine, EngineConfig};
 use weir_io::{Disk, OsRng, RealDisk, RealDiskConfig, Rng, SyncStrategy, ThreadDisk, WakeFd};
-use weir_log::event_log::{EventAppend, EventLog, EventLogConfig};
+use weir_log::event_log::{EventAppend, EventLog, EventLogConfig, OpenedEvents};
 use weir_log::snapshot::SnapshotStore;
 use weir_log::tail::{TailConfig, TailHandle, TailWriter};
 use weir_log::{EmbeddedLog, EpochEnd, EpochReason, LogConfig, RecoveryReport, SequencedLog};
@@ -187,22 +187,16 @@ pub fn rebuild<D: Disk, S: Disk>(sources: Sources<D, S>) -> anyhow::Result<Rebui
         EmbeddedLog::open(sources.log, sources.commands).context("the command log")?;
     tell(partition_id, &report, &mut notes);
     let last = Position(log.next_position().0 - 1);
-    let store = SnapshotStore::new(sources.snapshots, log.log_id(), partition_id);
-    let mut base = load_snapshot(store, sources.engine, last, &mut notes)?;
+    let mut store = SnapshotStore::new(sources.snapshots, log.log_id(), partition_id);
+    let base = load_snapshot(&mut store, &sources.engine, last, &mut notes)?;
     let events_config = EventLogConfig {
         segment_bytes: sources.event_segment_bytes,
         ..EventLogConfig::new(partition_id, log.log_id())
     };
-    let resume_at = Position(base.event_count + 1);
-    let (mut events, report) =
-        EventLog::open(events_config, resume_at, sources.events).context("the event log")?;
-    if let Some(hole) = report.hole {
-        notes.push(format!(
-            "partition {partition_id}: events {} to {} are gone: older ones cannot be asked for",
-            hole.start,
-            hole.end - 1
-        ));
-    }
+    let mut disk = sources.events;
+    disk.lock().context("the event log")?;
+    let mut place = Place { store, engine: sources.engine, first: log.first_position() };
+    let (mut base, mut events) = open_events((events_config, disk), base, &mut place, &mut notes)?;
     replay(&mut base, &mut log, &mut events)?;
     let mut events = events.cut_after(Position(base.event_count))?;
     events.flush_blocking()?;
@@ -312,10 +306,51 @@ fn tell(partition_id: PartitionId, report: &RecoveryReport, notes: &mut Vec<Stri
     }
 }
 
-/// The newest sound snapshot that the log reaches, or a new engine.
+/// What older bases are made of.
+struct Place<S> {
+    store: SnapshotStore<S>,
+    engine: EngineConfig,
+    /// The first command that the log retains.
+    first: Position,
+}
+
+/// Opens the event log, with a base that it reaches: a crash in the middle of cutting a lost
+/// future off the events may have taken some that the newest snapshot counts on. An older base
+/// says them again, as long as the command log goes back so far.
+fn open_events<D: Disk, S: Disk>(
+    (config, mut disk): (EventLogConfig, D),
+    mut base: Base,
+    place: &mut Place<S>,
+    notes: &mut Vec<String>,
+) -> anyhow::Result<(Base, EventLog<D>)> {
+    loop {
+        let resume_at = Position(base.event_count + 1);
+        let opened = EventLog::open_reaching(config.clone(), resume_at, disk);
+        let next = match opened.context("the event log")? {
+            OpenedEvents::Reaching(events, _) => return Ok((base, *events)),
+            OpenedEvents::Behind { next, disk: back } => {
+                disk = back;
+                next
+            }
+        };
+        let before = Position(base.engine.position().0 - 1);
+        let older = load_snapshot(&mut place.store, &place.engine, before, notes)?;
+        if older.engine.position().next() < place.first {
+            notes.push(format!(
+                "partition {}: events {next} to {} are gone: older ones cannot be asked for",
+                config.partition, base.event_count
+            ));
+            let (events, _) = EventLog::begin_anew(config, next..resume_at, disk)?;
+            return Ok((base, events));
+        }
+        base = older;
+    }
+}
+
+/// The newest sound snapshot up to position `last`, or a new engine.
 fn load_snapshot<S: Disk>(
-    mut store: SnapshotStore<S>,
-    engine_config: EngineConfig,
+    store: &mut SnapshotStore<S>,
+    engine_config: &EngineConfig,
     last: Position,
     notes: &mut Vec<String>,
 ) -> anyhow::Result<Base> {
@@ -325,11 +360,11 @@ fn load_snapshot<S: Disk>(
         notes.push(format!("partition {partition_id}: snapshot passed over: {skipped:?}"));
     }
     let Some(snapshot) = snapshot else {
-        return Ok(Base { engine: Engine::new(engine_config), event_count: 0 });
+        return Ok(Base { engine: Engine::new(engine_config.clone()), event_count: 0 });
     };
     let (event_count, state) =
         snapshot.bytes.split_first_chunk::<8>().context("the snapshot is too short")?;
-    let engine = Engine::restore(engine_config, state)
+    let engine = Engine::restore(engine_config.clone(), state)
         .with_context(|| format!("the snapshot at position {}", snapshot.position))?;
     anyhow::ensure!(
         engine.position() == snapshot.position,
