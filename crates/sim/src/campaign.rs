@@ -1,0 +1,85 @@
+//! Many seeds, one after another: what they came to, and which broke a rule.
+
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::oracle::Violation;
+use crate::plant::Plant;
+use crate::world::{Outcome, Tally, run};
+
+/// What a campaign came to.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Seeds run.
+    pub seeds: u64,
+    /// All their figures, added up.
+    pub total: Tally,
+    /// The seeds that broke a rule, and how.
+    pub violations: Vec<(u64, Violation)>,
+}
+
+/// Runs a seed; an assertion that fails in any part is a violation too.
+#[must_use]
+pub fn run_seed(seed: u64, plant: Option<Plant>) -> Outcome {
+    catch_unwind(AssertUnwindSafe(|| run(seed, plant))).unwrap_or_else(|panic| {
+        let said = panic.downcast_ref::<String>().map(String::as_str);
+        let said = said.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
+        let violation = Some(Violation::new("an assertion failed", said));
+        Outcome { tally: Tally::default(), trace_hash: 0, violation }
+    })
+}
+
+/// Runs all `seeds`, telling `watch` of each.
+pub fn run_seeds(seeds: Range<u64>, mut watch: impl FnMut(u64, &Outcome)) -> Report {
+    let mut report = Report::default();
+    for seed in seeds {
+        let outcome = run_seed(seed, None);
+        watch(seed, &outcome);
+        report.seeds += 1;
+        report.total.add(&outcome.tally);
+        report.violations.extend(outcome.violation.map(|violation| (seed, violation)));
+    }
+    report
+}
+
+impl Tally {
+    fn add(&mut self, other: &Tally) {
+        self.commands += other.commands;
+        self.events += other.events;
+        self.steps += other.steps;
+        self.crashes += other.crashes;
+        self.recovery_crashes += other.recovery_crashes;
+        self.self_stops += other.self_stops;
+        self.recoveries += other.recoveries;
+        self.lost_tails += other.lost_tails;
+        self.snapshots += other.snapshots;
+        self.refused += other.refused;
+        self.resyncs += other.resyncs;
+    }
+}
+
+impl Report {
+    /// One line of JSON.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let t = &self.total;
+        format!(
+            "{{\"campaign\":\"sim\",\"seeds\":{},\"commands\":{},\"events\":{},\"steps\":{},\
+             \"crashes\":{},\"recovery_crashes\":{},\"self_stops\":{},\"recoveries\":{},\
+             \"lost_tails\":{},\"snapshots\":{},\"refused\":{},\"resyncs\":{},\"violations\":{}}}",
+            self.seeds,
+            t.commands,
+            t.events,
+            t.steps,
+            t.crashes,
+            t.recovery_crashes,
+            t.self_stops,
+            t.recoveries,
+            t.lost_tails,
+            t.snapshots,
+            t.refused,
+            t.resyncs,
+            self.violations.len()
+        )
+    }
+}

@@ -1,0 +1,285 @@
+//! What must hold, whatever happened to the disk and the process.
+//!
+//! The oracle remembers what was said to the outside and what each recovery found, and runs the
+//! naive engine over the recovered log. It knows nothing of how the parts work inside.
+
+use std::collections::BTreeMap;
+use std::fmt::{Debug, Display};
+
+use weir_engine::naive::NaiveEngine;
+use weir_engine::{Engine, EngineConfig};
+use weir_log::EpochEnd;
+use weir_types::{ClOrdId, Epoch, EventNo, Nanos, Position, Rec, SessionId};
+use weir_wire::{Command, Event, PlainEvent};
+
+use crate::crowd::Crowd;
+use crate::workload::HERE;
+
+/// Something that must not be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}: {detail}")]
+pub struct Violation {
+    /// Which rule.
+    pub what: &'static str,
+    /// The case.
+    pub detail: String,
+}
+
+impl Violation {
+    /// The rule `what` is broken.
+    pub fn new(what: &'static str, detail: impl Display) -> Violation {
+        Violation { what, detail: detail.to_string() }
+    }
+}
+
+fn ensure(
+    holds: bool,
+    what: &'static str,
+    detail: impl FnOnce() -> String,
+) -> Result<(), Violation> {
+    if holds { Ok(()) } else { Err(Violation { what, detail: detail() }) }
+}
+
+/// Equal, or a violation that shows both.
+fn same<T: PartialEq + Debug>(
+    what: &'static str,
+    found: &T,
+    expected: &T,
+) -> Result<(), Violation> {
+    ensure(found == expected, what, || format!("found {found:?}, expected {expected:?}"))
+}
+
+/// The limits of both engines: small, so that they are made quickly.
+#[must_use]
+pub fn engine_config() -> EngineConfig {
+    EngineConfig {
+        orders_max: 4096,
+        accounts_max: 16,
+        sessions_max: 16,
+        firms_max: 8,
+        instruments_max: 8,
+        positions_max: 64,
+        checkpoint_interval: 64,
+        ..EngineConfig::new(HERE)
+    }
+}
+
+/// An entry of the command log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogEntry {
+    /// Its batch's log time.
+    pub log_time: Nanos,
+    /// True for the last of its batch.
+    pub ends_batch: bool,
+    /// The command as logged.
+    pub bytes: Vec<u8>,
+}
+
+/// What a recovery came to.
+pub struct Found<'a> {
+    /// The recovered engine.
+    pub engine: &'a Engine,
+    /// How many events it says it has said.
+    pub event_count: u64,
+    /// The whole log, from position 1.
+    pub log: Vec<LogEntry>,
+    /// The first record of the event log, and all its records.
+    pub events: (u64, Vec<Vec<u8>>),
+    /// The epoch that the new run leads in.
+    pub epoch: Epoch,
+    /// The epochs before.
+    pub ended: &'a [EpochEnd],
+    /// Whether acknowledged commands may be gone: what the level does not promise was done.
+    pub may_lose: bool,
+}
+
+/// See the module's documentation.
+pub struct Oracle {
+    log: Vec<LogEntry>,
+    naive: NaiveEngine,
+    /// What the naive engine says of the log.
+    expected: Vec<Vec<u8>>,
+    /// What the outside was told.
+    seen: Vec<Vec<u8>>,
+    event_nos: BTreeMap<SessionId, EventNo>,
+    orders: BTreeMap<(SessionId, ClOrdId), Rec>,
+    epoch: Epoch,
+}
+
+impl Default for Oracle {
+    fn default() -> Oracle {
+        Oracle {
+            log: Vec::new(),
+            naive: NaiveEngine::new(engine_config()),
+            expected: Vec::new(),
+            seen: Vec::new(),
+            event_nos: BTreeMap::new(),
+            orders: BTreeMap::new(),
+            epoch: Epoch(0),
+        }
+    }
+}
+
+impl Oracle {
+    /// All events that the outside was told.
+    #[must_use]
+    pub fn seen(&self) -> &[Vec<u8>] {
+        &self.seen
+    }
+
+    /// Commands in the log as last recovered.
+    #[must_use]
+    pub fn command_count(&self) -> u64 {
+        self.log.len() as u64
+    }
+
+    /// The last request in the log.
+    #[must_use]
+    pub fn last_request(&self) -> Option<weir_wire::Request> {
+        self.log.iter().rev().find_map(|entry| match Command::decode(&entry.bytes) {
+            Ok(Command::Request(request)) => Some(request),
+            _ => None,
+        })
+    }
+
+    /// An event becomes known outside.
+    ///
+    /// # Errors
+    /// When it is not the next one, or not the session's next one, or tells of a second order for
+    /// what was asked once.
+    pub fn see(&mut self, record: u64, bytes: &[u8]) -> Result<Event, Violation> {
+        same("the events have a gap", &record, &(self.seen.len() as u64 + 1))?;
+        let event = Event::decode(bytes)
+            .map_err(|error| Violation::new("an event does not decode", error))?;
+        if let Some((session_id, event_no)) = event.address()
+            && event_no != EventNo::NONE
+        {
+            let expected = self.event_nos.entry(session_id).or_insert(EventNo(1));
+            same("a session's events have a gap", &event_no, expected)?;
+            *expected = expected.next();
+        }
+        if let Event::Plain(PlainEvent::OrderEvent(e)) = &event
+            && !e.rec.is_none()
+            && e.orig_cl_ord_id.is_none()
+        {
+            let rec = *self.orders.entry((e.session_id, e.cl_ord_id)).or_insert(e.rec);
+            ensure(rec == e.rec, "a request was executed twice", || {
+                format!("{:?} is orders {rec} and {}", e.cl_ord_id, e.rec)
+            })?;
+        }
+        self.seen.push(bytes.to_vec());
+        Ok(event)
+    }
+
+    /// Holds a recovery against all that is known. True when acknowledged commands are gone, which
+    /// the level then allowed.
+    ///
+    /// # Errors
+    /// The first rule that is broken.
+    pub fn judge(&mut self, found: &Found<'_>, crowd: &Crowd) -> Result<bool, Violation> {
+        self.judge_log(found, crowd)?;
+        self.judge_engine(found)?;
+        let (first, events) = &found.events;
+        same("old events are gone", first, &1)?;
+        same("events are counted wrong", &found.event_count, &(self.expected.len() as u64))?;
+        same("the event log ends elsewhere", &events.len(), &self.expected.len())?;
+        for (index, (event, expected)) in events.iter().zip(&self.expected).enumerate() {
+            ensure(event == expected, "an event is not what the log says", || show(index, event))?;
+        }
+        for (index, (event, expected)) in self.seen.iter().zip(&self.expected).enumerate() {
+            ensure(event == expected, "what was said was taken back", || show(index, event))?;
+        }
+        let has_lost = self.seen.len() > self.expected.len();
+        self.judge_epoch(found, has_lost)?;
+        if has_lost {
+            ensure(found.may_lose, "an acknowledged command is gone", || {
+                format!("events after {} of {}", self.expected.len(), self.seen.len())
+            })?;
+            self.forget()?;
+        }
+        Ok(has_lost)
+    }
+
+    /// What the log says beyond what was seen.
+    #[must_use]
+    pub fn unseen(&self) -> Vec<(u64, Vec<u8>)> {
+        let new = self.expected[self.seen.len()..].to_vec();
+        (self.seen.len() as u64 + 1..).zip(new).collect()
+    }
+
+    fn judge_log(&mut self, found: &Found<'_>, crowd: &Crowd) -> Result<(), Violation> {
+        ensure(found.log.len() >= self.log.len(), "a recovered log became shorter", || {
+            format!("{} of {}", found.log.len(), self.log.len())
+        })?;
+        let (old, new) = found.log.split_at(self.log.len());
+        same("a recovered log changed", &(old == self.log), &true)?;
+        for entry in new {
+            if let Some(last) = self.log.last() {
+                let grows = entry.log_time > last.log_time
+                    || (entry.log_time == last.log_time && !last.ends_batch);
+                ensure(grows, "log time does not grow", || format!("{}", entry.log_time.0))?;
+            }
+            let command = Command::decode(&entry.bytes)
+                .map_err(|error| Violation::new("a logged command does not decode", error))?;
+            if let Command::Request(request) = &command {
+                let asked = crowd.asked(request.session_id(), request.request_no());
+                same("the log holds what nobody asked", &Some(&command), &asked)?;
+            }
+            self.log.push(entry.clone());
+            let position = Position(self.log.len() as u64);
+            let mut said: Vec<Event> = Vec::new();
+            self.naive.apply(position, entry.log_time, &command, &mut said);
+            for event in said {
+                let mut bytes = Vec::new();
+                event.encode(&mut bytes);
+                self.expected.push(bytes);
+            }
+        }
+        Ok(())
+    }
+
+    fn judge_engine(&self, found: &Found<'_>) -> Result<(), Violation> {
+        let (engine, naive) = (found.engine, &self.naive);
+        same("the engine stands elsewhere", &engine.position(), &naive.position())?;
+        same("the engine's digest is wrong", &engine.digest(), &naive.digest())?;
+        same("the engine's live orders", &engine.live_order_count(), &naive.live_order_count())?;
+        same("the engine's sums", &engine.totals(), &naive.totals())?;
+        ensure(engine.totals().is_conserved(), "money or lots are not conserved", || {
+            format!("{:?}", engine.totals())
+        })?;
+        for (session_id, state) in engine.sessions() {
+            same("a session's numbers are wrong", &state, &naive.session_state(session_id))?;
+        }
+        Ok(())
+    }
+
+    fn judge_epoch(&mut self, found: &Found<'_>, has_lost: bool) -> Result<(), Violation> {
+        ensure(found.epoch >= self.epoch, "the epoch went back", || format!("{}", found.epoch))?;
+        if has_lost {
+            ensure(found.epoch > self.epoch, "a lost tail began no epoch", || {
+                format!("still {}", found.epoch)
+            })?;
+            let end = found.ended.iter().rev().find(|end| end.epoch == self.epoch);
+            let last = Position(self.log.len() as u64);
+            let is_told = end.is_some_and(|end| end.last_valid <= last);
+            ensure(is_told, "an ended epoch ends too late", || format!("{end:?}, last {last}"))?;
+        }
+        self.epoch = found.epoch;
+        Ok(())
+    }
+
+    /// Forgets what was said of commands that are gone.
+    fn forget(&mut self) -> Result<(), Violation> {
+        let kept = std::mem::take(&mut self.seen);
+        self.event_nos.clear();
+        self.orders.clear();
+        for (record, bytes) in (1..).zip(&kept[..self.expected.len()]) {
+            self.see(record, bytes)?;
+        }
+        Ok(())
+    }
+}
+
+fn show(index: usize, bytes: &[u8]) -> String {
+    format!("event {}: {:?}", index + 1, Event::decode(bytes))
+}

@@ -1,0 +1,126 @@
+//! The shell around the real log: where a failed log would abort the process, the life ends.
+//!
+//! A partition aborts when its log fails. Here the shell notes the failure first and then answers
+//! as a process that is gone: no more commits, no more work. Whoever drives the partition looks at
+//! [`Fate`] after every cycle and lets nothing out that came later.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use weir_log::{Append, Batch, LogError, Poll, SequencedLog};
+use weir_types::{Epoch, Nanos, Position};
+
+use crate::plant::Plant;
+
+/// Why the process ended itself, once it did. Clones are the same fate.
+#[derive(Clone, Debug, Default)]
+pub struct Fate {
+    why: Arc<Mutex<Option<String>>>,
+}
+
+impl Fate {
+    /// Ends the process.
+    pub fn stop(&self, why: String) {
+        self.why.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+    }
+
+    /// Why it ended; `None` while it runs.
+    #[must_use]
+    pub fn why(&self) -> Option<String> {
+        self.why.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// See the module's documentation.
+pub struct Shell<L> {
+    inner: L,
+    fate: Fate,
+    plant: Option<Plant>,
+    is_broken: bool,
+}
+
+impl<L: SequencedLog> Shell<L> {
+    /// A shell around `inner`.
+    #[must_use]
+    pub fn new(inner: L, fate: Fate, plant: Option<Plant>) -> Shell<L> {
+        Shell { inner, fate, plant, is_broken: false }
+    }
+
+    fn fail(&mut self, error: &LogError) {
+        self.is_broken = true;
+        if self.plant != Some(Plant::FailedSyncIgnored) {
+            self.fate.stop(error.to_string());
+        }
+    }
+
+    fn last_appended(&self) -> Position {
+        Position(self.inner.next_position().0 - 1)
+    }
+}
+
+impl<L: SequencedLog> SequencedLog for Shell<L> {
+    fn append(&mut self, epoch: Epoch, log_time: Nanos, batch: &Batch) -> Append {
+        if self.fate.why().is_some() {
+            Append::Busy
+        } else {
+            self.inner.append(epoch, log_time, batch)
+        }
+    }
+
+    fn poll(&mut self) -> Poll {
+        if self.fate.why().is_some() {
+            return Poll::Committed(Position::NONE);
+        }
+        if self.is_broken {
+            return Poll::Committed(self.last_appended());
+        }
+        match self.inner.poll() {
+            Poll::Committed(_) if self.plant == Some(Plant::CommitTooEarly) => {
+                Poll::Committed(self.last_appended())
+            }
+            poll => poll,
+        }
+    }
+
+    fn do_work(&mut self, now: Nanos) -> Result<usize, LogError> {
+        if self.is_broken {
+            return Ok(0);
+        }
+        match self.inner.do_work(now) {
+            Ok(done) => Ok(done),
+            Err(error) => {
+                self.fail(&error);
+                Ok(0)
+            }
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.is_broken || self.inner.is_idle()
+    }
+
+    fn flush_blocking(&mut self) -> Result<(), LogError> {
+        if self.is_broken {
+            return Ok(());
+        }
+        if let Err(error) = self.inner.flush_blocking() {
+            self.fail(&error);
+        }
+        Ok(())
+    }
+
+    fn truncate(&mut self, before: Position) {
+        self.inner.truncate(before);
+    }
+
+    fn epoch(&self) -> Epoch {
+        self.inner.epoch()
+    }
+
+    fn next_position(&self) -> Position {
+        self.inner.next_position()
+    }
+
+    fn last_log_time(&self) -> Nanos {
+        self.inner.last_log_time()
+    }
+}

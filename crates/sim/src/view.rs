@@ -1,0 +1,237 @@
+//! The order store over the partition's events, and followers that go on by their tokens.
+//!
+//! The store is built anew in every life from the event log, as the node's delivery agent does;
+//! followers outlive crashes with nothing but their last token and what they were told.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use weir_client::follower::{Follower, FollowerConfig};
+use weir_delivery::model::Model;
+use weir_delivery::{
+    Asked, Desk, DeskConfig, Entitlement, NonceCounter, OrderStore, PageSink, Place, Question,
+    StoreConfig, TokenKey, TokenSealer,
+};
+use weir_log::EpochEnd;
+use weir_types::{Epoch, Nanos, OrderId, Reason, SessionId};
+use weir_wire::delivery::OrderRow;
+use weir_wire::dialogue::{ClientMessage, NodeMessage};
+use weir_wire::frame::{Framing, next_frame};
+use weir_wire::{Event, PlainEvent};
+
+use crate::oracle::Violation;
+use crate::plant::Plant;
+use crate::workload::HERE;
+
+/// The longest frame of a page.
+const FRAME_MAX: usize = 1 << 24;
+
+/// The store, its desk, and the slow model of both.
+pub struct View {
+    desk: Desk,
+    model: Model,
+    ends: VecDeque<EpochEnd>,
+    epoch: Epoch,
+}
+
+impl View {
+    /// An empty store in the first of its epochs. `nonce` is one that no other view had.
+    #[must_use]
+    pub fn new(epoch: Epoch, ended: &[EpochEnd], nonce: u64, plant: Option<Plant>) -> View {
+        let ended = if plant == Some(Plant::EpochEndUntold) { &[] } else { ended };
+        let first = match (plant, ended.first()) {
+            (Some(Plant::EpochEndUntold), _) => Epoch(1),
+            (_, end) => end.map_or(epoch, |end| end.epoch),
+        };
+        let store = OrderStore::new(StoreConfig::new(HERE, first));
+        let nonces = NonceCounter::new(1, Nanos(nonce << 32));
+        let sealer = TokenSealer::new(TokenKey::new(1, &[7; 32]), nonces);
+        View {
+            desk: Desk::new(DeskConfig::default(), store, sealer),
+            model: Model::default(),
+            ends: ended.iter().copied().collect(),
+            epoch,
+        }
+    }
+
+    /// Takes an event in.
+    ///
+    /// # Errors
+    /// When the store refuses it.
+    pub fn ingest(&mut self, event: &Event) -> Result<(), Violation> {
+        let Event::Plain(PlainEvent::OrderEvent(e)) = event else { return Ok(()) };
+        while self.ends.front().is_some_and(|end| end.last_valid < e.position) {
+            self.end_epoch()?;
+        }
+        self.model.ingest(e);
+        self.desk
+            .ingest(e)
+            .map(|_| ())
+            .map_err(|error| Violation::new("the order store refuses an event", error))
+    }
+
+    /// All that the event log held is in: what is left of old epochs is over.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn caught_up(&mut self) -> Result<(), Violation> {
+        while !self.ends.is_empty() {
+            self.end_epoch()?;
+        }
+        Ok(())
+    }
+
+    fn end_epoch(&mut self) -> Result<(), Violation> {
+        self.ends.pop_front();
+        let next = self.ends.front().map_or(self.epoch, |end| end.epoch);
+        let store = self.desk.store_mut();
+        let valid_to = store.head();
+        store
+            .begin_epoch(next, valid_to)
+            .map_err(|error| Violation::new("the order store refuses an epoch", error))
+    }
+
+    /// Holds the store against the model.
+    ///
+    /// # Errors
+    /// When an order's latest state differs.
+    pub fn check(&self) -> Result<BTreeMap<OrderId, OrderRow>, Violation> {
+        let mut rows = BTreeMap::new();
+        for (rec, row) in self.model.latest(Place::START) {
+            let row = OrderRow { merged_count: 0, ..row };
+            let kept = self.desk.store().get(rec).map(|r| OrderRow { merged_count: 0, ..r });
+            if kept != Some(row) {
+                let what = format!("order {rec}: store {kept:?}, model {row:?}");
+                return Err(Violation::new("the order store is not the model", what));
+            }
+            rows.insert(row.order_id, row);
+        }
+        Ok(rows)
+    }
+}
+
+/// Collects one connection's frames.
+#[derive(Default)]
+struct Connection {
+    bytes: Vec<u8>,
+}
+
+impl PageSink for Connection {
+    fn buffer(&mut self, _connection: u64) -> Option<&mut Vec<u8>> {
+        Some(&mut self.bytes)
+    }
+}
+
+/// A client that follows order state.
+pub struct Reader {
+    follower: Follower,
+    connection: Connection,
+    questions: Vec<u8>,
+    /// How often its token was refused.
+    pub resyncs: u64,
+}
+
+impl Default for Reader {
+    fn default() -> Reader {
+        let config = FollowerConfig {
+            keep_orders: true,
+            rows_max: 7,
+            wait_max_us: 1,
+            ..FollowerConfig::new(SessionId(1))
+        };
+        let follower = Follower::new(config, Vec::new());
+        Reader { follower, connection: Connection::default(), questions: Vec::new(), resyncs: 0 }
+    }
+}
+
+impl Reader {
+    /// Begins on a new connection, with the token it has.
+    pub fn connect(&mut self) {
+        self.connection.bytes.clear();
+        self.questions.clear();
+        self.follower.ask(&mut self.questions);
+    }
+
+    /// Takes what is new, and asks on.
+    ///
+    /// # Errors
+    /// When a page is not what the protocol says.
+    pub fn follow(&mut self, view: &mut View, now: Nanos) -> Result<(), Violation> {
+        loop {
+            self.ask(view, now)?;
+            let polled = view.desk.poll(now, &mut self.connection);
+            self.take_pages()?;
+            if !polled.has_more && self.questions.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn ask(&mut self, view: &mut View, now: Nanos) -> Result<(), Violation> {
+        let bytes = std::mem::take(&mut self.questions);
+        let mut rest = &bytes[..];
+        while let Framing::Frame { len, message } = next_frame(rest, FRAME_MAX) {
+            let question = message.and_then(|raw| ClientMessage::decode(&raw));
+            let Ok(ClientMessage::FetchOrders(fetch, token)) = question else {
+                return Err(Violation::new(
+                    "a follower's question is none",
+                    format!("{question:?}"),
+                ));
+            };
+            let entitlement = Entitlement::all();
+            let asked =
+                view.desk.ask(&Question { connection: 1, fetch: &fetch, token, entitlement }, now);
+            if asked != Asked::Accepted {
+                return Err(Violation::new("a question is not accepted", format!("{asked:?}")));
+            }
+            rest = &rest[len..];
+        }
+        Ok(())
+    }
+
+    fn take_pages(&mut self) -> Result<(), Violation> {
+        let bytes = std::mem::take(&mut self.connection.bytes);
+        let mut rest = &bytes[..];
+        let broken = |error: &dyn std::fmt::Display| Violation::new("a page is broken", error);
+        while let Framing::Frame { len, message } = next_frame(rest, FRAME_MAX) {
+            let raw = message.map_err(|e| broken(&e))?;
+            match NodeMessage::decode(&raw).map_err(|e| broken(&e))? {
+                NodeMessage::OrderPage(page, token) => {
+                    self.resyncs += u64::from(page.reason != Reason::None);
+                    let _ = self
+                        .follower
+                        .on_page(&page, token, &mut self.questions)
+                        .map_err(|e| broken(&e))?;
+                }
+                NodeMessage::OrderPageBody(body, rows) => {
+                    self.follower.on_rows(&body, rows, |_| {}).map_err(|e| broken(&e))?;
+                }
+                other => return Err(broken(&format!("{other:?}"))),
+            }
+            rest = &rest[len..];
+        }
+        Ok(())
+    }
+
+    /// Holds what it was told against the latest state of every order.
+    ///
+    /// # Errors
+    /// When they differ.
+    pub fn check(&self, latest: &BTreeMap<OrderId, OrderRow>) -> Result<(), Violation> {
+        let known = self.follower.orders();
+        let stale = known.iter().find(|(id, row)| {
+            let row = OrderRow { merged_count: 0, ..**row };
+            latest.get(*id) != Some(&row)
+        });
+        if let Some((id, row)) = stale {
+            return Err(Violation::new(
+                "a follower knows what is not so",
+                format!("{id}: {row:?}"),
+            ));
+        }
+        if known.len() != latest.len() {
+            let what = format!("{} of {} orders", known.len(), latest.len());
+            return Err(Violation::new("a follower misses orders", what));
+        }
+        Ok(())
+    }
+}

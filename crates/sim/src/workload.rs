@@ -1,0 +1,231 @@
+//! What clients ask for: mostly sensible, so that books cross and orders live long enough to be
+//! replaced and cancelled, sometimes not.
+
+use weir_io::{Rng, SeededRng};
+use weir_types::{
+    AccountId, ApiKeyHash, Cash, ClOrdId, ExecInst, FirmId, InstrumentId, KillScope,
+    MassCancelScope, Nanos, OrdType, OrderId, PartitionId, Phase, Position, Price, Qty, RequestNo,
+    Role, SelfTradePrevention, SessionId, Side, Switch, Symbol, TimeInForce,
+};
+use weir_wire::order_entry::{CancelOrder, MassCancel, NewOrder, ReplaceOrder};
+use weir_wire::reference::{
+    DefineAccount, DefineFirm, DefineInstrument, DefineSession, KillSwitch, SetPhase, Transfer,
+};
+use weir_wire::{Definition, Request};
+
+/// The partition.
+pub const HERE: PartitionId = PartitionId(1);
+/// The operator's session.
+pub const OPERATOR: SessionId = SessionId(90);
+/// The traders' sessions; the last is never defined.
+pub const TRADERS: [SessionId; 5] =
+    [SessionId(1), SessionId(2), SessionId(3), SessionId(4), SessionId(5)];
+
+const INSTRUMENTS: [InstrumentId; 2] = [InstrumentId(100), InstrumentId(101)];
+
+/// An order that a client knows to be live.
+#[derive(Clone, Copy, Debug)]
+pub struct KnownOrder {
+    /// Its number.
+    pub order_id: OrderId,
+    /// Its name.
+    pub cl_ord_id: ClOrdId,
+    /// What it trades.
+    pub instrument_id: InstrumentId,
+}
+
+fn one_of<T: Copy>(rng: &mut SeededRng, values: &[T]) -> T {
+    values[usize::try_from(rng.below(values.len() as u64)).expect("an index of a short list")]
+}
+
+fn account_of(rng: &mut SeededRng, session_id: SessionId) -> AccountId {
+    let accounts = if session_id.0 <= 2 { [11, 11, 12] } else { [21, 21, 22] };
+    AccountId(one_of(rng, &accounts))
+}
+
+/// The next request of a trader; `name` is one that no other order has.
+pub fn trade(
+    rng: &mut SeededRng,
+    (session_id, request_no): (SessionId, RequestNo),
+    name: ClOrdId,
+    known: Option<KnownOrder>,
+) -> Request {
+    let sending_time = Nanos(0);
+    match (rng.below(100), known) {
+        (0..=14, Some(order)) => Request::ReplaceOrder(ReplaceOrder {
+            request_no,
+            cl_ord_id: name,
+            orig_cl_ord_id: order.cl_ord_id,
+            order_id: order.order_id,
+            price: price(rng),
+            order_qty: qty(rng),
+            sending_time,
+            session_id,
+            instrument_id: order.instrument_id,
+        }),
+        (15..=34, Some(order)) => Request::CancelOrder(CancelOrder {
+            request_no,
+            cl_ord_id: name,
+            orig_cl_ord_id: order.cl_ord_id,
+            order_id: one_of(rng, &[order.order_id, OrderId(0)]),
+            sending_time,
+            session_id,
+            instrument_id: order.instrument_id,
+        }),
+        (35..=36, _) => Request::MassCancel(MassCancel {
+            request_no,
+            cl_ord_id: name,
+            sending_time,
+            session_id,
+            instrument_id: one_of(rng, &[InstrumentId(0), INSTRUMENTS[0]]),
+            account_id: account_of(rng, session_id),
+            firm_id: FirmId(0),
+            partition_id: HERE,
+            scope: one_of(rng, MassCancelScope::ALL),
+        }),
+        _ => Request::NewOrder(new_order(rng, (session_id, request_no), name)),
+    }
+}
+
+fn new_order(
+    rng: &mut SeededRng,
+    (session_id, request_no): (SessionId, RequestNo),
+    name: ClOrdId,
+) -> NewOrder {
+    let is_market = rng.chance(1, 12);
+    NewOrder {
+        request_no,
+        cl_ord_id: name,
+        price: if is_market { Price(0) } else { price(rng) },
+        order_qty: qty(rng),
+        min_qty: Qty(0),
+        display_qty: Qty(0),
+        stop_px: Price(0),
+        expire_time: Nanos(0),
+        sending_time: Nanos(0),
+        session_id,
+        instrument_id: one_of(rng, &INSTRUMENTS),
+        account_id: account_of(rng, session_id),
+        side: one_of(rng, &[Side::Buy, Side::Sell]),
+        ord_type: if is_market { OrdType::Market } else { OrdType::Limit },
+        time_in_force: one_of(
+            rng,
+            &[TimeInForce::Gtc, TimeInForce::Day, TimeInForce::Gtc, TimeInForce::Ioc],
+        ),
+        exec_inst: if rng.chance(1, 10) { ExecInst::POST_ONLY } else { ExecInst::NONE },
+        self_trade_prevention: one_of(rng, SelfTradePrevention::ALL),
+    }
+}
+
+fn price(rng: &mut SeededRng) -> Price {
+    Price(94 + i64::try_from(rng.below(12)).expect("a small number"))
+}
+
+fn qty(rng: &mut SeededRng) -> Qty {
+    Qty(10 * (1 + rng.below(20)))
+}
+
+/// The next request of the operator: money mostly, now and then a halt or a kill switch.
+pub fn operate(rng: &mut SeededRng, request_no: RequestNo) -> Request {
+    let session_id = OPERATOR;
+    match rng.below(10) {
+        0 => Request::SetPhase(SetPhase {
+            request_no,
+            session_id,
+            instrument_id: one_of(rng, &INSTRUMENTS),
+            phase: one_of(rng, &[Phase::Continuous, Phase::Continuous, Phase::Halted]),
+        }),
+        1 => Request::KillSwitch(KillSwitch {
+            request_no,
+            session_id,
+            id: one_of(rng, &[11, 21]),
+            partition_id: HERE,
+            scope: KillScope::Account,
+            switch: one_of(rng, &[Switch::Off, Switch::Off, Switch::On]),
+        }),
+        _ => Request::Transfer(Transfer {
+            request_no,
+            transfer_id: request_no.0,
+            cash: Cash(one_of(rng, &[500_000, 50_000, -1_000])),
+            position_qty: one_of(rng, &[0, 2_000, 10_000, -100]),
+            session_id,
+            account_id: AccountId(one_of(rng, &[11, 12, 21])),
+            instrument_id: one_of(rng, &INSTRUMENTS),
+            partition_id: HERE,
+        }),
+    }
+}
+
+/// The control log's definitions, in order: all that traders need, then changes of it.
+#[must_use]
+pub fn definitions(rng: &mut SeededRng) -> Vec<(Position, Definition)> {
+    let mut definitions = vec![
+        session(OPERATOR, 0, Role::Operator),
+        firm(1),
+        firm(2),
+        account(11, 1, Switch::Off),
+        account(12, 1, Switch::On),
+        account(21, 2, Switch::Off),
+        account(22, 2, Switch::On),
+        instrument(INSTRUMENTS[0], 10_000),
+        instrument(INSTRUMENTS[1], 10_000),
+    ];
+    definitions.extend(TRADERS[..4].iter().map(|id| session(*id, 1 + id.0 / 3, Role::Trader)));
+    for _ in 0..rng.below(8) {
+        definitions.push(match rng.below(3) {
+            0 => instrument(one_of(rng, &INSTRUMENTS), one_of(rng, &[101, 10_000])),
+            1 => account(12, 1, one_of(rng, Switch::ALL)),
+            _ => firm(3),
+        });
+    }
+    (1..).map(Position).zip(definitions).collect()
+}
+
+fn instrument(instrument_id: InstrumentId, price_max: i64) -> Definition {
+    Definition::DefineInstrument(DefineInstrument {
+        request_no: RequestNo(0),
+        symbol: Symbol(ClOrdId::from_number(u64::from(instrument_id.0)).0),
+        tick_size: Price(1),
+        lot_size: Qty(10),
+        order_qty_max: Qty(100_000),
+        price_min: Price(1),
+        price_max: Price(price_max),
+        session_id: OPERATOR,
+        instrument_id,
+        partition_id: HERE,
+        price_exponent: -2,
+        qty_exponent: 0,
+        phase: Phase::Continuous,
+    })
+}
+
+fn firm(id: u32) -> Definition {
+    Definition::DefineFirm(DefineFirm {
+        request_no: RequestNo(0),
+        name: Symbol(ClOrdId::from_number(u64::from(id)).0),
+        session_id: OPERATOR,
+        firm_id: FirmId(id),
+    })
+}
+
+fn account(id: u32, firm: u32, unlimited: Switch) -> Definition {
+    Definition::DefineAccount(DefineAccount {
+        request_no: RequestNo(0),
+        session_id: OPERATOR,
+        account_id: AccountId(id),
+        firm_id: FirmId(firm),
+        unlimited,
+    })
+}
+
+fn session(id: SessionId, firm: u32, role: Role) -> Definition {
+    let hash = u8::try_from(id.0).expect("small session numbers");
+    Definition::DefineSession(DefineSession {
+        request_no: RequestNo(0),
+        api_key_hash: ApiKeyHash([hash; 32]),
+        session_id: OPERATOR,
+        defined_session_id: id,
+        firm_id: FirmId(firm),
+        role,
+    })
+}

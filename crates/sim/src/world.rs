@@ -1,0 +1,444 @@
+//! The loop: lives of a process, each ended by a crash, then one without faults that must finish.
+//!
+//! ```text
+//! recover ─► judge ─► step, step, step ... ─► crash within a step ─► recover ─► judge ...
+//!                                             the step's operations on the disks are cut at a
+//!                                             drawn one; nothing that the step said gets out
+//! ```
+
+use weir_io::disk::sim::{CrashChoice, TraceOp};
+use weir_io::{Clock, Rng, SeededRng, SimClock, SimDisk, SimFaults};
+use weir_log::SequencedLog;
+use weir_types::{Durability, Nanos, Position};
+
+use crate::crowd::Crowd;
+use crate::disk::Gate;
+use crate::oracle::{Found, Oracle, Violation};
+use crate::plan::{DiskFault, Ending, LifePlan, Plan};
+use crate::plant::Plant;
+use crate::process::{Disks, Process, recover};
+use crate::view::{Reader, View};
+
+/// Steps within which the last life must answer everything.
+const LIVENESS_STEPS: u64 = 20_000;
+/// When simulated time begins, in nanoseconds since the Unix epoch.
+const BEGINNING: u64 = 1_700_000_000_000_000_000;
+
+/// What a run came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Commands in the log at the end.
+    pub commands: u64,
+    /// Events said at the end.
+    pub events: u64,
+    /// Cycles.
+    pub steps: u64,
+    /// Processes that were killed or lost their machine.
+    pub crashes: u64,
+    /// Of them, during recovery.
+    pub recovery_crashes: u64,
+    /// Processes that ended themselves because a disk failed.
+    pub self_stops: u64,
+    /// Recoveries that were judged.
+    pub recoveries: u64,
+    /// Recoveries after which acknowledged commands were gone, as their level allows.
+    pub lost_tails: u64,
+    /// Snapshots taken.
+    pub snapshots: u64,
+    /// Requests refused because the log was full.
+    pub refused: u64,
+    /// Tokens refused.
+    pub resyncs: u64,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// What it came to.
+    pub tally: Tally,
+    /// A fold of everything that was said and drawn.
+    pub trace_hash: u64,
+    /// The rule that was broken, if one was.
+    pub violation: Option<Violation>,
+}
+
+/// Why a life is over.
+enum LifeEnd {
+    /// These are the disks that the next one finds; whether the process ended itself.
+    Crashed(Disks),
+    /// It stopped as asked.
+    Stopped,
+}
+
+struct World {
+    plan: Plan,
+    plant: Option<Plant>,
+    rng: SeededRng,
+    clock: SimClock,
+    disks: Disks,
+    crowd: Crowd,
+    oracle: Oracle,
+    reader: Reader,
+    view: Option<View>,
+    tally: Tally,
+    hash: u64,
+    may_lose: bool,
+}
+
+/// Runs `seed`, with a planted bug if there is one.
+#[must_use]
+pub fn run(seed: u64, plant: Option<Plant>) -> Outcome {
+    let mut world = World {
+        plan: Plan::draw(seed),
+        plant,
+        rng: SeededRng::new(seed, "faults"),
+        clock: SimClock::new(Nanos(BEGINNING)),
+        disks: Disks::new(seed),
+        crowd: Crowd::new(seed, plant),
+        oracle: Oracle::default(),
+        reader: Reader::default(),
+        view: None,
+        tally: Tally::default(),
+        hash: 0xcbf2_9ce4_8422_2325,
+        may_lose: false,
+    };
+    let violation = world.live().err();
+    world.tally.commands = world.oracle.command_count();
+    world.tally.events = world.oracle.seen().len() as u64;
+    world.tally.refused = world.crowd.refused;
+    world.tally.resyncs = world.reader.resyncs;
+    Outcome { tally: world.tally, trace_hash: world.hash, violation }
+}
+
+impl World {
+    fn live(&mut self) -> Result<(), Violation> {
+        for life in self.plan.lives.clone() {
+            let mut process = self.begin(&life)?;
+            match self.run_life(&mut process, &life)? {
+                LifeEnd::Crashed(disks) => self.disks = disks,
+                LifeEnd::Stopped => {
+                    drop(process);
+                    self.may_lose = false;
+                    self.disks = self.disks.map(SimDisk::after_process_crash);
+                }
+            }
+        }
+        let calm = LifePlan::calm();
+        let mut process = self.begin(&calm)?;
+        self.finish(&mut process, &calm)?;
+        drop(process);
+        self.may_lose = false;
+        self.disks = self.disks.map(|disk| disk.after_power_loss(CrashChoice::LoseAll));
+        self.begin(&calm).map(|_| ())
+    }
+
+    /// Recovers, judges, and starts a process.
+    fn begin(&mut self, life: &LifePlan) -> Result<Process, Violation> {
+        if life.recovery_crashes {
+            self.crash_a_recovery()?;
+        }
+        let gate = Gate::default();
+        let rebuilt = recover(&self.disks, &self.plan, (&gate, self.plant))
+            .map_err(|error| Violation::new("recovery fails", format!("{error:#}")))?;
+        self.tally.recoveries += 1;
+        self.fold(rebuilt.engine.digest());
+        let first = rebuilt.events.first_record();
+        let found = Found {
+            engine: &rebuilt.engine,
+            event_count: rebuilt.event_count,
+            log: self.disks.read_log().map_err(unreadable)?,
+            events: (first.0, self.disks.read_events(first).map_err(unreadable)?),
+            epoch: rebuilt.log.epoch(),
+            ended: rebuilt.log.ended_epochs(),
+            may_lose: self.may_lose,
+        };
+        let has_lost = self.oracle.judge(&found, &self.crowd)?;
+        self.tally.lost_tails += u64::from(has_lost);
+        self.crowd.disconnect();
+        if has_lost {
+            self.crowd.forget(self.oracle.seen());
+        }
+        self.crowd.resume_feed(rebuilt.engine.control_position());
+        self.catch_up(&found)?;
+        if self.plant == Some(Plant::RequestRepeatedByRecovery)
+            && let Some(request) = self.oracle.last_request()
+        {
+            self.crowd.repeat(request.session_id(), request.request_no());
+        }
+        Process::start(rebuilt, &self.disks, &self.plan, (gate, self.plant))
+            .map_err(|error| Violation::new("the process does not start", format!("{error:#}")))
+    }
+
+    /// Clients and a new order store learn what the recovered log says.
+    fn catch_up(&mut self, found: &Found<'_>) -> Result<(), Violation> {
+        for (record, bytes) in self.oracle.unseen() {
+            let event = self.oracle.see(record, &bytes)?;
+            self.crowd.hear(&event);
+        }
+        let nonce = self.tally.recoveries;
+        let mut view = View::new(found.epoch, found.ended, nonce, self.plant);
+        for bytes in self.oracle.seen() {
+            let event = weir_wire::Event::decode(bytes).expect("it was decoded when it was seen");
+            view.ingest(&event)?;
+        }
+        view.caught_up()?;
+        self.reader.connect();
+        self.reader.follow(&mut view, self.clock.now())?;
+        self.reader.check(&view.check()?)?;
+        self.view = Some(view);
+        Ok(())
+    }
+
+    /// Begins a recovery and loses it at a drawn operation.
+    fn crash_a_recovery(&mut self) -> Result<(), Violation> {
+        let before = self.disks.begin_recording();
+        let recovered = recover(&self.disks, &self.plan, (&Gate::default(), self.plant));
+        let rebuilt =
+            recovered.map_err(|error| Violation::new("recovery fails", format!("{error:#}")))?;
+        drop(rebuilt);
+        let done = self.disks.take_recording(true);
+        let ending = if self.rng.chance(1, 2) { Ending::PowerLoss } else { Ending::Kill };
+        self.tally.recovery_crashes += 1;
+        self.disks = self.crash(&before, &done, ending);
+        Ok(())
+    }
+
+    /// The disks after a crash at a drawn one of the operations in `done`.
+    fn crash(&mut self, before: &Disks, done: &[(usize, TraceOp)], ending: Ending) -> Disks {
+        let kept = self.rng.below(done.len() as u64 + 1);
+        for op in &done[..usize::try_from(kept).expect("an index")] {
+            before.apply(op);
+        }
+        self.tally.crashes += 1;
+        self.fold(kept);
+        let powerless = ending == Ending::PowerLoss;
+        self.may_lose |= match self.plan.durability {
+            Durability::Disk => false,
+            Durability::Os => powerless,
+            Durability::Memory => true,
+        };
+        if !powerless {
+            return before.map(SimDisk::after_process_crash);
+        }
+        let whole = self.rng.below(6);
+        before.map(|disk| {
+            let choices = disk.crash_choices();
+            let choice = match whole {
+                0 => CrashChoice::LoseAll,
+                1 => CrashChoice::KeepAll,
+                2 | 3 => {
+                    choices
+                        [usize::try_from(self.rng.below(choices.len() as u64)).expect("an index")]
+                }
+                _ => CrashChoice::Random(self.rng.next_u64()),
+            };
+            disk.after_power_loss(choice)
+        })
+    }
+
+    fn run_life(&mut self, process: &mut Process, life: &LifePlan) -> Result<LifeEnd, Violation> {
+        self.may_lose = false;
+        self.set_faults(life, true);
+        let mut full_for = 0;
+        for step in 0..life.steps {
+            let is_last = step + 1 == life.steps && life.ending != Ending::CleanStop;
+            let before = is_last.then(|| self.disks.begin_recording());
+            self.crowd.act(&mut process.port, &self.plan);
+            self.crowd.feed(&mut process.feed);
+            self.cycle(process, life)?;
+            if let Some(before) = before {
+                let done = self.disks.take_recording(false);
+                return Ok(LifeEnd::Crashed(self.crash(&before, &done, life.ending)));
+            }
+            if let Some(end) = self.look_at_disks(process, life)? {
+                return Ok(end);
+            }
+            self.observe(process)?;
+            full_for += u64::from(self.is_full_now(life));
+            if matches!(life.fault, DiskFault::Full(_, n) | DiskFault::EventsFull(_, n) if full_for == n)
+            {
+                self.set_faults(life, false);
+            }
+        }
+        self.set_faults(&LifePlan::calm(), false);
+        self.stop(process)
+    }
+
+    /// The process ended itself.
+    fn stopped_itself(&mut self, ending: Ending) -> LifeEnd {
+        self.tally.self_stops += 1;
+        let disks = self.disks.clone();
+        let ending = if ending == Ending::PowerLoss { ending } else { Ending::Kill };
+        LifeEnd::Crashed(self.crash(&disks, &[], ending))
+    }
+
+    /// One cycle of everything in the process, at a later time.
+    fn cycle(&mut self, process: &mut Process, life: &LifePlan) -> Result<(), Violation> {
+        self.tally.steps += 1;
+        self.clock.advance(Nanos(1 + self.rng.below(self.plan.step_ns_max)));
+        if self.rng.chance(self.plan.clock_back_per_mille, 1000) {
+            let back = self.rng.below(1_000_000_000);
+            self.clock.set(Nanos(self.clock.now().0 - back));
+        }
+        let now = self.clock.now();
+        process.stall(&mut self.rng, life.stall_per_mille);
+        process.work(now);
+        if self.rng.chance(1, 2) {
+            process.keep_events(now);
+        }
+        if self.rng.chance(life.snapshot_per_mille, 1000) {
+            let taken = process
+                .snapshot()
+                .map_err(|error| Violation::new("the shadow fails", format!("{error:#}")))?;
+            self.tally.snapshots += u64::from(taken);
+        }
+        Ok(())
+    }
+
+    /// Takes what was published to everybody outside.
+    fn observe(&mut self, process: &mut Process) -> Result<(), Violation> {
+        self.crowd.take_feedback(&mut process.port);
+        let mut bytes = Vec::new();
+        while let Some(record) = process.next_event(&mut bytes) {
+            if self.plant == Some(Plant::EventUnpublished) && self.rng.chance(1, 200) {
+                continue;
+            }
+            let event = self.oracle.see(record, &bytes)?;
+            self.fold_bytes(&bytes);
+            self.crowd.hear(&event);
+            if let Some(view) = &mut self.view {
+                view.ingest(&event)?;
+            }
+        }
+        let now = self.clock.now();
+        if self.rng.chance(1, 8)
+            && let Some(view) = &mut self.view
+        {
+            self.reader.follow(view, now)?;
+        }
+        Ok(())
+    }
+
+    /// A process whose log failed must end itself; when it did, that is how this life ends.
+    fn look_at_disks(
+        &mut self,
+        process: &Process,
+        life: &LifePlan,
+    ) -> Result<Option<LifeEnd>, Violation> {
+        if process.why_stopped().is_some() {
+            return Ok(Some(self.stopped_itself(life.ending)));
+        }
+        let counts = self.disks.commands.counts();
+        let has_failed = match life.fault {
+            DiskFault::SyncFails(at) => counts.syncs > at,
+            DiskFault::WriteFails(at) => counts.writes > at,
+            _ => false,
+        };
+        if has_failed {
+            return Err(Violation::new(
+                "the node goes on after its disk failed",
+                format!("{life:?}"),
+            ));
+        }
+        Ok(None)
+    }
+
+    fn set_faults(&mut self, life: &LifePlan, with_fault: bool) {
+        let common = SimFaults {
+            short_writes_per_mille: life.short_writes_per_mille,
+            ..SimFaults::default()
+        };
+        let (mut commands, mut events) = (common.clone(), common);
+        if with_fault {
+            match life.fault {
+                DiskFault::None => {}
+                DiskFault::SyncFails(at) => commands.sync_fails_at = Some(at),
+                DiskFault::WriteFails(at) => commands.write_fails_at = Some(at),
+                DiskFault::Full(at, _) => commands.full_from = Some(at),
+                DiskFault::EventsFull(at, _) => events.full_from = Some(at),
+            }
+        }
+        self.disks.commands.set_faults(commands);
+        self.disks.events.set_faults(events);
+    }
+
+    fn is_full_now(&self, life: &LifePlan) -> bool {
+        match life.fault {
+            DiskFault::Full(at, _) => self.disks.commands.counts().writes > at,
+            DiskFault::EventsFull(at, _) => self.disks.events.counts().writes > at,
+            _ => false,
+        }
+    }
+
+    fn stop(&mut self, process: &mut Process) -> Result<LifeEnd, Violation> {
+        for _ in 0..LIVENESS_STEPS {
+            self.clock.advance(Nanos(1_000_000));
+            let has_stopped = process.stop(self.clock.now());
+            if process.why_stopped().is_some() {
+                // A disk that was full a moment ago: the event log is not retried at once.
+                return Ok(self.stopped_itself(Ending::Kill));
+            }
+            self.observe(process)?;
+            if has_stopped {
+                return Ok(LifeEnd::Stopped);
+            }
+        }
+        Err(Violation::new("a stop does not end", format!("{LIVENESS_STEPS} steps")))
+    }
+
+    /// The second phase: no faults, nothing new; everything outstanding is answered.
+    fn finish(&mut self, process: &mut Process, calm: &LifePlan) -> Result<(), Violation> {
+        self.may_lose = false;
+        self.set_faults(calm, false);
+        for _ in 0..LIVENESS_STEPS {
+            self.crowd.send_due(&mut process.port);
+            self.crowd.feed(&mut process.feed);
+            self.cycle(process, calm)?;
+            if let Some(why) = process.why_stopped() {
+                return Err(Violation::new("the node stops on sound disks", why));
+            }
+            self.observe(process)?;
+            if self.crowd.unanswered() == 0 && self.crowd.has_fed() {
+                if matches!(self.stop(process)?, LifeEnd::Crashed(_)) {
+                    return Err(Violation::new("a stop on sound disks fails", "at the end"));
+                }
+                return self.check_feed();
+            }
+        }
+        let left = format!("{} requests", self.crowd.unanswered());
+        Err(Violation::new("requests stay without an answer", left))
+    }
+
+    /// Every definition of the control log is in the partition's.
+    fn check_feed(&self) -> Result<(), Violation> {
+        let mut taken = Position::NONE;
+        for bytes in self.oracle.seen() {
+            if let Ok(weir_wire::Event::Defined(defined, _)) = weir_wire::Event::decode(bytes) {
+                let at = defined.control_position;
+                if at.0 != taken.0 + 1 {
+                    let what = format!("{at} follows {taken}");
+                    return Err(Violation::new("a definition never arrived", what));
+                }
+                taken = at;
+            }
+        }
+        if taken != self.crowd.last_definition() {
+            return Err(Violation::new("a definition never arrived", format!("last is {taken}")));
+        }
+        Ok(())
+    }
+
+    fn fold(&mut self, word: u64) {
+        self.fold_bytes(&word.to_le_bytes());
+    }
+
+    fn fold_bytes(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.hash = (self.hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}
+
+fn unreadable(error: anyhow::Error) -> Violation {
+    Violation::new("a recovered log cannot be read", format!("{error:#}"))
+}

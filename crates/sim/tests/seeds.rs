@@ -1,0 +1,55 @@
+//! The simulation's own promises: seeds hold, replay, and find every planted bug.
+
+use std::process::Command;
+
+use weir_sim::campaign::{run_seed, run_seeds};
+use weir_sim::plant::Plant;
+
+/// Seeds in which a planted bug must be found.
+const SEEDS_MAX: u64 = 400;
+
+#[test]
+fn no_seed_breaks_a_rule_and_every_fault_is_met() {
+    let report = run_seeds(1..301, |_, _| {});
+    assert!(report.violations.is_empty(), "{:#?}", report.violations);
+    let total = report.total;
+    for (what, count) in [
+        ("self-stops", total.self_stops),
+        ("recovery crashes", total.recovery_crashes),
+        ("lost tails", total.lost_tails),
+        ("snapshots", total.snapshots),
+        ("refusals", total.refused),
+        ("refused tokens", total.resyncs),
+    ] {
+        assert!(count > 0, "no {what} in {} seeds", report.seeds);
+    }
+    println!("{}", report.to_json());
+}
+
+#[test]
+fn a_seed_gives_the_same_trace_again_and_in_another_process() {
+    for seed in 1..13 {
+        let (first, second) = (run_seed(seed, None), run_seed(seed, None));
+        assert_eq!(first, second, "seed {seed}");
+        let seed_text = seed.to_string();
+        let output = Command::new(env!("CARGO_BIN_EXE_weir-sim"))
+            .args(["run", "--seed", &seed_text])
+            .output()
+            .expect("the binary runs");
+        let said = String::from_utf8(output.stdout).expect("it says text");
+        let trace = format!("seed {seed} trace {:016x} ", first.trace_hash);
+        assert!(said.starts_with(&trace), "{said} is not {trace}");
+    }
+}
+
+#[test]
+fn every_planted_bug_is_found() {
+    std::panic::set_hook(Box::new(|_| {}));
+    for plant in Plant::ALL {
+        let found = (1..=SEEDS_MAX).find_map(|seed| {
+            run_seed(seed, Some(plant)).violation.map(|violation| (seed, violation))
+        });
+        let (seed, violation) = found.unwrap_or_else(|| panic!("{plant:?} is not found"));
+        println!("{plant:?}: found by seed {seed}: {violation}");
+    }
+}
