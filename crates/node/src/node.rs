@@ -51,7 +51,10 @@ const TRADING: PartitionId = PartitionId(1);
 const DRAIN_TIME: Duration = Duration::from_millis(20);
 
 /// How far the keeper's thread stands behind the others.
-const KEEPER_NICENESS: i32 = 15;
+const KEEPER_NICENESS: i32 = 19;
+/// How far delivery's thread stands behind the order path's: where cores are few, an order's sender
+/// is told first, then its followers.
+const DELIVERY_NICENESS: i32 = 5;
 /// How long a node's threads may take to begin.
 const START_TIME: Duration = Duration::from_secs(30);
 
@@ -449,6 +452,7 @@ impl Assembly<'_> {
         }
         let runner = Runner::new("delivery", self.wakes.delivery.clone(), wait)
             .with_agent(delivery)
+            .behind_others(DELIVERY_NICENESS)
             .on_core(core(2));
         threads.push(runner.start()?);
         threads.push(keeper.start()?);
