@@ -97,10 +97,10 @@ impl Campaign {
         }
     }
 
-    /// Everybody comes back; with `rewind`, to be told again what they know.
-    fn reconnect(&mut self, address: SocketAddr, rewind: bool) {
+    /// Everybody comes back, each trader in the way that is given.
+    fn reconnect(&mut self, address: SocketAddr, way: fn(&mut LoadedTrader, SocketAddr)) {
         for trader in &mut self.traders {
-            trader.reconnect(address, rewind);
+            way(trader, address);
         }
         if let Err(error) = self.following.go_on(address) {
             assert!(error.is_connection_lost(), "the follower: {error}");
@@ -168,11 +168,11 @@ fn check_that_kills_lose_nothing(durability: &'static str) {
         if campaign.kills < kills && campaign.rng.below(2) == 0 {
             let address = node.address();
             let killer = campaign.kill_later(node, 30);
-            campaign.reconnect(address, true);
+            campaign.reconnect(address, LoadedTrader::come_back);
             campaign.trade_to_the_end(killer);
             node = campaign.home.start();
         }
-        campaign.reconnect(node.address(), true);
+        campaign.reconnect(node.address(), LoadedTrader::come_back);
         campaign.audit(&node);
     }
     assert!(campaign.following.resyncs.is_empty(), "{:?}", campaign.following.resyncs);
@@ -200,12 +200,13 @@ fn after_a_kill_at_level_memory_a_new_epoch_begins_with_a_consistent_beginning_o
         campaign.trade_to_the_end(killer);
         node = campaign.home.start();
         // What a session heard may be gone; then its resume is refused and says so.
-        campaign.reconnect(node.address(), false);
+        campaign.reconnect(node.address(), LoadedTrader::come_back_to_less);
         let row = campaign.audit(&node);
         assert!(row["epoch"].as_u64() > epoch, "a new epoch: {row} after {epoch:?}");
         epoch = row["epoch"].as_u64();
     }
     campaign.tell("memory");
     let refused: u64 = campaign.traders.iter().map(|trader| trader.refused_count).sum();
-    println!("memory: {refused} resumes refused, {:?}", campaign.following.resyncs);
+    let resyncs = campaign.following.resyncs.len();
+    println!("memory: {refused} resumes refused, the follower was sent back {resyncs} times");
 }

@@ -74,40 +74,51 @@ impl LoadedTrader {
         opened
     }
 
-    /// Comes back to a node that was started again. With `rewind` some known events are asked for
-    /// again. Where the node is gone already, the trader stays away.
-    pub fn reconnect(&mut self, address: SocketAddr, rewind: bool) {
+    /// Comes back to a node that was started again, asks to be told some of what it knows again,
+    /// and sends again what has no answer and some of what has one. Where the node is gone
+    /// already, the trader stays away.
+    pub fn come_back(&mut self, address: SocketAddr) {
         let client = match Client::connect(address, Limits::default()) {
             Ok(client) => client,
             Err(error) => return assert!(error.is_connection_lost(), "{error}"),
         };
         let before = self.client.take().expect("a trader has had a connection");
         let mut session = before.into_sessions().pop().expect("it carried one session");
-        if rewind {
-            let last = session.last_event_no(TRADING).0;
-            let back = self.rng.below(REWIND_MAX).min(last);
-            session.resume_after(TRADING, EventNo(last - back));
-        }
+        let last = session.last_event_no(TRADING).0;
+        let back = self.rng.below(REWIND_MAX).min(last);
+        session.resume_after(TRADING, EventNo(last - back));
         match self.open(client, session) {
             Ok(()) => self.repeat_some(),
+            Err(error) => assert!(error.is_connection_lost(), "{:?}: {error}", self.who),
+        }
+    }
+
+    /// Comes back to a node that may have lost answers, and sends nothing by itself: what has no
+    /// answer is given up, since a new history could take it for something else.
+    pub fn come_back_to_less(&mut self, address: SocketAddr) {
+        self.ledger.forget_from(self.ledger.last_event_no().next());
+        match self.open_anew(address) {
+            Ok(()) => {}
             Err(ClientError::LogonRejected {
                 reason: Reason::ResumeOutOfRange,
                 partition_id: TRADING,
                 next_event_no,
                 ..
-            }) if !rewind => self.begin_anew(address, next_event_no),
-            Err(error) => assert!(error.is_connection_lost(), "{:?}: {error}", self.who),
+            }) => {
+                self.refused_count += 1;
+                self.ledger.forget_from(next_event_no);
+                self.open_anew(address).unwrap();
+            }
+            Err(error) => panic!("{:?}: {error}", self.who),
         }
     }
 
-    /// Events that were heard are lost: goes on from what the node still has.
-    fn begin_anew(&mut self, address: SocketAddr, next: EventNo) {
-        self.refused_count += 1;
-        self.ledger.forget_from(next);
+    /// Logs on with a session that knows nothing but the last event.
+    fn open_anew(&mut self, address: SocketAddr) -> Result<(), ClientError> {
         let mut session = Session::new(self.who.config());
-        session.resume_after(TRADING, EventNo(next.0 - 1));
+        session.resume_after(TRADING, self.ledger.last_event_no());
         let client = Client::connect(address, Limits::default()).unwrap();
-        self.open(client, session).unwrap();
+        self.open(client, session)
     }
 
     /// Sends some requests again that have an answer: a client that lost its notes does so.
