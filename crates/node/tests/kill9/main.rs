@@ -9,6 +9,8 @@
 //!
 //! `WEIR_KILLS` sets how often each level is killed (3), `WEIR_SEED` the seed (1).
 
+#![allow(clippy::unwrap_used, reason = "what fails in a test's helper fails the test")]
+
 #[path = "../common/mod.rs"]
 #[allow(dead_code, reason = "every test program takes a part of it")]
 mod common;

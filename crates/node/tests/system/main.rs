@@ -3,6 +3,8 @@
 //! Each test says one thing that the protocol page or the command line promises. The tests share
 //! nothing, so that they run side by side; none of them measures time.
 
+#![allow(clippy::unwrap_used, reason = "what fails in a test's helper fails the test")]
+
 #[path = "../common/mod.rs"]
 #[allow(dead_code, reason = "every test program takes a part of it")]
 mod common;
