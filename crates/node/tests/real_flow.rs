@@ -4,6 +4,8 @@
 //! The Bitstamp day ships with the project. LOBSTER's samples do not; `WEIR_DATA` names a folder
 //! that has them. Shares and the classes of deviation are explained in `docs/real-flow.md`.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 

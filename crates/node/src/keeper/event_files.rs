@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_io::RealDisk;
+use weir_log::LogError;
 use weir_log::event_log::{EventLog, Followed};
 use weir_log::tail::TailReader;
 use weir_types::Nanos;
@@ -86,15 +87,20 @@ impl EventFiles {
             return;
         }
         if let Err(error) = self.log.flush_blocking() {
-            fail(&error);
+            // Without room no snapshot is taken; the next look tries again.
+            return tell_or_abort(&error);
         }
         self.synced.synced.store(self.log.next_record().0 - 1, Ordering::Relaxed);
     }
 }
 
-fn fail(error: &weir_log::LogError) -> ! {
-    eprintln!("weir: the event log failed, stopping at once: {error}");
-    std::process::abort();
+/// A full disk is told and waited for: the command log has all that is missing here. Any other
+/// failure ends the process, since the disk that failed is the command log's too.
+fn tell_or_abort(error: &LogError) {
+    eprintln!("weir: the event log: {error}");
+    if error.is_fatal() {
+        std::process::abort();
+    }
 }
 
 impl Agent for EventFiles {
@@ -108,7 +114,7 @@ impl Agent for EventFiles {
         }
         let followed = self.follow();
         if let Err(error) = self.log.do_work(now) {
-            fail(&error);
+            tell_or_abort(&error);
         }
         self.sync_if_asked();
         if followed < FOLLOW_MAX {
@@ -126,7 +132,7 @@ impl Agent for EventFiles {
             return false;
         }
         if let Err(error) = self.log.close() {
-            fail(&error);
+            tell_or_abort(&error);
         }
         true
     }
