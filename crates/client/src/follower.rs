@@ -99,6 +99,12 @@ pub enum RowEvent {
     Gone(OrderId),
 }
 
+/// True for refusals after which a follower starts again; others would come again as well.
+fn is_resync(reason: Reason) -> bool {
+    use Reason::{ResyncEpoch, ResyncFilter, ResyncFloor, ResyncToken};
+    matches!(reason, ResyncEpoch | ResyncFilter | ResyncFloor | ResyncToken)
+}
+
 /// Follows order state.
 #[derive(Debug)]
 pub struct Follower {
@@ -185,7 +191,8 @@ impl Follower {
     /// the rows are looked at.
     ///
     /// # Errors
-    /// [`ClientError::UnexpectedRows`] when the rows of the page before never came.
+    /// [`ClientError::UnexpectedRows`] when the rows of the page before never came;
+    /// [`ClientError::Refused`] when the node refuses the question for good.
     pub fn on_page(
         &mut self,
         page: &OrderPage,
@@ -200,6 +207,10 @@ impl Follower {
             return Err(ClientError::UnexpectedRows { expected, got: page.correlation_id });
         }
         if page.reason != Reason::None {
+            if !is_resync(page.reason) {
+                let (request, subject) = ("FetchOrders", String::new());
+                return Err(ClientError::Refused { request, reason: page.reason, subject });
+            }
             self.orders.clear();
             self.marks.clear();
             self.is_online = false;

@@ -255,8 +255,10 @@ impl World {
             }
             self.observe(process)?;
             full_for += u64::from(self.is_full_now(life));
-            if matches!(life.fault, DiskFault::Full(_, n) | DiskFault::EventsFull(_, n) if full_for == n)
-            {
+            let (DiskFault::Full(_, span) | DiskFault::EventsFull(_, span)) = life.fault else {
+                continue;
+            };
+            if full_for == span {
                 self.set_faults(life, false);
             }
         }

@@ -62,7 +62,8 @@ impl Tree {
                     self.paths.push(path.clone());
                     self.read_dir(&entry.path(), &path)?;
                 }
-            } else if kind.is_file() {
+            } else if kind.is_file() && !SKIPPED_DIRS.contains(&name.as_str()) {
+                // In a work tree `.git` is a file.
                 self.paths.push(path.clone());
                 self.read_file(&entry, path)?;
             }

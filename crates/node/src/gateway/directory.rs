@@ -24,6 +24,7 @@ pub struct KnownSession {
 #[derive(Debug, Default)]
 pub struct Directory {
     sessions: HashMap<SessionId, KnownSession>,
+    keys: HashMap<ApiKeyHash, SessionId>,
     instruments: HashMap<InstrumentId, DefineInstrument>,
     version: u64,
 }
@@ -38,7 +39,10 @@ impl Directory {
             Definition::DefineSession(d) => {
                 let session =
                     KnownSession { api_key_hash: d.api_key_hash, firm_id: d.firm_id, role: d.role };
-                self.sessions.insert(d.defined_session_id, session);
+                if let Some(before) = self.sessions.insert(d.defined_session_id, session) {
+                    self.keys.remove(&before.api_key_hash);
+                }
+                self.keys.insert(d.api_key_hash, d.defined_session_id);
             }
             Definition::DefineFirm(_) | Definition::DefineAccount(_) => {}
         }
@@ -51,23 +55,23 @@ impl Directory {
         self.version
     }
 
-    /// The session, when the key is its own. An unknown session and a wrong key are one answer,
-    /// so that nobody learns which sessions exist.
+    /// The session, when the key is its own. To a stranger an unknown session and a wrong key are
+    /// one answer, so that nobody learns which sessions exist; who has a key of another session is
+    /// told that this one is not theirs.
     ///
     /// # Errors
-    /// [`Reason::UnknownKey`].
+    /// [`Reason::UnknownKey`], [`Reason::NotYourSession`].
     pub fn authenticate(
         &self,
         session_id: SessionId,
         api_key: &ApiKey,
     ) -> Result<KnownSession, Reason> {
-        let hash = blake3::hash(&api_key.0);
-        let session = self.sessions.get(&session_id).ok_or(Reason::UnknownKey)?;
-        // blake3::Hash compares in constant time.
-        if hash == blake3::Hash::from_bytes(session.api_key_hash.0) {
-            Ok(*session)
-        } else {
-            Err(Reason::UnknownKey)
+        // Hashes of keys may be looked up and compared in any time: nobody chooses a key's hash.
+        let hash = ApiKeyHash(*blake3::hash(&api_key.0).as_bytes());
+        match (self.sessions.get(&session_id), self.keys.get(&hash)) {
+            (Some(session), _) if session.api_key_hash == hash => Ok(*session),
+            (_, Some(_)) => Err(Reason::NotYourSession),
+            (_, None) => Err(Reason::UnknownKey),
         }
     }
 
@@ -111,9 +115,11 @@ mod tests {
         let directory = directory();
         let known = directory.authenticate(SessionId(5), &ApiKey([7; 32]));
         assert_eq!(known.map(|s| s.firm_id), Ok(FirmId(3)));
-        for (session, key) in [(5, 8), (6, 7), (0, 0)] {
+        let cases =
+            [(5, 8, Reason::UnknownKey), (6, 7, Reason::NotYourSession), (0, 0, Reason::UnknownKey)];
+        for (session, key, reason) in cases {
             let answer = directory.authenticate(SessionId(session), &ApiKey([key; 32]));
-            assert_eq!(answer, Err(Reason::UnknownKey));
+            assert_eq!(answer, Err(reason));
         }
     }
 }

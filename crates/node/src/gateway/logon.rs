@@ -35,9 +35,9 @@ impl Gateway {
                 put_frame(&reject, &mut connection.output);
                 self.counters.logons_refused += 1;
                 connection.error_count += 1;
-                if reject.reason == Reason::UnknownKey {
-                    // Keys are not guessed on one connection.
-                    self.close(connection, Reason::UnknownKey, now);
+                if matches!(reject.reason, Reason::UnknownKey | Reason::NotYourSession) {
+                    // Neither keys nor sessions are guessed on one connection.
+                    self.close(connection, reject.reason, now);
                 }
             }
         }

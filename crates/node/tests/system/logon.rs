@@ -5,7 +5,7 @@ use weir_client::{Client, ClientError, Limits};
 use weir_types::{EventNo, FirmId, OrdStatus, PartitionId, Reason, RequestNo, SessionId, Symbol};
 use weir_wire::Request;
 use weir_wire::reference::DefineFirm;
-use weir_wire::session::{Logon, ResumePoint};
+use weir_wire::session::{ApiKey, Logon, ResumePoint};
 
 use crate::common::trader::Trader;
 use crate::common::wire::{Wire, logon_of};
@@ -41,17 +41,32 @@ fn a_session_is_on_one_connection_at_a_time() {
 }
 
 #[test]
-fn an_unknown_key_and_an_unknown_session_are_refused_alike_and_cost_the_connection() {
+fn a_stranger_learns_nothing_and_loses_the_connection() {
     let (_home, node) = market();
-    let wrong_key = Logon { api_key: BOB.key(), ..logon_of(&ALICE) };
-    let no_such_session = Logon { session_id: SessionId(99), ..logon_of(&ALICE) };
+    let stranger = ApiKey([0x5a; 32]);
+    let wrong_key = Logon { api_key: stranger, ..logon_of(&ALICE) };
+    let no_such_session = Logon { api_key: stranger, session_id: SessionId(99), ..wrong_key };
     for logon in [wrong_key, no_such_session] {
-        let mut wire = Wire::connect(&node);
-        let refused = wire.try_log_on(&logon, &[]).unwrap_err();
-        assert_eq!((refused.reason, refused.session_id), (Reason::UnknownKey, logon.session_id));
-        assert_eq!(wire.logout(), (SessionId::NONE, Reason::UnknownKey));
-        wire.closed();
+        refused_for_good(&node, &logon, Reason::UnknownKey);
     }
+}
+
+#[test]
+fn a_session_is_not_opened_by_another_sessions_key() {
+    let (_home, node) = market();
+    let bobs_key = Logon { api_key: BOB.key(), ..logon_of(&ALICE) };
+    let no_such_session = Logon { session_id: SessionId(99), ..logon_of(&ALICE) };
+    for logon in [bobs_key, no_such_session] {
+        refused_for_good(&node, &logon, Reason::NotYourSession);
+    }
+}
+
+fn refused_for_good(node: &Node, logon: &Logon, reason: Reason) {
+    let mut wire = Wire::connect(node);
+    let refused = wire.try_log_on(logon, &[]).unwrap_err();
+    assert_eq!((refused.reason, refused.session_id), (reason, logon.session_id));
+    assert_eq!(wire.logout(), (SessionId::NONE, reason));
+    wire.closed();
 }
 
 #[test]
