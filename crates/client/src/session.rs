@@ -20,7 +20,6 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use weir_types::{EventNo, FirmId, Nanos, PartitionId, Reason, RequestNo, Role, SessionId, Switch};
-use weir_wire::{DecodeError, Message, Request};
 use weir_wire::dialogue::{NodeMessage, put_logon, put_request};
 use weir_wire::event::{RequestDone, RequestRejected};
 use weir_wire::frame::put_frame;
@@ -28,6 +27,7 @@ use weir_wire::report::ExecutionReport;
 use weir_wire::session::{
     ApiKey, Heartbeat, Logon, LogonAck, LogonReject, Logout, PartitionState, Reject, ResumePoint,
 };
+use weir_wire::{DecodeError, Message, Request};
 
 use crate::error::ClientError;
 use crate::request::stamp;

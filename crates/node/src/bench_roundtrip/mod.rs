@@ -26,8 +26,8 @@ use weir_client::clock::{WaitStrategy, sharpen_timers};
 use weir_client::echo;
 use weir_types::Durability;
 
-use cell::{Bench, LoadKind};
 pub(crate) use cell::NodeLoad;
+use cell::{Bench, LoadKind};
 pub(crate) use children::{Child, WorkDir};
 pub(crate) use stats::median_with_interval;
 

@@ -115,8 +115,11 @@ mod tests {
         let directory = directory();
         let known = directory.authenticate(SessionId(5), &ApiKey([7; 32]));
         assert_eq!(known.map(|s| s.firm_id), Ok(FirmId(3)));
-        let cases =
-            [(5, 8, Reason::UnknownKey), (6, 7, Reason::NotYourSession), (0, 0, Reason::UnknownKey)];
+        let cases = [
+            (5, 8, Reason::UnknownKey),
+            (6, 7, Reason::NotYourSession),
+            (0, 0, Reason::UnknownKey),
+        ];
         for (session, key, reason) in cases {
             let answer = directory.authenticate(SessionId(session), &ApiKey([key; 32]));
             assert_eq!(answer, Err(reason));

@@ -21,6 +21,8 @@ pub struct Following {
     client: Client,
     /// Why it was told to begin again, each time.
     pub resyncs: Vec<Reason>,
+    /// Questions that were refused for good.
+    pub refusals: Vec<Reason>,
     /// Rows that came.
     pub row_count: usize,
 }
@@ -54,13 +56,13 @@ impl Following {
 
     /// Takes what comes within `timeout`.
     pub fn poll(&mut self, timeout: Duration) -> Result<usize, ClientError> {
-        let Following { follower, resyncs, row_count, .. } = self;
+        let Following { follower, resyncs, refusals, row_count, .. } = self;
         self.client.poll(timeout, |incoming, out| match incoming {
-            Incoming::Page(page, token) => {
-                if let PageEvent::Resync(reason) = follower.on_page(&page, token, out).unwrap() {
-                    resyncs.push(reason);
-                }
-            }
+            Incoming::Page(page, token) => match follower.on_page(&page, token, out) {
+                Ok(PageEvent::Resync(reason)) => resyncs.push(reason),
+                Err(ClientError::Refused { reason, .. }) => refusals.push(reason),
+                outcome => drop(outcome.unwrap()),
+            },
             Incoming::Rows(body, rows) => {
                 follower.on_rows(&body, rows, |_| *row_count += 1).unwrap();
             }

@@ -89,10 +89,10 @@ fn a_trader_follows_its_own_firm_only_whatever_it_asks_for() {
         ..FollowerConfig::new(ALICE.session_id)
     };
     let mut curious = Following::start_as(&node, ALICE, Follower::new(config, Vec::new()));
-    while curious.resyncs.is_empty() {
+    while curious.refusals.is_empty() {
         curious.poll(Duration::from_millis(20)).unwrap();
     }
-    assert_eq!((curious.resyncs[0], curious.row_count), (Reason::NotEntitled, 0));
+    assert_eq!((&*curious.refusals, curious.row_count), (&[Reason::NotEntitled][..], 0));
     // An operator sees all.
     let mut operator = Following::start(&node, OPERATOR, Vec::new());
     operator.until(&everybody);
