@@ -36,8 +36,8 @@ impl Following {
 
     pub fn start_as(node: &Node, who: Who, follower: Follower) -> Following {
         let client = Client::connect(node.address(), Limits::default()).unwrap();
-        let resyncs = Vec::new();
-        let mut following = Following { who, follower, client, resyncs, row_count: 0 };
+        let (resyncs, refusals) = (Vec::new(), Vec::new());
+        let mut following = Following { who, follower, client, resyncs, refusals, row_count: 0 };
         following.log_on().unwrap();
         following
     }
