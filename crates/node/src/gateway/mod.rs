@@ -431,7 +431,9 @@ impl Agent for Gateway {
     fn stop(&mut self, now: Nanos) -> bool {
         if !self.stopping {
             self.stopping = true;
-            self.pump_events(now);
+            // What the partitions still said goes out before the farewell, as far as there is room;
+            // the rest is had by resuming.
+            while self.pump_events(now) > 0 {}
             self.pump_pages();
             self.say_goodbye(now);
         }
