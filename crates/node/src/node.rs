@@ -202,18 +202,18 @@ impl Wakes {
 impl Probes {
     /// A drain, when probes are on and the machine's counter can be trusted.
     fn start(config: &Config, notes: &mut Vec<String>) -> Probes {
-        let off = Probes { drain: None, clock: None };
-        if !config.probes.enabled {
-            return off;
-        }
         let writer = match ClockWriter::start() {
             Ok(writer) => writer,
             Err(error) => {
                 notes.push(format!("orders are not stamped: {error}"));
-                return off;
+                return Probes { drain: None, clock: None };
             }
         };
         let clock = writer.reader();
+        if !config.probes.enabled {
+            // The cores are watched all the same.
+            return Probes { drain: None, clock: Some(clock) };
+        }
         let mut drain = Drain::new(writer, DrainOptions::default());
         if let Some(path) = &config.probes.capture {
             let captured = std::fs::File::create(path)
@@ -333,7 +333,7 @@ impl Assembly<'_> {
             ports,
             delivery,
             recorder: probes.recorder("gateway"),
-            clock: StageClock::new(probes.clock.clone()),
+            clock: StageClock::new(probes.clock.clone().filter(|_| probes.drain.is_some())),
             config: GatewayConfig {
                 output_len_max: section.output_bytes_max,
                 connections_max: section.connections_max,
