@@ -28,7 +28,7 @@ use weir_client::clock::wait;
 use weir_client::load::Rng;
 
 use common::following::{Following, latest_states};
-use common::{HANG, Home, Node, SUPERVISOR, TRADING, Who, open_market, trader_of};
+use common::{HANG, Home, Node, SUPERVISOR, TRADING, Who, open_market, trader_of, until};
 use trader::LoadedTrader;
 
 const TRADERS: [Who; 4] = [trader_of(21), trader_of(22), trader_of(23), trader_of(24)];
@@ -130,8 +130,12 @@ impl Campaign {
     /// Compares what everybody knows at rest. Returns the partition's row of the status page.
     fn audit(&mut self, node: &Node) -> Value {
         self.settle();
-        let verified = self.home.verify(TRADING);
-        let row = node.partition_when(TRADING, |row| row["position"] == verified["position"]);
+        // At `memory` the files follow the answers by some milliseconds.
+        let (verified, row) = until("the same position in files and figures", || {
+            let verified = self.home.verify(TRADING);
+            let row = node.partition_when(TRADING, |_| true);
+            (row["position"] == verified["position"]).then_some((verified, row))
+        });
         assert_eq!(row["digest"], verified["digest"], "the log's digest is the node's");
         let ledgers: Vec<_> = self.traders.iter().map(|trader| &trader.ledger).collect();
         audit::check_against_log(&self.home, &ledgers);
