@@ -4,7 +4,7 @@
 //! 32-bit identifier. Both are sized once and never grow, so that no lookup ever pays for one.
 //! INVARIANT: at most half of the entries are taken, so that every probe meets an empty one.
 
-use crate::memory::{advise_huge_pages, prefetch};
+use crate::memory::prefetch;
 
 /// The place of a row in a slab.
 pub(crate) type Slot = u32;
@@ -20,9 +20,7 @@ pub(crate) fn fold(a: u64, b: u64) -> u64 {
 }
 
 fn entries_for(row_count_max: u32) -> Vec<u64> {
-    let entries = vec![0; (row_count_max as usize * 2).next_power_of_two()];
-    advise_huge_pages(&entries);
-    entries
+    vec![0; (row_count_max as usize * 2).next_power_of_two()]
 }
 
 /// From a 32-bit hash to the slots of rows that have it. An entry holds the hash above the slot
@@ -155,9 +153,7 @@ impl IdMap {
 
 /// An empty vector with room for all it may ever hold; the memory is the system's until used.
 pub(crate) fn huge_vec<T>(capacity: usize) -> Vec<T> {
-    let vector = Vec::with_capacity(capacity);
-    advise_huge_pages(&vector);
-    vector
+    Vec::with_capacity(capacity)
 }
 
 /// Rows by identifier and by slot, in order of their first definition, never taken out.

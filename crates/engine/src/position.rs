@@ -5,7 +5,7 @@
 //! At its limit the table is four fifths full: 40 bytes a position.
 
 use crate::index::{Slot, fold};
-use crate::memory::{advise_huge_pages, prefetch};
+use crate::memory::prefetch;
 
 /// What an account has of an instrument, in lots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,7 +48,6 @@ impl Positions {
     pub(crate) fn new(count_max: u32, seed: u64) -> Positions {
         let count_max = count_max as usize;
         let rows = vec![[0; 4]; count_max + count_max / 4 + 1];
-        advise_huge_pages(&rows);
         Positions { rows, count: 0, count_max, seed }
     }
 
