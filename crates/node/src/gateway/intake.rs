@@ -18,8 +18,8 @@ use super::Gateway;
 use super::connection::{Connection, ConnectionId, ReadOutcome};
 use crate::handoff::{DeliveryRequest, Fetch, Submission};
 
-/// Malformed messages after which a connection is closed.
-const ERRORS_MAX: u32 = 16;
+/// Malformed messages and refused logons after which a connection is closed.
+pub(super) const ERRORS_MAX: u32 = 16;
 
 /// What became of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,6 +10,7 @@ use weir_wire::session::{Logon, LogonAck, LogonReject, Logout, PartitionState, R
 
 use super::Gateway;
 use super::connection::Connection;
+use super::intake::ERRORS_MAX;
 use super::sessions::{Behind, Session};
 use crate::handoff::Submission;
 
@@ -38,6 +39,8 @@ impl Gateway {
                 if matches!(reject.reason, Reason::UnknownKey | Reason::NotYourSession) {
                     // Neither keys nor sessions are guessed on one connection.
                     self.close(connection, reject.reason, now);
+                } else if connection.error_count >= ERRORS_MAX {
+                    self.close(connection, Reason::TooManyErrors, now);
                 }
             }
         }
