@@ -1,6 +1,6 @@
 //! The event log on disk: what the engine said, in the command log's segments and frames.
 //!
-//! It follows the tail, is written in the background and synced when idle or asked. It is a
+//! It is written in the background, at its own pace, and synced when idle or asked. It is a
 //! function of the command log, so after a crash it is cut back to its last sound frame, whatever
 //! the damage, and written on from there as the engine says everything again. Positions are record
 //! numbers. Nothing waits for it: where the disk is full it stands still and the tail goes on.
@@ -19,7 +19,6 @@ use crate::error::LogError;
 use crate::reader::LogReader;
 use crate::recovery::Cut;
 use crate::segment::SegmentKind;
-use crate::tail::{TailRead, TailReader};
 
 /// How many bytes of records make a frame, when there are that many.
 const BATCH_BYTES: usize = 64 * 1024;
@@ -90,19 +89,6 @@ pub enum EventAppend {
     NotNow,
 }
 
-/// What following the tail came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Followed {
-    /// So many records were taken; with fewer than allowed, the tail has no more.
-    Taken(usize),
-    /// The disk is full or slow; the reader stands at what was not taken.
-    NotNow,
-    /// The tail overwrote what this log does not have: it ends here until it is opened again and
-    /// the engine replays.
-    Lapped,
-}
-
 /// See the module's documentation.
 pub struct EventLog<D> {
     log: EmbeddedLog<D>,
@@ -111,8 +97,6 @@ pub struct EventLog<D> {
     /// When the batch's first record came, by the duty cycle's time.
     since: Nanos,
     now: Nanos,
-    record_buf: Vec<u8>,
-    lapped: bool,
 }
 
 impl<D: Disk> EventLog<D> {
@@ -173,15 +157,7 @@ impl<D: Disk> EventLog<D> {
 
     fn of_log(log: EmbeddedLog<D>, config: EventLogConfig) -> EventLog<D> {
         let room = log_batch_room(&config);
-        EventLog {
-            log,
-            config,
-            batch: Batch::with_limit(room),
-            since: Nanos(0),
-            now: Nanos(0),
-            record_buf: Vec::new(),
-            lapped: false,
-        }
+        EventLog { log, config, batch: Batch::with_limit(room), since: Nanos(0), now: Nanos(0) }
     }
 
     /// Takes a record, unless it is there.
@@ -206,33 +182,6 @@ impl<D: Disk> EventLog<D> {
             assert_eq!(pushed, Push::Taken, "a record fits in a segment of the event log");
         }
         EventAppend::Taken
-    }
-
-    /// Takes up to `records_max` records from the tail.
-    pub fn follow(&mut self, tail: &mut TailReader, records_max: usize) -> Followed {
-        let mut taken = 0;
-        while taken < records_max && !self.lapped {
-            let mut buf = std::mem::take(&mut self.record_buf);
-            let read = tail.next(&mut buf);
-            let appended = match read {
-                TailRead::Record(number) => self.append(Position(number), &buf),
-                TailRead::Empty => break,
-                TailRead::Lapped { oldest } => {
-                    self.lapped = Position(oldest) > self.next_record();
-                    let _ = tail.seek(oldest);
-                    EventAppend::AlreadyThere
-                }
-            };
-            self.record_buf = buf;
-            match (read, appended) {
-                (TailRead::Record(number), EventAppend::NotNow) => {
-                    let _ = tail.seek(number);
-                    return Followed::NotNow;
-                }
-                _ => taken += 1,
-            }
-        }
-        if self.lapped { Followed::Lapped } else { Followed::Taken(taken) }
     }
 
     /// Writes what has waited long enough, and does the log's I/O.
@@ -396,7 +345,6 @@ fn cut_files_after<D: Disk>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tail::{TailConfig, tail};
     use weir_io::SimDisk;
     use weir_io::disk::sim::CrashChoice;
 
@@ -430,40 +378,6 @@ mod tests {
             assert_eq!((entry.position.0, entry.bytes), (number, &record(number)[..]));
         }
         assert_eq!(reader.next_entry().unwrap(), None);
-    }
-
-    #[test]
-    fn records_follow_the_tail_to_disk() {
-        let disk = SimDisk::new(1);
-        let size = TailConfig { segment_words: 64, segments: 4, first_record: 1 };
-        let (mut writer, handle) = tail(size);
-        let mut reader = handle.reader();
-        let (mut log, _) = open(&disk, 1);
-        for number in 1..=300 {
-            assert_eq!(writer.append(&record(number)), number);
-            writer.publish();
-            if number % 5 == 0 {
-                assert_eq!(log.follow(&mut reader, 100), Followed::Taken(5));
-            }
-            log.do_work(Nanos(number)).unwrap();
-        }
-        log.close().unwrap();
-        check(&disk, 1..301);
-    }
-
-    #[test]
-    fn a_log_that_the_tail_lapped_says_so_and_takes_no_gap() {
-        let disk = SimDisk::new(1);
-        let size = TailConfig { segment_words: 64, segments: 2, first_record: 1 };
-        let (mut writer, handle) = tail(size);
-        let mut reader = handle.reader();
-        let (mut log, _) = open(&disk, 1);
-        for number in 1..=300 {
-            writer.append(&record(number));
-            writer.publish();
-        }
-        assert_eq!(log.follow(&mut reader, 1_000), Followed::Lapped);
-        assert_eq!(log.next_record(), Position(1));
     }
 
     #[test]

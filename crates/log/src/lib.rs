@@ -23,7 +23,7 @@ pub use api::{Append, Poll, SequencedLog};
 pub use batch::{BATCH_BYTES_MAX, Batch, Push};
 pub use embedded::{EmbeddedLog, LogConfig};
 pub use error::LogError;
-pub use event_log::{EventAppend, EventLog, EventLogConfig, EventLogReport, Followed, read_events};
+pub use event_log::{EventAppend, EventLog, EventLogConfig, EventLogReport, read_events};
 pub use reader::{Entry, LogReader};
 pub use recovery::{Cut, EpochReason, Inspection, RecoveryReport, inspect};
 pub use segment::{EpochEnd, SegmentKind};

@@ -10,6 +10,9 @@ use weir_types::Durability;
 
 use crate::bench_roundtrip::{Child, NodeLoad, WorkDir, median_with_interval};
 
+/// The node's thread that drains the rings, and does nothing else.
+const DRAIN_THREAD: &str = "keeper";
+
 /// Options of `weir bench probes`.
 #[derive(Debug, clap::Args)]
 pub struct ProbesArgs {
@@ -30,6 +33,8 @@ pub struct ProbesArgs {
 /// Processor time of a run by what it did, and its median latency.
 struct Spent {
     cpu_ns_per_order: f64,
+    /// Of the thread that drains the rings.
+    drain_ns_per_order: f64,
     p50_ns: f64,
 }
 
@@ -49,6 +54,7 @@ pub fn run(args: ProbesArgs) -> anyhow::Result<()> {
     let mut without = (&without, NodeLoad::connect(&without)?);
     let (mut ratios, mut added) = (Vec::new(), Vec::new());
     let (mut cpu_with, mut cpu_without, mut latency) = (Vec::new(), Vec::new(), Vec::new());
+    let mut drain = Vec::new();
     for pair in 0..args.pairs {
         let first_is_with = pair % 2 == 0;
         let (a, b) = if first_is_with {
@@ -62,6 +68,7 @@ pub fn run(args: ProbesArgs) -> anyhow::Result<()> {
         added.push(a.cpu_ns_per_order - b.cpu_ns_per_order);
         latency.push(a.p50_ns / b.p50_ns);
         cpu_with.push(a.cpu_ns_per_order);
+        drain.push(a.drain_ns_per_order);
         cpu_without.push(b.cpu_ns_per_order);
     }
     let result = json!({
@@ -75,6 +82,7 @@ pub fn run(args: ProbesArgs) -> anyhow::Result<()> {
         "cpu_ns_per_order_with": median_with_interval(&mut cpu_with).json(),
         "cpu_ns_per_order_without": median_with_interval(&mut cpu_without).json(),
         "cpu_ns_per_order_added": median_with_interval(&mut added).json(),
+        "drain_thread_cpu_ns_per_order": median_with_interval(&mut drain).json(),
         "cpu_ratio": median_with_interval(&mut ratios).json(),
         "p50_ratio": median_with_interval(&mut latency).json(),
     });
@@ -88,13 +96,17 @@ fn spend(
     args: &ProbesArgs,
     pair: u32,
 ) -> anyhow::Result<Spent> {
-    let before = node.cpu_time()?;
+    let before = node.cpu_time(DRAIN_THREAD)?;
     let run = Duration::from_secs_f64(args.seconds);
     let report = load.run(run, args.rate, u64::from(pair) + 1)?;
-    let spent = node.cpu_time()?.saturating_sub(before);
+    let after = node.cpu_time(DRAIN_THREAD)?;
     anyhow::ensure!(report.counts.answered > 0, "no order was answered");
+    let per_order = |after: Duration, before: Duration| {
+        after.saturating_sub(before).as_nanos() as f64 / report.counts.answered as f64
+    };
     Ok(Spent {
-        cpu_ns_per_order: spent.as_nanos() as f64 / report.counts.answered as f64,
+        cpu_ns_per_order: per_order(after.all, before.all),
+        drain_ns_per_order: per_order(after.named, before.named),
         p50_ns: report.latency.p50 as f64,
     })
 }

@@ -31,7 +31,7 @@ use crate::gateway::ConnectionId;
 use crate::handoff::{DeliveryRequest, Fetch, GatewayPort, Pages};
 
 /// Events taken in in one cycle.
-const INGEST_MAX: usize = 4096;
+const INGEST_MAX: usize = 128;
 /// Questions taken in one cycle.
 const ASK_MAX: usize = 256;
 /// How long the store rests when nobody waits for anything.

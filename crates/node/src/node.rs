@@ -4,7 +4,8 @@
 //! ```text
 //! thread core       gateway │ control partition │ control feed │ partition 1     (fused)
 //! thread delivery   delivery store
-//! thread keeper     event files │ shadows │ probe drain
+//! thread keeper     probe drain
+//! thread shadows    the shadow engines: event files, snapshots
 //! ```
 //! Split, the gateway has a thread of its own. Disks add a thread each where io_uring is missing;
 //! hiccups are watched by one thread a core.
@@ -21,7 +22,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use rtrb::RingBuffer;
 use weir_io::{Clock, OsRng, Rng, SystemClock, WakeFd};
-use weir_probe::ring::{RING_RECORDS_DEFAULT, heap_ring};
+use weir_probe::ring::heap_ring;
+use weir_probe::thread::Share;
 use weir_probe::{ClockReader, ClockWriter, Drain, DrainOptions, HiccupOptions, Hiccups, Recorder};
 use weir_types::{ApiKeyHash, FirmId, Nanos, PartitionId, Position, RequestNo, Role, SessionId};
 use weir_wire::reference::DefineSession;
@@ -36,10 +38,11 @@ use crate::gateway::{Gateway, GatewayConfig, GatewayParts, GatewayStatus};
 use crate::handoff::{
     PartitionPort, SourcePort, Submission, gateway_to_delivery, gateway_to_partition,
 };
-use crate::keeper::drain::ProbeDrain;
-use crate::partition::recovery::{ForKeeper, ForPartition, Recovered, recover};
+use crate::keeper::drain::{ProbeDrain, RECORDS_MAX, RING_RECORDS};
+use crate::keeper::shadow_agent;
+use crate::partition::recovery::{ForPartition, Recovered, recover};
 use crate::partition::{Partition, PartitionParts};
-use crate::runner::{Runner, RunningThread, Wake};
+use crate::runner::{Runner, RunningThread, WaitStrategy, Wake};
 use crate::stage_clock::StageClock;
 use crate::status::NodeStatus;
 
@@ -50,11 +53,10 @@ const TRADING: PartitionId = PartitionId(1);
 /// How long the gateway may take to hand on what it has when the node stops.
 const DRAIN_TIME: Duration = Duration::from_millis(20);
 
-/// How far the keeper's thread stands behind the others.
-const KEEPER_NICENESS: i32 = 19;
-/// How far delivery's thread stands behind the order path's: where cores are few, an order's sender
-/// is told first, then its followers.
-const DELIVERY_NICENESS: i32 = 5;
+/// Where cores are few, an order's sender is told first, then its followers.
+const DELIVERY_SHARE: Share = Share::Fair { niceness: 5 };
+/// Figures can wait, but not for ever.
+const KEEPER_SHARE: Share = Share::Fair { niceness: 10 };
 /// How long a node's threads may take to begin.
 const START_TIME: Duration = Duration::from_secs(30);
 
@@ -72,7 +74,6 @@ struct Wakes {
     gateway: Wake,
     partition: Wake,
     delivery: Wake,
-    keeper: Wake,
 }
 
 /// Probe rings on their way to the drain.
@@ -123,12 +124,15 @@ impl Node {
         let feed = ControlFeed::new(control.reader(), vec![fed]);
         let delivery = assembly.delivery(gateway_port, &trading)?;
         let figures = [&control, &trading].map(|r| (r.partition_id, r.epoch, r.figures.clone()));
-        let (control, control_keeper) = control.for_keeper(config)?;
-        let (trading, trading_keeper) = trading.for_keeper(config)?;
-        let keeper = assembly.keeper([control_keeper, trading_keeper]);
+        let (control, control_shadow) = control.with_shadow(config)?;
+        let (trading, trading_shadow) = trading.with_shadow(config)?;
+        let shadows = background("shadows", shadow_agent::SHARE)
+            .with_agent(control_shadow)
+            .with_agent(trading_shadow);
         let control = assembly.partition(control, vec![bootstrap, control_source], &mut probes);
         let trading = assembly.partition(trading, vec![feed_source, trading_source], &mut probes);
         let latencies = probes.drain.as_ref().map(Drain::reader);
+        let keeper = background("keeper", KEEPER_SHARE).giving_way();
         let keeper = match probes.drain {
             Some(drain) => keeper.with_agent(ProbeDrain::new(drain)),
             None => keeper,
@@ -146,7 +150,7 @@ impl Node {
             hiccups: start_hiccups(config, probes.clock.as_ref(), &mut notes),
         });
         let cores = (gateway, control, feed, trading);
-        let threads = assembly.start_threads(cores, delivery, keeper, &wake_fd)?;
+        let threads = assembly.start_threads(cores, delivery, [keeper, shadows], &wake_fd)?;
         assembly.wait_for_operator()?;
         Ok(Node { threads, draining: assembly.draining, address, status, notes })
     }
@@ -183,7 +187,7 @@ impl Node {
     pub fn stop(&mut self) {
         self.draining.store(true, Ordering::Relaxed);
         std::thread::sleep(DRAIN_TIME);
-        // In the order of the data's flow: partitions, gateway, delivery, keeper.
+        // In the order of the data's flow: partitions, gateway, delivery, keeper, shadows.
         for thread in &mut self.threads {
             thread.ask_to_stop();
             thread.join();
@@ -195,7 +199,7 @@ impl Wakes {
     fn new(fused: bool) -> Wakes {
         let gateway = Wake::new();
         let partition = if fused { gateway.clone() } else { Wake::new() };
-        Wakes { gateway, partition, delivery: Wake::new(), keeper: Wake::new() }
+        Wakes { gateway, partition, delivery: Wake::new() }
     }
 }
 
@@ -214,7 +218,8 @@ impl Probes {
             // The cores are watched all the same.
             return Probes { drain: None, clock: Some(clock) };
         }
-        let mut drain = Drain::new(writer, DrainOptions::default());
+        let options = DrainOptions { records_max: RECORDS_MAX, ..DrainOptions::default() };
+        let mut drain = Drain::new(writer, options);
         if let Some(path) = &config.probes.capture {
             let captured = std::fs::File::create(path)
                 .and_then(|file| drain.capture_to(Box::new(std::io::BufWriter::new(file))));
@@ -228,7 +233,7 @@ impl Probes {
     /// A recorder for one thread.
     fn recorder(&mut self, name: &str) -> Recorder {
         let Some(drain) = &mut self.drain else { return Recorder::disabled() };
-        match heap_ring(RING_RECORDS_DEFAULT) {
+        match heap_ring(RING_RECORDS) {
             Ok((producer, consumer)) => {
                 drain.add_ring(name, consumer);
                 Recorder::new(producer)
@@ -241,13 +246,18 @@ impl Probes {
     }
 }
 
+/// A thread that no order waits for.
+fn background(name: &'static str, share: Share) -> Runner {
+    Runner::new(name, Wake::new(), WaitStrategy::Park).sharing(share)
+}
+
 fn start_hiccups(
     config: &Config,
     clock: Option<&ClockReader>,
     notes: &mut Vec<String>,
 ) -> Option<Hiccups> {
     let clock = clock.filter(|_| config.probes.hiccups)?;
-    let cores = weir_probe::hiccup::usable_cores();
+    let cores = weir_probe::thread::usable_cores();
     let cores = cores.into_iter().map(|core| (core, Recorder::disabled())).collect();
     match Hiccups::start(cores, HiccupOptions::default(), clock) {
         Ok(hiccups) => Some(hiccups),
@@ -391,17 +401,6 @@ impl Assembly<'_> {
         })
     }
 
-    fn keeper(&self, parts: [ForKeeper; 2]) -> Runner {
-        let park = crate::runner::WaitStrategy::Park;
-        // Snapshots and figures can wait; orders and their followers cannot.
-        let mut runner =
-            Runner::new("keeper", self.wakes.keeper.clone(), park).behind_others(KEEPER_NICENESS);
-        for part in parts {
-            runner = runner.with_agent(part.files).with_agent(part.shadow);
-        }
-        runner
-    }
-
     /// A new node is ready when its first operator can log on.
     fn wait_for_operator(&self) -> anyhow::Result<()> {
         let deadline = Instant::now() + START_TIME;
@@ -420,7 +419,7 @@ impl Assembly<'_> {
         &self,
         cores: Cores,
         delivery: DeliveryAgent,
-        keeper: Runner,
+        others: [Runner; 2],
         wake_fd: &WakeFd,
     ) -> anyhow::Result<Vec<RunningThread>> {
         let (gateway, control, feed, trading) = cores;
@@ -452,10 +451,13 @@ impl Assembly<'_> {
         }
         let runner = Runner::new("delivery", self.wakes.delivery.clone(), wait)
             .with_agent(delivery)
-            .behind_others(DELIVERY_NICENESS)
+            .sharing(DELIVERY_SHARE)
+            .giving_way()
             .on_core(core(2));
         threads.push(runner.start()?);
-        threads.push(keeper.start()?);
+        for runner in others {
+            threads.push(runner.start()?);
+        }
         Ok(threads)
     }
 }

@@ -15,6 +15,7 @@ use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
 use weir_io::{Clock, SystemClock, Turn, Turns};
+use weir_probe::thread::{self, Share};
 use weir_types::Nanos;
 
 use crate::agent::Agent;
@@ -155,7 +156,8 @@ pub struct Runner {
     sockets: Option<Box<dyn SocketAgent>>,
     agents: Vec<Box<dyn Agent>>,
     core: Option<usize>,
-    niceness: i32,
+    share: Option<Share>,
+    gives_way: bool,
 }
 
 /// The longest rest: a lost wake-up, were there one, would cost this much.
@@ -176,7 +178,8 @@ impl Runner {
             sockets: None,
             agents: Vec::new(),
             core: None,
-            niceness: 0,
+            share: None,
+            gives_way: false,
         }
     }
 
@@ -201,10 +204,19 @@ impl Runner {
         self
     }
 
-    /// Lets other threads go first, by the kernel's nice levels (0 to 19).
+    /// How the thread shares a core with others; like any other when not said.
     #[must_use]
-    pub fn behind_others(mut self, niceness: i32) -> Runner {
-        self.niceness = niceness;
+    pub fn sharing(mut self, share: Share) -> Runner {
+        self.share = Some(share);
+        self
+    }
+
+    /// Offers the core to others after each cycle that did something. A thread of the order path
+    /// that wakes on the core waits no longer than a cycle then; by its own rules the kernel would
+    /// look at the next tick, up to 4 ms later.
+    #[must_use]
+    pub fn giving_way(mut self) -> Runner {
+        self.gives_way = true;
         self
     }
 
@@ -224,16 +236,15 @@ impl Runner {
 
     fn run(mut self) {
         if let Some(core) = self.core
-            && let Err(error) = weir_probe::hiccup::pin_to_core(core)
+            && let Err(error) = thread::pin_to_core(core)
         {
             // A node that runs unpinned is slower and not wrong.
             eprintln!("weir: {} cannot be pinned to core {core}: {error}", self.name);
         }
-        if self.niceness != 0 {
-            // On Linux a thread is a process to this call. Without the right to it the thread is
-            // as important as others, which costs speed and nothing else.
-            let own = rustix::thread::gettid();
-            let _ = rustix::process::setpriority_process(Some(own), self.niceness);
+        if let Some(share) = self.share {
+            // Without the right to it the thread is as important as others, which costs speed and
+            // nothing else.
+            let _ = thread::ask_for(share);
         }
         if self.sockets.is_none() {
             let how = HowToWake::Unpark(std::thread::current());
@@ -249,6 +260,9 @@ impl Runner {
             }
             if self.cycle(clock.now()) > 0 {
                 idle_cycles = 0;
+                if self.gives_way {
+                    std::thread::yield_now();
+                }
                 continue;
             }
             idle_cycles += 1;

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use weir_probe::hiccup::{pin_to_core, usable_cores};
+use weir_probe::thread::{pin_to_core, usable_cores};
 use weir_probe::{ClockWriter, cost};
 
 const BATCHES: usize = 4_000;

@@ -14,8 +14,8 @@ use std::thread;
 
 use thiserror::Error;
 
-use crate::hiccup::pin_to_core;
 use crate::sys;
+use crate::thread::pin_to_core;
 
 /// Looks at an empty hand before the core is offered to others.
 const SPINS_BEFORE_YIELD: u32 = 20_000;
@@ -156,7 +156,7 @@ fn play(court: &Court, core: usize, side: u64, throws: u32) -> io::Result<i64> {
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
-    use crate::hiccup::usable_cores;
+    use crate::thread::usable_cores;
 
     #[test]
     fn the_bound_holds_the_offset() {

@@ -206,7 +206,7 @@ fn stamp_orders(rings: &mut [Producer], ids: &mut TraceIds) {
 /// When a core that is ours cannot be used.
 pub fn cores_json(clock: &ClockWriter) -> io::Result<String> {
     use crate::cores::{CoreError, compare};
-    match compare(&crate::hiccup::usable_cores(), 2_000) {
+    match compare(&crate::thread::usable_cores(), 2_000) {
         Ok(pairs) => {
             let worst = pairs.iter().map(|pair| pair.bound_ticks()).max().unwrap_or(0);
             let bound_ns = clock.calibration().ticks_to_ns(worst.unsigned_abs());

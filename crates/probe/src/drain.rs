@@ -18,16 +18,19 @@ use crate::point::{Measure, Point, PointSet};
 use crate::ring::{CODE_STOLEN, Consumer, Record};
 use crate::trace::{Added, Stamps, Traces};
 
+/// Records taken from a ring before another one may be further behind.
+const CHUNK: usize = 64;
+
 /// How a drain works; the default suits a host that has gateways and partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DrainOptions {
     /// The points that this host sees; an order with all of them is complete.
     pub points: PointSet,
-    /// Slots for orders under way, 128 bytes each; a power of two of at least 64.
+    /// Orders under way at most, 128 bytes each; a power of two of at least 64.
     pub traces_max: usize,
     /// An order without a missing point for this long is given up, ns.
     pub timeout_ns: u64,
-    /// Records taken from one ring in one duty cycle.
+    /// Records taken in one duty cycle, give or take some.
     pub records_max: usize,
     /// Time between anchors of the clock, ns.
     pub anchor_interval_ns: u64,
@@ -156,7 +159,7 @@ impl Drain {
     #[must_use]
     pub fn new(clock: ClockWriter, options: DrainOptions) -> Drain {
         let sink = Sink::new(&options, &clock);
-        let readers = sink.histograms.iter().map(Histogram::reader).collect();
+        let readers = sink.times.histograms.iter().map(Histogram::reader).collect();
         let published = Published {
             interval: Arc::new(Latencies::empty()),
             counts: DrainCounts::default(),
@@ -195,10 +198,7 @@ impl Drain {
     /// As [`Drain::do_work`], at a given time: for simulated clocks.
     pub fn do_work_at(&mut self, now: Tsc) -> usize {
         self.reanchor_if_due(now);
-        let mut records = 0;
-        for ring in 0..self.sources.len() {
-            records += self.poll_ring(ring);
-        }
+        let records = self.poll_rings();
         // Orders are only given up by a drain that is not behind itself.
         if records < self.options.records_max {
             self.sweep(now);
@@ -208,14 +208,31 @@ impl Drain {
         records
     }
 
+    /// Takes what the rings held at the beginning, some records at a time from the ring that is
+    /// furthest behind: so the stamps of one order come soon after another, and the orders under
+    /// way are few enough to stay in the cache.
+    fn poll_rings(&mut self) -> usize {
+        for source in &mut self.sources {
+            source.consumer.look();
+        }
+        let mut records = 0;
+        while records < self.options.records_max {
+            let times = self.sources.iter().map(|source| source.consumer.next_tsc());
+            let next = times.zip(0..).filter_map(|(tsc, ring)| Some((tsc?, ring))).min();
+            let Some((_, ring)) = next else { break };
+            records += self.poll_ring(ring);
+        }
+        records
+    }
+
     fn poll_ring(&mut self, ring: usize) -> usize {
         let Source { consumer, dropped_captured, .. } = &mut self.sources[ring];
         let sink = &mut self.sink;
         let number = ring_number(ring);
         let Some(capture) = &mut self.capture else {
-            return consumer.poll(self.options.records_max, |record| sink.take(record));
+            return consumer.take_seen(CHUNK, |record| sink.take(record));
         };
-        let records = consumer.poll(self.options.records_max, |record| {
+        let records = consumer.take_seen(CHUNK, |record| {
             capture.add(record);
             sink.take(record);
         });
@@ -230,21 +247,21 @@ impl Drain {
     }
 
     fn reanchor_if_due(&mut self, now: Tsc) {
-        let interval = self.sink.calibration.ns_to_ticks(self.options.anchor_interval_ns);
+        let interval = self.sink.times.calibration.ns_to_ticks(self.options.anchor_interval_ns);
         if now.ticks_since(self.anchored_at) < interval {
             return;
         }
         self.anchored_at = now;
         if let Reanchored::Applied(anchor) = self.clock.reanchor() {
-            self.sink.recalibrate(self.clock.calibration());
+            self.sink.times.recalibrate(self.clock.calibration());
             self.captured(|capture| capture.anchor(&anchor));
         }
     }
 
     /// Looks for orders to give up, so that the whole table is seen once per timeout.
     fn sweep(&mut self, now: Tsc) {
-        let timeout = self.sink.calibration.ns_to_ticks(self.options.timeout_ns).max(1);
-        let slots = self.sink.traces.slot_count() as u128;
+        let timeout = self.sink.times.calibration.ns_to_ticks(self.options.timeout_ns).max(1);
+        let slots = self.sink.traces.entries_to_sweep() as u128;
         let due = u128::from(now.ticks_since(self.swept_at)) * slots / u128::from(timeout);
         if due > 0 {
             self.swept_at = now;
@@ -254,7 +271,7 @@ impl Drain {
     }
 
     fn rotate_if_due(&mut self, now: Tsc) {
-        let length = self.sink.calibration.ns_to_ticks(self.options.interval_ns);
+        let length = self.sink.times.calibration.ns_to_ticks(self.options.interval_ns);
         if now.ticks_since(self.interval_began) < length {
             return;
         }
@@ -342,7 +359,7 @@ impl Drain {
     /// recorder is gone.
     pub fn finish(&mut self) -> DrainReport {
         while self.do_work() > 0 {}
-        let slots = self.sink.traces.slot_count();
+        let slots = self.sink.traces.entries_to_sweep();
         while self.sink.traces.live() > 0 {
             self.sink.expired += self.sink.traces.expire(slots, Tsc(u64::MAX));
         }
@@ -399,55 +416,70 @@ fn ring_number(ring: usize) -> u32 {
 
 /// Where records go: the table of orders, then the histograms.
 struct Sink {
-    points: PointSet,
-    slack_ns: u64,
-    slack_ticks: u64,
-    calibration: Calibration,
     traces: Traces,
-    histograms: Vec<Histogram>,
-    counts: DrainCounts,
+    times: Times,
     expired: u64,
 }
 
 impl Sink {
     fn new(options: &DrainOptions, clock: &ClockWriter) -> Sink {
-        Sink {
+        let times = Times {
             points: options.points,
             slack_ns: options.slack_ns,
             slack_ticks: clock.calibration().ns_to_ticks(options.slack_ns),
             calibration: clock.calibration(),
-            traces: Traces::new(options.traces_max, options.points),
             histograms: (0..Measure::COUNT).map(|_| Histogram::new()).collect(),
             counts: DrainCounts::default(),
-            expired: 0,
+        };
+        Sink { traces: Traces::new(options.traces_max, options.points), times, expired: 0 }
+    }
+
+    #[inline]
+    fn take(&mut self, record: Record) {
+        let counts = &mut self.times.counts;
+        counts.records += 1;
+        let code = record.code();
+        if code == CODE_STOLEN {
+            counts.stolen += 1;
+            return;
+        }
+        let (Some(point), true) = (Point::from_code(code), record.trace().is_some()) else {
+            counts.unknown += 1;
+            return;
+        };
+        match self.traces.add(record.trace(), point, record.tsc) {
+            Added::Pending => (),
+            Added::Duplicate => counts.duplicates += 1,
+            Added::Complete(stamps) => self.times.count(stamps),
         }
     }
 
+    fn counts(&self) -> DrainCounts {
+        DrainCounts {
+            incomplete: self.expired + self.traces.evicted(),
+            pending: self.traces.live() as u64,
+            ..self.times.counts
+        }
+    }
+}
+
+/// What complete orders come to.
+struct Times {
+    points: PointSet,
+    slack_ns: u64,
+    slack_ticks: u64,
+    calibration: Calibration,
+    histograms: Vec<Histogram>,
+    counts: DrainCounts,
+}
+
+impl Times {
     fn recalibrate(&mut self, calibration: Calibration) {
         self.calibration = calibration;
         self.slack_ticks = calibration.ns_to_ticks(self.slack_ns);
     }
 
-    #[inline]
-    fn take(&mut self, record: Record) {
-        self.counts.records += 1;
-        let code = record.code();
-        if code == CODE_STOLEN {
-            self.counts.stolen += 1;
-            return;
-        }
-        let (Some(point), true) = (Point::from_code(code), record.trace().is_some()) else {
-            self.counts.unknown += 1;
-            return;
-        };
-        match self.traces.add(record.trace(), point, record.tsc) {
-            Added::Pending => (),
-            Added::Duplicate => self.counts.duplicates += 1,
-            Added::Complete(stamps) => self.count_order(&stamps),
-        }
-    }
-
-    fn count_order(&mut self, stamps: &Stamps) {
+    fn count(&mut self, stamps: &Stamps) {
         let parts = stamps.decompose(self.points, self.slack_ticks, &self.calibration);
         let Some(parts) = parts else {
             self.counts.disordered += 1;
@@ -459,14 +491,6 @@ impl Sink {
             if let Some(duration_ns) = parts.duration_ns(measure) {
                 histogram.record(duration_ns);
             }
-        }
-    }
-
-    fn counts(&self) -> DrainCounts {
-        DrainCounts {
-            incomplete: self.expired + self.traces.evicted(),
-            pending: self.traces.live() as u64,
-            ..self.counts
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::clock::{ClockReader, Tsc};
 use crate::histogram::{Histogram, HistogramReader, Snapshot};
 use crate::recorder::Recorder;
 use crate::sys;
+use crate::thread::pin_to_core;
 
 /// How a hiccup thread watches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -299,26 +300,11 @@ impl Watcher {
     }
 }
 
-/// Pins the calling thread to a core. Public because every thread with a core of its own needs it.
-///
-/// # Errors
-///
-/// What the system says: no such core, or not one of ours.
-pub fn pin_to_core(core: usize) -> io::Result<()> {
-    sys::pin_to_core(core)
-}
-
-/// The cores that this process may use, in rising order.
-#[must_use]
-pub fn usable_cores() -> Vec<usize> {
-    // More than 1,024 cores: there is a first one in any case.
-    sys::usable_cores().unwrap_or_else(|_| vec![0])
-}
-
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
     use crate::clock::ClockWriter;
+    use crate::thread::usable_cores;
 
     fn options(mode: HiccupMode) -> HiccupOptions {
         HiccupOptions { mode, interval_ns: 100_000, threshold_ns: 0 }

@@ -15,6 +15,7 @@
 //! * [`hiccup`]: what the machine takes from each core.
 //! * [`prometheus`], [`hdr`]: all of it for others' tools.
 //! * [`capture`]: every stamp of a run in a file.
+//! * [`thread`]: what a thread may ask of the scheduler.
 //! * [`cost`]: what the probes themselves cost.
 //!
 //! ```
@@ -62,6 +63,8 @@ pub mod ring;
 pub mod ring_dir;
 mod sync;
 mod sys;
+#[cfg(not(loom))]
+pub mod thread;
 #[cfg(not(loom))]
 pub mod trace;
 

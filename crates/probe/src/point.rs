@@ -98,6 +98,12 @@ impl PointSet {
         self.0 & (1 << point as u16) != 0
     }
 
+    /// The points that are in both sets.
+    #[must_use]
+    pub const fn and(self, other: PointSet) -> PointSet {
+        PointSet(self.0 & other.0)
+    }
+
     /// Whether every point of `other` is in this set.
     #[must_use]
     pub const fn covers(self, other: PointSet) -> bool {

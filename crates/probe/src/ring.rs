@@ -184,7 +184,7 @@ pub(crate) fn ends(memory: Memory) -> (Producer, Consumer) {
         tail_seen: 0,
         memory: Arc::clone(&memory),
     };
-    (producer, Consumer { tail: 0, memory })
+    (producer, Consumer { tail: 0, head_seen: 0, memory })
 }
 
 /// The writing end of a ring; one thread owns it.
@@ -210,7 +210,7 @@ impl Producer {
         }
         self.write(record);
         self.head = self.head.wrapping_add(1);
-        // SYNC: pairs with the acquire load of `head` in `Consumer::poll`: the index carries the
+        // SYNC: pairs with the acquire load of `head` in `Consumer::look`: the index carries the
         // two words of the record.
         self.memory.control().producer.head.store(self.head, Ordering::Release);
     }
@@ -231,8 +231,8 @@ impl Producer {
     #[cold]
     fn look_for_room(&mut self) -> bool {
         let control = self.memory.control();
-        // SYNC: pairs with the release store of `tail` in `Consumer::poll`: the consumer has read
-        // the slots that it gave back.
+        // SYNC: pairs with the release store of `tail` in `Consumer::take_seen`: the consumer has
+        // read the slots that it gave back.
         self.tail_seen = control.consumer.tail.load(Ordering::Acquire);
         if self.head.wrapping_sub(self.tail_seen) <= self.mask {
             return true;
@@ -247,6 +247,8 @@ impl Producer {
 /// The reading end of a ring; the drain owns it.
 pub struct Consumer {
     tail: u64,
+    /// The producer's index when last looked at: it can only have grown since.
+    head_seen: u64,
     memory: Arc<Memory>,
 }
 
@@ -255,7 +257,7 @@ impl Consumer {
     pub(crate) fn over(memory: Memory) -> Consumer {
         // SYNC: whoever read the ring before is gone; its last release store is what we take on.
         let tail = memory.control().consumer.tail.load(Ordering::Acquire);
-        Consumer { tail, memory: Arc::new(memory) }
+        Consumer { tail, head_seen: tail, memory: Arc::new(memory) }
     }
 
     /// Hands every published record, at most `records_max` of them, to `take`; returns how many.
@@ -263,20 +265,39 @@ impl Consumer {
     /// # Panics
     ///
     /// If the indices are corrupt: some other writer scribbled over the ring.
-    pub fn poll(&mut self, records_max: usize, mut take: impl FnMut(Record)) -> usize {
-        let control = self.memory.control();
+    pub fn poll(&mut self, records_max: usize, take: impl FnMut(Record)) -> usize {
+        self.look();
+        self.take_seen(records_max, take)
+    }
+
+    /// Looks at what is published by now.
+    ///
+    /// # Panics
+    ///
+    /// As [`Consumer::poll`].
+    pub fn look(&mut self) {
         // SYNC: pairs with the release store of `head` in `Producer::push`.
-        let head = control.producer.head.load(Ordering::Acquire);
-        let published = head.wrapping_sub(self.tail);
+        self.head_seen = self.memory.control().producer.head.load(Ordering::Acquire);
+        let published = self.head_seen.wrapping_sub(self.tail);
         assert!(published <= self.memory.capacity(), "probe ring corrupt: {published} published");
-        let count = published.min(records_max as u64);
+    }
+
+    /// The time of the next record among those that were there at the last look.
+    #[must_use]
+    pub fn next_tsc(&self) -> Option<Tsc> {
+        (self.tail != self.head_seen).then(|| self.read().tsc)
+    }
+
+    /// As [`Consumer::poll`], of the records that were there at the last look.
+    pub fn take_seen(&mut self, records_max: usize, mut take: impl FnMut(Record)) -> usize {
+        let count = self.head_seen.wrapping_sub(self.tail).min(records_max as u64);
         for _ in 0..count {
             take(self.read());
             self.tail = self.tail.wrapping_add(1);
         }
         if count > 0 {
             // SYNC: pairs with the acquire load of `tail` in `Producer::look_for_room`.
-            control.consumer.tail.store(self.tail, Ordering::Release);
+            self.memory.control().consumer.tail.store(self.tail, Ordering::Release);
         }
         count as usize
     }
@@ -286,7 +307,7 @@ impl Consumer {
         let slots = self.memory.slots();
         // SAFETY: the masked index is below the capacity and there are two words per record.
         let (word, tsc) = unsafe { (slots.add(index).as_ref(), slots.add(index + 1).as_ref()) };
-        // SYNC: the acquire load of `head` in `poll` made both words visible.
+        // SYNC: the acquire load of `head` in `look` made both words visible.
         Record { word: word.load(Ordering::Relaxed), tsc: Tsc(tsc.load(Ordering::Relaxed)) }
     }
 

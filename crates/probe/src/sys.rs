@@ -116,6 +116,25 @@ pub(crate) fn usable_cores() -> io::Result<Vec<usize>> {
     Ok((0..libc::CPU_SETSIZE as usize).filter(usable).collect())
 }
 
+/// Sets how the calling thread is scheduled among ordinary threads: its policy and its nice level.
+#[cfg(not(loom))]
+pub(crate) fn schedule(policy: libc::c_int, niceness: i32) -> io::Result<()> {
+    let attributes = libc::sched_attr {
+        size: size_of::<libc::sched_attr>() as u32,
+        sched_policy: policy as u32,
+        sched_flags: 0,
+        sched_nice: niceness,
+        sched_priority: 0,
+        sched_runtime: 0,
+        sched_deadline: 0,
+        sched_period: 0,
+    };
+    // SAFETY: thread 0 is the caller; the attributes are valid, live through the call and say
+    // their own size.
+    let code = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Locks the file for as long as it is open; an error if someone else holds it.
 #[cfg(not(loom))]
 pub(crate) fn try_lock(file: &File) -> io::Result<()> {

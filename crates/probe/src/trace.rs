@@ -3,17 +3,17 @@
 //! [`Stamps::decompose`] turns raw counters into nanoseconds since the first stamp and only then
 //! takes differences, so that whatever the rounding the segments add up to the whole exactly.
 //! `Traces` is the bounded table of orders under way; it never grows and never blocks: what does
-//! not fit pushes out the oldest of its neighbours, and that is counted.
+//! not fit pushes out the oldest of a few others, and that is counted. The entry that is given back
+//! last is taken first, so that however large the table is, the part in use stays in the cache.
 //!
-//! INVARIANT: between an order's home slot and the slot it lies in no slot is empty, and the two
-//! are less than `PROBE_MAX` apart.
+//! INVARIANT: an entry below `fresh` is on exactly one list: its order's chain, or the free list.
 
 use crate::clock::{Calibration, Tsc};
 use crate::point::{Measure, Point, PointSet};
 use crate::ring::TraceId;
 
-/// Slots looked at for one order.
-const PROBE_MAX: usize = 32;
+/// Orders looked at for the oldest when one must be pushed out.
+const EVICT_LOOKS: usize = 32;
 
 /// The stamps of one order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -43,6 +43,11 @@ impl Stamps {
         Stamped::First
     }
 
+    /// Forgets all stamps. Their times stay in memory, where nobody looks for them.
+    fn clear(&mut self) {
+        self.seen = PointSet::EMPTY;
+    }
+
     /// The points stamped so far.
     #[must_use]
     pub fn seen(&self) -> PointSet {
@@ -61,33 +66,33 @@ impl Stamps {
         slack_ticks: u64,
         calibration: &Calibration,
     ) -> Option<Decomposition> {
-        let mut decomposition = Decomposition::default();
+        let seen = self.seen.and(points);
+        let mut offset_ns = [0; Point::COUNT];
+        let mut moved = 0;
         let mut origin = None;
         let mut latest = Tsc::ZERO;
-        for point in Point::ALL {
-            if !self.seen.has(point) || !points.has(point) {
+        for (index, point) in Point::ALL.into_iter().enumerate() {
+            if !seen.has(point) {
                 continue;
             }
-            let mut tsc = self.tsc[point.index()];
+            let mut tsc = self.tsc[index];
             let first = *origin.get_or_insert(tsc);
             if tsc < latest {
                 if latest.ticks_since(tsc) > slack_ticks {
                     return None;
                 }
-                decomposition.moved += 1;
+                moved += 1;
                 tsc = latest;
             }
             latest = tsc;
-            decomposition.seen = decomposition.seen.with(point);
-            decomposition.offset_ns[point.index()] =
-                calibration.ticks_to_ns(tsc.ticks_since(first));
+            offset_ns[index] = calibration.ticks_to_ns(tsc.ticks_since(first));
         }
-        Some(decomposition)
+        Some(Decomposition { seen, offset_ns, moved })
     }
 }
 
 /// An order's time, taken apart: nanoseconds from its first stamp to each other one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decomposition {
     seen: PointSet,
     offset_ns: [u64; Point::COUNT],
@@ -113,61 +118,89 @@ impl Decomposition {
     }
 }
 
+/// No entry.
+const NONE: u32 = u32::MAX;
+
 /// An order under way. Two lines, so that neighbours share none.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 #[repr(C, align(128))]
 struct Entry {
-    /// [`TraceId::NONE`] in an empty slot.
+    /// [`TraceId::NONE`] in a free entry.
     trace: TraceId,
     /// The earliest stamp so far: the order's age.
     born: Tsc,
+    /// The next entry of the chain, or of the free list.
+    next: u32,
     stamps: Stamps,
 }
 
 /// What a stamp did to the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub(crate) enum Added {
+pub(crate) enum Added<'a> {
     /// The order waits for more.
     Pending,
     /// The order has every point that is waited for, and has left the table.
-    Complete(Stamps),
+    Complete(&'a Stamps),
     /// The point was stamped before.
     Duplicate,
 }
 
 /// Orders under way, by trace identifier.
 pub(crate) struct Traces {
-    slots: Box<[Entry]>,
+    /// The first entry of each chain; consecutive identifiers have consecutive chains.
+    chains: Box<[u32]>,
+    entries: Box<[Entry]>,
+    /// Entries from here on were never taken.
+    fresh: usize,
+    /// The entry that was given back last.
+    free: u32,
     complete: PointSet,
     live: usize,
     evicted: u64,
     sweep_at: usize,
+    /// The entry that was stamped last: the next stamp is often the same order's.
+    last: u32,
 }
 
 impl Traces {
-    /// A table of `slot_count` slots, a power of two of at least 64.
-    pub(crate) fn new(slot_count: usize, complete: PointSet) -> Traces {
-        assert!(slot_count.is_power_of_two() && slot_count >= 2 * PROBE_MAX, "{slot_count} slots");
+    /// A table of so many entries, a power of two of at least 64.
+    pub(crate) fn new(entries_max: usize, complete: PointSet) -> Traces {
+        let fits = entries_max.is_power_of_two() && (64..=1 << 31).contains(&entries_max);
+        assert!(fits, "{entries_max} entries");
         assert!(complete != PointSet::EMPTY, "an order without points is never complete");
-        let slots = vec![Entry::default(); slot_count].into_boxed_slice();
-        Traces { slots, complete, live: 0, evicted: 0, sweep_at: 0 }
+        let empty =
+            Entry { trace: TraceId::NONE, born: Tsc::ZERO, next: NONE, stamps: Stamps::default() };
+        Traces {
+            chains: vec![NONE; entries_max].into_boxed_slice(),
+            entries: vec![empty; entries_max].into_boxed_slice(),
+            fresh: 0,
+            free: NONE,
+            complete,
+            live: 0,
+            evicted: 0,
+            sweep_at: 0,
+            last: 0,
+        }
     }
 
-    fn home(&self, trace: TraceId) -> usize {
-        // Fibonacci hashing: identifiers are consecutive, and runs of several sources must not
-        // pile up.
-        let spread = trace.get().wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        (spread >> 32) as usize & (self.slots.len() - 1)
+    fn chain(&self, trace: TraceId) -> usize {
+        // A source's identifiers are consecutive and share the bits from 40 on: sources begin at
+        // places of their own.
+        let source = (trace.get() >> 40).wrapping_mul(0x9E37_79B9);
+        trace.get().wrapping_add(source) as usize & (self.chains.len() - 1)
     }
 
-    fn next(&self, slot: usize) -> usize {
-        (slot + 1) & (self.slots.len() - 1)
-    }
-
-    pub(crate) fn add(&mut self, trace: TraceId, point: Point, tsc: Tsc) -> Added {
-        let slot = self.slot_of(trace, tsc);
-        let entry = &mut self.slots[slot];
+    pub(crate) fn add(&mut self, trace: TraceId, point: Point, tsc: Tsc) -> Added<'_> {
+        let at = if self.entries[self.last as usize].trace == trace {
+            self.last
+        } else {
+            let chain = self.chain(trace);
+            let found = self.find(chain, trace);
+            found.unwrap_or_else(|| self.insert(chain, trace, tsc))
+        };
+        self.last = at;
+        let entry = &mut self.entries[at as usize];
         entry.born = entry.born.min(tsc);
         if entry.stamps.stamp(point, tsc) == Stamped::Duplicate {
             return Added::Duplicate;
@@ -175,73 +208,95 @@ impl Traces {
         if !entry.stamps.seen().covers(self.complete) {
             return Added::Pending;
         }
-        let stamps = entry.stamps;
-        self.remove(slot);
-        Added::Complete(stamps)
+        self.remove(at);
+        // Only the next order overwrites them.
+        Added::Complete(&self.entries[at as usize].stamps)
     }
 
-    /// The order's slot; a new one, if need be in place of the oldest neighbour.
-    fn slot_of(&mut self, trace: TraceId, tsc: Tsc) -> usize {
-        let mut slot = self.home(trace);
-        let mut oldest = slot;
-        for _ in 0..PROBE_MAX {
-            let entry = &self.slots[slot];
+    fn find(&self, chain: usize, trace: TraceId) -> Option<u32> {
+        let mut at = self.chains[chain];
+        while at != NONE {
+            let entry = &self.entries[at as usize];
             if entry.trace == trace {
-                return slot;
+                return Some(at);
             }
-            if !entry.trace.is_some() {
-                self.live += 1;
-                self.slots[slot] = Entry { trace, born: tsc, stamps: Stamps::default() };
-                return slot;
-            }
-            if entry.born < self.slots[oldest].born {
-                oldest = slot;
-            }
-            slot = self.next(slot);
+            at = entry.next;
         }
-        self.evicted += 1;
-        self.slots[oldest] = Entry { trace, born: tsc, stamps: Stamps::default() };
-        oldest
+        None
     }
 
-    /// Empties a slot and closes the gap: followers that may move nearer to their home do.
-    fn remove(&mut self, slot: usize) {
-        let mask = self.slots.len() - 1;
-        let mut gap = slot;
-        let mut follower = self.next(slot);
-        // In a full table no slot is empty: once around is enough.
-        while follower != slot && self.slots[follower].trace.is_some() {
-            let home = self.home(self.slots[follower].trace);
-            let from_home = follower.wrapping_sub(home) & mask;
-            let from_gap = follower.wrapping_sub(gap) & mask;
-            if from_home >= from_gap {
-                self.slots[gap] = self.slots[follower];
-                gap = follower;
-            }
-            follower = self.next(follower);
+    /// An entry for a new order, the one given back last if there is one: it is in the cache.
+    fn insert(&mut self, chain: usize, trace: TraceId, tsc: Tsc) -> u32 {
+        if self.free == NONE && self.fresh == self.entries.len() {
+            self.evict();
         }
-        self.slots[gap] = Entry::default();
+        let at = if self.free == NONE {
+            self.fresh += 1;
+            self.fresh as u32 - 1
+        } else {
+            let at = self.free;
+            self.free = self.entries[at as usize].next;
+            at
+        };
+        let next = std::mem::replace(&mut self.chains[chain], at);
+        let entry = &mut self.entries[at as usize];
+        (entry.trace, entry.born, entry.next) = (trace, tsc, next);
+        entry.stamps.clear();
+        self.live += 1;
+        at
+    }
+
+    /// Pushes out the oldest of the orders that the sweep would look at next.
+    fn evict(&mut self) {
+        let mask = self.entries.len() - 1;
+        let looked_at = (0..EVICT_LOOKS).map(|step| (self.sweep_at + step) & mask);
+        let oldest = looked_at.min_by_key(|at| self.entries[*at].born);
+        self.sweep_at = (self.sweep_at + EVICT_LOOKS) & mask;
+        self.remove(oldest.expect("it looks at some") as u32);
+        self.evicted += 1;
+    }
+
+    /// Takes an order out of its chain and gives its entry back.
+    fn remove(&mut self, at: u32) {
+        let Entry { trace, next, .. } = self.entries[at as usize];
+        let chain = self.chain(trace);
+        let mut before = self.chains[chain];
+        if before == at {
+            self.chains[chain] = next;
+        } else {
+            while self.entries[before as usize].next != at {
+                before = self.entries[before as usize].next;
+            }
+            self.entries[before as usize].next = next;
+        }
+        let entry = &mut self.entries[at as usize];
+        entry.trace = TraceId::NONE;
+        entry.next = self.free;
+        self.free = at;
         self.live -= 1;
     }
 
-    /// Looks at the next `slots` slots and removes what was born before `limit`; returns how many.
-    pub(crate) fn expire(&mut self, slots: usize, limit: Tsc) -> u64 {
+    /// Looks at the next entries, as many as `looks` but each once, and removes what was born
+    /// before `limit`; returns how many. Entries that were never taken need no look.
+    pub(crate) fn expire(&mut self, looks: usize, limit: Tsc) -> u64 {
         let mut expired = 0;
-        for _ in 0..slots.min(self.slots.len()) {
-            // A follower may move into the emptied slot: look again.
-            while self.slots[self.sweep_at].trace.is_some()
-                && self.slots[self.sweep_at].born < limit
-            {
-                self.remove(self.sweep_at);
+        for _ in 0..looks.min(self.fresh) {
+            if self.sweep_at >= self.fresh {
+                self.sweep_at = 0;
+            }
+            let entry = &self.entries[self.sweep_at];
+            if entry.trace.is_some() && entry.born < limit {
+                self.remove(self.sweep_at as u32);
                 expired += 1;
             }
-            self.sweep_at = self.next(self.sweep_at);
+            self.sweep_at += 1;
         }
         expired
     }
 
-    pub(crate) fn slot_count(&self) -> usize {
-        self.slots.len()
+    /// Entries that a sweep looks at.
+    pub(crate) fn entries_to_sweep(&self) -> usize {
+        self.fresh
     }
 
     /// Orders under way.
@@ -334,10 +389,38 @@ mod tests {
         for number in 1..=40_u64 {
             let _ = traces.add(TraceId::new(number).unwrap(), Point::T0, Tsc(number));
         }
-        // The sweep passes the end of the table, where a moved follower may escape one round.
-        let expired = traces.expire(64, Tsc(31)) + traces.expire(64, Tsc(31));
-        assert_eq!(expired, 30);
+        assert_eq!(traces.expire(64, Tsc(31)), 30);
         assert_eq!(traces.live(), 10);
+    }
+
+    #[test]
+    fn a_given_back_entry_is_taken_first_and_the_rest_of_the_table_stays_untouched() {
+        let mut traces = Traces::new(1 << 10, PointSet::GATEWAY);
+        for number in 1..=5_000_u64 {
+            let id = TraceId::new(number).unwrap();
+            for point in [Point::Ingress, Point::T0, Point::T7, Point::Egress] {
+                let _ = traces.add(id, point, Tsc(number));
+            }
+        }
+        assert_eq!((traces.live(), traces.evicted(), traces.entries_to_sweep()), (0, 0, 1));
+    }
+
+    #[test]
+    fn identifiers_that_share_a_chain_are_kept_apart() {
+        let mut traces = Traces::new(64, PointSet::GATEWAY);
+        let id = |number: u64| TraceId::new(number).unwrap();
+        for number in [1, 65, 129, 193] {
+            assert_eq!(traces.add(id(number), Point::T0, Tsc(number)), Added::Pending);
+        }
+        // From the middle, the end and the head of the chain.
+        for number in [129, 1, 193] {
+            assert_eq!(traces.add(id(number), Point::Ingress, Tsc(number)), Added::Pending);
+            assert_eq!(traces.add(id(number), Point::T7, Tsc(number)), Added::Pending);
+            let done = traces.add(id(number), Point::Egress, Tsc(number));
+            assert!(matches!(done, Added::Complete(_)), "{number}");
+        }
+        assert_eq!(traces.live(), 1);
+        assert_eq!(traces.add(id(65), Point::T0, Tsc(1)), Added::Duplicate);
     }
 
     proptest! {
@@ -378,14 +461,24 @@ mod tests {
                 let (id, point) = (TraceId::new(number).expect("small"), points[point]);
                 let tsc = Tsc(number * 10 + point.index() as u64);
                 let entry = model.entry(number).or_default();
-                let expected = match entry.stamp(point, tsc) {
-                    Stamped::Duplicate => Added::Duplicate,
-                    Stamped::First if entry.seen() == PointSet::GATEWAY => {
-                        Added::Complete(model.remove(&number).expect("just stamped"))
+                let stamped = entry.stamp(point, tsc);
+                let expected = *entry;
+                let is_complete = expected.seen() == PointSet::GATEWAY;
+                match traces.add(id, point, tsc) {
+                    Added::Duplicate => prop_assert_eq!(stamped, Stamped::Duplicate),
+                    Added::Pending => {
+                        prop_assert_eq!(stamped, Stamped::First);
+                        prop_assert!(!is_complete);
                     }
-                    Stamped::First => Added::Pending,
-                };
-                prop_assert_eq!(traces.add(id, point, tsc), expected);
+                    Added::Complete(stamps) => {
+                        prop_assert!(is_complete && stamped == Stamped::First);
+                        for point in Point::ALL.into_iter().filter(|p| expected.seen().has(*p)) {
+                            let index = point.index();
+                            prop_assert_eq!(stamps.tsc[index], expected.tsc[index]);
+                        }
+                        model.remove(&number);
+                    }
+                }
                 prop_assert_eq!(traces.live(), model.len());
             }
             prop_assert_eq!(traces.evicted(), 0);

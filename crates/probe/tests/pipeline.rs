@@ -15,8 +15,8 @@ use std::thread;
 
 use weir_probe::capture::{CaptureDecoder, Frame};
 use weir_probe::cores;
-use weir_probe::hiccup::usable_cores;
 use weir_probe::ring::RING_RECORDS_DEFAULT;
+use weir_probe::thread::usable_cores;
 use weir_probe::trace::Stamps;
 use weir_probe::{
     ClockWriter, Drain, DrainOptions, DrainReport, Measure, Point, PointSet, Recorder, RingDir,

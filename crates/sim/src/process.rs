@@ -1,28 +1,25 @@
 //! The node between two crashes: the partition's agent over the real logs, what follows it, and
 //! the directories that outlive it.
 //!
-//! Mirrors what the node puts together on its threads, one cycle after another. What its keeper
-//! does on real files (event log, snapshots by a shadow engine) is done here on simulated ones.
+//! Mirrors what the node puts together on its threads, one cycle after another. The shadow engine,
+//! which writes events and snapshots, is the node's own, on simulated files.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use anyhow::Context;
 use weir_engine::Engine;
 use weir_io::disk::sim::TraceOp;
 use weir_io::{Rng, SeededRng, SimDisk};
 use weir_log::tail::{TailConfig, TailHandle, TailReader, tail};
-use weir_log::{
-    EmbeddedLog, EventLog, Followed, LogConfig, LogReader, SegmentKind, SnapshotStore, read_events,
-};
+use weir_log::{EmbeddedLog, LogConfig, LogReader, SegmentKind, SnapshotStore, read_events};
 use weir_node::agent::Agent;
 use weir_node::handoff::{PartitionPort, SourcePort, gateway_to_partition};
-use weir_node::partition::recovery::{Rebuilt, Sources, put_state, rebuild};
+use weir_node::keeper::shadow::{Shadow, ShadowError, ShadowParts};
+use weir_node::partition::recovery::{Rebuilt, Sources, rebuild};
 use weir_node::partition::{Partition, PartitionFigures, PartitionParts};
 use weir_node::runner::Wake;
 use weir_probe::Recorder;
 use weir_types::{Durability, Nanos, Position};
-use weir_wire::{Command, Event};
 
 use crate::disk::{Gate, ProcessDisk};
 use crate::oracle::{LogEntry, engine_config};
@@ -33,7 +30,7 @@ use crate::workload::HERE;
 
 /// The identity of every simulated log.
 const LOG_ID: u128 = 0x5157;
-/// Records that the event log takes in one turn.
+/// Commands that the shadow applies in one turn.
 const FOLLOW_MAX: usize = 4096;
 /// The size of the event log's segment files in bytes.
 const EVENT_SEGMENT_BYTES: u64 = 128 << 10;
@@ -164,10 +161,7 @@ pub struct Process {
     /// The control feed's ring.
     pub feed: PartitionPort,
     tail: TailReader,
-    events: EventLog<ProcessDisk>,
-    events_tail: TailReader,
-    is_lapped: bool,
-    shadow: Shadow,
+    shadow: Shadow<SimDisk, ProcessDisk, SimDisk>,
     figures: Arc<PartitionFigures>,
     gate: Gate,
     stalled_for: u64,
@@ -196,7 +190,17 @@ impl Process {
         let figures = Arc::new(PartitionFigures::default());
         figures.position.store(engine.position().0, Ordering::Relaxed);
         let fate = Fate::default();
-        let shadow = Shadow::new(&engine, event_count, disks)?;
+        let mut state = Vec::new();
+        engine.snapshot(&mut state);
+        let commands = disks.commands.clone();
+        let shadow = Shadow::new(ShadowParts {
+            engine: Engine::restore(engine_config(), &state)?,
+            event_count,
+            events,
+            commands: Box::new(move || Ok(commands.clone())),
+            snapshots: SnapshotStore::new(disks.snapshots.clone(), LOG_ID, HERE),
+            keep: SNAPSHOTS_KEPT,
+        });
         let partition = Partition::new(PartitionParts {
             engine,
             log: Shell::new(log, fate.clone(), plant),
@@ -213,9 +217,6 @@ impl Process {
             port,
             feed,
             tail: handle.reader(),
-            events,
-            events_tail: handle.reader(),
-            is_lapped: false,
             shadow,
             figures,
             gate,
@@ -244,35 +245,50 @@ impl Process {
         self.partition.do_work(now);
     }
 
-    /// The keeper's cycle: the event log follows.
-    pub fn keep_events(&mut self, now: Nanos) {
-        if !self.is_lapped && self.fate.why().is_none() {
-            let followed = self.events.follow(&mut self.events_tail, FOLLOW_MAX);
-            self.is_lapped = followed == Followed::Lapped;
-            if let Err(error) = self.events.do_work(now) {
+    /// The shadow's cycle: it applies what is in the log's files and writes the events.
+    ///
+    /// # Errors
+    /// When the log cannot be followed. A failing disk is no error: it ends the process.
+    pub fn keep_events(&mut self, now: Nanos) -> Result<(), ShadowError> {
+        if self.fate.why().is_some() {
+            return Ok(());
+        }
+        let committed = Position(self.figures.position.load(Ordering::Relaxed));
+        let followed = self.shadow.follow(committed, FOLLOW_MAX, now);
+        self.survive(followed).map(|_| ())
+    }
+
+    /// Ends the process when the events' disk failed, as the node does.
+    fn survive<T>(&mut self, result: Result<T, ShadowError>) -> Result<Option<T>, ShadowError> {
+        match result {
+            Ok(done) => Ok(Some(done)),
+            Err(ShadowError::Events(error)) => {
                 self.fate.stop(format!("the event log failed: {error}"));
+                Ok(None)
             }
+            Err(error) => Err(error),
         }
     }
 
-    /// Takes a snapshot when its events are there to be synced; true when it was taken.
+    /// Takes a snapshot of where the shadow is; true when it was taken.
     ///
     /// # Errors
     /// When the log cannot be followed. A full or failing disk is no error: there is no snapshot.
-    pub fn snapshot(&mut self) -> anyhow::Result<bool> {
+    pub fn snapshot(&mut self, now: Nanos) -> Result<bool, ShadowError> {
+        self.keep_events(now)?;
         if self.fate.why().is_some() {
             return Ok(false);
         }
-        let committed = Position(self.figures.position.load(Ordering::Relaxed));
-        self.shadow.follow(committed)?;
-        if self.events.next_record().0 <= self.shadow.event_count {
-            return Ok(false);
+        let miscounts = self.plant == Some(Plant::SnapshotMiscounts);
+        let taken = self.shadow.snapshot_with(|state| {
+            if miscounts && let Some(count) = state.first_chunk_mut::<8>() {
+                *count = u64::from_le_bytes(*count).saturating_sub(1).to_le_bytes();
+            }
+        });
+        match taken {
+            Err(ShadowError::Snapshot(_)) => Ok(false),
+            taken => Ok(self.survive(taken)? == Some(true)),
         }
-        if let Err(error) = self.events.flush_blocking() {
-            self.fate.stop(format!("the event log failed: {error}"));
-            return Ok(false);
-        }
-        self.shadow.take(self.plant)
     }
 
     /// The next event that was published.
@@ -285,87 +301,26 @@ impl Process {
     }
 
     /// Stops as asked: false when there is more to do. The last call closes the event log.
-    pub fn stop(&mut self, now: Nanos) -> bool {
+    ///
+    /// # Errors
+    /// As [`Process::keep_events`].
+    pub fn stop(&mut self, now: Nanos) -> Result<bool, ShadowError> {
         if self.fate.why().is_some() {
-            return true;
+            return Ok(true);
         }
         self.gate.set_closed(false);
         if !self.partition.stop(now) {
-            return false;
-        }
-        self.keep_events(now);
-        if !self.is_lapped
-            && let Err(error) = self.events.close()
-        {
-            self.fate.stop(format!("the event log failed: {error}"));
-        }
-        true
-    }
-}
-
-/// The engine that snapshots are taken of: it follows the command log's files.
-struct Shadow {
-    engine: Engine,
-    event_count: u64,
-    commands: SimDisk,
-    reader: Option<LogReader<SimDisk>>,
-    store: SnapshotStore<SimDisk>,
-    last_snapshot: Position,
-}
-
-impl Shadow {
-    fn new(engine: &Engine, event_count: u64, disks: &Disks) -> anyhow::Result<Shadow> {
-        let mut state = Vec::new();
-        engine.snapshot(&mut state);
-        Ok(Shadow {
-            engine: Engine::restore(engine_config(), &state)?,
-            event_count,
-            commands: disks.commands.clone(),
-            reader: None,
-            store: SnapshotStore::new(disks.snapshots.clone(), LOG_ID, HERE),
-            last_snapshot: engine.position(),
-        })
-    }
-
-    fn follow(&mut self, committed: Position) -> anyhow::Result<()> {
-        if self.engine.position() >= committed {
-            return Ok(());
-        }
-        if self.reader.is_none() {
-            let from = self.engine.position().next();
-            let opened = LogReader::open(self.commands.clone(), SegmentKind::Command, from);
-            self.reader = match opened {
-                // At level `memory` the files are behind what is committed.
-                Err(weir_log::LogError::NotRetained { .. }) => return Ok(()),
-                opened => Some(opened.context("the shadow cannot open the log")?),
-            };
-        }
-        let Some(reader) = &mut self.reader else { return Ok(()) };
-        while self.engine.position() < committed {
-            let Some(entry) = reader.next_entry().context("the shadow cannot read the log")? else {
-                break;
-            };
-            let command = Command::decode(entry.bytes)?;
-            let count = &mut self.event_count;
-            let mut said = |_: &Event| *count += 1;
-            self.engine.apply(entry.position, entry.log_time, &command, &mut said);
-        }
-        Ok(())
-    }
-
-    fn take(&mut self, plant: Option<Plant>) -> anyhow::Result<bool> {
-        let position = self.engine.position();
-        if position <= self.last_snapshot {
             return Ok(false);
         }
-        let miscount = u64::from(plant == Some(Plant::SnapshotMiscounts));
-        let mut state = Vec::new();
-        put_state(&self.engine, self.event_count - miscount.min(self.event_count), &mut state);
-        if self.store.write(position, &state).is_err() {
-            return Ok(false);
+        let before = self.shadow.position();
+        self.keep_events(now)?;
+        if self.fate.why().is_none() {
+            if self.shadow.position() != before {
+                return Ok(false);
+            }
+            let closed = self.shadow.close();
+            self.survive(closed)?;
         }
-        self.store.prune(SNAPSHOTS_KEPT)?;
-        self.last_snapshot = position;
         Ok(true)
     }
 }

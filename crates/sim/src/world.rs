@@ -9,6 +9,7 @@
 use weir_io::disk::sim::{CrashChoice, TraceOp};
 use weir_io::{Clock, Rng, SeededRng, SimClock, SimDisk, SimFaults};
 use weir_log::SequencedLog;
+use weir_node::keeper::shadow::ShadowError;
 use weir_types::{Durability, Nanos, Position};
 
 use crate::crowd::Crowd;
@@ -286,12 +287,10 @@ impl World {
         process.stall(&mut self.rng, life.stall_per_mille);
         process.work(now);
         if self.rng.chance(1, 2) {
-            process.keep_events(now);
+            process.keep_events(now).map_err(shadow_fails)?;
         }
         if self.rng.chance(life.snapshot_per_mille, 1000) {
-            let taken = process
-                .snapshot()
-                .map_err(|error| Violation::new("the shadow fails", format!("{error:#}")))?;
+            let taken = process.snapshot(now).map_err(shadow_fails)?;
             self.tally.snapshots += u64::from(taken);
         }
         Ok(())
@@ -375,7 +374,7 @@ impl World {
     fn stop(&mut self, process: &mut Process) -> Result<LifeEnd, Violation> {
         for _ in 0..LIVENESS_STEPS {
             self.clock.advance(Nanos(1_000_000));
-            let has_stopped = process.stop(self.clock.now());
+            let has_stopped = process.stop(self.clock.now()).map_err(shadow_fails)?;
             if process.why_stopped().is_some() {
                 // A disk that was full a moment ago: the event log is not retried at once.
                 return Ok(self.stopped_itself(Ending::Kill));
@@ -443,4 +442,8 @@ impl World {
 
 fn unreadable(error: anyhow::Error) -> Violation {
     Violation::new("a recovered log cannot be read", format!("{error:#}"))
+}
+
+fn shadow_fails(error: ShadowError) -> Violation {
+    Violation::new("the shadow fails", error)
 }

@@ -4,6 +4,7 @@
 //! process is stopped. Each run begins with a fifth of its length that is not measured.
 
 use std::path::Path;
+use std::str::FromStr;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -42,11 +43,26 @@ pub(super) struct Bench {
 
 /// How orders come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LoadKind {
+pub(crate) enum LoadKind {
     /// So many under way.
     Window(u32),
     /// So many a second, Poisson.
     Open(u32),
+}
+
+impl FromStr for LoadKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<LoadKind, String> {
+        let (number, kind): (&str, fn(u32) -> LoadKind) = match text.strip_suffix("/s") {
+            Some(rate) => (rate, LoadKind::Open),
+            None => (text, LoadKind::Window),
+        };
+        match number.parse() {
+            Ok(number) if number > 0 => Ok(kind(number)),
+            _ => Err(format!("{text:?} is no load: want 64 (in flight) or 50000/s")),
+        }
+    }
 }
 
 impl LoadKind {

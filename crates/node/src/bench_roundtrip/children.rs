@@ -17,9 +17,6 @@ use weir_wire::session::ApiKey;
 
 use crate::cli::endpoint::hex;
 
-/// The unit of times in `/proc`: fixed at 100 on Linux (USER_HZ), whatever the kernel's own tick.
-const CLOCK_TICKS_PER_SECOND: u64 = 100;
-
 /// A directory that is removed when its handle goes.
 #[derive(Debug)]
 pub(crate) struct WorkDir {
@@ -63,6 +60,15 @@ impl Drop for WorkDir {
             eprintln!("weir: {} stays behind: {error}", self.path.display());
         }
     }
+}
+
+/// Processor time of a child's threads.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CpuTime {
+    /// Of all of them.
+    pub(crate) all: Duration,
+    /// Of the one that was asked for.
+    pub(crate) named: Duration,
 }
 
 /// A process under measurement.
@@ -154,16 +160,24 @@ impl Child {
         Ok(())
     }
 
-    /// The processor time of all its threads so far.
-    pub(crate) fn cpu_time(&self) -> anyhow::Result<Duration> {
-        let path = format!("/proc/{}/stat", self.process.id());
-        let text = std::fs::read_to_string(&path).with_context(|| path.clone())?;
-        // Fields 14 and 15 (utime, stime) of proc(5), counted after the name in parentheses.
-        let (_, fields) = text.rsplit_once(") ").with_context(|| format!("{path}: no name"))?;
-        let fields: Vec<&str> = fields.split(' ').collect();
-        let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok());
-        let ticks = ticks(11).zip(ticks(12)).with_context(|| format!("{path}: no times"))?;
-        Ok(Duration::from_micros((ticks.0 + ticks.1) * 1_000_000 / CLOCK_TICKS_PER_SECOND))
+    /// The processor time of its threads so far: of all, and of the one with this name.
+    pub(crate) fn cpu_time(&self, name: &str) -> anyhow::Result<CpuTime> {
+        let mut time = CpuTime::default();
+        let tasks = format!("/proc/{}/task", self.process.id());
+        for task in std::fs::read_dir(&tasks).with_context(|| tasks.clone())? {
+            let path = task?.path();
+            let read = |file: &str| std::fs::read_to_string(path.join(file));
+            // A thread may end meanwhile; the node's own do not.
+            let (Ok(schedstat), Ok(thread)) = (read("schedstat"), read("comm")) else { continue };
+            // Nanoseconds on a core come first (Linux, Documentation/scheduler/sched-stats).
+            let ns = schedstat.split(' ').next().and_then(|field| field.parse().ok());
+            let spent = Duration::from_nanos(ns.with_context(|| format!("{tasks}: no times"))?);
+            time.all += spent;
+            if thread.trim() == name {
+                time.named += spent;
+            }
+        }
+        Ok(time)
     }
 
     /// Where it listens.

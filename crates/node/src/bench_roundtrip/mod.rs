@@ -46,6 +46,9 @@ pub struct RoundtripArgs {
     /// Only these durability levels.
     #[arg(long, value_delimiter = ',', default_value = "memory,os,disk")]
     durability: Vec<Durability>,
+    /// Only these loads: 64 is so many in flight, 50000/s an open loop.
+    #[arg(long, value_delimiter = ',', default_value = "1,64,10000/s,50000/s,100000/s")]
+    loads: Vec<LoadKind>,
     /// Without the profile in which everything spins.
     #[arg(long)]
     no_spin: bool,
@@ -76,15 +79,6 @@ pub fn run_echo(args: EchoArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One run in flight and sixty-four, then open loops.
-const LOADS: [LoadKind; 5] = [
-    LoadKind::Window(1),
-    LoadKind::Window(64),
-    LoadKind::Open(10_000),
-    LoadKind::Open(50_000),
-    LoadKind::Open(100_000),
-];
-
 /// Runs the benchmark and prints its JSON object as the last line.
 ///
 /// # Errors
@@ -108,7 +102,7 @@ pub fn run(args: RoundtripArgs) -> anyhow::Result<()> {
             if wait == WaitStrategy::Spin && *durability != Durability::Memory {
                 continue;
             }
-            cells.extend(measure_node(&bench, &work_dir, (*durability, wait))?);
+            cells.extend(measure_node(&bench, &work_dir, (*durability, wait), &args.loads)?);
         }
     }
     let result = json!({
@@ -159,15 +153,16 @@ fn measure_node(
     bench: &Bench,
     work_dir: &WorkDir,
     (durability, wait): (Durability, WaitStrategy),
+    loads: &[LoadKind],
 ) -> anyhow::Result<Vec<Value>> {
     eprintln!("\n{durability}, {wait}\n{}", cell::header());
     let echo = Child::echo(wait, work_dir)?;
     let node = Child::node(durability, wait, work_dir)?;
     let mut sides = cell::Sides::connect(&echo, &node)?;
     let mut cells = Vec::new();
-    for load in LOADS {
+    for load in loads {
         let bare_sync = (durability == Durability::Disk).then(|| work_dir.path());
-        let cell = sides.measure(bench, load, (wait, bare_sync))?;
+        let cell = sides.measure(bench, *load, (wait, bare_sync))?;
         eprintln!("{}", cell.line());
         cells.push(cell.json(durability, wait));
     }

@@ -1,6 +1,6 @@
-//! What keeps the node's past and figures, on a thread that no order waits for: the event logs'
-//! files, snapshots by shadow engines, and the drain of the probe rings.
+//! What keeps the node's past and figures, on threads that no order waits for: the shadow engines,
+//! which write the event logs' files and snapshots, and the drain of the probe rings.
 
 pub mod drain;
-pub mod event_files;
-pub mod snapshots;
+pub mod shadow;
+pub mod shadow_agent;

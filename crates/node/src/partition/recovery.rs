@@ -28,8 +28,8 @@ use weir_wire::Command;
 use super::PartitionFigures;
 use crate::config::Config;
 use crate::event_reader::EventReader;
-use crate::keeper::event_files::EventFiles;
-use crate::keeper::snapshots::{Shadow, ShadowParts};
+use crate::keeper::shadow::{Shadow, ShadowParts};
+use crate::keeper::shadow_agent::ShadowAgent;
 
 /// Where a partition's files are.
 #[derive(Clone, Debug)]
@@ -211,25 +211,26 @@ impl Recovered {
         EventReader::new(&self.tail_handle, self.dirs.events(), self.first_event)
     }
 
-    /// Splits off what the keeper's thread takes.
+    /// Splits off a shadow, which writes the partition's events into files and takes its snapshots.
     ///
     /// # Errors
-    /// When the engine's snapshot does not restore, which it must.
-    pub fn for_keeper(self, config: &Config) -> anyhow::Result<(ForPartition, ForKeeper)> {
+    /// When the engine's snapshot does not restore, which it must, or the directory of snapshots
+    /// cannot be opened.
+    pub fn with_shadow(self, config: &Config) -> anyhow::Result<(ForPartition, ShadowAgent)> {
         let mut state = Vec::new();
         self.engine.snapshot(&mut state);
-        let shadow = Engine::restore(self.engine.config().clone(), &state)?;
-        let files = EventFiles::new(self.events, self.tail_handle.reader());
+        let (commands, snapshots) = (self.dirs.commands(), self.dirs.snapshots());
+        let snapshots = ThreadDisk::open(&snapshots, None)?;
         let shadow = Shadow::new(ShadowParts {
-            engine: shadow,
-            events: self.event_count,
-            dirs: self.dirs,
-            log_id: self.log.log_id(),
-            figures: self.figures.clone(),
-            synced_events: files.synced(),
-            every_commands: config.snapshots.every_commands,
+            engine: Engine::restore(self.engine.config().clone(), &state)?,
+            event_count: self.event_count,
+            events: self.events,
+            commands: Box::new(move || ThreadDisk::open(&commands, None)),
+            snapshots: SnapshotStore::new(snapshots, self.log.log_id(), self.partition_id),
             keep: config.snapshots.keep,
-        })?;
+        });
+        let every_commands = config.snapshots.every_commands;
+        let shadow = ShadowAgent::new(shadow, self.figures.clone(), every_commands);
         let partition = ForPartition {
             partition_id: self.partition_id,
             engine: self.engine,
@@ -237,7 +238,7 @@ impl Recovered {
             tail: self.tail,
             figures: self.figures,
         };
-        Ok((partition, ForKeeper { files, shadow }))
+        Ok((partition, shadow))
     }
 }
 
@@ -253,14 +254,6 @@ pub struct ForPartition {
     pub tail: TailWriter,
     /// Figures for others to read.
     pub figures: Arc<PartitionFigures>,
-}
-
-/// What the keeper's thread takes.
-pub struct ForKeeper {
-    /// Writes the event log.
-    pub files: EventFiles,
-    /// Takes snapshots.
-    pub shadow: Shadow,
 }
 
 fn open_disk(
