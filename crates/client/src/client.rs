@@ -330,6 +330,7 @@ fn addressee(message: &NodeMessage<'_>) -> SessionId {
         NodeMessage::ExecutionReport(m) => m.event.session_id,
         NodeMessage::RequestRejected(m) => m.session_id,
         NodeMessage::RequestDone(m) => m.session_id,
+        NodeMessage::TradeBusted(m) => m.session_id,
         NodeMessage::Reject(m) => m.session_id,
         NodeMessage::Heartbeat(m) => m.session_id,
         NodeMessage::LogonAck(m, _) => m.session_id,

@@ -23,8 +23,8 @@ pub fn stamp(mut request: Request, session_id: SessionId, request_no: RequestNo)
         };
     }
     set!(
-        NewOrder ReplaceOrder CancelOrder MassCancel Transfer SetPhase KillSwitch
-        DefineInstrument DefineFirm DefineAccount DefineSession
+        NewOrder ReplaceOrder CancelOrder MassCancel Transfer SetPhase KillSwitch BustTrade
+        SchedulePhase DefineInstrument DefineFirm DefineAccount DefineSession
     );
     request
 }

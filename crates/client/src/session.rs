@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use weir_types::{EventNo, FirmId, Nanos, PartitionId, Reason, RequestNo, Role, SessionId, Switch};
 use weir_wire::dialogue::{NodeMessage, put_logon, put_request};
-use weir_wire::event::{RequestDone, RequestRejected};
+use weir_wire::event::{RequestDone, RequestRejected, TradeBusted};
 use weir_wire::frame::put_frame;
 use weir_wire::report::ExecutionReport;
 use weir_wire::session::{
@@ -130,6 +130,8 @@ pub enum SessionEvent {
         /// The request, when this is its first answer.
         answered: Option<Unanswered>,
     },
+    /// An operator took a trade of the session's back.
+    TradeBusted(TradeBusted),
     /// The gateway refused a message; no engine has seen it.
     Refused {
         /// Which and why.
@@ -388,6 +390,12 @@ impl Session {
                 match self.take(d.partition_id, d.event_no, d.request_no)? {
                     None => SessionEvent::Repeated,
                     Some(answered) => SessionEvent::Done { done: *d, answered },
+                }
+            }
+            NodeMessage::TradeBusted(b) => {
+                match self.take(b.partition_id, b.event_no, RequestNo::NONE)? {
+                    None => SessionEvent::Repeated,
+                    Some(_) => SessionEvent::TradeBusted(*b),
                 }
             }
             NodeMessage::Reject(reject) => {

@@ -6,7 +6,9 @@
 //! went different ways apart; it is no defence against someone who forges.
 
 use weir_types::ClOrdId;
-use weir_wire::event::{Defined, OrderEvent, PhaseChanged, RequestDone, RequestRejected};
+use weir_wire::event::{
+    Defined, OrderEvent, PhaseChanged, RequestDone, RequestRejected, TradeBusted, Uncrossed,
+};
 use weir_wire::{Definition, Event, PlainEvent};
 
 use crate::index::fold;
@@ -44,6 +46,8 @@ pub(crate) fn fold_event(digest: u64, event: &Event) -> u64 {
         Event::Plain(PlainEvent::RequestDone(e)) => done_sum(e),
         Event::Plain(PlainEvent::PhaseChanged(e)) => phase_sum(e),
         Event::Plain(PlainEvent::Checkpoint(_)) => return digest,
+        Event::Plain(PlainEvent::TradeBusted(e)) => busted_sum(e),
+        Event::Plain(PlainEvent::Uncrossed(e)) => uncrossed_sum(e),
         Event::Defined(e, definition) => defined_sum(e, definition),
     };
     fold(digest ^ sum, KEYS[2] | 1)
@@ -155,6 +159,32 @@ fn phase_sum(e: &PhaseChanged) -> u64 {
     ])
 }
 
+fn busted_sum(e: &TradeBusted) -> u64 {
+    sum([
+        e.event_no.0,
+        e.order_id.0,
+        e.match_id.0,
+        e.transact_time.0,
+        e.last_px.0 as u64,
+        e.last_qty.0,
+        pair(e.session_id.0, e.firm_id.0),
+        pair(e.account_id.0, e.instrument_id.0),
+        u64::from(e.side.code()),
+        u64::from(e.partition_id.0) << 8 | 6,
+    ])
+}
+
+fn uncrossed_sum(e: &Uncrossed) -> u64 {
+    sum([
+        e.transact_time.0,
+        e.price.0 as u64,
+        e.qty.0,
+        e.surplus as u64,
+        u64::from(e.instrument_id.0),
+        u64::from(e.partition_id.0) << 8 | 7,
+    ])
+}
+
 fn defined_sum(e: &Defined, definition: &Definition) -> u64 {
     let own = sum([
         e.transact_time.0,
@@ -162,7 +192,7 @@ fn defined_sum(e: &Defined, definition: &Definition) -> u64 {
         u64::from(definition.template_id()),
         u64::from(e.partition_id.0) << 8 | 5,
     ]);
-    let words: [u64; 10] = match definition {
+    let words: [u64; 14] = match definition {
         Definition::DefineInstrument(d) => {
             let (head, tail) = halves(ClOrdId(d.symbol.0));
             let codes = [d.price_exponent as u8, d.qty_exponent as u8, d.phase.code(), 0];
@@ -177,25 +207,45 @@ fn defined_sum(e: &Defined, definition: &Definition) -> u64 {
                 pair(d.session_id.0, d.instrument_id.0),
                 pair(u32::from(d.partition_id.0), u32::from_le_bytes(codes)),
                 d.request_no.0,
+                d.reference_price.0 as u64,
+                d.volatility_call.0,
+                pair(d.static_collar, d.dynamic_collar),
+                0,
             ]
         }
         Definition::DefineFirm(d) => {
             let (head, tail) = halves(ClOrdId(d.name.0));
-            [d.request_no.0, head, tail, pair(d.session_id.0, d.firm_id.0), 0, 0, 0, 0, 0, 0]
+            [
+                d.request_no.0,
+                head,
+                tail,
+                pair(d.session_id.0, d.firm_id.0),
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+            ]
         }
         Definition::DefineAccount(d) => {
             let owner = pair(d.account_id.0, d.firm_id.0);
             let flag = u64::from(d.unlimited.code());
-            [d.request_no.0, owner, u64::from(d.session_id.0), flag, 0, 0, 0, 0, 0, 0]
+            [d.request_no.0, owner, u64::from(d.session_id.0), flag, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
         }
         Definition::DefineSession(d) => {
-            let mut words = [0; 10];
+            let mut words = [0; 14];
             for (word, bytes) in words.iter_mut().zip(d.api_key_hash.0.chunks_exact(8)) {
                 *word = u64::from_le_bytes(bytes.try_into().expect("chunks of eight bytes"));
             }
             words[4] = d.request_no.0;
             words[5] = pair(d.session_id.0, d.defined_session_id.0);
             words[6] = pair(d.firm_id.0, u32::from(d.role.code()));
+            words[7] = u64::from(d.order_rate_max);
             words
         }
     };

@@ -270,8 +270,11 @@ impl Engine {
             }
             PlainEvent::RequestRejected(e) => (e.position, e.event_no) = (self.position, event_no),
             PlainEvent::RequestDone(e) => (e.position, e.event_no) = (self.position, event_no),
-            PlainEvent::PhaseChanged(_) | PlainEvent::Checkpoint(_) => {
-                unreachable!("only events addressed to a session are remembered")
+            PlainEvent::PhaseChanged(_)
+            | PlainEvent::Checkpoint(_)
+            | PlainEvent::TradeBusted(_)
+            | PlainEvent::Uncrossed(_) => {
+                unreachable!("only answers to requests are remembered")
             }
         }
         self.say(&Event::Plain(answer), out);

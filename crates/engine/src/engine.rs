@@ -193,6 +193,10 @@ impl Engine {
             Request::Transfer(m) => self.transfer(asker, m, out),
             Request::SetPhase(m) => self.set_phase(asker, m, out),
             Request::KillSwitch(m) => self.kill_switch(asker, m, out),
+            Request::BustTrade(_) => self.reject(asker, Named::NOTHING, Reason::UnknownTrade, out),
+            Request::SchedulePhase(_) => {
+                self.reject(asker, named(request), Reason::LimitReached, out);
+            }
             Request::DefineInstrument(_)
             | Request::DefineFirm(_)
             | Request::DefineAccount(_)
@@ -389,7 +393,9 @@ pub(crate) fn named(request: &Request) -> Named {
         Request::Transfer(m) => Named { instrument_id: m.instrument_id, ..Named::NOTHING },
         Request::SetPhase(m) => Named { instrument_id: m.instrument_id, ..Named::NOTHING },
         Request::DefineInstrument(m) => Named { instrument_id: m.instrument_id, ..Named::NOTHING },
+        Request::SchedulePhase(m) => Named { instrument_id: m.instrument_id, ..Named::NOTHING },
         Request::KillSwitch(_)
+        | Request::BustTrade(_)
         | Request::DefineFirm(_)
         | Request::DefineAccount(_)
         | Request::DefineSession(_) => Named::NOTHING,

@@ -433,6 +433,10 @@ fn instrument(id: u32, partition_id: PartitionId, tick_size: i64) -> Definition 
         order_qty_max: Qty(100_000),
         price_min: Price(price_min),
         price_max: Price(price_max),
+        reference_price: Price(0),
+        volatility_call: Nanos(0),
+        static_collar: 0,
+        dynamic_collar: 0,
         session_id: OPERATOR,
         instrument_id: InstrumentId(id),
         partition_id,
@@ -468,6 +472,7 @@ fn session(id: u32, firm: u32, role: Role) -> Definition {
         session_id: OPERATOR,
         defined_session_id: SessionId(id),
         firm_id: FirmId(firm),
+        order_rate_max: 0,
         role,
     })
 }

@@ -102,7 +102,10 @@ pub(crate) fn request_no_of(event: &PlainEvent) -> RequestNo {
         PlainEvent::OrderEvent(e) => e.request_no,
         PlainEvent::RequestRejected(e) => e.request_no,
         PlainEvent::RequestDone(e) => e.request_no,
-        PlainEvent::PhaseChanged(_) | PlainEvent::Checkpoint(_) => RequestNo::NONE,
+        PlainEvent::PhaseChanged(_)
+        | PlainEvent::Checkpoint(_)
+        | PlainEvent::TradeBusted(_)
+        | PlainEvent::Uncrossed(_) => RequestNo::NONE,
     }
 }
 

@@ -286,6 +286,7 @@ fn bootstrap(
             session_id: FIRST_OPERATOR,
             defined_session_id: FIRST_OPERATOR,
             firm_id: FirmId::NONE,
+            order_rate_max: 0,
             role: Role::Operator,
         };
         let command = Command::Import(Position(1), Definition::DefineSession(operator));

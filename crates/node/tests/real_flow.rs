@@ -62,6 +62,7 @@ impl EngineBook {
                 session_id,
                 defined_session_id: SESSION,
                 firm_id,
+                order_rate_max: 0,
                 role: Role::Trader,
             }),
             Definition::DefineInstrument(DefineInstrument {
@@ -72,6 +73,10 @@ impl EngineBook {
                 order_qty_max: Qty(1 << 40),
                 price_min: Price(1),
                 price_max: Price(1 << 40),
+                reference_price: Price(0),
+                volatility_call: Nanos(0),
+                static_collar: 0,
+                dynamic_collar: 0,
                 session_id,
                 instrument_id: INSTRUMENT,
                 partition_id: PartitionId(1),

@@ -190,6 +190,10 @@ fn instrument(instrument_id: InstrumentId, price_max: i64) -> Definition {
         order_qty_max: Qty(100_000),
         price_min: Price(1),
         price_max: Price(price_max),
+        reference_price: Price(0),
+        volatility_call: Nanos(0),
+        static_collar: 0,
+        dynamic_collar: 0,
         session_id: OPERATOR,
         instrument_id,
         partition_id: HERE,
@@ -226,6 +230,7 @@ fn session(id: SessionId, firm: u32, role: Role) -> Definition {
         session_id: OPERATOR,
         defined_session_id: id,
         firm_id: FirmId(firm),
+        order_rate_max: 0,
         role,
     })
 }

@@ -130,6 +130,8 @@ codes! {
         Maker = 1,
         /// The incoming order.
         Taker = 2,
+        /// A trade of an uncrossing.
+        Auction = 4,
     }
 
     /// An instrument's trading phase.
@@ -140,6 +142,12 @@ codes! {
         Continuous = 1,
         /// No entry, no trades; cancels are served.
         Halted = 2,
+        /// Orders are collected, and trade at one price when the day's trading begins.
+        OpeningCall = 3,
+        /// The same after a trade would have been too far from the price before it.
+        VolatilityCall = 4,
+        /// The same at the day's end.
+        ClosingCall = 5,
     }
 
     /// What a mass cancel covers.

@@ -140,6 +140,12 @@ reasons! {
     UnknownSession = 83, "no such session";
     /// The account or book is at its limit.
     LimitReached = 84, "a limit of the engine is reached";
+    /// A trade would have been too far from the price before it.
+    VolatilityInterruption = 85, "a volatility interruption began";
+    /// No trade that can be taken back has this number.
+    UnknownTrade = 86, "no trade that can be taken back has this number";
+    /// The session enters orders faster than it may.
+    Throttled = 87, "the session enters orders faster than it may";
 
     /// The token cannot be honoured.
     ResyncToken = 100, "the token is not valid here; start again from the oldest legal one";

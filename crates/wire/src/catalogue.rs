@@ -10,13 +10,15 @@ use weir_types::{
 };
 
 use crate::delivery::{FetchOrders, OrderPage, OrderPageBody, OrderRow, PageFlags, RowFlags};
-use crate::event::{Checkpoint, Defined, PhaseChanged, RequestDone, RequestRejected};
+use crate::event::{
+    Checkpoint, Defined, PhaseChanged, RequestDone, RequestRejected, TradeBusted, Uncrossed,
+};
 use crate::field::Field;
 use crate::message::{DecodeError, FieldInfo, Message, VisitField};
 use crate::order_entry::{CancelOrder, MassCancel, NewOrder, ReplaceOrder};
 use crate::reference::{
-    DefineAccount, DefineFirm, DefineInstrument, DefineSession, Import, KillSwitch, SessionLost,
-    SetPhase, Tick, Transfer,
+    BustTrade, DefineAccount, DefineFirm, DefineInstrument, DefineSession, Import, KillSwitch,
+    SchedulePhase, SessionLost, SetPhase, Tick, Transfer,
 };
 use crate::report::ExecutionReport;
 use crate::session::{
@@ -149,12 +151,16 @@ const MESSAGES: &[MessageInfo] = &[
     plain::<Transfer>(),
     plain::<SetPhase>(),
     plain::<KillSwitch>(),
+    plain::<BustTrade>(),
+    plain::<SchedulePhase>(),
     plain::<ExecutionReport>(),
     plain::<RequestRejected>(),
     plain::<RequestDone>(),
     plain::<PhaseChanged>(),
     plain::<Checkpoint>(),
     info::<Defined>(Tail::Definition),
+    plain::<TradeBusted>(),
+    plain::<Uncrossed>(),
     info::<FetchOrders>(Tail::Data("token")),
     info::<OrderPage>(Tail::Data("token")),
     info::<OrderPageBody>(group::<OrderRow>("rows")),

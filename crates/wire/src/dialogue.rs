@@ -9,7 +9,7 @@ use weir_types::{Reason, RequestNo, SessionId};
 
 use crate::catalogue::message_info;
 use crate::delivery::{FetchOrders, OrderPage, OrderPageBody, OrderRow};
-use crate::event::{RequestDone, RequestRejected};
+use crate::event::{RequestDone, RequestRejected, TradeBusted};
 use crate::frame::{RawMessage, put_frame, put_frame_with, put_message};
 use crate::group::{Group, put_data, put_group, put_group_header, take_data, take_group};
 use crate::message::{DecodeError, Message};
@@ -58,6 +58,8 @@ pub enum NodeMessage<'a> {
     RequestRejected(RequestRejected),
     /// A request was carried out.
     RequestDone(RequestDone),
+    /// A trade was taken back.
+    TradeBusted(TradeBusted),
     /// A page's header, with the next token.
     OrderPage(OrderPage, &'a [u8]),
     /// A page's rows.
@@ -145,6 +147,7 @@ impl<'a> NodeMessage<'a> {
             ExecutionReport::TEMPLATE_ID => NodeMessage::ExecutionReport(raw.decode_whole()?),
             RequestRejected::TEMPLATE_ID => NodeMessage::RequestRejected(raw.decode_whole()?),
             RequestDone::TEMPLATE_ID => NodeMessage::RequestDone(raw.decode_whole()?),
+            TradeBusted::TEMPLATE_ID => NodeMessage::TradeBusted(raw.decode_whole()?),
             Heartbeat::TEMPLATE_ID => NodeMessage::Heartbeat(raw.decode_whole()?),
             Reject::TEMPLATE_ID => NodeMessage::Reject(raw.decode_whole()?),
             LogonAck::TEMPLATE_ID => {
@@ -175,6 +178,7 @@ impl<'a> NodeMessage<'a> {
             NodeMessage::ExecutionReport(message) => put_frame(message, out),
             NodeMessage::RequestRejected(message) => put_frame(message, out),
             NodeMessage::RequestDone(message) => put_frame(message, out),
+            NodeMessage::TradeBusted(message) => put_frame(message, out),
             NodeMessage::OrderPage(page, token) => put_order_page(page, token, out),
             NodeMessage::OrderPageBody(body, rows) => {
                 put_frame_with(out, |out| put_message_and_group(body, rows, out));

@@ -56,7 +56,7 @@ messages! {
         cum_qty: Qty,
         /// The shown quantity asked for.
         display_qty: Qty,
-        /// The minimum quantity asked for.
+        /// The minimum quantity asked for; zero once the order is accepted, since it is met then.
         min_qty: Qty,
         /// When it expires.
         expire_time: Nanos,
@@ -170,6 +170,54 @@ messages! {
         /// The partition.
         partition_id: PartitionId,
     }
+    /// A trade was taken back, told to one side of it.
+    TradeBusted = 46 {
+        /// The command that caused it.
+        position: Position,
+        /// Its number among the session's events of this partition.
+        event_no: EventNo,
+        /// The order that had traded.
+        order_id: OrderId,
+        /// The trade.
+        match_id: MatchId,
+        /// The log's time.
+        transact_time: Nanos,
+        /// The trade's price.
+        last_px: Price,
+        /// The trade's quantity.
+        last_qty: Qty,
+        /// The session that entered the order.
+        session_id: SessionId,
+        /// The firm.
+        firm_id: FirmId,
+        /// The account.
+        account_id: AccountId,
+        /// The instrument.
+        instrument_id: InstrumentId,
+        /// The partition.
+        partition_id: PartitionId,
+        /// The side that the order was on.
+        side: Side,
+    }
+
+    /// A call's book was uncrossed; its trades come before.
+    Uncrossed = 47 {
+        /// The command that caused it.
+        position: Position,
+        /// The log's time.
+        transact_time: Nanos,
+        /// The price of all its trades; zero when there was none.
+        price: Price,
+        /// The volume traded.
+        qty: Qty,
+        /// Demand less supply at the price.
+        surplus: i64,
+        /// The instrument.
+        instrument_id: InstrumentId,
+        /// The partition.
+        partition_id: PartitionId,
+    }
+
     /// A definition was accepted (in the control log) or imported (in a partition). The
     /// definition's own message follows in the same record.
     Defined = 45 {

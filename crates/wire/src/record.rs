@@ -3,13 +3,16 @@
 
 use weir_types::{EventNo, InstrumentId, PartitionId, Position, RequestNo, SessionId};
 
-use crate::event::{Checkpoint, Defined, OrderEvent, PhaseChanged, RequestDone, RequestRejected};
+use crate::event::{
+    Checkpoint, Defined, OrderEvent, PhaseChanged, RequestDone, RequestRejected, TradeBusted,
+    Uncrossed,
+};
 use crate::frame::{RawMessage, parse_message, put_message};
 use crate::message::{DecodeError, Message};
 use crate::order_entry::{CancelOrder, MassCancel, NewOrder, ReplaceOrder};
 use crate::reference::{
-    DefineAccount, DefineFirm, DefineInstrument, DefineSession, Import, KillSwitch, SessionLost,
-    SetPhase, Tick, Transfer,
+    BustTrade, DefineAccount, DefineFirm, DefineInstrument, DefineSession, Import, KillSwitch,
+    SchedulePhase, SessionLost, SetPhase, Tick, Transfer,
 };
 
 macro_rules! records {
@@ -75,6 +78,10 @@ records! {
         SetPhase,
         /// A kill switch.
         KillSwitch,
+        /// A trade taken back.
+        BustTrade,
+        /// A change of phase to come.
+        SchedulePhase,
         /// An instrument.
         DefineInstrument,
         /// A firm.
@@ -97,6 +104,10 @@ records! {
         PhaseChanged,
         /// A digest.
         Checkpoint,
+        /// A trade taken back.
+        TradeBusted,
+        /// An uncrossing.
+        Uncrossed,
     }
 }
 
@@ -134,6 +145,8 @@ impl Request {
             Request::Transfer(m) => m.session_id,
             Request::SetPhase(m) => m.session_id,
             Request::KillSwitch(m) => m.session_id,
+            Request::BustTrade(m) => m.session_id,
+            Request::SchedulePhase(m) => m.session_id,
             Request::DefineInstrument(m) => m.session_id,
             Request::DefineFirm(m) => m.session_id,
             Request::DefineAccount(m) => m.session_id,
@@ -152,6 +165,8 @@ impl Request {
             Request::Transfer(m) => m.request_no,
             Request::SetPhase(m) => m.request_no,
             Request::KillSwitch(m) => m.request_no,
+            Request::BustTrade(m) => m.request_no,
+            Request::SchedulePhase(m) => m.request_no,
             Request::DefineInstrument(m) => m.request_no,
             Request::DefineFirm(m) => m.request_no,
             Request::DefineAccount(m) => m.request_no,
@@ -167,9 +182,11 @@ impl Request {
             Request::ReplaceOrder(m) => Destination::Instrument(m.instrument_id),
             Request::CancelOrder(m) => Destination::Instrument(m.instrument_id),
             Request::SetPhase(m) => Destination::Instrument(m.instrument_id),
+            Request::SchedulePhase(m) => Destination::Instrument(m.instrument_id),
             Request::MassCancel(m) => Destination::Partition(m.partition_id),
             Request::Transfer(m) => Destination::Partition(m.partition_id),
             Request::KillSwitch(m) => Destination::Partition(m.partition_id),
+            Request::BustTrade(m) => Destination::Partition(m.partition_id),
             Request::DefineInstrument(_)
             | Request::DefineFirm(_)
             | Request::DefineAccount(_)
@@ -300,6 +317,8 @@ impl Event {
             Event::Plain(PlainEvent::RequestDone(e)) => e.position,
             Event::Plain(PlainEvent::PhaseChanged(e)) => e.position,
             Event::Plain(PlainEvent::Checkpoint(e)) => e.position,
+            Event::Plain(PlainEvent::TradeBusted(e)) => e.position,
+            Event::Plain(PlainEvent::Uncrossed(e)) => e.position,
             Event::Defined(e, _) => e.position,
         }
     }
@@ -311,6 +330,7 @@ impl Event {
             Event::Plain(PlainEvent::OrderEvent(e)) => Some((e.session_id, e.event_no)),
             Event::Plain(PlainEvent::RequestRejected(e)) => Some((e.session_id, e.event_no)),
             Event::Plain(PlainEvent::RequestDone(e)) => Some((e.session_id, e.event_no)),
+            Event::Plain(PlainEvent::TradeBusted(e)) => Some((e.session_id, e.event_no)),
             _ => None,
         }
     }

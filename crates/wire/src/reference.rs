@@ -5,8 +5,8 @@
 //! definitions from operators and numbers them; the partitions import them in that order.
 
 use weir_types::{
-    AccountId, ApiKeyHash, Cash, FirmId, InstrumentId, KillScope, PartitionId, Phase, Position,
-    Price, Qty, RequestNo, Role, SessionId, Switch, Symbol,
+    AccountId, ApiKeyHash, Cash, FirmId, InstrumentId, KillScope, MatchId, Nanos, PartitionId,
+    Phase, Position, Price, Qty, RequestNo, Role, SessionId, Switch, Symbol,
 };
 
 use crate::message::messages;
@@ -28,10 +28,18 @@ messages! {
         price_min: Price,
         /// The highest price accepted.
         price_max: Price,
+        /// The static reference until an uncrossing trades; zero for none.
+        reference_price: Price,
+        /// How long a volatility call lasts; zero until an operator ends it.
+        volatility_call: Nanos,
         /// The operator's session.
         session_id: SessionId,
         /// The instrument.
         instrument_id: InstrumentId,
+        /// How far from the static reference a trade may be, in basis points; zero for no collar.
+        static_collar: u32,
+        /// How far from the last price a trade may be, in basis points; zero for no collar.
+        dynamic_collar: u32,
         /// The partition that trades it.
         partition_id: PartitionId,
         /// A price of mantissa m is m times ten to this power.
@@ -81,6 +89,8 @@ messages! {
         defined_session_id: SessionId,
         /// Its firm; zero for supervisors and operators.
         firm_id: FirmId,
+        /// New orders and replaces a second in each partition; zero for no bound.
+        order_rate_max: u32,
         /// What it may do.
         role: Role,
     }
@@ -132,6 +142,32 @@ messages! {
         scope: KillScope,
         /// On or off.
         switch: Switch,
+    }
+
+    /// Takes a trade back: cash and lots return, the orders stay as they are.
+    BustTrade = 27 {
+        /// The session's request number.
+        request_no: RequestNo,
+        /// The trade.
+        match_id: MatchId,
+        /// The operator's session.
+        session_id: SessionId,
+        /// The partition.
+        partition_id: PartitionId,
+    }
+
+    /// Changes an instrument's phase at a time to come, or forgets such changes.
+    SchedulePhase = 28 {
+        /// The session's request number.
+        request_no: RequestNo,
+        /// When, by log time; zero forgets all that the instrument's schedule holds.
+        at: Nanos,
+        /// The operator's session.
+        session_id: SessionId,
+        /// The instrument.
+        instrument_id: InstrumentId,
+        /// The phase to be in then.
+        phase: Phase,
     }
 
     /// A partition records that it took in the control log's definition at `control_position`;

@@ -65,12 +65,16 @@ round_trips! {
     a_transfer_reads_back Transfer,
     a_set_phase_reads_back SetPhase,
     a_kill_switch_reads_back KillSwitch,
+    a_bust_trade_reads_back BustTrade,
+    a_schedule_phase_reads_back SchedulePhase,
     an_order_event_reads_back OrderEvent,
     an_execution_report_reads_back ExecutionReport,
     a_request_rejected_reads_back RequestRejected,
     a_request_done_reads_back RequestDone,
     a_phase_changed_reads_back PhaseChanged,
     a_checkpoint_reads_back Checkpoint,
+    a_trade_busted_reads_back TradeBusted,
+    an_uncrossed_reads_back Uncrossed,
     a_defined_reads_back Defined,
     a_fetch_orders_reads_back FetchOrders,
     an_order_page_reads_back OrderPage,
@@ -193,6 +197,8 @@ fn request() -> BoxedStrategy<Request> {
         message::<Transfer>().prop_map(Request::Transfer),
         message::<SetPhase>().prop_map(Request::SetPhase),
         message::<KillSwitch>().prop_map(Request::KillSwitch),
+        message::<BustTrade>().prop_map(Request::BustTrade),
+        message::<SchedulePhase>().prop_map(Request::SchedulePhase),
         definition().prop_map(|definition| match definition {
             Definition::DefineInstrument(m) => Request::DefineInstrument(m),
             Definition::DefineFirm(m) => Request::DefineFirm(m),
@@ -230,6 +236,8 @@ fn event() -> BoxedStrategy<Event> {
         message::<RequestDone>().prop_map(|m| Event::Plain(PlainEvent::RequestDone(m))),
         message::<PhaseChanged>().prop_map(|m| Event::Plain(PlainEvent::PhaseChanged(m))),
         message::<Checkpoint>().prop_map(|m| Event::Plain(PlainEvent::Checkpoint(m))),
+        message::<TradeBusted>().prop_map(|m| Event::Plain(PlainEvent::TradeBusted(m))),
+        message::<Uncrossed>().prop_map(|m| Event::Plain(PlainEvent::Uncrossed(m))),
         (message::<Defined>(), definition()).prop_map(|(m, what)| Event::Defined(m, what)),
     ]
     .boxed()
@@ -361,8 +369,8 @@ proptest! {
 
 #[test]
 fn each_side_reads_its_own_messages_and_no_others() {
-    let clients = [1, 4, 5, 10, 11, 12, 13, 20, 21, 22, 23, 24, 25, 26, 50];
-    let nodes = [2, 3, 4, 5, 6, 40, 41, 42, 51, 52];
+    let clients = [1, 4, 5, 10, 11, 12, 13, 20, 21, 22, 23, 24, 25, 26, 27, 28, 50];
+    let nodes = [2, 3, 4, 5, 6, 40, 41, 42, 46, 51, 52];
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     for info in catalogue() {
         let body = any_body(info).new_tree(&mut runner).unwrap().current();

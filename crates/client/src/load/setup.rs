@@ -123,6 +123,7 @@ pub fn hire(admin: &mut Admin, plan: &SetupPlan, id: u32) -> Result<Trader, Clie
         session_id,
         defined_session_id: SessionId(id),
         firm_id,
+        order_rate_max: 0,
         role: Role::Trader,
     };
     admin.define_session(definition)?;
@@ -150,6 +151,10 @@ fn list(admin: &mut Admin, id: u32, partition_id: PartitionId) -> Result<Listing
         order_qty_max: Qty(1_000_000),
         price_min: Price(1),
         price_max: Price(2 * MIDDLE.0),
+        reference_price: Price(0),
+        volatility_call: weir_types::Nanos(0),
+        static_collar: 0,
+        dynamic_collar: 0,
         session_id: SessionId::NONE,
         instrument_id: InstrumentId(id),
         partition_id,

@@ -100,6 +100,7 @@ impl Mix {
                 session_id: OPERATOR,
                 defined_session_id: SessionId(id),
                 firm_id: FirmId(firm),
+                order_rate_max: 0,
                 role,
             }));
         }
@@ -335,6 +336,10 @@ fn instrument(id: u32) -> Definition {
         order_qty_max: Qty(1_000_000),
         price_min: Price(1),
         price_max: Price(1_000_000_000),
+        reference_price: Price(0),
+        volatility_call: Nanos(0),
+        static_collar: 0,
+        dynamic_collar: 0,
         session_id: OPERATOR,
         instrument_id: InstrumentId(id),
         partition_id: HERE,

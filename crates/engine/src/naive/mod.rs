@@ -195,6 +195,8 @@ impl NaiveEngine {
             Request::Transfer(m) => self.transfer(request, m, out),
             Request::SetPhase(m) => self.set_phase(request, m, out),
             Request::KillSwitch(m) => self.kill_switch(request, m, out),
+            Request::BustTrade(_) => Err(Reason::UnknownTrade),
+            Request::SchedulePhase(_) => Err(Reason::LimitReached),
             Request::DefineInstrument(_)
             | Request::DefineFirm(_)
             | Request::DefineAccount(_)

@@ -220,7 +220,10 @@ impl NaiveEngine {
                 let position = self.position;
                 PlainEvent::RequestDone(RequestDone { event_no, position, ..e })
             }
-            PlainEvent::PhaseChanged(_) | PlainEvent::Checkpoint(_) => {
+            PlainEvent::PhaseChanged(_)
+            | PlainEvent::Checkpoint(_)
+            | PlainEvent::TradeBusted(_)
+            | PlainEvent::Uncrossed(_) => {
                 unreachable!("only answers are remembered")
             }
         };
@@ -251,7 +254,9 @@ fn names(request: &Request) -> (ClOrdId, ClOrdId, InstrumentId) {
         Request::Transfer(m) => (NO, NO, m.instrument_id),
         Request::SetPhase(m) => (NO, NO, m.instrument_id),
         Request::DefineInstrument(m) => (NO, NO, m.instrument_id),
+        Request::SchedulePhase(m) => (NO, NO, m.instrument_id),
         Request::KillSwitch(_)
+        | Request::BustTrade(_)
         | Request::DefineFirm(_)
         | Request::DefineAccount(_)
         | Request::DefineSession(_) => (NO, NO, InstrumentId(0)),

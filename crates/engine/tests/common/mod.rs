@@ -122,6 +122,10 @@ pub fn instrument(instrument_id: InstrumentId, partition_id: PartitionId) -> Def
         order_qty_max: Qty(1_000_000),
         price_min: Price(1),
         price_max: Price(1_000_000),
+        reference_price: Price(0),
+        volatility_call: weir_types::Nanos(0),
+        static_collar: 0,
+        dynamic_collar: 0,
         session_id: OPERATOR,
         instrument_id,
         partition_id,
@@ -138,6 +142,7 @@ pub fn session(id: SessionId, firm: u32, role: Role) -> Definition {
         session_id: OPERATOR,
         defined_session_id: id,
         firm_id: FirmId(firm),
+        order_rate_max: 0,
         role,
     })
 }
@@ -282,6 +287,8 @@ pub fn numbered(request: Request, number: u64) -> Request {
         Request::Transfer(m) => &mut m.request_no,
         Request::SetPhase(m) => &mut m.request_no,
         Request::KillSwitch(m) => &mut m.request_no,
+        Request::BustTrade(m) => &mut m.request_no,
+        Request::SchedulePhase(m) => &mut m.request_no,
         Request::DefineInstrument(m) => &mut m.request_no,
         Request::DefineFirm(m) => &mut m.request_no,
         Request::DefineAccount(m) => &mut m.request_no,

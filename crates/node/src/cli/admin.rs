@@ -242,6 +242,10 @@ fn define_instrument(admin: &mut Admin, args: &InstrumentArgs) -> anyhow::Result
         order_qty_max: Qty(args.qty_max),
         price_min: Price(args.price_min),
         price_max: Price(args.price_max),
+        reference_price: Price(0),
+        volatility_call: weir_types::Nanos(0),
+        static_collar: 0,
+        dynamic_collar: 0,
         session_id: SessionId::NONE,
         instrument_id: InstrumentId(args.id),
         partition_id: PartitionId(args.partition),
@@ -261,6 +265,7 @@ fn define_session(admin: &mut Admin, of: (u32, u32, Role)) -> anyhow::Result<Out
         session_id: SessionId::NONE,
         defined_session_id: SessionId(id),
         firm_id: FirmId(firm),
+        order_rate_max: 0,
         role,
     })?;
     let key = hex(&key.0);

@@ -105,6 +105,7 @@ mod tests {
             session_id: SessionId(1),
             defined_session_id: SessionId(5),
             firm_id: FirmId(3),
+            order_rate_max: 0,
             role: Role::Trader,
         }));
         directory

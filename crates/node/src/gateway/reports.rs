@@ -7,7 +7,7 @@
 use weir_probe::Point;
 use weir_types::{EventNo, Nanos, RequestNo, SessionId};
 use weir_wire::Message;
-use weir_wire::event::{OrderEvent, RequestDone, RequestRejected};
+use weir_wire::event::{OrderEvent, RequestDone, RequestRejected, TradeBusted};
 use weir_wire::field::Field;
 use weir_wire::frame::{RawMessage, parse_message, put_extended_frame};
 use weir_wire::report::StageTimes;
@@ -28,7 +28,7 @@ const CATCH_UP_MAX: usize = 256;
 struct HeadOffsets {
     session_id: usize,
     event_no: usize,
-    request_no: usize,
+    request_no: Option<usize>,
 }
 
 const fn offset_of<M: Message>(name: &str) -> usize {
@@ -60,13 +60,19 @@ const fn heads_of<M: Message>() -> HeadOffsets {
     HeadOffsets {
         session_id: offset_of::<M>("session_id"),
         event_no: offset_of::<M>("event_no"),
-        request_no: offset_of::<M>("request_no"),
+        request_no: Some(offset_of::<M>("request_no")),
     }
 }
 
 const ORDER_EVENT: HeadOffsets = heads_of::<OrderEvent>();
 const REQUEST_REJECTED: HeadOffsets = heads_of::<RequestRejected>();
 const REQUEST_DONE: HeadOffsets = heads_of::<RequestDone>();
+/// Nobody's request caused it: it is an operator's.
+const TRADE_BUSTED: HeadOffsets = HeadOffsets {
+    session_id: offset_of::<TradeBusted>("session_id"),
+    event_no: offset_of::<TradeBusted>("event_no"),
+    request_no: None,
+};
 
 /// What the gateway needs to know of an event to send it on.
 #[derive(Clone, Copy, Debug)]
@@ -83,6 +89,7 @@ fn address_of(raw: &RawMessage<'_>) -> Option<Address> {
         OrderEvent::TEMPLATE_ID => &ORDER_EVENT,
         RequestRejected::TEMPLATE_ID => &REQUEST_REJECTED,
         RequestDone::TEMPLATE_ID => &REQUEST_DONE,
+        TradeBusted::TEMPLATE_ID => &TRADE_BUSTED,
         _ => return None,
     };
     let block = raw.block();
@@ -99,7 +106,7 @@ fn address_of(raw: &RawMessage<'_>) -> Option<Address> {
         position: long(0),
         session_id: SessionId(short(heads.session_id)),
         event_no: EventNo(long(heads.event_no)),
-        request_no: RequestNo(long(heads.request_no)),
+        request_no: RequestNo(heads.request_no.map_or(0, long)),
     })
 }
 

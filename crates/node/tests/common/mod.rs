@@ -286,6 +286,7 @@ pub fn open_market(node: &Node, traders: &[Who]) {
             session_id,
             defined_session_id: who.session_id,
             firm_id: who.firm_id,
+            order_rate_max: 0,
             role: who.role,
         };
         admin.define_session(session).unwrap();
@@ -324,6 +325,10 @@ pub fn instrument(instrument_id: InstrumentId) -> DefineInstrument {
         order_qty_max: Qty(1_000_000),
         price_min: Price(1),
         price_max: Price(20_000),
+        reference_price: Price(0),
+        volatility_call: weir_types::Nanos(0),
+        static_collar: 0,
+        dynamic_collar: 0,
         session_id: SessionId::NONE,
         instrument_id,
         partition_id: TRADING,

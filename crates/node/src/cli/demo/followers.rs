@@ -65,6 +65,7 @@ impl Followers {
                 session_id: SessionId::NONE,
                 defined_session_id: session,
                 firm_id: FirmId::NONE,
+                order_rate_max: 0,
                 role: Role::Supervisor,
             })?;
             let config = FollowerConfig { instrument_id, ..FollowerConfig::new(session) };
