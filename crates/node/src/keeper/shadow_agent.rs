@@ -85,7 +85,8 @@ impl ShadowAgent {
         }
         self.hurries = hurries;
         let share = if hurries { HURRYING_SHARE } else { SHARE };
-        // Without the right to it the shadow stays as it is, which costs time and nothing else.
+        // Linux lets a thread leave the leftovers only with RLIMIT_NICE at 20 or CAP_SYS_NICE.
+        // Without, the shadow stays as it is: the next start then applies more of the log.
         let _ = ask_for(share);
     }
 
