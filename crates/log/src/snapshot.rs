@@ -136,8 +136,10 @@ impl<D: Disk> SnapshotStore<D> {
         let positions = self.list()?;
         for lost in positions.iter().filter(|position| **position > log_end) {
             self.disk.remove(&file_name(*lost))?;
-            self.disk.sync_dir()?;
         }
+        // Also when there was nothing to remove: a start before this one may have been killed
+        // between the removal and its sync, and a power loss later would bring the file back.
+        self.disk.sync_dir()?;
         for position in positions.into_iter().rev().filter(|position| *position <= log_end) {
             let file = file_name(position);
             match self.load(&file, position)? {
@@ -252,6 +254,7 @@ fn position_of(name: &str) -> Option<Position> {
 mod tests {
     use super::*;
     use weir_io::SimDisk;
+    use weir_io::disk::sim::CrashChoice;
 
     const LOG_END: Position = Position(u64::MAX);
 
@@ -272,6 +275,17 @@ mod tests {
             assert_eq!(loaded.unwrap(), Snapshot { position: Position(9), bytes: state(size) });
             assert!(skipped.is_empty());
         }
+    }
+
+    #[test]
+    fn a_lost_snapshot_stays_lost_though_a_start_was_killed_before_its_removal_was_synced() {
+        let disk = SimDisk::new(1);
+        store(&disk).write(Position(9), b"of a lost future").unwrap();
+        disk.clone().remove(&file_name(Position(9))).unwrap();
+        let killed = disk.after_process_crash();
+        assert_eq!(store(&killed).load_newest(Position(5)).unwrap().0, None);
+        let restarted = killed.after_power_loss(CrashChoice::LoseAll);
+        assert_eq!(store(&restarted).list().unwrap(), []);
     }
 
     #[test]

@@ -58,6 +58,9 @@ impl<D: Disk> EmbeddedLog<D> {
         purpose: Purpose,
     ) -> Result<(EmbeddedLog<D>, RecoveryReport), LogError> {
         let kind = purpose.kind;
+        // A start before this one may have been killed between a change of the directory and its
+        // sync: what is to be judged now must not come back after a power loss.
+        disk.sync_dir()?;
         if purpose.regenerable {
             remove_unsound(&mut disk, kind)?;
         }
