@@ -1,4 +1,4 @@
-//! The operator's side: reference data, money, phases, kill switches, each waited for.
+//! The operator's side: reference data, money, phases, busts, kill switches, each waited for.
 //!
 //! An [`Admin`] is a client with one operator session and one request under way at a time. A
 //! request that the node refuses is [`ClientError::Refused`], with the engine's reason. It retries
@@ -8,10 +8,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use weir_types::{InstrumentId, Nanos, PartitionId, Phase, Reason, RequestNo, SessionId, Switch};
+use weir_types::{
+    InstrumentId, MatchId, Nanos, PartitionId, Phase, Reason, RequestNo, SessionId, Switch,
+};
 use weir_wire::Request;
 use weir_wire::reference::{
-    DefineAccount, DefineFirm, DefineInstrument, DefineSession, KillSwitch, SetPhase, Transfer,
+    BustTrade, DefineAccount, DefineFirm, DefineInstrument, DefineSession, KillSwitch,
+    SchedulePhase, SetPhase, Transfer,
 };
 use weir_wire::session::ApiKey;
 
@@ -119,6 +122,55 @@ impl Admin {
         let session_id = SessionId::NONE;
         let set = SetPhase { request_no: RequestNo::NONE, session_id, instrument_id, phase };
         self.request(partition_id, Request::SetPhase(set)).map(drop)
+    }
+
+    /// Files a change of phase at `at`, by log time; one that stands for the same time is
+    /// replaced.
+    ///
+    /// # Errors
+    /// As [`Admin::define_instrument`].
+    pub fn schedule_phase(
+        &mut self,
+        (partition_id, instrument_id): (PartitionId, InstrumentId),
+        at: Nanos,
+        phase: Phase,
+    ) -> Result<(), ClientError> {
+        let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
+        let schedule = SchedulePhase { request_no, at, session_id, instrument_id, phase };
+        self.request(partition_id, Request::SchedulePhase(schedule)).map(drop)
+    }
+
+    /// Forgets all changes of phase filed for an instrument; how many there were.
+    ///
+    /// # Errors
+    /// As [`Admin::define_instrument`].
+    pub fn clear_schedule(
+        &mut self,
+        partition_id: PartitionId,
+        instrument_id: InstrumentId,
+    ) -> Result<u64, ClientError> {
+        let schedule = SchedulePhase {
+            request_no: RequestNo::NONE,
+            at: Nanos(0),
+            session_id: SessionId::NONE,
+            instrument_id,
+            phase: Phase::Closed,
+        };
+        self.request(partition_id, Request::SchedulePhase(schedule))
+    }
+
+    /// Takes a trade of a partition back.
+    ///
+    /// # Errors
+    /// As [`Admin::define_instrument`].
+    pub fn bust_trade(
+        &mut self,
+        partition_id: PartitionId,
+        match_id: MatchId,
+    ) -> Result<(), ClientError> {
+        let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
+        let bust = BustTrade { request_no, match_id, session_id, partition_id };
+        self.request(partition_id, Request::BustTrade(bust)).map(drop)
     }
 
     /// Stops entry for somebody in a partition, or allows it again.

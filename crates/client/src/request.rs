@@ -52,7 +52,14 @@ impl LimitOrder {
     /// The request: no minimum, all shown, no flag, no self-trade prevention.
     #[must_use]
     pub fn request(self) -> Request {
-        Request::NewOrder(NewOrder {
+        Request::NewOrder(self.new_order())
+    }
+
+    /// The same as a value, to change what a limit order need not say: a stop price, what is
+    /// shown, when it expires.
+    #[must_use]
+    pub fn new_order(self) -> NewOrder {
+        NewOrder {
             request_no: RequestNo::NONE,
             cl_ord_id: self.cl_ord_id,
             price: self.price,
@@ -70,7 +77,7 @@ impl LimitOrder {
             time_in_force: self.time_in_force,
             exec_inst: ExecInst::NONE,
             self_trade_prevention: SelfTradePrevention::None,
-        })
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use weir_types::{InstrumentId, PartitionId};
+use weir_types::{InstrumentId, PartitionId, Phase, Price};
 
 use crate::connection::resolve;
 use crate::error::ClientError;
@@ -36,6 +36,15 @@ pub struct InstrumentStatus {
     /// Quantities are multiples of this.
     #[serde(default)]
     pub lot_size: u64,
+    /// The name of the phase it is in; absent when the node has not kept what told it.
+    #[serde(default)]
+    pub phase: Option<String>,
+    /// The price of its last trade, as a mantissa.
+    #[serde(default)]
+    pub last_price: Option<i64>,
+    /// The price of its last uncrossing that traded, else its definition's, as a mantissa.
+    #[serde(default)]
+    pub static_reference: Option<i64>,
 }
 
 impl InstrumentStatus {
@@ -50,6 +59,37 @@ impl InstrumentStatus {
     pub fn partition_id(&self) -> PartitionId {
         PartitionId(self.partition)
     }
+
+    /// The phase it is in; `None` also for one that this program does not know.
+    #[must_use]
+    pub fn phase(&self) -> Option<Phase> {
+        self.phase.as_deref().and_then(phase_named)
+    }
+
+    /// The price that an uncrossing is to be near to: the last price, else the static reference.
+    #[must_use]
+    pub fn reference(&self) -> Option<Price> {
+        self.last_price.or(self.static_reference).map(Price)
+    }
+}
+
+/// A phase's name on the status page and on the command line.
+#[must_use]
+pub fn phase_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Closed => "closed",
+        Phase::Continuous => "continuous",
+        Phase::Halted => "halted",
+        Phase::OpeningCall => "opening-call",
+        Phase::VolatilityCall => "volatility-call",
+        Phase::ClosingCall => "closing-call",
+    }
+}
+
+/// The phase of a name.
+#[must_use]
+pub fn phase_named(name: &str) -> Option<Phase> {
+    Phase::ALL.iter().copied().find(|phase| phase_name(*phase) == name)
 }
 
 /// The status page: instruments as values, all of it as JSON.

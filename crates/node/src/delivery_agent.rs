@@ -4,12 +4,12 @@
 //! within their latency budget (`look_interval`), so the partition never wakes this thread and
 //! never waits for it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
 use weir_delivery::{
@@ -18,17 +18,18 @@ use weir_delivery::{
 };
 use weir_io::{Clock, OsRng, Rng, SystemClock};
 use weir_log::EpochEnd;
-use weir_types::{Epoch, Nanos, PartitionId, Reason, RequestNo};
-use weir_wire::Message;
+use weir_types::{Epoch, InstrumentId, Nanos, PartitionId, Reason, RequestNo};
 use weir_wire::delivery::FetchOrders;
 use weir_wire::event::OrderEvent;
 use weir_wire::frame::{parse_message, put_frame};
 use weir_wire::session::{Label, Reject};
+use weir_wire::{Event, Message};
 
 use crate::agent::Agent;
 use crate::event_reader::{EventReader, ReadEvent};
 use crate::gateway::ConnectionId;
 use crate::handoff::{DeliveryRequest, Fetch, GatewayPort, Pages};
+use crate::markets::{Market, Markets};
 
 /// Events taken in in one cycle.
 const INGEST_MAX: usize = 128;
@@ -54,6 +55,8 @@ pub struct DeliveryFigures {
     pub parked: AtomicU64,
     /// Questions refused for want of room.
     pub refused: AtomicU64,
+    /// What the events say of each instrument.
+    pub markets: Mutex<BTreeMap<InstrumentId, Market>>,
 }
 
 /// What the agent is made of.
@@ -82,6 +85,7 @@ pub struct DeliveryAgent {
     port: GatewayPort,
     events: EventReader,
     record: Vec<u8>,
+    markets: Markets,
     /// Epochs that end at a position still ahead in the events.
     ends: VecDeque<EpochEnd>,
     epoch: Epoch,
@@ -112,6 +116,7 @@ impl DeliveryAgent {
         let mut agent = DeliveryAgent {
             desk: Desk::new(DeskConfig::default(), store, sealer),
             port: parts.port,
+            markets: Markets::new(parts.events.next_record() <= 1),
             events: parts.events,
             record: Vec::with_capacity(512),
             ends: parts.ended.into(),
@@ -124,6 +129,7 @@ impl DeliveryAgent {
         };
         while agent.ingest() > 0 {}
         agent.end_past_epochs();
+        agent.publish_markets();
         Ok(agent)
     }
 
@@ -136,17 +142,27 @@ impl DeliveryAgent {
             taken += 1;
             let raw = parse_message(&self.record).expect("the event log holds our own messages");
             if raw.template_id != OrderEvent::TEMPLATE_ID {
+                let event = Event::decode(&self.record);
+                self.markets.on_event(&event.expect("the event log holds our own messages"));
                 continue;
             }
             let event: OrderEvent = raw.decode().expect("the event log holds our own messages");
             while self.ends.front().is_some_and(|end| end.last_valid < event.position) {
                 self.end_epoch();
             }
+            self.markets.on_order(&event);
             let _ = self.desk.ingest(&event).expect("a partition's events are in order");
             changes += 1;
         }
         self.figures.ingested.fetch_add(changes, Ordering::Relaxed);
         taken
+    }
+
+    fn publish_markets(&mut self) {
+        if self.markets.has_changes() {
+            let mut table = self.figures.markets.lock().unwrap_or_else(PoisonError::into_inner);
+            self.markets.publish(&mut table);
+        }
     }
 
     /// Ends the store's epoch where its log's ended: tokens beyond are refused.
@@ -250,6 +266,7 @@ impl Agent for DeliveryAgent {
             let store = self.desk.store();
             let orders = u64::from(store.live_count()) + u64::from(store.ended_count());
             self.figures.orders.store(orders, Ordering::Relaxed);
+            self.publish_markets();
         }
         // Having taken events in is no reason to look again at once: more come in the meantime
         // and are cheaper together. A full cycle means that there are more already.

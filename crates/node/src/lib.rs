@@ -20,6 +20,7 @@ pub mod gateway;
 pub mod handoff;
 pub mod http;
 pub mod keeper;
+pub mod markets;
 pub mod node;
 pub mod partition;
 pub mod runner;

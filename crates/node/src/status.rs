@@ -6,11 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use serde::Serialize;
+use weir_client::status::phase_name;
 use weir_probe::{DrainReader, HiccupReport, Hiccups, Measure, Snapshot};
 use weir_types::{Durability, Epoch, PartitionId};
+use weir_wire::event::Uncrossed;
+use weir_wire::reference::DefineInstrument;
 
 use crate::delivery_agent::DeliveryFigures;
 use crate::gateway::{GatewayCounters, GatewayStatus};
+use crate::markets::Market;
 use crate::partition::PartitionFigures;
 use crate::runner::WaitStrategy;
 
@@ -124,6 +128,47 @@ pub struct InstrumentReport {
     pub tick_size: i64,
     /// Quantities are multiples of this.
     pub lot_size: u64,
+    /// The phase it is in; absent when no retained event tells it.
+    pub phase: Option<&'static str>,
+    /// Log time of the change to it, nanoseconds since the Unix epoch.
+    pub phase_since_ns: Option<u64>,
+    /// The price of its last trade, as a mantissa.
+    pub last_price: Option<i64>,
+    /// The price of its last uncrossing that traded, else its definition's, as a mantissa.
+    pub static_reference: Option<i64>,
+    /// The price of its last uncrossing, as a mantissa; absent when that traded nothing.
+    pub uncrossing_price: Option<i64>,
+    /// The volume of its last uncrossing, in lots.
+    pub uncrossing_qty: Option<u64>,
+    /// Demand less supply at the price of its last uncrossing, in lots.
+    pub uncrossing_surplus: Option<i64>,
+    /// Log time of its last uncrossing, nanoseconds since the Unix epoch.
+    pub uncrossing_at_ns: Option<u64>,
+}
+
+impl InstrumentReport {
+    fn of(d: &DefineInstrument, market: &Market) -> InstrumentReport {
+        let uncrossing = market.last_uncrossing;
+        let defined = Some(d.reference_price).filter(|price| price.0 != 0);
+        let told = |figure: fn(&Uncrossed) -> u64| uncrossing.as_ref().map(figure);
+        InstrumentReport {
+            id: d.instrument_id.0,
+            symbol: d.symbol.to_string(),
+            partition: d.partition_id.0,
+            price_exponent: d.price_exponent,
+            qty_exponent: d.qty_exponent,
+            tick_size: d.tick_size.0,
+            lot_size: d.lot_size.0,
+            phase: market.phase.map(phase_name),
+            phase_since_ns: market.phase_since.map(|at| at.0),
+            last_price: market.last_price.map(|price| price.0),
+            static_reference: market.static_reference.or(defined).map(|price| price.0),
+            uncrossing_price: uncrossing.filter(|u| !u.qty.is_zero()).map(|u| u.price.0),
+            uncrossing_qty: told(|u| u.qty.0),
+            uncrossing_surplus: uncrossing.map(|u| u.surplus),
+            uncrossing_at_ns: told(|u| u.transact_time.0),
+        }
+    }
 }
 
 /// One latency's distribution, in nanoseconds.
@@ -199,15 +244,12 @@ impl NodeStatus {
     #[must_use]
     pub fn report(&self) -> StatusReport {
         let gateway = self.gateway.lock().unwrap_or_else(PoisonError::into_inner);
-        let instruments = gateway.instruments.iter().map(|d| InstrumentReport {
-            id: d.instrument_id.0,
-            symbol: d.symbol.to_string(),
-            partition: d.partition_id.0,
-            price_exponent: d.price_exponent,
-            qty_exponent: d.qty_exponent,
-            tick_size: d.tick_size.0,
-            lot_size: d.lot_size.0,
-        });
+        let markets = self.delivery.markets.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let market = |d: &DefineInstrument| markets.get(&d.instrument_id).copied();
+        let instruments = gateway
+            .instruments
+            .iter()
+            .map(|d| InstrumentReport::of(d, &market(d).unwrap_or_default()));
         let load = |figure: &std::sync::atomic::AtomicU64| figure.load(Ordering::Relaxed);
         let hiccups = self.hiccups.as_ref().map(Hiccups::report).unwrap_or_default();
         StatusReport {

@@ -3,16 +3,19 @@
 //!
 //! Adds rest at least one tick away from a fixed middle, so that they never trade by themselves;
 //! crosses are immediate-or-cancel orders through the other side. An order at its limit of live
-//! ones becomes a cancel, a cancel without a live order becomes an add.
+//! ones becomes a cancel, a cancel without a live order becomes an add. A share of the adds may be
+//! of kinds of their own: stops, which the crosses' trades reach now and then, icebergs, orders
+//! that expire.
 
 use std::collections::HashMap;
 use std::str::FromStr;
 
 use weir_types::{
-    AccountId, ClOrdId, InstrumentId, Nanos, PartitionId, Price, Qty, Side, TimeInForce,
+    AccountId, ClOrdId, InstrumentId, Nanos, OrdType, PartitionId, Price, Qty, Side, TimeInForce,
 };
 use weir_wire::Request;
 use weir_wire::event::OrderEvent;
+use weir_wire::order_entry::NewOrder;
 
 use super::Rng;
 use super::arrivals::{Arrivals, Schedule};
@@ -21,6 +24,8 @@ use crate::request::{LimitOrder, Replace, cancel};
 
 /// How many ticks deep each side of the book is.
 const DEPTH: u64 = 10;
+/// How many ticks beyond the middle a stop is: crosses trade there when the best levels are gone.
+const STOP_DEPTH: u64 = 3;
 /// An order has up to so many lots.
 const LOTS_MAX: u64 = 10;
 
@@ -62,6 +67,89 @@ impl FromStr for Mix {
 impl std::fmt::Display for Mix {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}/{}/{}", self.adds, self.cancels, self.replaces, self.crosses)
+    }
+}
+
+/// How many of a hundred adds are of which kind; the rest are plain limit orders.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kinds {
+    /// Stop orders, as many as stop-limit orders.
+    pub stops: u32,
+    /// Orders that show a part of themselves.
+    pub icebergs: u32,
+    /// Orders good for [`EXPIRY`].
+    pub gtd: u32,
+    /// Immediate orders that are not crosses: they meet nobody and end.
+    pub ioc: u32,
+}
+
+/// How long an order that expires is good for.
+pub const EXPIRY: Nanos = Nanos(1_000_000_000);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Plain,
+    Stop,
+    StopLimit,
+    Iceberg,
+    Gtd,
+    Ioc,
+}
+
+impl Kinds {
+    /// Draws from the stream only where a kind is asked for: without one the sequence of orders
+    /// of a seed is what it always was.
+    fn draw(&self, rng: &mut Rng) -> Kind {
+        if *self == Kinds::default() {
+            return Kind::Plain;
+        }
+        let mut left = rng.below(100);
+        for (kind, share) in [
+            (if left % 2 == 0 { Kind::Stop } else { Kind::StopLimit }, self.stops),
+            (Kind::Iceberg, self.icebergs),
+            (Kind::Gtd, self.gtd),
+            (Kind::Ioc, self.ioc),
+        ] {
+            match left.checked_sub(u64::from(share)) {
+                None => return kind,
+                Some(rest) => left = rest,
+            }
+        }
+        Kind::Plain
+    }
+}
+
+impl FromStr for Kinds {
+    type Err = String;
+
+    /// `stops=5,icebergs=10,gtd=5,ioc=0`: any of them, together at most 100.
+    fn from_str(text: &str) -> Result<Kinds, String> {
+        let mut kinds = Kinds::default();
+        for part in text.split(',') {
+            let wrong = || format!("kinds {part:?}: want stops=N, icebergs=N, gtd=N or ioc=N");
+            let (name, share) = part.split_once('=').ok_or_else(wrong)?;
+            let share: u32 = share.parse().map_err(|_| wrong())?;
+            let place = match name {
+                "stops" => &mut kinds.stops,
+                "icebergs" => &mut kinds.icebergs,
+                "gtd" => &mut kinds.gtd,
+                "ioc" => &mut kinds.ioc,
+                _ => return Err(wrong()),
+            };
+            *place = share;
+        }
+        let shares = [kinds.stops, kinds.icebergs, kinds.gtd, kinds.ioc];
+        match shares.iter().try_fold(0u32, |sum, share| sum.checked_add(*share)) {
+            Some(0..=100) => Ok(kinds),
+            _ => Err(format!("kinds {text:?}: the shares are more than 100 of a hundred")),
+        }
+    }
+}
+
+impl std::fmt::Display for Kinds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Kinds { stops, icebergs, gtd, ioc } = self;
+        write!(f, "stops={stops},icebergs={icebergs},gtd={gtd},ioc={ioc}")
     }
 }
 
@@ -113,12 +201,15 @@ struct Resting {
     name: u64,
     listing: u32,
     side: Side,
+    /// A replace may not give it a price: a stop order.
+    keeps_price: bool,
 }
 
 /// A mix as a source of orders: each trader in turn, when the schedule says.
 #[derive(Debug)]
 pub struct MixSource {
     mix: Mix,
+    kinds: Kinds,
     listings: Vec<Listing>,
     schedule: Schedule,
     orders: Vec<Orders>,
@@ -144,7 +235,18 @@ impl MixSource {
         let orders = |account_id: &AccountId| Orders::new(*account_id, live_count_max, first_name);
         let orders = accounts.iter().map(orders).collect();
         let schedule = Schedule::new(Arrivals::Uniform, 1.0, 0);
-        MixSource { mix, listings, schedule, orders, rng: Rng::new(0), turn: 0 }
+        let (kinds, rng) = (Kinds::default(), Rng::new(0));
+        MixSource { mix, kinds, listings, schedule, orders, rng, turn: 0 }
+    }
+
+    /// The same with adds of these kinds among the plain ones.
+    #[must_use]
+    pub fn with_kinds(mut self, kinds: Kinds) -> MixSource {
+        self.kinds = kinds;
+        for orders in &mut self.orders {
+            orders.kinds = kinds;
+        }
+        self
     }
 
     /// Begins a run: due times start over, live orders stay.
@@ -179,6 +281,7 @@ impl Source for MixSource {
 #[derive(Debug)]
 pub struct Orders {
     account_id: AccountId,
+    kinds: Kinds,
     live_count_max: usize,
     next_name: u64,
     live: Vec<Resting>,
@@ -194,7 +297,8 @@ impl Orders {
     pub fn new(account_id: AccountId, live_count_max: usize, first_name: u64) -> Orders {
         assert!(live_count_max > 0, "a book needs orders");
         let (live, places) = (Vec::new(), HashMap::new());
-        Orders { account_id, live_count_max, next_name: first_name, live, places }
+        let kinds = Kinds::default();
+        Orders { account_id, kinds, live_count_max, next_name: first_name, live, places }
     }
 
     /// Orders that rest, as far as is known here.
@@ -239,7 +343,10 @@ impl Orders {
                     cl_ord_id: name,
                     orig_cl_ord_id: name,
                     instrument_id: listing.instrument_id,
-                    price: passive_price(listing, resting.side, rng),
+                    price: match resting.keeps_price {
+                        true => Price(0),
+                        false => passive_price(listing, resting.side, rng),
+                    },
                     order_qty: quantity(listing, rng),
                 };
                 (listing.partition_id, replace.request())
@@ -258,9 +365,13 @@ impl Orders {
         let listing = &listings[index as usize];
         let side = draw_side(rng);
         let name = self.name();
+        let kind = self.kinds.draw(rng);
         let listing_no = u32::try_from(index).expect("fewer listings than 2^32");
-        self.places.insert(name, self.live.len());
-        self.live.push(Resting { name, listing: listing_no, side });
+        if kind != Kind::Ioc {
+            let keeps_price = kind == Kind::Stop;
+            self.places.insert(name, self.live.len());
+            self.live.push(Resting { name, listing: listing_no, side, keeps_price });
+        }
         let order = LimitOrder {
             cl_ord_id: ClOrdId::from_number(name),
             instrument_id: listing.instrument_id,
@@ -270,7 +381,7 @@ impl Orders {
             order_qty: quantity(listing, rng),
             time_in_force: TimeInForce::Gtc,
         };
-        (listing.partition_id, order.request())
+        (listing.partition_id, of_kind(order.new_order(), kind, listing))
     }
 
     fn cross(&mut self, listings: &[Listing], rng: &mut Rng) -> (PartitionId, Request) {
@@ -305,6 +416,26 @@ impl Orders {
             self.places.insert(moved.name, place);
         }
     }
+}
+
+/// A plain resting order as one of another kind. A stop's own price is on the far side of the
+/// middle, where the trades of crosses reach it.
+fn of_kind(mut order: NewOrder, kind: Kind, listing: &Listing) -> Request {
+    let stop_px = price_at(listing, order.side.opposite(), STOP_DEPTH);
+    match kind {
+        Kind::Plain => {}
+        Kind::Stop => {
+            (order.ord_type, order.price, order.stop_px) = (OrdType::Stop, Price(0), stop_px);
+        }
+        Kind::StopLimit => (order.ord_type, order.stop_px) = (OrdType::StopLimit, stop_px),
+        Kind::Iceberg => order.display_qty = listing.lot_size,
+        Kind::Gtd => {
+            order.time_in_force = TimeInForce::Gtd;
+            order.expire_time = Nanos(crate::clock::unix_time().0.saturating_add(EXPIRY.0));
+        }
+        Kind::Ioc => order.time_in_force = TimeInForce::Ioc,
+    }
+    Request::NewOrder(order)
 }
 
 fn draw_side(rng: &mut Rng) -> Side {
@@ -382,6 +513,45 @@ mod tests {
             };
             assert_eq!((price % 5, qty % 100), (0, 0));
             assert_eq!(price < 10_000, side == Side::Buy);
+        }
+    }
+
+    #[test]
+    fn kinds_come_in_their_shares_and_each_is_an_order_that_is_served() {
+        let mut orders = Orders::new(AccountId(1), 100_000, 1);
+        orders.kinds = "stops=10,icebergs=20,gtd=5,ioc=15".parse().unwrap();
+        let (mix, mut rng) = ("1/0/0/0".parse().unwrap(), Rng::new(5));
+        let mut counts = [0i32; 6];
+        for _ in 0..10_000 {
+            let Request::NewOrder(order) = orders.next(&mix, &[listing()], &mut rng).1 else {
+                panic!("only adds were asked for");
+            };
+            let is_stop = matches!(order.ord_type, OrdType::Stop | OrdType::StopLimit);
+            assert_eq!(order.stop_px != Price(0), is_stop);
+            assert_eq!(order.price == Price(0), order.ord_type == OrdType::Stop);
+            assert_eq!(order.expire_time != Nanos(0), order.time_in_force == TimeInForce::Gtd);
+            assert!(order.display_qty <= order.order_qty);
+            let kind = match (order.ord_type, order.time_in_force) {
+                (OrdType::Stop, _) => 0,
+                (OrdType::StopLimit, _) => 1,
+                (_, TimeInForce::Gtd) => 2,
+                (_, TimeInForce::Ioc) => 3,
+                _ if order.display_qty > Qty::ZERO => 4,
+                _ => 5,
+            };
+            counts[kind] += 1;
+        }
+        for (count, want) in counts.into_iter().zip([500, 500, 500, 1_500, 2_000, 5_000]) {
+            assert!((count - want).abs() < 200, "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn kinds_read_back_and_nonsense_is_refused() {
+        let kinds: Kinds = "icebergs=30,stops=5".parse().unwrap();
+        assert_eq!(kinds.to_string().parse(), Ok(kinds));
+        for text in ["", "stops", "stops=x", "stop=1", "stops=60,ioc=41", "gtd=4294967295,ioc=2"] {
+            assert!(text.parse::<Kinds>().is_err(), "{text:?}");
         }
     }
 

@@ -22,7 +22,7 @@ pub mod setup;
 pub use arrivals::{Arrivals, Schedule};
 pub use generator::{Generator, LoadPlan, Pace, Progress, Source, Trader};
 pub use measure::{LoadReport, Quantiles, Verdict};
-pub use mix::{Listing, Mix, MixSource};
+pub use mix::{Kinds, Listing, Mix, MixSource};
 pub use playback::{Playback, Stage};
 pub use setup::{SetupPlan, set_up};
 

@@ -3,19 +3,24 @@
 //! A refusal is an error with the engine's reason and a failing exit status. A new session's key
 //! is drawn here, printed once and kept nowhere; the node gets its hash.
 
+use std::path::PathBuf;
+
 use anyhow::{Context, bail};
-use weir_client::Admin;
 use weir_client::admin::switch;
 use weir_client::clock::unix_time;
 use weir_client::load::setup::{fresh_key, key_hash};
+use weir_client::status::{InstrumentStatus, phase_name, phase_named};
+use weir_client::{Admin, ClientError};
 use weir_types::{
-    AccountId, Cash, FirmId, InstrumentId, KillScope, PartitionId, Phase, Price, Qty, RequestNo,
-    Role, SessionId, Symbol,
+    AccountId, Cash, FirmId, InstrumentId, KillScope, MatchId, Nanos, PartitionId, Phase, Price,
+    Qty, RequestNo, Role, SessionId, Symbol,
 };
 use weir_wire::reference::{
     DefineAccount, DefineFirm, DefineInstrument, DefineSession, KillSwitch, Transfer,
 };
 
+use super::calendar::Calendar;
+use super::civil::{Date, parse_moment, utc};
 use super::endpoint::{Login, hex};
 
 /// Options of `weir admin`.
@@ -66,25 +71,40 @@ enum AdminCommand {
         /// trader, supervisor or operator.
         #[arg(long, default_value = "trader", value_parser = parse_role)]
         role: Role,
+        /// New orders and replaces a second that each partition takes; 0 for no bound.
+        #[arg(long, value_name = "PER_SECOND", default_value_t = 0)]
+        order_rate: u32,
     },
     /// Move cash or a position into an account; negative amounts move out.
     Deposit(DepositArgs),
-    /// Set an instrument's phase: closed, continuous or halted.
+    /// Set an instrument's phase, now.
     Phase {
-        /// Its symbol or identifier.
+        /// Its symbol or identifier, or all.
         instrument: String,
-        /// The phase.
+        /// closed, opening-call, continuous, volatility-call, closing-call or halted.
         #[arg(value_parser = parse_phase)]
         phase: Phase,
     },
+    /// File a change of phase for later, or forget those filed.
+    Schedule(ScheduleArgs),
+    /// File the changes of phase of the days to come, as a calendar says.
+    Calendar(CalendarArgs),
+    /// Take a trade back: cash and lots return, both sides are told, the orders stay as they are.
+    Bust {
+        /// The trade's number, as both sides' reports give it.
+        match_id: u64,
+        /// The partition that it happened in.
+        #[arg(long, default_value_t = 1)]
+        partition: u16,
+    },
     /// Halt an instrument: no entry, no trades; cancels are served.
     Halt {
-        /// Its symbol or identifier.
+        /// Its symbol or identifier, or all.
         instrument: String,
     },
     /// Resume continuous trading.
     Resume {
-        /// Its symbol or identifier.
+        /// Its symbol or identifier, or all.
         instrument: String,
     },
     /// Stop entry for somebody; cancels are served.
@@ -139,6 +159,54 @@ struct InstrumentArgs {
     /// The phase it begins in.
     #[arg(long, default_value = "continuous", value_parser = parse_phase)]
     phase: Phase,
+    /// The static reference until an uncrossing trades, as a mantissa; 0 for none.
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    reference_price: i64,
+    /// How far a trade may be from the static reference, in basis points; 0 for no collar.
+    #[arg(long, value_name = "BASIS_POINTS", default_value_t = 0)]
+    static_collar: u32,
+    /// How far a trade may be from the last price, in basis points; 0 for no collar.
+    #[arg(long, value_name = "BASIS_POINTS", default_value_t = 0)]
+    dynamic_collar: u32,
+    /// How long a volatility call lasts, in milliseconds; 0 until an operator ends it.
+    #[arg(long, value_name = "MS", default_value_t = 0)]
+    volatility_call_ms: u64,
+}
+
+#[derive(Debug, clap::Args)]
+struct ScheduleArgs {
+    /// The instrument's symbol or identifier, or all.
+    instrument: String,
+    /// The phase to be in then.
+    #[arg(value_parser = parse_phase, required_unless_present = "clear")]
+    phase: Option<Phase>,
+    /// When: 2026-11-23T08:50:00Z, an offset such as +01:00 for the Z, or from now: +90s, +10m.
+    #[arg(long, value_name = "TIME", required_unless_present = "clear")]
+    at: Option<String>,
+    /// Forget all changes filed for the instrument instead.
+    #[arg(long, conflicts_with_all = ["at", "phase"])]
+    clear: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct CalendarArgs {
+    /// The calendar: see docs/operations.md.
+    file: PathBuf,
+    /// The instruments' symbols or identifiers, or all.
+    #[arg(long, value_name = "SYMBOL", value_delimiter = ',', default_value = "all")]
+    instruments: Vec<String>,
+    /// How many days to file.
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=366))]
+    days: u32,
+    /// The first of them; today when not given.
+    #[arg(long, value_name = "YYYY-MM-DD")]
+    from: Option<Date>,
+    /// Forget what is filed for the instruments before.
+    #[arg(long)]
+    replace: bool,
+    /// Say what would be filed and file nothing.
+    #[arg(long)]
+    dry_run: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -207,12 +275,22 @@ fn carry_out(admin: &mut Admin, args: &AdminArgs) -> anyhow::Result<Outcome> {
             admin.define_account(definition)?;
             Ok(done(format!("account {id} is firm {firm}'s")))
         }
-        AdminCommand::Session { id, firm, role } => define_session(admin, (*id, *firm, *role)),
+        AdminCommand::Session { id, firm, role, order_rate } => {
+            define_session(admin, (*id, *firm, *role), *order_rate)
+        }
         AdminCommand::Deposit(deposit) => transfer(admin, args, deposit),
         AdminCommand::Phase { instrument, phase } => set_phase(admin, args, instrument, *phase),
         AdminCommand::Halt { instrument } => set_phase(admin, args, instrument, Phase::Halted),
         AdminCommand::Resume { instrument } => {
             set_phase(admin, args, instrument, Phase::Continuous)
+        }
+        AdminCommand::Schedule(of) => schedule(admin, args, of),
+        AdminCommand::Calendar(of) => file_calendar(admin, args, of),
+        AdminCommand::Bust { match_id, partition } => {
+            admin.bust_trade(PartitionId(*partition), MatchId(*match_id))?;
+            let text = format!("trade {match_id} of partition {partition} is taken back");
+            let json = serde_json::json!({ "busted": match_id, "partition": partition });
+            Ok(Outcome { text, json })
         }
         AdminCommand::Kill { scope, id, partition, off } => {
             if *scope != KillScope::All && *id == 0 {
@@ -242,10 +320,10 @@ fn define_instrument(admin: &mut Admin, args: &InstrumentArgs) -> anyhow::Result
         order_qty_max: Qty(args.qty_max),
         price_min: Price(args.price_min),
         price_max: Price(args.price_max),
-        reference_price: Price(0),
-        volatility_call: weir_types::Nanos(0),
-        static_collar: 0,
-        dynamic_collar: 0,
+        reference_price: Price(args.reference_price),
+        volatility_call: Nanos(args.volatility_call_ms.saturating_mul(1_000_000)),
+        static_collar: args.static_collar,
+        dynamic_collar: args.dynamic_collar,
         session_id: SessionId::NONE,
         instrument_id: InstrumentId(args.id),
         partition_id: PartitionId(args.partition),
@@ -256,7 +334,11 @@ fn define_instrument(admin: &mut Admin, args: &InstrumentArgs) -> anyhow::Result
     Ok(done(format!("instrument {} is {} in partition {}", args.id, args.symbol, args.partition)))
 }
 
-fn define_session(admin: &mut Admin, of: (u32, u32, Role)) -> anyhow::Result<Outcome> {
+fn define_session(
+    admin: &mut Admin,
+    of: (u32, u32, Role),
+    order_rate_max: u32,
+) -> anyhow::Result<Outcome> {
     let (id, firm, role) = of;
     let key = fresh_key()?;
     admin.define_session(DefineSession {
@@ -265,7 +347,7 @@ fn define_session(admin: &mut Admin, of: (u32, u32, Role)) -> anyhow::Result<Out
         session_id: SessionId::NONE,
         defined_session_id: SessionId(id),
         firm_id: FirmId(firm),
-        order_rate_max: 0,
+        order_rate_max,
         role,
     })?;
     let key = hex(&key.0);
@@ -309,10 +391,124 @@ fn set_phase(
     name: &str,
     phase: Phase,
 ) -> anyhow::Result<Outcome> {
-    let instrument = args.login.endpoint.instrument(name)?;
-    admin.set_phase(instrument.partition_id(), instrument.instrument_id(), phase)?;
-    let phase = format!("{phase:?}").to_lowercase();
-    Ok(done(format!("{} is {phase}", instrument.symbol)))
+    let instruments = named(args, &[name.to_owned()])?;
+    for_each(&instruments, |instrument| {
+        admin.set_phase(instrument.partition_id(), instrument.instrument_id(), phase)
+    })?;
+    let symbols: Vec<_> = instruments.iter().map(|i| i.symbol.as_str()).collect();
+    Ok(done(format!("{} is {}", symbols.join(", "), phase_name(phase))))
+}
+
+/// The instruments of these names; `all` is each that the node has.
+fn named(args: &AdminArgs, names: &[String]) -> anyhow::Result<Vec<InstrumentStatus>> {
+    if names.iter().any(|name| name == "all") {
+        let all = args.login.endpoint.status()?.instruments;
+        anyhow::ensure!(!all.is_empty(), "the node has no instruments");
+        return Ok(all);
+    }
+    names.iter().map(|name| args.login.endpoint.instrument(name)).collect()
+}
+
+/// Asks for each instrument, also behind one that is refused; then names those that were.
+fn for_each(
+    instruments: &[InstrumentStatus],
+    mut ask: impl FnMut(&InstrumentStatus) -> Result<(), ClientError>,
+) -> anyhow::Result<()> {
+    let mut refused = Vec::new();
+    for instrument in instruments {
+        match ask(instrument) {
+            Ok(()) => {}
+            Err(error @ ClientError::Refused { .. }) => {
+                refused.push(format!("{}: {error}", instrument.symbol));
+            }
+            Err(error) => return Err(error).with_context(|| instrument.symbol.clone()),
+        }
+    }
+    let count = instruments.len();
+    anyhow::ensure!(
+        refused.is_empty(),
+        "refused for {} of {count} instruments: {}",
+        refused.len(),
+        refused.join("; ")
+    );
+    Ok(())
+}
+
+fn schedule(admin: &mut Admin, args: &AdminArgs, of: &ScheduleArgs) -> anyhow::Result<Outcome> {
+    let instruments = named(args, std::slice::from_ref(&of.instrument))?;
+    let (Some(phase), Some(at)) = (of.phase, &of.at) else {
+        let cleared = clear(admin, &instruments)?;
+        let text = format!("{cleared} changes of {} are forgotten", of.instrument);
+        return Ok(Outcome { text, json: serde_json::json!({ "cleared": cleared }) });
+    };
+    let at = parse_moment(at, unix_time()).map_err(anyhow::Error::msg).context("--at")?;
+    file(admin, &instruments, &[(at, phase)])?;
+    Ok(told(&instruments, &[(at, phase)], false))
+}
+
+fn clear(admin: &mut Admin, instruments: &[InstrumentStatus]) -> anyhow::Result<u64> {
+    let mut cleared = 0;
+    for_each(instruments, |instrument| {
+        let (partition_id, instrument_id) = (instrument.partition_id(), instrument.instrument_id());
+        cleared += admin.clear_schedule(partition_id, instrument_id)?;
+        Ok(())
+    })?;
+    Ok(cleared)
+}
+
+fn file(
+    admin: &mut Admin,
+    instruments: &[InstrumentStatus],
+    changes: &[(Nanos, Phase)],
+) -> anyhow::Result<()> {
+    for_each(instruments, |instrument| {
+        let place = (instrument.partition_id(), instrument.instrument_id());
+        changes.iter().try_for_each(|(at, phase)| admin.schedule_phase(place, *at, *phase))
+    })
+}
+
+fn told(instruments: &[InstrumentStatus], changes: &[(Nanos, Phase)], is_dry: bool) -> Outcome {
+    let symbols: Vec<_> = instruments.iter().map(|i| i.symbol.as_str()).collect();
+    let lines =
+        changes.iter().map(|(at, phase)| format!("  {}  {}\n", utc(*at), phase_name(*phase)));
+    let text = format!(
+        "{} changes {} for {}\n{}",
+        changes.len(),
+        if is_dry { "would be filed" } else { "are filed" },
+        symbols.join(", "),
+        lines.collect::<String>()
+    );
+    let rows: Vec<_> = changes
+        .iter()
+        .map(|(at, phase)| {
+            serde_json::json!({ "at": utc(*at), "at_ns": at.0, "phase": phase_name(*phase) })
+        })
+        .collect();
+    let json = serde_json::json!({ "filed": !is_dry, "instruments": symbols, "changes": rows });
+    Outcome { text: text.trim_end().to_owned(), json }
+}
+
+fn file_calendar(
+    admin: &mut Admin,
+    args: &AdminArgs,
+    of: &CalendarArgs,
+) -> anyhow::Result<Outcome> {
+    let path = of.file.display();
+    let text = std::fs::read_to_string(&of.file).with_context(|| format!("calendar {path}"))?;
+    let calendar = Calendar::parse(&text).with_context(|| format!("calendar {path}"))?;
+    let instruments = named(args, &of.instruments)?;
+    let now = unix_time();
+    let first = of.from.unwrap_or_else(|| calendar.date_of(now));
+    let mut changes = calendar.changes(first, of.days);
+    // What is over cannot be filed: the node takes only what is to come.
+    changes.retain(|(at, _)| *at > now);
+    if !of.dry_run {
+        if of.replace {
+            clear(admin, &instruments)?;
+        }
+        file(admin, &instruments, &changes)?;
+    }
+    Ok(told(&instruments, &changes, of.dry_run))
 }
 
 fn symbol(text: &str) -> anyhow::Result<Symbol> {
@@ -333,8 +529,15 @@ fn parse_role(text: &str) -> Result<Role, String> {
     by_name(text, Role::ALL)
 }
 
-fn parse_phase(text: &str) -> Result<Phase, String> {
-    by_name(text, Phase::ALL)
+/// The phase of a name.
+///
+/// # Errors
+/// The names that there are.
+pub(super) fn parse_phase(text: &str) -> Result<Phase, String> {
+    phase_named(text).ok_or_else(|| {
+        let names: Vec<_> = Phase::ALL.iter().map(|phase| phase_name(*phase)).collect();
+        format!("want {}", names.join(", "))
+    })
 }
 
 fn parse_scope(text: &str) -> Result<KillScope, String> {
@@ -349,6 +552,7 @@ mod tests {
     fn enumerations_are_named_in_lower_case() {
         assert_eq!(parse_role("supervisor"), Ok(Role::Supervisor));
         assert_eq!(parse_phase("halted"), Ok(Phase::Halted));
+        assert_eq!(parse_phase("opening-call"), Ok(Phase::OpeningCall));
         assert_eq!(parse_scope("all"), Ok(KillScope::All));
         assert_eq!(parse_role("king"), Err("want trader, supervisor, operator".to_owned()));
     }

@@ -1,7 +1,10 @@
 //! `weir book SYMBOL`: an instrument's book as a ladder, made of delivered order state.
 //!
-//! It follows the live orders of one instrument by token and adds them up by price: the same
-//! service that any client has, no door of its own. Needs a session that may see all orders.
+//! It follows the live orders of one instrument by token and adds them up by price, hidden parts
+//! included: the same service that any client has, no door of its own. Needs a session that may
+//! see all orders. The phase is the status page's, which follows the same events; in a call the
+//! book says at which price it would uncross now. Stops, and at-the-close orders before the
+//! closing call, are not in the book: they are counted beside it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,12 +14,15 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use weir_client::status::InstrumentStatus;
 use weir_client::{Client, Follower, FollowerConfig, Incoming};
-use weir_types::{OrderId, Price, Side};
+use weir_types::{OrdType, OrderId, Phase, Price, Side, TimeInForce};
 use weir_wire::delivery::OrderRow;
 
 use super::endpoint::{Login, TIMEOUT, decimal};
+use super::indicative::{CallBook, Indication};
 
 const REFRESH: Duration = Duration::from_millis(100);
+/// How often the status page is asked for the phase.
+const PHASE_REFRESH: Duration = Duration::from_millis(500);
 const BAR_LEN: u128 = 30;
 
 /// Options of `weir book`.
@@ -42,7 +48,7 @@ pub struct BookArgs {
 /// # Errors
 /// When the node cannot be reached or has no such instrument.
 pub fn run(args: BookArgs) -> anyhow::Result<()> {
-    let instrument = args.login.endpoint.instrument(&args.symbol)?;
+    let mut instrument = args.login.endpoint.instrument(&args.symbol)?;
     let mut client = args.login.client()?;
     let config = FollowerConfig {
         instrument_id: instrument.instrument_id(),
@@ -53,9 +59,14 @@ pub fn run(args: BookArgs) -> anyhow::Result<()> {
     let mut follower = Follower::new(config, Vec::new());
     follower.ask(client.outbox());
     let mut next_show = Instant::now();
+    let mut next_phase = Instant::now() + PHASE_REFRESH;
     let started = Instant::now();
     loop {
         take(&mut client, &mut follower)?;
+        if Instant::now() >= next_phase {
+            instrument = args.login.endpoint.instrument(&args.symbol)?;
+            next_phase = Instant::now() + PHASE_REFRESH;
+        }
         let is_due = Instant::now() >= next_show;
         if follower.is_online() && (args.once || is_due) {
             show(&args, &instrument, &follower)?;
@@ -92,38 +103,90 @@ struct Level {
     order_count: u32,
 }
 
-/// Bids and asks, best first.
-fn levels(orders: &BTreeMap<OrderId, OrderRow>) -> (Vec<Level>, Vec<Level>) {
-    let mut sides: [BTreeMap<Price, (u128, u32)>; 2] = Default::default();
-    for row in orders.values().filter(|row| !row.leaves_qty.is_zero()) {
-        let side = &mut sides[usize::from(row.side == Side::Sell)];
-        let level = side.entry(row.price).or_default();
-        level.0 += u128::from(row.leaves_qty.0);
-        level.1 += 1;
+/// An instrument's book, and what waits beside it.
+#[derive(Debug, Default)]
+struct Book {
+    /// Best first.
+    bids: Vec<Level>,
+    /// Best first.
+    asks: Vec<Level>,
+    /// Lots of market buys and sells that stand in a call.
+    market: [u128; 2],
+    /// What the call would uncross to; only in a call.
+    indication: Option<Indication>,
+    /// Untriggered stops.
+    stop_count: usize,
+    /// At-the-close orders that wait for the closing call.
+    parked_count: usize,
+}
+
+fn is_call(phase: Phase) -> bool {
+    matches!(phase, Phase::OpeningCall | Phase::VolatilityCall | Phase::ClosingCall)
+}
+
+impl Book {
+    fn of(orders: &BTreeMap<OrderId, OrderRow>, instrument: &InstrumentStatus) -> Book {
+        let phase = instrument.phase();
+        let mut book = Book::default();
+        let mut sides: [BTreeMap<Price, (u128, u32)>; 2] = Default::default();
+        let mut call = CallBook::default();
+        for row in orders.values().filter(|row| !row.leaves_qty.is_zero()) {
+            let limit = match row.ord_type {
+                OrdType::Stop | OrdType::StopLimit => {
+                    book.stop_count += 1;
+                    continue;
+                }
+                _ if row.time_in_force == TimeInForce::AtTheClose
+                    && phase != Some(Phase::ClosingCall) =>
+                {
+                    book.parked_count += 1;
+                    continue;
+                }
+                OrdType::Market => None,
+                OrdType::Limit => Some(row.price),
+            };
+            call.add(row.side, limit, row.leaves_qty.0);
+            if let Some(price) = limit {
+                let side = &mut sides[usize::from(row.side == Side::Sell)];
+                let level = side.entry(price).or_default();
+                level.0 += u128::from(row.leaves_qty.0);
+                level.1 += 1;
+            }
+        }
+        let level = |(price, (qty, order_count)): (&Price, &(u128, u32))| Level {
+            price: *price,
+            qty: *qty,
+            order_count: *order_count,
+        };
+        book.bids = sides[0].iter().rev().map(level).collect();
+        book.asks = sides[1].iter().map(level).collect();
+        book.market = [call.market_qty(Side::Buy), call.market_qty(Side::Sell)];
+        if phase.is_some_and(is_call) {
+            book.indication = call.indication(instrument.reference());
+        }
+        book
     }
-    let level = |(price, (qty, order_count)): (&Price, &(u128, u32))| Level {
-        price: *price,
-        qty: *qty,
-        order_count: *order_count,
-    };
-    let [bids, asks] = &sides;
-    (bids.iter().rev().map(level).collect(), asks.iter().map(level).collect())
 }
 
 fn show(args: &BookArgs, instrument: &InstrumentStatus, follower: &Follower) -> anyhow::Result<()> {
-    let (bids, asks) = levels(follower.orders());
+    let book = Book::of(follower.orders(), instrument);
     let text = if args.json {
-        json(args, instrument, (&bids, &asks))
+        json(args, instrument, &book)
     } else {
         let clear = if args.once { "" } else { "\x1b[H\x1b[2J" };
         let count = follower.orders().len();
-        format!("{clear}{}", ladder(args, instrument, (&bids, &asks), count))
+        format!("{clear}{}", ladder(args, instrument, &book, count))
     };
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("writing the book")
 }
 
-fn json(args: &BookArgs, instrument: &InstrumentStatus, sides: (&[Level], &[Level])) -> String {
+/// Lots as a number that JSON readers take.
+fn lots(qty: u128) -> u64 {
+    u64::try_from(qty).unwrap_or(u64::MAX)
+}
+
+fn json(args: &BookArgs, instrument: &InstrumentStatus, book: &Book) -> String {
     let side = |levels: &[Level]| -> Vec<serde_json::Value> {
         let shown = levels.iter().take(args.depth);
         shown
@@ -131,17 +194,31 @@ fn json(args: &BookArgs, instrument: &InstrumentStatus, sides: (&[Level], &[Leve
                 serde_json::json!({
                     "price": decimal(i128::from(level.price.0), instrument.price_exponent),
                     "price_mantissa": level.price.0,
-                    "qty": u64::try_from(level.qty).unwrap_or(u64::MAX),
+                    "qty": lots(level.qty),
                     "orders": level.order_count,
                 })
             })
             .collect()
     };
+    let indication = book.indication.map(|of| {
+        serde_json::json!({
+            "price": decimal(i128::from(of.price.0), instrument.price_exponent),
+            "price_mantissa": of.price.0,
+            "volume": lots(of.volume),
+            "surplus": i64::try_from(of.surplus).unwrap_or(i64::MAX),
+        })
+    });
     let book = serde_json::json!({
         "symbol": instrument.symbol,
         "instrument_id": instrument.id,
-        "bids": side(sides.0),
-        "asks": side(sides.1),
+        "phase": instrument.phase,
+        "bids": side(&book.bids),
+        "asks": side(&book.asks),
+        "market_buy_qty": lots(book.market[0]),
+        "market_sell_qty": lots(book.market[1]),
+        "indicative": indication,
+        "stops": book.stop_count,
+        "parked": book.parked_count,
     });
     format!("{book}\n")
 }
@@ -149,17 +226,20 @@ fn json(args: &BookArgs, instrument: &InstrumentStatus, sides: (&[Level], &[Leve
 fn ladder(
     args: &BookArgs,
     instrument: &InstrumentStatus,
-    (bids, asks): (&[Level], &[Level]),
+    book: &Book,
     order_count: usize,
 ) -> String {
     let shown = |levels: &[Level]| levels.iter().take(args.depth).copied().collect::<Vec<_>>();
-    let (bids, asks) = (shown(bids), shown(asks));
+    let (bids, asks) = (shown(&book.bids), shown(&book.asks));
     let qty_max = bids.iter().chain(&asks).map(|level| level.qty).max().unwrap_or(1);
-    let mut text = format!("{}  {order_count} live orders\n\n", instrument.symbol);
+    let phase = instrument.phase.as_deref().unwrap_or("phase unknown");
+    let mut text = format!("{}  {phase}  {order_count} live orders\n\n", instrument.symbol);
     let _ = writeln!(text, "{:>16} {:>16} {:>7}", "price", "quantity", "orders");
+    let quantity =
+        |lots: u128| decimal(i128::try_from(lots).unwrap_or(i128::MAX), instrument.qty_exponent);
     let mut line = |level: &Level, colour: &str| {
         let price = decimal(i128::from(level.price.0), instrument.price_exponent);
-        let qty = decimal(i128::try_from(level.qty).unwrap_or(i128::MAX), instrument.qty_exponent);
+        let qty = quantity(level.qty);
         let bar = "█".repeat(usize::try_from(level.qty * BAR_LEN / qty_max).unwrap_or(0));
         let orders = level.order_count;
         let (on, off) = if args.once { ("", "") } else { (colour, "\x1b[0m") };
@@ -168,12 +248,117 @@ fn ladder(
     asks.iter().rev().for_each(|level| line(level, "\x1b[31m"));
     bids.iter().for_each(|level| line(level, "\x1b[32m"));
     let spread = asks.first().zip(bids.first()).map(|(ask, bid)| ask.price.0 - bid.price.0);
-    match spread {
+    text.push('\n');
+    let _ = match spread {
         Some(spread) => {
             let spread = decimal(i128::from(spread), instrument.price_exponent);
-            let _ = writeln!(text, "\nspread {spread}");
+            writeln!(text, "spread {spread}")
         }
-        None => text.push_str("\na side is empty\n"),
+        None => writeln!(text, "a side is empty"),
+    };
+    if book.market != [0, 0] {
+        let [buys, sells] = book.market.map(quantity);
+        let _ = writeln!(text, "market orders: {buys} to buy, {sells} to sell");
+    }
+    if instrument.phase().is_some_and(is_call) {
+        text.push_str(&indicated(instrument, book.indication));
+    }
+    if book.stop_count + book.parked_count > 0 {
+        let (stops, parked) = (book.stop_count, book.parked_count);
+        let _ = writeln!(text, "beside the book: {stops} stops, {parked} for the closing call");
     }
     text
+}
+
+fn indicated(instrument: &InstrumentStatus, indication: Option<Indication>) -> String {
+    let Some(of) = indication else { return "would uncross: nothing\n".to_owned() };
+    let qty = |lots: i128| decimal(lots, instrument.qty_exponent);
+    let price = decimal(i128::from(of.price.0), instrument.price_exponent);
+    let volume = qty(i128::try_from(of.volume).unwrap_or(i128::MAX));
+    format!("would uncross at {price}, volume {volume}, surplus {}\n", qty(of.surplus))
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_types::{
+        AccountId, ClOrdId, ExecInst, ExecType, FirmId, InstrumentId, Nanos, OrdStatus,
+        PartitionId, Qty, Reason, Rec, Seq, SessionId,
+    };
+    use weir_wire::delivery::RowFlags;
+
+    use super::*;
+
+    fn row(rec: u64, side: Side, ord_type: OrdType, price: i64) -> OrderRow {
+        let partition_id = PartitionId(1);
+        OrderRow {
+            rec: Rec(rec),
+            seq: Seq(rec),
+            order_id: OrderId::new(partition_id, Rec(rec)),
+            transact_time: Nanos(1),
+            created_time: Nanos(1),
+            cl_ord_id: ClOrdId::from_number(rec),
+            price: Price(price),
+            stop_px: Price(0),
+            last_px: Price(0),
+            last_qty: Qty(0),
+            order_qty: Qty(10),
+            leaves_qty: Qty(10),
+            cum_qty: Qty(0),
+            expire_time: Nanos(0),
+            merged_count: 0,
+            session_id: SessionId(1),
+            firm_id: FirmId(1),
+            account_id: AccountId(1),
+            instrument_id: InstrumentId(1),
+            partition_id,
+            reason: Reason::None,
+            side,
+            ord_type,
+            time_in_force: TimeInForce::Day,
+            exec_inst: ExecInst::NONE,
+            exec_type: ExecType::New,
+            ord_status: OrdStatus::New,
+            flags: RowFlags::default(),
+        }
+    }
+
+    fn instrument(phase: &str) -> InstrumentStatus {
+        let page = serde_json::json!({
+            "id": 1, "symbol": "A", "price_exponent": 0, "partition": 1, "phase": phase,
+            "last_price": 101,
+        });
+        serde_json::from_value(page).unwrap()
+    }
+
+    fn orders() -> BTreeMap<OrderId, OrderRow> {
+        let at_the_close = TimeInForce::AtTheClose;
+        let rows = [
+            row(1, Side::Buy, OrdType::Limit, 102),
+            row(2, Side::Sell, OrdType::Limit, 100),
+            row(3, Side::Buy, OrdType::Market, 0),
+            OrderRow { stop_px: Price(99), ..row(4, Side::Sell, OrdType::Stop, 0) },
+            OrderRow { stop_px: Price(99), ..row(5, Side::Sell, OrdType::StopLimit, 98) },
+            OrderRow { time_in_force: at_the_close, ..row(6, Side::Sell, OrdType::Limit, 101) },
+        ];
+        rows.into_iter().map(|row| (row.order_id, row)).collect()
+    }
+
+    #[test]
+    fn stops_and_parked_orders_are_beside_the_book() {
+        let book = Book::of(&orders(), &instrument("opening-call"));
+        assert_eq!((book.bids.len(), book.asks.len(), book.market), (1, 1, [10, 0]));
+        assert_eq!((book.stop_count, book.parked_count), (2, 1));
+        let want = Indication { price: Price(102), volume: 10, surplus: 10 };
+        assert_eq!(book.indication, Some(want));
+        let closing = Book::of(&orders(), &instrument("closing-call"));
+        assert_eq!((closing.asks.len(), closing.parked_count), (2, 0));
+        assert_eq!(closing.indication.map(|of| (of.volume, of.surplus)), Some((20, 0)));
+    }
+
+    #[test]
+    fn outside_a_call_nothing_is_indicated() {
+        for phase in ["continuous", "halted", "closed", "a later version's"] {
+            assert_eq!(Book::of(&orders(), &instrument(phase)).indication, None, "{phase}");
+        }
+    }
 }

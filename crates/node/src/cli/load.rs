@@ -9,8 +9,8 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use weir_client::clock::WaitStrategy;
 use weir_client::load::{
-    Arrivals, Generator, LoadPlan, LoadReport, Mix, MixSource, Pace, Progress, Quantiles, Schedule,
-    SetupPlan, Verdict, set_up,
+    Arrivals, Generator, Kinds, LoadPlan, LoadReport, Mix, MixSource, Pace, Progress, Quantiles,
+    Schedule, SetupPlan, Verdict, set_up,
 };
 use weir_client::resolve;
 use weir_types::Nanos;
@@ -37,6 +37,9 @@ pub struct LoadArgs {
     /// Shares of adds/cancels/replaces/crosses.
     #[arg(long, default_value = "45/40/5/10")]
     mix: Mix,
+    /// Kinds among a hundred adds: stops=N, icebergs=N, gtd=N, ioc=N, with commas between them.
+    #[arg(long, value_name = "SHARES")]
+    kinds: Option<Kinds>,
     /// Trading sessions.
     #[arg(long, default_value_t = 8)]
     sessions: u32,
@@ -91,7 +94,8 @@ pub fn run(args: LoadArgs) -> anyhow::Result<()> {
     let (traders, listings) = set_up(&mut admin, &setup)?;
     admin.close()?;
     let accounts: Vec<_> = traders.iter().map(|trader| trader.account_id).collect();
-    let mut source = MixSource::new(args.mix, listings, &accounts, args.live_max);
+    let mut source = MixSource::new(args.mix, listings, &accounts, args.live_max)
+        .with_kinds(args.kinds.unwrap_or_default());
     source.begin(Schedule::new(args.arrivals.clone(), args.rate, args.seed), args.seed);
     let plan = plan_of(&args);
     let address = resolve(&args.login.endpoint.node)?;
@@ -159,6 +163,7 @@ fn json(args: &LoadArgs, report: &LoadReport) -> anyhow::Result<String> {
     let object = serde_json::json!({
         "pace": pace,
         "mix": args.mix.to_string(),
+        "kinds": args.kinds.unwrap_or_default().to_string(),
         "sessions": args.sessions,
         "connections": args.connections,
         "instruments": args.instruments,

@@ -3,9 +3,12 @@
 pub mod admin;
 pub mod bench;
 pub mod book;
+pub mod calendar;
+pub mod civil;
 pub mod demo;
 pub mod endpoint;
 pub mod flow;
+pub mod indicative;
 pub mod load;
 pub mod log;
 pub mod orders;

@@ -10,10 +10,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use weir_client::follower::{PageEvent, RowEvent};
+use weir_client::session::SessionEvent;
 use weir_client::{Client, ClientError, Follower, FollowerConfig, Incoming};
-use weir_types::{AccountId, FirmId, InstrumentId};
+use weir_types::{AccountId, FirmId, InstrumentId, OrdType, Price, TimeInForce};
 use weir_wire::delivery::OrderRow;
+use weir_wire::event::TradeBusted;
 
+use super::civil::utc;
 use super::endpoint::{Login, TIMEOUT, hex, parse_hex};
 
 /// Options of `weir orders`.
@@ -106,6 +109,13 @@ fn take(args: &OrdersArgs, client: &mut Client, follower: &mut Follower) -> anyh
                     }
                 })
                 .map(drop),
+            Incoming::Session(_, SessionEvent::TradeBusted(bust)) => {
+                let line = if args.json { bust_json(&bust) } else { bust_line(&bust) };
+                if let Err(error) = writeln!(out, "{line}") {
+                    failed = Some(error.into());
+                }
+                Ok(())
+            }
             Incoming::Session(..) => Ok(()),
         };
         if let Err(error) = outcome {
@@ -151,8 +161,19 @@ fn write_token(path: &Path, token: &[u8]) -> anyhow::Result<()> {
 
 fn header() -> String {
     format!(
-        "{:>10} {:>8} {:>20} {:>10} {:>4} {:>12} {:>10} {:>10} {:>10} {:<16} reason",
-        "seq", "rec", "order", "instrument", "side", "price", "qty", "leaves", "cum", "status"
+        "{:>10} {:>8} {:>20} {:>10} {:>4} {:<10} {:>12} {:>12} {:>10} {:>10} {:>10} {:<16} notes",
+        "seq",
+        "rec",
+        "order",
+        "instrument",
+        "side",
+        "type",
+        "price",
+        "stop",
+        "qty",
+        "leaves",
+        "cum",
+        "status"
     )
 }
 
@@ -160,24 +181,80 @@ fn table_line(event: &RowEvent) -> String {
     match event {
         RowEvent::Gone(order_id) => format!("{:>10} {:>8} {order_id:>20} gone", "", ""),
         RowEvent::State(row) => format!(
-            "{:>10} {:>8} {:>20} {:>10} {:>4} {:>12} {:>10} {:>10} {:>10} {:<16} {}",
+            "{:>10} {:>8} {:>20} {:>10} {:>4} {:<10} {:>12} {:>12} {:>10} {:>10} {:>10} {:<16} {}",
             row.seq,
             row.rec,
             row.order_id,
             row.instrument_id,
             format!("{:?}", row.side).to_lowercase(),
-            row.price,
+            format!("{:?}", row.ord_type).to_lowercase(),
+            or_dash(row.ord_type != OrdType::Market && row.ord_type != OrdType::Stop, row.price),
+            or_dash(has_stop(row), row.stop_px),
             row.order_qty,
             row.leaves_qty,
             row.cum_qty,
             format!("{:?}", row.ord_status),
-            reason(row),
+            notes(row),
         ),
     }
 }
 
+fn or_dash(is_there: bool, price: Price) -> String {
+    if is_there { price.to_string() } else { "-".to_owned() }
+}
+
+/// No stop order has the stop price zero.
+fn has_stop(row: &OrderRow) -> bool {
+    row.stop_px != Price(0)
+}
+
+/// A stop is told as the market or limit order that it became, and keeps its stop price.
+fn is_triggered(row: &OrderRow) -> bool {
+    has_stop(row) && matches!(row.ord_type, OrdType::Market | OrdType::Limit)
+}
+
+/// How long it stands where that is not until the day's end, whether it was triggered, why it
+/// ended.
+fn notes(row: &OrderRow) -> String {
+    let time_in_force = match row.time_in_force {
+        TimeInForce::Day => String::new(),
+        TimeInForce::Gtd => format!("until {}", utc(row.expire_time)),
+        TimeInForce::Gtc => "gtc".to_owned(),
+        TimeInForce::Ioc => "ioc".to_owned(),
+        TimeInForce::Fok => "fok".to_owned(),
+        TimeInForce::AtTheOpen => "at the open".to_owned(),
+        TimeInForce::AtTheClose => "at the close".to_owned(),
+    };
+    let triggered = if is_triggered(row) { "triggered" } else { "" };
+    let notes = [triggered, &time_in_force, reason(row)];
+    let notes: Vec<_> = notes.into_iter().filter(|note| !note.is_empty()).collect();
+    notes.join(", ")
+}
+
 fn reason(row: &OrderRow) -> &'static str {
     if row.reason == weir_types::Reason::None { "" } else { row.reason.text() }
+}
+
+/// A trade of the session's own that an operator took back; rows of orders do not tell it.
+fn bust_line(bust: &TradeBusted) -> String {
+    format!(
+        "{:>10} {:>8} {:>20} trade {} taken back: {} lots at {}",
+        "", "", bust.order_id, bust.match_id, bust.last_qty, bust.last_px
+    )
+}
+
+fn bust_json(bust: &TradeBusted) -> String {
+    let object = serde_json::json!({
+        "order_id": bust.order_id.0,
+        "busted_match_id": bust.match_id.0,
+        "instrument_id": bust.instrument_id.0,
+        "account_id": bust.account_id.0,
+        "side": format!("{:?}", bust.side),
+        "last_px": bust.last_px.0,
+        "last_qty": bust.last_qty.0,
+        "transact_time": bust.transact_time.0,
+    });
+    object.to_string()
 }
 
 fn json_line(event: &RowEvent) -> String {
@@ -201,6 +278,9 @@ fn json_line(event: &RowEvent) -> String {
         "ord_type": format!("{:?}", row.ord_type),
         "time_in_force": format!("{:?}", row.time_in_force),
         "price": row.price.0,
+        "stop_px": row.stop_px.0,
+        "triggered": is_triggered(row),
+        "expire_time": row.expire_time.0,
         "order_qty": row.order_qty.0,
         "leaves_qty": row.leaves_qty.0,
         "cum_qty": row.cum_qty.0,

@@ -82,6 +82,7 @@ fn rows_of(rows: &[Value], text: &mut String) {
 
 fn plain(value: &Value) -> String {
     match value {
+        Value::Null => "-".to_owned(),
         Value::String(text) => text.clone(),
         Value::Number(number) if number.is_f64() => {
             format!("{:.3}", number.as_f64().unwrap_or_default())
@@ -99,6 +100,7 @@ mod tests {
         let page = serde_json::json!({
             "version": "1", "uptime_s": 1.5,
             "partitions": [{"id": 0, "position": 12345}, {"id": 1, "position": 7}],
+            "instruments": [{"id": 1, "last_price": null}],
             "gateway": {"sessions": 3},
             "none": [],
         });
@@ -108,6 +110,7 @@ mod tests {
             "uptime_s       1.500",
             "   0     12345",
             "   1         7",
+            "   1           -",
             "  sessions                 3",
         ] {
             assert!(text.contains(line), "{line:?} is not in\n{text}");

@@ -1,5 +1,6 @@
 //! Phases and kill switches: what they stop, and that cancels are always served.
 
+use serde_json::Value;
 use weir_client::admin::Admin;
 use weir_client::request::{Replace, cancel};
 use weir_client::session::SessionEvent;
@@ -9,7 +10,7 @@ use weir_types::{
 use weir_wire::reference::KillSwitch;
 
 use crate::common::trader::Trader;
-use crate::common::{ALICE, BOB, Home, INSTRUMENT, Node, TRADING, open_market};
+use crate::common::{ALICE, BOB, Home, INSTRUMENT, Node, TRADING, open_market, until};
 
 fn market() -> (Home, Node) {
     let home = Home::new("memory");
@@ -74,6 +75,31 @@ fn a_halt_outlives_a_restart() {
     let node = home.start();
     let mut alice = Trader::log_on(&node, ALICE);
     assert_eq!(enter(&mut alice, 1), Err(Reason::WrongPhase));
+}
+
+/// The instrument's row of the status page once it satisfies `is_there`: the page follows events.
+fn row_when(node: &Node, is_there: impl Fn(&Value) -> bool) -> Value {
+    until("the instrument's row", || {
+        let row = node.status()["instruments"][0].clone();
+        is_there(&row).then_some(row)
+    })
+}
+
+#[test]
+fn the_status_page_tells_phase_and_last_price_also_after_a_restart() {
+    let (home, node) = market();
+    let mut alice = Trader::log_on(&node, ALICE);
+    let mut bob = Trader::log_on(&node, BOB);
+    let row = row_when(&node, |row| row["phase"] == "continuous");
+    assert_eq!((&row["last_price"], &row["phase_since_ns"]), (&Value::Null, &Value::Null));
+    alice.ask_for_report(ALICE.buy(1, 50, 1));
+    bob.ask_for_report(BOB.sell(1, 50, 1));
+    node.admin().set_phase(TRADING, INSTRUMENT, Phase::Halted).unwrap();
+    let halted = row_when(&node, |row| row["phase"] == "halted" && row["last_price"] == 50);
+    assert!(halted["phase_since_ns"].is_u64());
+    assert!(node.terminate().success());
+    let node = home.start();
+    assert_eq!(row_when(&node, |row| !row.is_null()), halted);
 }
 
 fn kill(admin: &mut Admin, scope: KillScope, id: u32, switch: Switch) {

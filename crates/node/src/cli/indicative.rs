@@ -1,0 +1,181 @@
+//! The price at which a call would uncross now: `docs/matching.md`, Uncrossing, over what a
+//! follower of orders sees. A view for people; the engine's own uncrossing is what trades.
+
+use std::collections::BTreeMap;
+
+use weir_types::{Price, Side};
+
+/// What stands at each price, hidden parts included.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallBook {
+    /// Lots of buys and of sells at a limit.
+    limits: BTreeMap<Price, [u128; 2]>,
+    /// Lots of market buys and of market sells.
+    market: [u128; 2],
+}
+
+/// What an uncrossing would bring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Indication {
+    /// The one price.
+    pub price: Price,
+    /// Lots that would trade.
+    pub volume: u128,
+    /// Demand less supply at the price.
+    pub surplus: i128,
+}
+
+fn place(side: Side) -> usize {
+    usize::from(side == Side::Sell)
+}
+
+impl CallBook {
+    /// Adds an order: its limit, none for a market order, and all that can still trade of it.
+    pub fn add(&mut self, side: Side, limit: Option<Price>, leaves: u64) {
+        let there = match limit {
+            Some(price) => &mut self.limits.entry(price).or_default()[place(side)],
+            None => &mut self.market[place(side)],
+        };
+        *there += u128::from(leaves);
+    }
+
+    /// Lots of market orders of a side.
+    #[must_use]
+    pub fn market_qty(&self, side: Side) -> u128 {
+        self.market[place(side)]
+    }
+
+    /// What the book would uncross to, if it would trade anything. `reference` is the last price,
+    /// else the static reference.
+    #[must_use]
+    pub fn indication(&self, reference: Option<Price>) -> Option<Indication> {
+        let mut demand: u128 = self.market[0] + self.limits.values().map(|at| at[0]).sum::<u128>();
+        let mut supply: u128 = self.market[1];
+        let mut best: Option<Indication> = None;
+        let alone = reference.filter(|_| self.limits.is_empty()).map(|price| (price, [0; 2]));
+        let candidates = self.limits.iter().map(|(price, at)| (*price, *at)).chain(alone);
+        for (price, [bids, asks]) in candidates {
+            supply += asks;
+            let volume = demand.min(supply);
+            let surplus = signed(demand) - signed(supply);
+            demand -= bids;
+            let candidate = Indication { price, volume, surplus };
+            // Prices ascend: of equals the later one is the higher.
+            if best.is_none_or(|best| rank(&candidate, reference) >= rank(&best, reference)) {
+                best = Some(candidate);
+            }
+        }
+        best.filter(|best| best.volume > 0)
+    }
+}
+
+/// Better is greater: the most volume, the least surplus, the nearest to the reference.
+fn rank(
+    of: &Indication,
+    reference: Option<Price>,
+) -> (u128, std::cmp::Reverse<u128>, std::cmp::Reverse<u64>) {
+    let distance = reference.map_or(0, |reference| of.price.0.abs_diff(reference.0));
+    let surplus = std::cmp::Reverse(of.surplus.unsigned_abs());
+    (of.volume, surplus, std::cmp::Reverse(distance))
+}
+
+fn signed(lots: u128) -> i128 {
+    i128::try_from(lots).expect("2^64 orders of 2^40 lots are less than 2^127")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// (limit or none, lots) of each side.
+    fn book(bids: &[(Option<i64>, u64)], asks: &[(Option<i64>, u64)]) -> CallBook {
+        let mut book = CallBook::default();
+        for (side, orders) in [(Side::Buy, bids), (Side::Sell, asks)] {
+            for (limit, lots) in orders {
+                book.add(side, limit.map(Price), *lots);
+            }
+        }
+        book
+    }
+
+    #[test]
+    fn the_rules_table_is_met() {
+        let cases = [
+            (
+                book(&[(Some(202), 100), (Some(201), 100)], &[(Some(200), 150), (Some(201), 100)]),
+                None,
+                (201, 200, -50),
+            ),
+            (book(&[(Some(202), 100)], &[(Some(200), 100)]), Some(201), (202, 100, 0)),
+            (book(&[(None, 50), (Some(99), 100)], &[(Some(98), 100)]), Some(97), (98, 100, 50)),
+        ];
+        for (book, reference, (price, volume, surplus)) in cases {
+            let want = Indication { price: Price(price), volume, surplus };
+            assert_eq!(book.indication(reference.map(Price)), Some(want));
+        }
+    }
+
+    #[test]
+    fn market_orders_alone_meet_at_the_reference_and_nowhere_without_one() {
+        let book = book(&[(None, 30)], &[(None, 20)]);
+        let want = Indication { price: Price(7), volume: 20, surplus: 10 };
+        assert_eq!(book.indication(Some(Price(7))), Some(want));
+        assert_eq!(book.indication(None), None);
+    }
+
+    #[test]
+    fn a_book_that_does_not_cross_has_no_price() {
+        assert_eq!(book(&[(Some(9), 5)], &[(Some(10), 5)]).indication(Some(Price(9))), None);
+        assert_eq!(CallBook::default().indication(None), None);
+    }
+
+    /// The same by the words of the rules, each sum made anew.
+    fn by_the_words(
+        orders: &[(bool, Option<i64>, u64)],
+        reference: Option<i64>,
+    ) -> Option<(i64, u128, i128)> {
+        let sum = |is_sell: bool, takes: &dyn Fn(i64) -> bool| -> i128 {
+            let of_side = orders.iter().filter(|order| order.0 == is_sell);
+            of_side.filter(|o| o.1.is_none_or(takes)).map(|o| i128::from(o.2)).sum()
+        };
+        let mut prices: Vec<i64> = orders.iter().filter_map(|order| order.1).collect();
+        if prices.is_empty() {
+            prices.extend(reference);
+        }
+        let all = prices.into_iter().map(|p| {
+            let (demand, supply) =
+                (sum(false, &|limit| limit >= p), sum(true, &|limit| limit <= p));
+            (p, demand.min(supply), demand - supply)
+        });
+        let all: Vec<_> = all.filter(|(_, volume, _)| *volume > 0).collect();
+        let most = all.iter().map(|(_, volume, _)| *volume).max()?;
+        let all: Vec<_> = all.into_iter().filter(|(_, volume, _)| *volume == most).collect();
+        let least = all.iter().map(|(_, _, surplus)| surplus.abs()).min()?;
+        let all: Vec<_> =
+            all.into_iter().filter(|(_, _, surplus)| surplus.abs() == least).collect();
+        let away = |p: i64| reference.map_or(0, |reference| p.abs_diff(reference));
+        let nearest = all.iter().map(|(p, _, _)| away(*p)).min()?;
+        let best = all.into_iter().filter(|(p, _, _)| away(*p) == nearest).max()?;
+        Some((best.0, best.1.unsigned_abs(), best.2))
+    }
+
+    proptest! {
+        #[test]
+        fn any_book_uncrosses_as_the_rules_say(
+            orders in prop::collection::vec(
+                (any::<bool>(), prop::option::weighted(0.9, -5i64..6), 1u64..9), 0..12),
+            reference in prop::option::of(-7i64..8),
+        ) {
+            let mut book = CallBook::default();
+            for (is_sell, limit, lots) in &orders {
+                let side = if *is_sell { Side::Sell } else { Side::Buy };
+                book.add(side, limit.map(Price), *lots);
+            }
+            let got = book.indication(reference.map(Price));
+            let got = got.map(|i| (i.price.0, i.volume, i.surplus));
+            prop_assert_eq!(got, by_the_words(&orders, reference));
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What the events say of each instrument: its phase, its prices, its last uncrossing.
+//!
+//! A view as the delivery store is one, fed by the same reader, so that the order's path knows
+//! nothing of it. INVARIANT: what an instrument's row says was told by an event; what no retained
+//! event tells is absent, never guessed.
+
+use std::collections::BTreeMap;
+
+use weir_types::{ExecType, InstrumentId, Nanos, Phase, Price};
+use weir_wire::event::{OrderEvent, Uncrossed};
+use weir_wire::{Definition, Event, PlainEvent};
+
+/// What is known of an instrument's market.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Market {
+    /// The phase it is in.
+    pub phase: Option<Phase>,
+    /// Log time of the change to it; `None` while it is the phase of the definition.
+    pub phase_since: Option<Nanos>,
+    /// The price of its last trade.
+    pub last_price: Option<Price>,
+    /// The price of its last uncrossing that traded.
+    pub static_reference: Option<Price>,
+    /// Its last uncrossing, whether it traded or not.
+    pub last_uncrossing: Option<Uncrossed>,
+}
+
+/// All instruments' markets.
+#[derive(Debug)]
+pub struct Markets {
+    all: BTreeMap<InstrumentId, Market>,
+    /// Rows that changed since they were last taken.
+    changed: BTreeMap<InstrumentId, Market>,
+    /// Whether the events begin with the partition's first.
+    is_whole: bool,
+}
+
+impl Markets {
+    /// No instrument yet. `is_whole` says that the events to come begin with the partition's
+    /// first: only then does a definition tell the phase that its instrument begins in.
+    #[must_use]
+    pub fn new(is_whole: bool) -> Markets {
+        Markets { all: BTreeMap::new(), changed: BTreeMap::new(), is_whole }
+    }
+
+    /// Takes in a change of an order.
+    pub fn on_order(&mut self, event: &OrderEvent) {
+        if event.exec_type == ExecType::Trade {
+            self.change(event.instrument_id, |market| market.last_price = Some(event.last_px));
+        }
+    }
+
+    /// Takes in any other event; those that say nothing of an instrument change nothing.
+    pub fn on_event(&mut self, event: &Event) {
+        match event {
+            Event::Plain(PlainEvent::OrderEvent(event)) => self.on_order(event),
+            Event::Plain(PlainEvent::PhaseChanged(event)) => {
+                self.change(event.instrument_id, |market| {
+                    market.phase = Some(event.phase);
+                    market.phase_since = Some(event.transact_time);
+                });
+            }
+            Event::Plain(PlainEvent::Uncrossed(event)) => {
+                self.change(event.instrument_id, |market| {
+                    market.last_uncrossing = Some(*event);
+                    if !event.qty.is_zero() {
+                        market.static_reference = Some(event.price);
+                    }
+                });
+            }
+            // A later definition of the same instrument leaves its phase alone.
+            Event::Defined(_, Definition::DefineInstrument(definition))
+                if self.is_whole && !self.all.contains_key(&definition.instrument_id) =>
+            {
+                self.change(definition.instrument_id, |market| {
+                    market.phase = Some(definition.phase);
+                });
+            }
+            _ => {}
+        }
+    }
+
+    fn change(&mut self, instrument_id: InstrumentId, how: impl FnOnce(&mut Market)) {
+        let market = self.all.entry(instrument_id).or_default();
+        how(market);
+        self.changed.insert(instrument_id, *market);
+    }
+
+    /// True when rows changed since they were last moved on.
+    #[must_use]
+    pub fn has_changes(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
+    /// Moves the rows that changed into `table`.
+    pub fn publish(&mut self, table: &mut BTreeMap<InstrumentId, Market>) {
+        table.append(&mut self.changed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_types::{PartitionId, Position, Qty};
+    use weir_wire::event::PhaseChanged;
+
+    use super::*;
+
+    const ONE: InstrumentId = InstrumentId(1);
+
+    fn phase(phase: Phase) -> Event {
+        Event::Plain(PlainEvent::PhaseChanged(PhaseChanged {
+            position: Position(1),
+            transact_time: Nanos(7),
+            instrument_id: ONE,
+            partition_id: PartitionId(1),
+            phase,
+        }))
+    }
+
+    fn uncrossed(price: i64, qty: u64) -> Uncrossed {
+        Uncrossed {
+            position: Position(2),
+            transact_time: Nanos(8),
+            price: Price(price),
+            qty: Qty(qty),
+            surplus: 3,
+            instrument_id: ONE,
+            partition_id: PartitionId(1),
+        }
+    }
+
+    #[test]
+    fn an_uncrossing_without_a_trade_leaves_the_static_reference() {
+        let mut markets = Markets::new(true);
+        for event in [uncrossed(100, 5), uncrossed(0, 0)] {
+            markets.on_event(&Event::Plain(PlainEvent::Uncrossed(event)));
+        }
+        let mut table = BTreeMap::new();
+        markets.publish(&mut table);
+        assert_eq!(table[&ONE].static_reference, Some(Price(100)));
+        assert_eq!(table[&ONE].last_uncrossing, Some(uncrossed(0, 0)));
+    }
+
+    #[test]
+    fn what_changed_is_moved_once_and_the_rest_stays() {
+        let mut markets = Markets::new(true);
+        let mut table = BTreeMap::new();
+        markets.on_event(&phase(Phase::OpeningCall));
+        markets.publish(&mut table);
+        assert!(!markets.has_changes());
+        markets.on_event(&Event::Plain(PlainEvent::Uncrossed(uncrossed(100, 5))));
+        markets.publish(&mut table);
+        assert_eq!(table[&ONE].phase, Some(Phase::OpeningCall));
+        assert_eq!(table[&ONE].phase_since, Some(Nanos(7)));
+    }
+}
