@@ -249,7 +249,7 @@ mod tests {
             (vec![market(1, 0, 7), market(1_000, 5, 0)], Some(50), Some((50, 5, -2))),
             (vec![market(1, 0, 7), market(1_000, 5, 0)], None, None),
             (vec![market(60, 0, 7), market(1_000, 5, 0)], Some(50), None),
-            (vec![limit(120, 0, 10), market(100, 10, 0)], Some(110), None),
+            (vec![market(100, 10, 0), limit(120, 0, 10)], Some(110), None),
             (vec![], Some(50), None),
         ];
         for (levels, reference, want) in rows {
