@@ -1,24 +1,23 @@
-//! The operator's requests to a partition: transfers, phases, kill switches.
+//! The operator's requests to a partition: transfers and kill switches.
 //!
 //! A transfer is carried out once by its `transfer_id`, which only grows per account: a repeated
 //! one is answered as done, with nothing changed.
 
-use weir_types::{
-    Cash, ClOrdId, ExecType, KillScope, OrdStatus, PartitionId, Phase, Reason, RequestNo, Role,
-    Side, Switch, TimeInForce,
-};
-use weir_wire::event::PhaseChanged;
-use weir_wire::reference::{KillSwitch, SetPhase, Transfer};
-use weir_wire::{Event, PlainEvent};
+use weir_types::{Cash, ClOrdId, KillScope, PartitionId, Reason, Role, Switch};
+use weir_wire::reference::{KillSwitch, Transfer};
 
 use crate::config::{CASH_LIMIT, EventSink, POSITION_LIMIT};
-use crate::emit::{Asker, Change, Named};
+use crate::emit::{Asker, Named};
 use crate::engine::Engine;
-use crate::index::{NIL, Slot};
+use crate::index::Slot;
 
 impl Engine {
     /// Whether the asker may send an operator's request to `partition_id`.
-    fn check_operator(&self, asker: Asker, partition_id: PartitionId) -> Result<(), Reason> {
+    pub(crate) fn check_operator(
+        &self,
+        asker: Asker,
+        partition_id: PartitionId,
+    ) -> Result<(), Reason> {
         if self.sessions[asker.session].role != Role::Operator {
             return Err(Reason::NotEntitled);
         }
@@ -100,67 +99,6 @@ impl Engine {
         let most = total + i128::from(position.open_buy);
         let is_fine = least >= -POSITION_LIMIT && most <= POSITION_LIMIT;
         if is_fine { Ok(()) } else { Err(Reason::LimitReached) }
-    }
-
-    pub(crate) fn set_phase<S: EventSink>(&mut self, asker: Asker, m: &SetPhase, out: &mut S) {
-        let slot = match self.check_set_phase(asker, m) {
-            Ok(slot) => slot,
-            Err(reason) => {
-                let named = Named { instrument_id: m.instrument_id, ..Named::NOTHING };
-                return self.reject(asker, named, reason, out);
-            }
-        };
-        let mut expired_count = 0;
-        if self.instruments[slot].phase != m.phase {
-            self.instruments[slot].phase = m.phase;
-            let event = Event::Plain(PlainEvent::PhaseChanged(PhaseChanged {
-                position: self.position,
-                transact_time: self.time,
-                instrument_id: m.instrument_id,
-                partition_id: self.config.partition_id,
-                phase: m.phase,
-            }));
-            self.say(&event, out);
-            if m.phase == Phase::Closed {
-                expired_count = self.expire_day_orders(slot, out);
-            }
-        }
-        self.say_done(asker, ClOrdId::NONE, expired_count, out);
-    }
-
-    fn check_set_phase(&self, asker: Asker, m: &SetPhase) -> Result<Slot, Reason> {
-        self.check_operator(asker, self.config.partition_id)?;
-        let slot = self.instruments.find(m.instrument_id.0).ok_or(Reason::UnknownInstrument)?;
-        if self.instruments[slot].definition.partition_id != self.config.partition_id {
-            return Err(Reason::WrongPartition);
-        }
-        Ok(slot)
-    }
-
-    /// The day is over: its orders end, in order of `rec`.
-    fn expire_day_orders<S: EventSink>(&mut self, instrument: Slot, out: &mut S) -> u64 {
-        let mut batch = core::mem::take(&mut self.batch);
-        batch.clear();
-        for side in [Side::Buy, Side::Sell] {
-            for level in self.instruments[instrument].side(side).best_first() {
-                let mut slot = self.levels[level].head;
-                while slot != NIL {
-                    let order = &self.orders[slot];
-                    if order.time_in_force == TimeInForce::Day {
-                        batch.push(slot);
-                    }
-                    slot = order.level_next;
-                }
-            }
-        }
-        self.sort_by_rec(&mut batch);
-        for slot in &batch {
-            let change = Change::new(ExecType::Expired, OrdStatus::Expired, RequestNo::NONE);
-            self.end_resting(*slot, &change, out);
-        }
-        let count = batch.len() as u64;
-        self.batch = batch;
-        count
     }
 
     pub(crate) fn kill_switch<S: EventSink>(&mut self, asker: Asker, m: &KillSwitch, out: &mut S) {

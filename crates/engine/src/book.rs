@@ -1,8 +1,10 @@
 //! Price levels: a slab of levels with intrusive time-priority lists, and per side of a book the
-//! levels' prices in order, the best at the end.
+//! levels' prices in order, the best at the end. Stops stand in the same ladders by their stop price,
+//! market orders of a call and parked orders in ladders of one level.
 //!
 //! An order knows its level, so that a cancel needs no search unless it empties the level.
-//! INVARIANT: a level's `qty` and `order_count` are the sums over its list; no level is empty.
+//! INVARIANT: a level's `qty` (of what is shown), `order_count` and `iceberg_count` are the sums over
+//! its list; no level is empty.
 
 use weir_types::{Price, Qty, Side};
 
@@ -18,6 +20,7 @@ pub(crate) struct PriceLevel {
     pub(crate) head: Slot,
     pub(crate) tail: Slot,
     pub(crate) order_count: u32,
+    pub(crate) iceberg_count: u32,
 }
 
 /// The slab of all books' levels.
@@ -29,7 +32,14 @@ pub(crate) struct Levels {
 
 impl Levels {
     fn alloc(&mut self, price: Price) -> Slot {
-        let empty = PriceLevel { price, qty: Qty::ZERO, head: NIL, tail: NIL, order_count: 0 };
+        let empty = PriceLevel {
+            price,
+            qty: Qty::ZERO,
+            head: NIL,
+            tail: NIL,
+            order_count: 0,
+            iceberg_count: 0,
+        };
         if let Some(slot) = self.free.pop() {
             self.rows[slot as usize] = empty;
             return slot;
@@ -45,7 +55,8 @@ impl Levels {
         let tail = row.tail;
         row.tail = slot;
         row.order_count += 1;
-        row.qty += orders[slot].leaves_qty;
+        row.qty += orders[slot].shown();
+        row.iceberg_count += u32::from(orders[slot].is_iceberg);
         if tail == NIL {
             row.head = slot;
         } else {
@@ -61,11 +72,12 @@ impl Levels {
     #[inline]
     fn unlink(&mut self, orders: &mut Orders, slot: Slot) -> bool {
         let order = &orders[slot];
-        let (level, prev, next, leaves_qty) =
-            (order.level, order.level_prev, order.level_next, order.leaves_qty);
+        let (level, prev, next) = (order.level, order.level_prev, order.level_next);
+        let (shown_qty, is_iceberg) = (order.shown(), order.is_iceberg);
         let row = &mut self.rows[level as usize];
         row.order_count -= 1;
-        row.qty -= leaves_qty;
+        row.qty -= shown_qty;
+        row.iceberg_count -= u32::from(is_iceberg);
         if prev == NIL {
             row.head = next;
         } else {
@@ -88,6 +100,21 @@ impl Levels {
     #[inline]
     pub(crate) fn reduce(&mut self, level: Slot, qty: Qty) {
         self.rows[level as usize].qty -= qty;
+    }
+
+    /// Follows a standing order whose shown quantity changed where it stands.
+    #[inline]
+    pub(crate) fn adjust(&mut self, level: Slot, from: Qty, to: Qty) {
+        let row = &mut self.rows[level as usize];
+        row.qty = row.qty - from + to;
+    }
+
+    /// Shows an iceberg's next slice, behind all others at the price.
+    pub(crate) fn refill(&mut self, orders: &mut Orders, slot: Slot) {
+        let level = orders[slot].level;
+        self.unlink(orders, slot);
+        orders[slot].shown_qty = orders[slot].next_slice();
+        self.push_back(level, orders, slot);
     }
 }
 
@@ -171,10 +198,15 @@ impl BookSide {
         self.rungs[..near].partition_point(|rung| rung.key < key)
     }
 
-    /// Rests an order at its price, behind those already there.
+    /// Puts an order at `price`, behind those already there.
     #[inline]
-    pub(crate) fn insert(&mut self, levels: &mut Levels, orders: &mut Orders, slot: Slot) {
-        let price = orders[slot].price;
+    pub(crate) fn insert(
+        &mut self,
+        levels: &mut Levels,
+        orders: &mut Orders,
+        slot: Slot,
+        price: Price,
+    ) {
         let key = self.key(price);
         let at = self.lower_bound(key);
         let level = match self.rungs.get(at) {
@@ -188,7 +220,7 @@ impl BookSide {
         levels.push_back(level, orders, slot);
     }
 
-    /// Takes a resting order out of the book.
+    /// Takes a standing order out of the ladder.
     #[inline]
     pub(crate) fn remove(&mut self, levels: &mut Levels, orders: &mut Orders, slot: Slot) {
         let level = orders[slot].level;

@@ -14,6 +14,8 @@ pub(crate) const CASH_LIMIT: i128 = 1 << 96;
 pub(crate) const POSITION_LIMIT: i128 = 1 << 62;
 /// How many first answers are remembered per session.
 pub(crate) const OUTCOMES_MAX: usize = 1024;
+/// How many changes of phase may stand in the schedule.
+pub(crate) const SCHEDULE_MAX: usize = 1 << 16;
 
 /// A partition's number and the limits of its engine.
 ///
@@ -35,6 +37,8 @@ pub struct EngineConfig {
     pub instruments_max: u32,
     /// Pairs of account and instrument with a position or a live order, at most 2^30.
     pub positions_max: u32,
+    /// How many of the last trades can be busted, at most 2^24.
+    pub trades_max: u32,
     /// Spreads the hash tables; shows in no event and no digest.
     pub hash_seed: u64,
     /// A checkpoint event follows each position that is a multiple of this.
@@ -53,6 +57,7 @@ impl EngineConfig {
             firms_max: 1 << 14,
             instruments_max: 1 << 14,
             positions_max: 1 << 21,
+            trades_max: 1 << 16,
             hash_seed: 0x57e1_2bad_5eed_0001,
             checkpoint_interval: 1 << 16,
         }
@@ -67,6 +72,7 @@ impl EngineConfig {
         assert!((1..=1 << 20).contains(&self.firms_max), "firms_max is out of range");
         assert!((1..=1 << 20).contains(&self.instruments_max), "instruments_max is out of range");
         assert!((1..=1 << 30).contains(&self.positions_max), "positions_max is out of range");
+        assert!((1..=1 << 24).contains(&self.trades_max), "trades_max is out of range");
         assert!(self.checkpoint_interval > 0, "checkpoint_interval is zero");
     }
 }

@@ -193,15 +193,19 @@ impl Engine {
             Role::Supervisor | Role::Operator => NIL,
         };
         if let Some(slot) = self.sessions.find(d.defined_session_id.0) {
-            let row = &self.sessions[slot];
-            let is_same = row.firm == firm && row.role == d.role;
-            // Only the key changes, and keys are the gateways' business.
-            return if is_same { Ok(()) } else { Err(Reason::InvalidDefinition) };
+            let row = &mut self.sessions[slot];
+            if row.firm != firm || row.role != d.role {
+                return Err(Reason::InvalidDefinition);
+            }
+            // The key may change too, but keys are the gateways' business.
+            row.order_rate_max = d.order_rate_max;
+            return Ok(());
         }
         if self.sessions.is_full() {
             return Err(Reason::LimitReached);
         }
-        let row = Session::new(d.defined_session_id, firm, d.role);
+        let mut row = Session::new(d.defined_session_id, firm, d.role);
+        row.order_rate_max = d.order_rate_max;
         let slot = self.sessions.insert(d.defined_session_id.0, row);
         if firm != NIL {
             self.firms[firm].sessions.push(slot);

@@ -27,6 +27,8 @@ pub(crate) struct Change {
     pub(crate) match_id: MatchId,
     pub(crate) last_px: Price,
     pub(crate) last_qty: Qty,
+    /// What a new order asked for; no later event tells it.
+    pub(crate) min_qty: Qty,
     pub(crate) liquidity: Liquidity,
     /// It is the first answer to its session's request, to be remembered.
     pub(crate) is_answer: bool,
@@ -43,6 +45,7 @@ impl Change {
             match_id: MatchId::NONE,
             last_px: Price(0),
             last_qty: Qty::ZERO,
+            min_qty: Qty::ZERO,
             liquidity: Liquidity::None,
             is_answer: false,
         }
@@ -110,7 +113,7 @@ impl Engine {
             created_time: order.created_time,
             cl_ord_id: order.cl_ord_id,
             orig_cl_ord_id: change.orig_cl_ord_id,
-            price: order.price,
+            price: order.told_price(),
             stop_px: order.stop_px,
             last_px: change.last_px,
             last_qty: change.last_qty,
@@ -118,7 +121,7 @@ impl Engine {
             leaves_qty: if is_live { order.leaves_qty } else { Qty::ZERO },
             cum_qty: order.cum_qty(),
             display_qty: order.display_qty,
-            min_qty: order.min_qty,
+            min_qty: change.min_qty,
             expire_time: order.expire_time,
             session_id: session.session_id,
             firm_id: self.firms[session.firm].firm_id,

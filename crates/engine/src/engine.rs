@@ -13,14 +13,18 @@ use weir_wire::{Command, Event, PlainEvent, Request};
 
 use crate::account::Account;
 use crate::book::Levels;
+use crate::bust::Trades;
 use crate::config::{EngineConfig, EventSink};
 use crate::digest;
 use crate::emit::{Asker, Named};
+use crate::fillable::Hidden;
 use crate::index::{Slot, Table};
 use crate::instrument::{Firm, Instrument};
 use crate::order::Orders;
 use crate::position::Positions;
 use crate::session::Session;
+use crate::timers::Timers;
+use crate::uncross::CallLevel;
 
 /// The deterministic engine of one partition.
 pub struct Engine {
@@ -42,8 +46,16 @@ pub struct Engine {
     pub(crate) positions: Positions,
     pub(crate) orders: Orders,
     pub(crate) levels: Levels,
+    pub(crate) trades: Trades,
+    pub(crate) timers: Timers,
     /// Orders about to be cancelled together; kept for its memory only.
     pub(crate) batch: Vec<Slot>,
+    /// Stops about to be triggered together; kept for its memory only.
+    pub(crate) wave: Vec<Slot>,
+    /// What stands in a call; kept for its memory only.
+    pub(crate) call_levels: Vec<CallLevel>,
+    /// Hidden parts met on a walk over the book; kept for its memory only.
+    pub(crate) hidden: Vec<Hidden>,
 }
 
 /// How far a session's numbers have come in a partition.
@@ -60,7 +72,7 @@ pub struct SessionState {
 pub struct Level {
     /// Its price.
     pub price: Price,
-    /// The lots of all live orders at it.
+    /// The lots that its orders show.
     pub qty: Qty,
     /// How many they are.
     pub order_count: u32,
@@ -128,7 +140,12 @@ impl Engine {
             positions: Positions::new(config.positions_max, seed),
             orders: Orders::new(config.orders_max, seed),
             levels: Levels::default(),
+            trades: Trades::new(config.trades_max),
+            timers: Timers::default(),
             batch: Vec::new(),
+            wave: Vec::new(),
+            call_levels: Vec::new(),
+            hidden: Vec::new(),
             config,
         }
     }
@@ -150,12 +167,13 @@ impl Engine {
         self.position = position;
         self.time = time;
         self.digest = digest::fold_command(self.digest, position.0, time.0);
+        self.fire_timers(out);
         match command {
             Command::Request(request) => self.request(request, out),
             Command::Import(control_position, definition) => {
                 self.import(*control_position, definition, out);
             }
-            // No order of today's types has a deadline.
+            // What was due has happened above.
             Command::Tick => {}
             Command::SessionLost(lost) => self.session_lost(lost, out),
         }
@@ -193,10 +211,8 @@ impl Engine {
             Request::Transfer(m) => self.transfer(asker, m, out),
             Request::SetPhase(m) => self.set_phase(asker, m, out),
             Request::KillSwitch(m) => self.kill_switch(asker, m, out),
-            Request::BustTrade(_) => self.reject(asker, Named::NOTHING, Reason::UnknownTrade, out),
-            Request::SchedulePhase(_) => {
-                self.reject(asker, named(request), Reason::LimitReached, out);
-            }
+            Request::BustTrade(m) => self.bust_trade(asker, m, out),
+            Request::SchedulePhase(m) => self.schedule_phase(asker, m, out),
             Request::DefineInstrument(_)
             | Request::DefineFirm(_)
             | Request::DefineAccount(_)
@@ -239,7 +255,7 @@ impl Engine {
     /// When the next `Tick` is due; `None` while nothing waits for time to pass.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Nanos> {
-        None
+        self.timers.next_deadline()
     }
 
     /// The digest of all that happened so far.
@@ -301,8 +317,9 @@ impl Engine {
         self.seq
     }
 
-    /// Fills `out` with the best `depth` levels of a side, from the best on; with none when the
-    /// instrument is not known.
+    /// Fills `out` with the best `depth` levels of a side's limits, from the best on, with what they
+    /// show; with none when the instrument is not known. Market orders of a call, stops and parked
+    /// orders are in no level.
     pub fn book_levels(
         &self,
         instrument_id: InstrumentId,
@@ -319,7 +336,7 @@ impl Engine {
         }));
     }
 
-    /// The identifiers of the live orders at a price, in time priority.
+    /// The identifiers of the book's limit orders at a price, in time priority.
     #[must_use]
     pub fn orders_at(&self, instrument_id: InstrumentId, side: Side, price: Price) -> Vec<OrderId> {
         let mut ids = Vec::new();

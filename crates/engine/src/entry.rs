@@ -4,7 +4,8 @@
 //! every replica and the oracle must give the same one. A refusal changes nothing but numbers.
 
 use weir_types::{
-    ExecInst, ExecType, OrdStatus, OrdType, Phase, Price, Qty, Reason, Role, TimeInForce,
+    ExecInst, ExecType, Nanos, OrdStatus, OrdType, Phase, Price, Qty, Reason, RequestNo, Role,
+    TimeInForce,
 };
 use weir_wire::order_entry::NewOrder;
 
@@ -13,12 +14,14 @@ use crate::config::EventSink;
 use crate::emit::Change;
 use crate::engine::Engine;
 use crate::index::{NIL, Slot};
+use crate::instrument::{Instrument, is_call, takes_entry};
 use crate::matching::Verdict;
-use crate::order::Order;
+use crate::order::{Order, Place};
+use crate::stops::is_stop;
 
 /// The rows that a valid new order names.
 #[derive(Clone, Copy)]
-struct Place {
+struct Target {
     session: Slot,
     account: Slot,
     instrument: Slot,
@@ -26,53 +29,53 @@ struct Place {
 
 impl Engine {
     pub(crate) fn new_order<S: EventSink>(&mut self, session: Slot, m: &NewOrder, out: &mut S) {
-        let place = match self.check_new_order(session, m) {
-            Ok(place) => place,
+        let target = match self.check_new_order(session, m) {
+            Ok(target) => target,
             Err(reason) => return self.reject_order(session, m, reason, out),
         };
-        let slot = self.accept(place, m);
+        let slot = self.accept(target, m);
         let mut change = Change::new(ExecType::New, OrdStatus::New, m.request_no);
         change.is_answer = true;
+        change.min_qty = m.min_qty;
         self.say_order(slot, &change, out);
-        let verdict = self.match_incoming(slot, m.request_no, out);
-        self.finish_incoming(slot, verdict, m.request_no, out);
+        let instrument = &self.instruments[target.instrument];
+        let phase = instrument.phase;
+        if m.time_in_force == TimeInForce::AtTheClose && phase != Phase::ClosingCall {
+            return self.stand(slot, Place::Parked, false);
+        }
+        if is_stop(m.ord_type) {
+            if !instrument.triggers_at_once(m.side, m.stop_px) {
+                return self.stand(slot, Place::Stop, false);
+            }
+            self.trigger(slot, false, out);
+        } else if phase == Phase::Continuous {
+            let verdict = self.match_incoming(slot, m.request_no, out);
+            self.finish(slot, verdict, m.request_no, false, out);
+        } else {
+            return self.stand(slot, Place::Book, false);
+        }
+        self.look_at_stops(target.instrument, out);
     }
 
-    fn check_new_order(&self, session: Slot, m: &NewOrder) -> Result<Place, Reason> {
+    fn check_new_order(&mut self, session: Slot, m: &NewOrder) -> Result<Target, Reason> {
         if self.config.partition_id.is_none() {
             return Err(Reason::WrongPartition);
         }
         if self.sessions[session].role != Role::Trader {
             return Err(Reason::NotEntitled);
         }
-        let instrument =
-            self.instruments.find(m.instrument_id.0).ok_or(Reason::UnknownInstrument)?;
-        let traded = &self.instruments[instrument];
-        if traded.definition.partition_id != self.config.partition_id {
-            return Err(Reason::WrongPartition);
-        }
-        self.prefetch_acceptance(m.side, instrument);
-        let account = self.accounts.find(m.account_id.0).ok_or(Reason::UnknownAccount)?;
-        self.positions.prefetch(account, instrument);
-        if self.accounts[account].firm != self.sessions[session].firm {
-            return Err(Reason::NotYourAccount);
-        }
-        if self.is_entry_killed(session, account) {
+        self.sessions[session].throttle(self.time)?;
+        let target = self.check_target(session, m)?;
+        let traded = &self.instruments[target.instrument];
+        if self.is_entry_killed(session, target.account) {
             return Err(Reason::Killed);
         }
-        if traded.phase != Phase::Continuous {
+        if !takes_entry(traded.phase) {
             return Err(Reason::WrongPhase);
         }
-        check_kind(m)?;
-        match m.ord_type {
-            OrdType::Limit => traded.check_price(m.price)?,
-            _ if m.price != Price(0) => return Err(Reason::InvalidPrice),
-            _ => {}
-        }
-        traded.check_qty(m.order_qty)?;
-        if m.min_qty > m.order_qty {
-            return Err(Reason::InvalidQty);
-        }
+        check_kind(m, self.time)?;
+        check_phase(m, traded.phase)?;
+        check_numbers(m, traded)?;
         if m.cl_ord_id.is_none() {
             return Err(Reason::FieldOutOfRange);
         }
@@ -82,17 +85,32 @@ impl Engine {
         if self.orders.is_full() {
             return Err(Reason::LimitReached);
         }
-        self.accounts[account].check_cash(cash_need(m.side, m.price, m.order_qty))?;
-        self.check_position(account, instrument, m.side, m.order_qty)?;
-        let place = Place { session, account, instrument };
-        self.check_execution(place, m)?;
-        Ok(place)
+        let need = cash_need(m.side, reserved_at(m, traded), m.order_qty);
+        self.accounts[target.account].check_cash(need)?;
+        self.check_position(target.account, target.instrument, m.side, m.order_qty)?;
+        self.check_execution(target, m)?;
+        Ok(target)
+    }
+
+    fn check_target(&self, session: Slot, m: &NewOrder) -> Result<Target, Reason> {
+        let instrument =
+            self.instruments.find(m.instrument_id.0).ok_or(Reason::UnknownInstrument)?;
+        if self.instruments[instrument].definition.partition_id != self.config.partition_id {
+            return Err(Reason::WrongPartition);
+        }
+        self.prefetch_acceptance(m.side, instrument);
+        let account = self.accounts.find(m.account_id.0).ok_or(Reason::UnknownAccount)?;
+        self.positions.prefetch(account, instrument);
+        if self.accounts[account].firm != self.sessions[session].firm {
+            return Err(Reason::NotYourAccount);
+        }
+        Ok(Target { session, account, instrument })
     }
 
     /// Post-only, fill-or-kill, minimum quantity: what the book as it stands must allow.
-    fn check_execution(&self, place: Place, m: &NewOrder) -> Result<(), Reason> {
+    fn check_execution(&mut self, target: Target, m: &NewOrder) -> Result<(), Reason> {
         if m.exec_inst.contains(ExecInst::POST_ONLY)
-            && self.instruments[place.instrument].would_cross(m.side, m.price)
+            && self.instruments[target.instrument].would_cross(m.side, m.price)
         {
             return Err(Reason::WouldTakeLiquidity);
         }
@@ -100,7 +118,7 @@ impl Engine {
             TimeInForce::Fok => m.order_qty,
             _ => m.min_qty,
         };
-        if at_once.is_zero() || self.can_fill(place.account, place.instrument, m, at_once) {
+        if at_once.is_zero() || self.can_fill(target.account, target.instrument, m, at_once) {
             return Ok(());
         }
         Err(Reason::CannotFill)
@@ -116,34 +134,37 @@ impl Engine {
     }
 
     /// Makes the order a record and reserves its means.
-    fn accept(&mut self, place: Place, m: &NewOrder) -> Slot {
+    fn accept(&mut self, target: Target, m: &NewOrder) -> Slot {
         self.rec = self.rec.next();
+        let price = reserved_at(m, &self.instruments[target.instrument]);
         self.reserve(Holding {
-            account: place.account,
-            instrument: place.instrument,
+            account: target.account,
+            instrument: target.instrument,
             side: m.side,
             qty: m.order_qty,
-            cash: cash_need(m.side, m.price, m.order_qty),
+            cash: cash_need(m.side, price, m.order_qty),
         });
         self.orders.alloc(Order {
             rec: self.rec,
-            price: m.price,
+            price,
             leaves_qty: m.order_qty,
             order_qty: m.order_qty,
             level_next: NIL,
             level_prev: NIL,
             level: NIL,
-            account: place.account,
-            session: place.session,
-            instrument: place.instrument,
+            account: target.account,
+            session: target.session,
+            instrument: target.instrument,
             side: m.side,
             ord_type: m.ord_type,
             time_in_force: m.time_in_force,
             exec_inst: m.exec_inst,
             self_trade_prevention: m.self_trade_prevention,
+            place: Place::None,
+            is_iceberg: !m.display_qty.is_zero(),
             cl_ord_id: m.cl_ord_id,
             created_time: self.time,
-            min_qty: m.min_qty,
+            shown_qty: Qty::ZERO,
             session_next: NIL,
             session_prev: NIL,
             stop_px: m.stop_px,
@@ -152,43 +173,68 @@ impl Engine {
         })
     }
 
-    /// Ends an order that was new in this command, or lets its rest stand.
-    fn finish_incoming<S: EventSink>(
+    /// Ends an order that has matched in this command, or lets its rest stand. `is_listed`: it is
+    /// in the indexes and its session's list, from a time before this command.
+    pub(crate) fn finish<S: EventSink>(
         &mut self,
         slot: Slot,
         verdict: Verdict,
-        request_no: weir_types::RequestNo,
+        request_no: RequestNo,
+        is_listed: bool,
         out: &mut S,
     ) {
-        let order = &self.orders[slot];
-        let (session, can_rest) = (order.session, rests(order.ord_type, order.time_in_force));
+        let can_rest = rests(&self.orders[slot]);
         let reason = match verdict {
-            Verdict::Filled => return self.orders.release(slot),
-            Verdict::CancelRest(reason) => reason,
-            Verdict::Open if can_rest => {
-                self.orders.index(slot);
-                self.sessions[session].link(&mut self.orders, slot);
-                return self.rest(slot);
+            Verdict::Filled => return self.drop_row(slot, is_listed),
+            Verdict::Open | Verdict::Interrupted if can_rest => {
+                return self.stand(slot, Place::Book, is_listed);
             }
             Verdict::Open => Reason::NoLiquidity,
+            Verdict::Interrupted => Reason::VolatilityInterruption,
+            Verdict::CancelRest(reason) => reason,
         };
         let mut change = Change::new(ExecType::Canceled, OrdStatus::Canceled, request_no);
         change.reason = reason;
         self.release_rest(slot);
         self.say_order(slot, &change, out);
-        self.orders.release(slot);
+        self.drop_row(slot, is_listed);
     }
 
-    /// Puts an order's open quantity in the book.
+    fn drop_row(&mut self, slot: Slot, is_listed: bool) {
+        if is_listed {
+            self.delist(slot);
+        } else {
+            self.orders.release(slot);
+        }
+    }
+
+    /// Puts an order in its place, behind all others there; one that was not listed before is from
+    /// now on.
     #[inline]
-    pub(crate) fn rest(&mut self, slot: Slot) {
+    pub(crate) fn stand(&mut self, slot: Slot, place: Place, is_listed: bool) {
+        if !is_listed {
+            self.list(slot);
+        }
+        let order = &mut self.orders[slot];
+        order.place = place;
+        if order.is_iceberg {
+            order.shown_qty = order.next_slice();
+        }
         let order = &self.orders[slot];
-        let (instrument, side) = (order.instrument, order.side);
-        self.instruments[instrument].side_mut(side).insert(
-            &mut self.levels,
-            &mut self.orders,
-            slot,
-        );
+        let (queue, price) = self.instruments[order.instrument].queue_mut(order);
+        queue.insert(&mut self.levels, &mut self.orders, slot, price);
+    }
+
+    /// Enters an order in the indexes, its session's list and, if it expires, the timers.
+    #[inline]
+    pub(crate) fn list(&mut self, slot: Slot) {
+        self.orders.index(slot);
+        let order = &self.orders[slot];
+        if order.expire_time != Nanos(0) {
+            self.timers.add_expiry(order.expire_time, order.rec);
+        }
+        let session = order.session;
+        self.sessions[session].link(&mut self.orders, slot);
     }
 
     /// Gives back what an order that ends had reserved for its open quantity.
@@ -211,35 +257,74 @@ pub(crate) fn holding_of(order: &Order, qty: Qty) -> Holding {
     }
 }
 
-fn rests(ord_type: OrdType, time_in_force: TimeInForce) -> bool {
-    ord_type == OrdType::Limit && matches!(time_in_force, TimeInForce::Day | TimeInForce::Gtc)
+/// The price that cash is reserved at when the order is entered; zero reserves none. A market
+/// order of a call, or parked for one, reserves at the worst price that it may trade at.
+fn reserved_at(m: &NewOrder, instrument: &Instrument) -> Price {
+    let waits = m.time_in_force == TimeInForce::AtTheClose || is_call(instrument.phase);
+    match m.ord_type {
+        OrdType::Market if waits => instrument.bound(m.side),
+        _ => m.price,
+    }
 }
 
-/// The combinations of type, time in force and flags that are served.
-fn check_kind(m: &NewOrder) -> Result<(), Reason> {
+/// Whether what is left of an order after continuous matching stands in the book.
+fn rests(order: &Order) -> bool {
+    use TimeInForce::{Day, Gtc, Gtd};
+    order.ord_type == OrdType::Limit && matches!(order.time_in_force, Day | Gtc | Gtd)
+}
+
+/// The combinations of type, time in force and flags that are served in some phase.
+fn check_kind(m: &NewOrder, now: Nanos) -> Result<(), Reason> {
+    use TimeInForce::{AtTheClose, AtTheOpen, Fok, Gtd, Ioc};
     let is_post_only = m.exec_inst.contains(ExecInst::POST_ONLY);
-    match m.ord_type {
-        OrdType::Limit => {}
-        OrdType::Market if !is_post_only => {}
-        OrdType::Market | OrdType::Stop | OrdType::StopLimit => {
-            return Err(Reason::UnsupportedOrdType);
-        }
-    }
-    if !m.display_qty.is_zero() {
+    let is_iceberg = !m.display_qty.is_zero();
+    let is_stop = is_stop(m.ord_type);
+    if m.ord_type != OrdType::Limit && (is_post_only || is_iceberg) {
         return Err(Reason::UnsupportedOrdType);
     }
-    match m.time_in_force {
-        TimeInForce::Day | TimeInForce::Gtc => {}
-        TimeInForce::Ioc | TimeInForce::Fok if !is_post_only => {}
-        _ => return Err(Reason::UnsupportedTimeInForce),
+    let is_brief = matches!(m.time_in_force, Ioc | Fok | AtTheOpen | AtTheClose);
+    let is_dated = m.time_in_force == Gtd;
+    if is_brief && (is_stop || is_post_only || is_iceberg)
+        || is_dated && m.ord_type == OrdType::Market
+    {
+        return Err(Reason::UnsupportedTimeInForce);
     }
-    if m.stop_px != Price(0) {
+    if is_stop == (m.stop_px == Price(0)) {
         return Err(Reason::InvalidPrice);
     }
-    if m.expire_time != weir_types::Nanos(0) {
+    let is_time_fine = if is_dated { m.expire_time > now } else { m.expire_time == Nanos(0) };
+    if !is_time_fine {
         return Err(Reason::FieldOutOfRange);
     }
-    if is_post_only && !m.min_qty.is_zero() {
+    let is_of_call = matches!(m.time_in_force, AtTheOpen | AtTheClose);
+    if !m.min_qty.is_zero() && (is_post_only || is_stop || is_of_call) {
+        return Err(Reason::InvalidQty);
+    }
+    Ok(())
+}
+
+/// What the phase does not take, of what some phase takes.
+fn check_phase(m: &NewOrder, phase: Phase) -> Result<(), Reason> {
+    let is_late = m.time_in_force == TimeInForce::AtTheOpen && phase != Phase::OpeningCall;
+    let is_at_once = matches!(m.time_in_force, TimeInForce::Ioc | TimeInForce::Fok)
+        || m.exec_inst.contains(ExecInst::POST_ONLY)
+        || !m.min_qty.is_zero();
+    if is_late || is_call(phase) && is_at_once { Err(Reason::WrongPhase) } else { Ok(()) }
+}
+
+/// Prices and quantities by the instrument's definition.
+fn check_numbers(m: &NewOrder, instrument: &Instrument) -> Result<(), Reason> {
+    match m.ord_type {
+        OrdType::Limit | OrdType::StopLimit => instrument.check_price(m.price)?,
+        _ if m.price != Price(0) => return Err(Reason::InvalidPrice),
+        _ => {}
+    }
+    if is_stop(m.ord_type) {
+        instrument.check_price(m.stop_px)?;
+    }
+    instrument.check_qty(m.order_qty)?;
+    let is_shown_fine = m.display_qty <= m.order_qty && instrument.is_on_lot(m.display_qty);
+    if m.min_qty > m.order_qty || !is_shown_fine {
         return Err(Reason::InvalidQty);
     }
     Ok(())

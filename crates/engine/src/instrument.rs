@@ -1,17 +1,34 @@
-//! Instruments with their books, and firms.
+//! Instruments with their books, stops and parked orders, and firms.
 
-use weir_types::{FirmId, Phase, Price, Qty, Reason, Side};
+use weir_types::{FirmId, OrdType, Phase, Price, Qty, Reason, Side};
 use weir_wire::reference::DefineInstrument;
 
 use crate::book::BookSide;
 use crate::index::Slot;
+use crate::order::{Order, Place};
 
-/// An instrument as defined, its phase and its book.
+/// An instrument as defined, its phase, its prices and the queues of its live orders.
 pub(crate) struct Instrument {
     pub(crate) definition: DefineInstrument,
     pub(crate) phase: Phase,
+    /// The last trade's; `None` before the first.
+    pub(crate) last_price: Option<Price>,
+    /// That of the last uncrossing that traded.
+    pub(crate) uncrossed_price: Option<Price>,
+    /// The lowest and highest price of this command's trades that stops have not been looked at
+    /// for. INVARIANT: nothing between commands.
+    pub(crate) traded: Option<(Price, Price)>,
     pub(crate) bids: BookSide,
     pub(crate) asks: BookSide,
+    /// Market orders of a call, in one level, before every limit.
+    market_bids: BookSide,
+    market_asks: BookSide,
+    /// The best is the lowest stop price.
+    buy_stops: BookSide,
+    /// The best is the highest.
+    sell_stops: BookSide,
+    /// At-the-close orders before the closing call, in one level.
+    parked: BookSide,
     /// Lots moved in by transfers, less those moved out.
     pub(crate) transferred_in: i128,
 }
@@ -21,12 +38,21 @@ impl Instrument {
         Instrument {
             definition,
             phase: definition.phase,
+            last_price: None,
+            uncrossed_price: None,
+            traded: None,
             bids: BookSide::new(Side::Buy),
             asks: BookSide::new(Side::Sell),
+            market_bids: BookSide::new(Side::Buy),
+            market_asks: BookSide::new(Side::Sell),
+            buy_stops: BookSide::new(Side::Sell),
+            sell_stops: BookSide::new(Side::Buy),
+            parked: BookSide::new(Side::Buy),
             transferred_in: 0,
         }
     }
 
+    /// The limits of a side.
     #[inline]
     pub(crate) fn side(&self, side: Side) -> &BookSide {
         match side {
@@ -35,11 +61,83 @@ impl Instrument {
         }
     }
 
-    #[inline]
-    pub(crate) fn side_mut(&mut self, side: Side) -> &mut BookSide {
+    /// The market orders of a side.
+    pub(crate) fn markets(&self, side: Side) -> &BookSide {
         match side {
-            Side::Buy => &mut self.bids,
-            Side::Sell => &mut self.asks,
+            Side::Buy => &self.market_bids,
+            Side::Sell => &self.market_asks,
+        }
+    }
+
+    /// The stops of a side.
+    #[inline]
+    pub(crate) fn stops(&self, side: Side) -> &BookSide {
+        match side {
+            Side::Buy => &self.buy_stops,
+            Side::Sell => &self.sell_stops,
+        }
+    }
+
+    /// The parked orders.
+    pub(crate) fn parked(&self) -> &BookSide {
+        &self.parked
+    }
+
+    /// All queues, in the order in which a snapshot holds them.
+    pub(crate) fn queues(&self) -> [&BookSide; 7] {
+        [
+            &self.market_bids,
+            &self.bids,
+            &self.market_asks,
+            &self.asks,
+            &self.buy_stops,
+            &self.sell_stops,
+            &self.parked,
+        ]
+    }
+
+    /// The queue that an order in its place stands in, and the price that it stands at there.
+    #[inline]
+    pub(crate) fn queue_mut(&mut self, order: &Order) -> (&mut BookSide, Price) {
+        match (order.place, order.ord_type, order.side) {
+            (Place::Book, OrdType::Limit, Side::Buy) => (&mut self.bids, order.price),
+            (Place::Book, OrdType::Limit, Side::Sell) => (&mut self.asks, order.price),
+            (Place::Book, _, Side::Buy) => (&mut self.market_bids, Price(0)),
+            (Place::Book, _, Side::Sell) => (&mut self.market_asks, Price(0)),
+            (Place::Stop, _, Side::Buy) => (&mut self.buy_stops, order.stop_px),
+            (Place::Stop, _, Side::Sell) => (&mut self.sell_stops, order.stop_px),
+            (Place::Parked, _, _) => (&mut self.parked, Price(0)),
+            (Place::None, _, _) => unreachable!("an order stands somewhere before it is moved"),
+        }
+    }
+
+    /// The price of the last uncrossing that traded, else the one defined; `None` for zero.
+    pub(crate) fn static_reference(&self) -> Option<Price> {
+        let price = self.uncrossed_price.unwrap_or(self.definition.reference_price);
+        (price != Price(0)).then_some(price)
+    }
+
+    /// The last price, or the static reference before the first trade.
+    pub(crate) fn reference(&self) -> Option<Price> {
+        self.last_price.or_else(|| self.static_reference())
+    }
+
+    /// Notes a trade's price, for references and stops.
+    #[inline]
+    pub(crate) fn note_trade(&mut self, price: Price) {
+        self.last_price = Some(price);
+        self.traded = Some(match self.traded {
+            None => (price, price),
+            Some((low, high)) => (low.min(price), high.max(price)),
+        });
+    }
+
+    /// The worst price that a market order of `side` may trade at.
+    #[inline]
+    pub(crate) fn bound(&self, side: Side) -> Price {
+        match side {
+            Side::Buy => self.definition.price_max,
+            Side::Sell => self.definition.price_min,
         }
     }
 
@@ -52,13 +150,17 @@ impl Instrument {
         if is_fine { Ok(()) } else { Err(Reason::InvalidPrice) }
     }
 
+    /// Whether a quantity is of whole lots.
+    #[inline]
+    pub(crate) fn is_on_lot(&self, qty: Qty) -> bool {
+        let lot_size = self.definition.lot_size.0;
+        lot_size == 1 || qty.0.is_multiple_of(lot_size)
+    }
+
     /// Whether an order may have this quantity.
     #[inline]
     pub(crate) fn check_qty(&self, qty: Qty) -> Result<(), Reason> {
-        let d = &self.definition;
-        let is_fine = !qty.is_zero()
-            && qty <= d.order_qty_max
-            && (d.lot_size.0 == 1 || qty.0.is_multiple_of(d.lot_size.0));
+        let is_fine = !qty.is_zero() && qty <= self.definition.order_qty_max && self.is_on_lot(qty);
         if is_fine { Ok(()) } else { Err(Reason::InvalidQty) }
     }
 
@@ -67,6 +169,18 @@ impl Instrument {
     pub(crate) fn would_cross(&self, side: Side, price: Price) -> bool {
         self.side(side.opposite()).best_price().is_some_and(|best| reaches(side, price, best))
     }
+}
+
+/// Whether orders are collected for an uncrossing.
+#[inline]
+pub(crate) fn is_call(phase: Phase) -> bool {
+    matches!(phase, Phase::OpeningCall | Phase::VolatilityCall | Phase::ClosingCall)
+}
+
+/// Whether orders may be entered and replaced.
+#[inline]
+pub(crate) fn takes_entry(phase: Phase) -> bool {
+    phase == Phase::Continuous || is_call(phase)
 }
 
 /// Whether a limit of `side` accepts a trade at `price`.

@@ -7,36 +7,46 @@
 //! * [`Engine`]: the fast one. [`Engine::apply`] is the only way to change it.
 //! * [`EngineConfig`]: its partition and its limits; equal on all replicas of a partition.
 //! * [`EventSink`]: where its events go.
+//! * [`uncrossing_price`]: the price that a call's book would trade at.
 //! * [`naive`]: the same rules over maps, slow and obvious: the oracle.
 //! * [`script`]: bytes to plausible commands, for property tests, fuzzing and campaigns.
 //!
 //! The rules themselves (which check comes first, which event comes first) are written down in
-//! `docs/adr/0003-engine-layout.md`.
+//! `docs/matching.md`, the layout in `docs/adr/0003-engine-layout.md`.
 
 mod account;
 mod admin;
 mod ahead;
 mod book;
+mod bust;
 mod cancel;
+mod collar;
 mod config;
 mod define;
 mod digest;
 mod emit;
 mod engine;
 mod entry;
+mod fillable;
 mod index;
 mod instrument;
 mod matching;
 mod memory;
 pub mod naive;
 mod order;
+mod phases;
 mod position;
 mod replace;
 pub mod script;
 mod session;
 mod snapshot;
+mod stops;
+mod throttle;
+mod timers;
+mod uncross;
 
 pub use config::{EngineConfig, EventSink};
 pub use engine::{Engine, Level, PositionTotals, SessionState, Totals};
 pub use script::fuzz_commands;
 pub use snapshot::SnapshotError;
+pub use uncross::{CallLevel, Uncrossing, uncrossing_price};

@@ -5,18 +5,19 @@
 //! ends the incoming order; the caller does by the [`Verdict`].
 
 use weir_types::{
-    ExecType, Liquidity, OrdStatus, OrdType, Price, Qty, Reason, RequestNo, SelfTradePrevention,
-    Side,
+    ExecType, Liquidity, Nanos, OrdStatus, OrdType, Price, Qty, Reason, RequestNo,
+    SelfTradePrevention, Side,
 };
-use weir_wire::order_entry::NewOrder;
 
-use crate::account::{Account, cash_need};
+use crate::account::cash_need;
+use crate::bust::{Party, Trade};
 use crate::config::EventSink;
 use crate::emit::Change;
 use crate::engine::Engine;
 use crate::entry::{holding_of, pays_as_it_goes};
 use crate::index::{NIL, Slot};
 use crate::instrument::reaches;
+use crate::order::Place;
 
 /// How matching left the incoming order.
 #[must_use]
@@ -25,6 +26,8 @@ pub(crate) enum Verdict {
     Filled,
     /// Some is open, and nothing more to match it with.
     Open,
+    /// Some is open, and the next trade would have been too far away: a call has begun.
+    Interrupted,
     /// Some is open and may not stay.
     CancelRest(Reason),
 }
@@ -39,6 +42,7 @@ impl Engine {
     ) -> Verdict {
         let taker = self.orders[slot];
         let limit = self.limit_of(taker.instrument, taker.ord_type, taker.side, taker.price);
+        let collar = self.instruments[taker.instrument].collar();
         loop {
             let leaves_qty = self.orders[slot].leaves_qty;
             if leaves_qty.is_zero() {
@@ -59,7 +63,11 @@ impl Engine {
                     None => continue,
                 }
             }
-            let qty = leaves_qty.min(self.orders[maker].leaves_qty);
+            if !collar.allows(price) {
+                self.interrupt(taker.instrument, out);
+                return Verdict::Interrupted;
+            }
+            let qty = leaves_qty.min(self.orders[maker].shown());
             if pays_as_it_goes(taker.ord_type) {
                 let cost = cash_need(taker.side, price, qty);
                 if let Err(reason) = self.accounts[taker.account].check_cash(cost) {
@@ -72,12 +80,16 @@ impl Engine {
 
     /// The worst price an order may trade at: a market order's is the instrument's bound.
     #[inline]
-    fn limit_of(&self, instrument: Slot, ord_type: OrdType, side: Side, price: Price) -> Price {
-        let bounds = &self.instruments[instrument].definition;
-        match (ord_type, side) {
-            (OrdType::Limit, _) => price,
-            (_, Side::Buy) => bounds.price_max,
-            (_, Side::Sell) => bounds.price_min,
+    pub(crate) fn limit_of(
+        &self,
+        instrument: Slot,
+        ord_type: OrdType,
+        side: Side,
+        price: Price,
+    ) -> Price {
+        match ord_type {
+            OrdType::Limit => price,
+            _ => self.instruments[instrument].bound(side),
         }
     }
 
@@ -100,8 +112,17 @@ impl Engine {
         }
         self.settle(holding_of(&self.orders[maker], qty), price);
         self.settle(holding_of(&self.orders[taker], qty), price);
-        self.orders[maker].leaves_qty -= qty;
+        match self.orders[taker].side {
+            Side::Buy => self.retain_trade(taker, maker, price, qty),
+            Side::Sell => self.retain_trade(maker, taker, price, qty),
+        }
+        self.instruments[self.orders[taker].instrument].note_trade(price);
         self.orders[taker].leaves_qty -= qty;
+        let resting = &mut self.orders[maker];
+        resting.leaves_qty -= qty;
+        if resting.is_iceberg {
+            resting.shown_qty -= qty;
+        }
         self.levels.reduce(level, qty);
         let change = |leaves_qty: Qty, liquidity, request_no| Change {
             match_id: self.match_id,
@@ -114,9 +135,26 @@ impl Engine {
         let taker_change = change(self.orders[taker].leaves_qty, Liquidity::Taker, request_no);
         self.say_order(maker, &maker_change, out);
         self.say_order(taker, &taker_change, out);
-        if self.orders[maker].leaves_qty.is_zero() {
+        let resting = &self.orders[maker];
+        if resting.leaves_qty.is_zero() {
             self.remove_resting(maker);
+        } else if resting.shown().is_zero() {
+            self.levels.refill(&mut self.orders, maker);
         }
+    }
+
+    /// Keeps the trade `match_id` for as long as it can be busted.
+    #[inline]
+    pub(crate) fn retain_trade(&mut self, buy: Slot, sell: Slot, price: Price, qty: Qty) {
+        let trade = Trade {
+            buyer: Party::of(&self.orders[buy]),
+            seller: Party::of(&self.orders[sell]),
+            price,
+            qty,
+            instrument: self.orders[buy].instrument,
+            is_busted: false,
+        };
+        self.trades.push(self.match_id, trade);
     }
 
     /// The incoming order met its own account's. `None`: go on matching.
@@ -153,8 +191,6 @@ impl Engine {
         let (taker_qty, maker_qty) = (self.orders[taker].leaves_qty, self.orders[maker].leaves_qty);
         let qty = taker_qty.min(maker_qty);
         if maker_qty > qty {
-            let level = self.orders[maker].level;
-            self.levels.reduce(level, qty);
             self.restate(maker, qty, RequestNo::NONE, out);
         } else {
             self.cancel_resting(maker, Reason::SelfTrade, RequestNo::NONE, out);
@@ -170,120 +206,51 @@ impl Engine {
     fn restate<S: EventSink>(&mut self, slot: Slot, qty: Qty, request_no: RequestNo, out: &mut S) {
         self.release(holding_of(&self.orders[slot], qty));
         let order = &mut self.orders[slot];
+        let shown_qty = order.shown();
         order.leaves_qty -= qty;
         order.order_qty -= qty;
+        order.shown_qty = order.shown_qty.min(order.leaves_qty);
+        if order.place == Place::Book {
+            self.levels.adjust(order.level, shown_qty, order.shown());
+        }
         let status = status_of_live(order.cum_qty());
         let mut change = Change::new(ExecType::Restated, status, request_no);
         change.reason = Reason::SelfTrade;
         self.say_order(slot, &change, out);
     }
 
-    /// Takes a resting order out of the book, the indexes and its session, and frees its row.
+    /// Takes a live order out of its queue, the indexes and its session, and frees its row.
     #[inline]
     pub(crate) fn remove_resting(&mut self, slot: Slot) {
+        self.unlink(slot);
+        self.delist(slot);
+    }
+
+    /// Takes a live order out of its queue.
+    #[inline]
+    pub(crate) fn unlink(&mut self, slot: Slot) {
         let order = &self.orders[slot];
-        let (instrument, side, session) = (order.instrument, order.side, order.session);
-        self.instruments[instrument].side_mut(side).remove(
-            &mut self.levels,
-            &mut self.orders,
-            slot,
-        );
+        let (queue, _) = self.instruments[order.instrument].queue_mut(order);
+        queue.remove(&mut self.levels, &mut self.orders, slot);
+        self.orders[slot].place = Place::None;
+    }
+
+    /// Takes an order in no queue out of the indexes and its session, and frees its row.
+    #[inline]
+    pub(crate) fn delist(&mut self, slot: Slot) {
+        let order = &self.orders[slot];
+        let (session, does_expire) = (order.session, order.expire_time != Nanos(0));
         self.sessions[session].unlink(&mut self.orders, slot);
         self.orders.unindex(slot);
         self.orders.release(slot);
-    }
-
-    /// Whether at least `at_once` of the order would trade against the book as it stands. Walks
-    /// exactly as matching would: own orders end the walk or are stepped over as self-trade
-    /// prevention has it, and an order that pays as it goes needs the cash for every fill.
-    pub(crate) fn can_fill(
-        &self,
-        account: Slot,
-        instrument: Slot,
-        m: &NewOrder,
-        at_once: Qty,
-    ) -> bool {
-        let mut purse =
-            Purse { row: self.accounts[account], is_paying: pays_as_it_goes(m.ord_type) };
-        let limit = self.limit_of(instrument, m.ord_type, m.side, m.price);
-        let (mut open, mut traded) = (m.order_qty, Qty::ZERO);
-        for level in self.instruments[instrument].side(m.side.opposite()).best_first() {
-            let price = self.levels[level].price;
-            if !reaches(m.side, limit, price) {
-                return false;
-            }
-            let mut maker = self.levels[level].head;
-            while maker != NIL {
-                let resting = &self.orders[maker];
-                let is_own = resting.account == account;
-                maker = resting.level_next;
-                let qty = open.min(resting.leaves_qty);
-                match m.self_trade_prevention {
-                    SelfTradePrevention::CancelOldest if is_own => {
-                        purse.get_back(m.side.opposite(), price, resting.leaves_qty);
-                        continue;
-                    }
-                    SelfTradePrevention::Decrement if is_own && qty < open => {
-                        purse.get_back(m.side.opposite(), price, qty);
-                        open -= qty;
-                        continue;
-                    }
-                    SelfTradePrevention::None => {}
-                    _ if is_own => return false,
-                    _ => {}
-                }
-                if !purse.pay(m.side, price, qty, is_own) {
-                    return false;
-                }
-                open -= qty;
-                traded += qty;
-                if traded >= at_once {
-                    return true;
-                }
-                if open.is_zero() {
-                    return false;
-                }
-            }
+        if does_expire {
+            self.timers.forget_expiry(&self.orders);
         }
-        false
-    }
-}
-
-/// An account's cash as a walk over the book would leave it.
-struct Purse {
-    row: Account,
-    is_paying: bool,
-}
-
-impl Purse {
-    /// Ends the reservation of an own resting order for `qty`.
-    fn get_back(&mut self, side: Side, price: Price, qty: Qty) {
-        self.row.reserved -= cash_need(side, price, qty);
-    }
-
-    /// Pays a fill; false when it cannot.
-    fn pay(&mut self, side: Side, price: Price, qty: Qty, is_own: bool) -> bool {
-        if !self.is_paying {
-            return true;
-        }
-        if self.row.check_cash(cash_need(side, price, qty)).is_err() {
-            return false;
-        }
-        if is_own {
-            // What leaves the account comes back to it, and the resting side's reservation ends.
-            self.get_back(side.opposite(), price, qty);
-            return true;
-        }
-        match side {
-            Side::Buy => self.row.cash -= price.notional(qty),
-            Side::Sell => self.row.cash += price.notional(qty),
-        }
-        true
     }
 }
 
 #[inline]
-fn status_after_trade(leaves_qty: Qty) -> OrdStatus {
+pub(crate) fn status_after_trade(leaves_qty: Qty) -> OrdStatus {
     if leaves_qty.is_zero() { OrdStatus::Filled } else { OrdStatus::PartiallyFilled }
 }
 

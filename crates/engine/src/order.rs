@@ -11,11 +11,34 @@ use weir_types::{
 use crate::index::{NIL, Slot, SlotIndex, fold, huge_vec};
 use crate::memory::prefetch;
 
+/// Where a live order is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Place {
+    /// Nowhere yet: it came in, or comes in again, in this command.
+    None = 0,
+    /// In the book; a market order in the queue before all limits.
+    Book = 1,
+    /// Among the stops that wait for their price.
+    Stop = 2,
+    /// Among the orders that wait for the closing call.
+    Parked = 3,
+}
+
+impl Place {
+    /// The place that a snapshot's code names; `None` where no order stands.
+    pub(crate) fn from_code(code: u8) -> Option<Place> {
+        [Place::Book, Place::Stop, Place::Parked].into_iter().find(|place| *place as u8 == code)
+    }
+}
+
 /// One order.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub(crate) struct Order {
     pub(crate) rec: Rec,
+    /// What cash is reserved at: the limit; the instrument's bound at entry for a market order of
+    /// a call; zero for what pays as it trades.
     pub(crate) price: Price,
     pub(crate) leaves_qty: Qty,
     pub(crate) order_qty: Qty,
@@ -31,10 +54,13 @@ pub(crate) struct Order {
     pub(crate) time_in_force: TimeInForce,
     pub(crate) exec_inst: ExecInst,
     pub(crate) self_trade_prevention: SelfTradePrevention,
+    pub(crate) place: Place,
+    pub(crate) is_iceberg: bool,
     // The second line.
     pub(crate) cl_ord_id: ClOrdId,
     pub(crate) created_time: Nanos,
-    pub(crate) min_qty: Qty,
+    /// An iceberg's current slice; zero for others.
+    pub(crate) shown_qty: Qty,
     /// The session's next live order, by `rec`.
     pub(crate) session_next: Slot,
     pub(crate) session_prev: Slot,
@@ -49,6 +75,26 @@ impl Order {
     #[inline]
     pub(crate) fn cum_qty(&self) -> Qty {
         self.order_qty - self.leaves_qty
+    }
+
+    /// What the book shows of it.
+    #[inline]
+    pub(crate) fn shown(&self) -> Qty {
+        if self.is_iceberg { self.shown_qty } else { self.leaves_qty }
+    }
+
+    /// The slice that an iceberg shows next.
+    pub(crate) fn next_slice(&self) -> Qty {
+        self.display_qty.min(self.leaves_qty)
+    }
+
+    /// The price that events tell: none of an order that has no limit.
+    #[inline]
+    pub(crate) fn told_price(&self) -> Price {
+        match self.ord_type {
+            OrdType::Limit | OrdType::StopLimit => self.price,
+            OrdType::Market | OrdType::Stop => Price(0),
+        }
     }
 }
 

@@ -96,6 +96,11 @@ impl Positions {
         self.count == self.count_max && self.get(account, instrument).is_empty()
     }
 
+    /// Whether so many more rows may stand.
+    pub(crate) fn has_room(&self, row_count: usize) -> bool {
+        self.count + row_count <= self.count_max
+    }
+
     /// Changes the pair's position.
     #[inline]
     pub(crate) fn update(

@@ -1,10 +1,10 @@
 //! Replaces: a new price or total quantity for a live order of the asking session.
 //!
 //! The order keeps its record and its name's history, and its place in the queue only while its
-//! price stays and its total does not go up. Otherwise it comes in as a new order would, and may
-//! trade.
+//! price stays and its total does not go up. Otherwise it comes in as a new order would, and in
+//! continuous trading may trade. A stop or parked order changes where it is.
 
-use weir_types::{ExecInst, ExecType, OrderId, Phase, Qty, Reason, RequestNo, Role};
+use weir_types::{ExecInst, ExecType, OrdType, OrderId, Phase, Price, Qty, Reason, Role};
 use weir_wire::order_entry::ReplaceOrder;
 
 use crate::account::cash_need;
@@ -13,7 +13,9 @@ use crate::emit::{Asker, Change, Named};
 use crate::engine::Engine;
 use crate::entry::holding_of;
 use crate::index::Slot;
-use crate::matching::{Verdict, status_of_live};
+use crate::instrument::takes_entry;
+use crate::matching::status_of_live;
+use crate::order::{Order, Place};
 
 impl Engine {
     pub(crate) fn replace_order<S: EventSink>(
@@ -39,7 +41,10 @@ impl Engine {
         };
         self.prefetch_neighbours(slot);
         named.order_id = OrderId::new(self.config.partition_id, self.orders[slot].rec);
-        if let Err(reason) = self.check_replace(slot, m) {
+        let checked = self.sessions[asker.session]
+            .throttle(self.time)
+            .and_then(|()| self.check_replace(slot, m));
+        if let Err(reason) = checked {
             return self.reject(asker, named, reason, out);
         }
         self.carry_out_replace(slot, m, out);
@@ -51,10 +56,14 @@ impl Engine {
         if self.is_entry_killed(order.session, order.account) {
             return Err(Reason::Killed);
         }
-        if instrument.phase != Phase::Continuous {
+        if !takes_entry(instrument.phase) {
             return Err(Reason::WrongPhase);
         }
-        instrument.check_price(m.price)?;
+        match order.ord_type {
+            OrdType::Limit | OrdType::StopLimit => instrument.check_price(m.price)?,
+            _ if m.price != Price(0) => return Err(Reason::InvalidPrice),
+            _ => {}
+        }
         instrument.check_qty(m.order_qty)?;
         if m.order_qty <= order.cum_qty() {
             return Err(Reason::QtyBelowFilled);
@@ -68,7 +77,7 @@ impl Engine {
             return Err(Reason::DuplicateClOrdId);
         }
         let leaves_qty = m.order_qty - order.cum_qty();
-        let need = cash_need(order.side, m.price, leaves_qty)
+        let need = cash_need(order.side, new_price(order, m), leaves_qty)
             - cash_need(order.side, order.price, order.leaves_qty);
         self.accounts[order.account].check_cash(need)?;
         if leaves_qty > order.leaves_qty {
@@ -76,6 +85,7 @@ impl Engine {
             self.check_position(order.account, order.instrument, order.side, more)?;
         }
         if order.exec_inst.contains(ExecInst::POST_ONLY)
+            && instrument.phase == Phase::Continuous
             && instrument.would_cross(order.side, m.price)
         {
             return Err(Reason::WouldTakeLiquidity);
@@ -86,17 +96,18 @@ impl Engine {
     fn carry_out_replace<S: EventSink>(&mut self, slot: Slot, m: &ReplaceOrder, out: &mut S) {
         let before = self.orders[slot];
         let leaves_qty = m.order_qty - before.cum_qty();
-        let keeps_priority = m.price == before.price && m.order_qty <= before.order_qty;
-        if keeps_priority {
-            self.levels.reduce(before.level, before.leaves_qty - leaves_qty);
-        } else {
-            self.instruments[before.instrument].side_mut(before.side).remove(
-                &mut self.levels,
-                &mut self.orders,
-                slot,
-            );
+        let is_same_price = new_price(&before, m) == before.price;
+        let keeps_place =
+            before.place != Place::Book || is_same_price && m.order_qty <= before.order_qty;
+        if !keeps_place {
+            self.unlink(slot);
         }
         self.reprice(slot, m, leaves_qty);
+        if keeps_place {
+            let after = &mut self.orders[slot];
+            after.shown_qty = after.shown_qty.min(leaves_qty);
+            self.levels.adjust(before.level, before.shown(), after.shown());
+        }
         let status = status_of_live(before.cum_qty());
         let change = Change {
             orig_cl_ord_id: before.cl_ord_id,
@@ -104,10 +115,15 @@ impl Engine {
             ..Change::new(ExecType::Replaced, status, m.request_no)
         };
         self.say_order(slot, &change, out);
-        if !keeps_priority {
-            let verdict = self.match_incoming(slot, m.request_no, out);
-            self.finish_replaced(slot, verdict, m.request_no, out);
+        if keeps_place {
+            return;
         }
+        if self.instruments[before.instrument].phase != Phase::Continuous {
+            return self.stand(slot, Place::Book, true);
+        }
+        let verdict = self.match_incoming(slot, m.request_no, out);
+        self.finish(slot, verdict, m.request_no, true, out);
+        self.look_at_stops(before.instrument, out);
     }
 
     /// Gives the order its new name, price and quantity, and moves its reservation along. What is
@@ -118,37 +134,16 @@ impl Engine {
         }
         let before = self.orders[slot];
         let order = &mut self.orders[slot];
-        order.price = m.price;
+        order.price = new_price(order, m);
         order.order_qty = m.order_qty;
         order.leaves_qty = leaves_qty;
         let after = *order;
         self.reserve(holding_of(&after, leaves_qty));
         self.release(holding_of(&before, before.leaves_qty));
     }
+}
 
-    /// Ends an order that was replaced in this command, or lets its rest stand. It is in the
-    /// indexes and its session's list, but in no level.
-    fn finish_replaced<S: EventSink>(
-        &mut self,
-        slot: Slot,
-        verdict: Verdict,
-        request_no: RequestNo,
-        out: &mut S,
-    ) {
-        match verdict {
-            Verdict::Open => return self.rest(slot),
-            Verdict::Filled => {}
-            Verdict::CancelRest(reason) => {
-                let mut change =
-                    Change::new(ExecType::Canceled, weir_types::OrdStatus::Canceled, request_no);
-                change.reason = reason;
-                self.release_rest(slot);
-                self.say_order(slot, &change, out);
-            }
-        }
-        let session = self.orders[slot].session;
-        self.sessions[session].unlink(&mut self.orders, slot);
-        self.orders.unindex(slot);
-        self.orders.release(slot);
-    }
+/// What cash is reserved at from now on: a market order keeps its bound.
+fn new_price(order: &Order, m: &ReplaceOrder) -> Price {
+    if order.ord_type == OrdType::Market { order.price } else { m.price }
 }

@@ -3,7 +3,7 @@
 //! INVARIANT: the live orders of a session form a list in order of `rec`, because an order enters
 //! the list when it first rests and never leaves it while it lives.
 
-use weir_types::{EventNo, RequestNo, Role, SessionId};
+use weir_types::{EventNo, Nanos, RequestNo, Role, SessionId};
 use weir_wire::PlainEvent;
 
 use crate::config::OUTCOMES_MAX;
@@ -18,6 +18,10 @@ pub(crate) struct Session {
     pub(crate) firm: Slot,
     pub(crate) role: Role,
     pub(crate) is_killed: bool,
+    /// New orders and replaces a second; zero for no bound.
+    pub(crate) order_rate_max: u32,
+    /// When, by the throttle's count, the last request taken would have arrived at that rate.
+    pub(crate) arrival_time: Nanos,
     pub(crate) last_request_no: RequestNo,
     pub(crate) next_event_no: EventNo,
     order_head: Slot,
@@ -32,6 +36,8 @@ impl Session {
             firm,
             role,
             is_killed: false,
+            order_rate_max: 0,
+            arrival_time: Nanos(0),
             last_request_no: RequestNo::NONE,
             next_event_no: EventNo(1),
             order_head: NIL,

@@ -2,32 +2,36 @@
 //!
 //! ```text
 //! magic "WEIRSNAP", version u32, partition u16, then in fixed order: counters, firms, accounts,
-//! sessions with their remembered answers, instruments, positions, live orders; CRC-32C u32
+//! sessions with their remembered answers, instruments, positions, live orders, ends of volatility
+//! calls, scheduled phases, retained trades; CRC-32C u32
 //! ```
 //! All integers little-endian. Tables are in order of definition, positions by account and
-//! instrument, orders by instrument, side, price from the best and time: the bytes are a function
-//! of the log alone, equal on every replica. Reading never panics on bytes from outside.
+//! instrument, orders by instrument, queue (market buys, buys, market sells, sells, buy stops, sell
+//! stops, parked), price from the best and time: the bytes are a function of the log alone, equal
+//! on every replica. Reading never panics on bytes from outside.
 
 mod bytes;
 
 use weir_types::{
-    AccountId, Cash, ClOrdId, EventNo, ExecId, ExecInst, FirmId, MatchId, Nanos, OrdType,
-    PartitionId, Phase, Position, Price, Qty, Rec, RequestNo, Role, SelfTradePrevention, Seq,
-    SessionId, Side, TimeInForce,
+    AccountId, Cash, ClOrdId, EventNo, ExecId, ExecInst, FirmId, InstrumentId, MatchId, Nanos,
+    OrdType, PartitionId, Phase, Position, Price, Qty, Rec, RequestNo, Role, SelfTradePrevention,
+    Seq, SessionId, Side, TimeInForce,
 };
 use weir_wire::{Definition, Event};
 
 use crate::account::Account;
+use crate::bust::{Party, Trade};
 use crate::config::{EngineConfig, ORDER_QTY_LIMIT, OUTCOMES_MAX};
 use crate::engine::Engine;
 use crate::index::{NIL, Slot};
 use crate::instrument::Firm;
-use crate::order::Order;
+use crate::order::{Order, Place};
 use crate::session::Session;
+use crate::stops::is_stop;
 use bytes::{Reader, Writer};
 
 const MAGIC: [u8; 8] = *b"WEIRSNAP";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const CRC_LEN: usize = 4;
 /// No account can come to have more: the most that all others may owe together.
 const CASH_MAX: u128 = 1 << 121;
@@ -77,6 +81,8 @@ impl Engine {
         self.write_instruments(&mut w);
         self.write_positions(&mut w);
         self.write_orders(&mut w);
+        self.write_timers(&mut w);
+        self.write_trades(&mut w);
         let crc = crc32c::crc32c(&out[start..]);
         out.extend_from_slice(&crc.to_le_bytes());
     }
@@ -116,6 +122,8 @@ impl Engine {
         engine.read_instruments(&mut r)?;
         engine.read_positions(&mut r)?;
         engine.read_orders(&mut r)?;
+        engine.read_timers(&mut r)?;
+        engine.read_trades(&mut r)?;
         if r.0.is_empty() { Ok(engine) } else { Err(SnapshotError::Invalid("length")) }
     }
 
@@ -213,6 +221,8 @@ impl Engine {
             w.flag(session.is_killed);
             w.u64(session.last_request_no.0);
             w.u64(session.next_event_no.0);
+            w.u32(session.order_rate_max);
+            w.u64(session.arrival_time.0);
             w.count(session.outcomes.in_order().count());
             for event in session.outcomes.in_order() {
                 w.block(|out| Event::Plain(*event).encode(out));
@@ -230,6 +240,8 @@ impl Engine {
             row.is_killed = r.flag()?;
             row.last_request_no = RequestNo(r.u64()?);
             row.next_event_no = EventNo(r.u64()?);
+            row.order_rate_max = r.u32()?;
+            row.arrival_time = Nanos(r.u64()?);
             let outcome_count = r.u32()? as usize;
             if outcome_count > OUTCOMES_MAX {
                 return Err(SnapshotError::Invalid("outcome count"));
@@ -257,6 +269,8 @@ impl Engine {
             w.block(|out| Definition::DefineInstrument(row.definition).encode(out));
             w.u8(row.phase.code());
             w.i128(row.transferred_in);
+            w.optional_price(row.last_price);
+            w.optional_price(row.uncrossed_price);
         }
     }
 
@@ -277,6 +291,8 @@ impl Engine {
             let row = &mut self.instruments[slot];
             row.phase = Phase::from_code(r.u8()?).ok_or(SnapshotError::Invalid("phase"))?;
             row.transferred_in = r.i128()?;
+            row.last_price = r.optional_price()?;
+            row.uncrossed_price = r.optional_price()?;
         }
         Ok(())
     }
@@ -320,8 +336,8 @@ impl Engine {
     fn write_orders(&self, w: &mut Writer<'_>) {
         w.u32(self.orders.live_count());
         for instrument in self.instruments.rows() {
-            for side in [&instrument.bids, &instrument.asks] {
-                for level in side.best_first() {
+            for queue in instrument.queues() {
+                for level in queue.best_first() {
                     let mut slot = self.levels[level].head;
                     while slot != NIL {
                         write_order(&self.orders[slot], w);
@@ -343,24 +359,147 @@ impl Engine {
                 && order.leaves_qty <= order.order_qty
                 && order.order_qty.0 <= ORDER_QTY_LIMIT;
             let is_numbered = !order.rec.is_none() && order.rec <= self.rec;
-            if !is_trader || !is_sized || !is_numbered || order.ord_type != OrdType::Limit {
+            if !is_trader || !is_sized || !is_numbered || !is_consistent(&order) {
                 return Err(SnapshotError::Invalid("order"));
             }
             if self.orders.is_full() {
                 return Err(SnapshotError::LimitReached("orders"));
             }
             let slot = self.orders.alloc(order);
-            self.orders.index(slot);
-            self.rest(slot);
+            self.restore_place(slot);
             slots.push(slot);
         }
         self.sort_by_rec(&mut slots);
         for slot in slots {
-            let session = self.orders[slot].session;
-            self.sessions[session].link(&mut self.orders, slot);
+            let rec = self.orders[slot].rec;
+            if self.orders.find_rec(rec).is_some() {
+                return Err(SnapshotError::Invalid("record number"));
+            }
+            self.list(slot);
         }
         Ok(())
     }
+
+    /// Puts an order behind those that were before it, with what it showed.
+    fn restore_place(&mut self, slot: Slot) {
+        let order = &self.orders[slot];
+        let (queue, price) = self.instruments[order.instrument].queue_mut(order);
+        queue.insert(&mut self.levels, &mut self.orders, slot, price);
+    }
+
+    fn write_timers(&self, w: &mut Writer<'_>) {
+        w.count(self.timers.call_ends().len());
+        for (end, instrument_id) in self.timers.call_ends() {
+            w.u64(end.0);
+            w.u32(instrument_id.0);
+        }
+        w.count(self.timers.schedule().len());
+        for (at, instrument_id, phase) in self.timers.schedule() {
+            w.u64(at.0);
+            w.u32(instrument_id.0);
+            w.u8(phase.code());
+        }
+    }
+
+    fn read_timers(&mut self, r: &mut Reader<'_>) -> Result<(), SnapshotError> {
+        for _ in 0..r.u32()? {
+            let end = Nanos(r.u64()?);
+            let instrument_id = self.known_instrument(r.u32()?)?;
+            self.timers.set_call_end(instrument_id, Some(end));
+        }
+        for _ in 0..r.u32()? {
+            let at = Nanos(r.u64()?);
+            let instrument_id = self.known_instrument(r.u32()?)?;
+            let phase = Phase::from_code(r.u8()?).ok_or(SnapshotError::Invalid("phase"))?;
+            if !self.timers.enter(at, instrument_id, phase) {
+                return Err(SnapshotError::LimitReached("scheduled phases"));
+            }
+        }
+        Ok(())
+    }
+
+    fn known_instrument(&self, id: u32) -> Result<InstrumentId, SnapshotError> {
+        let is_known = id != 0 && self.instruments.find(id).is_some();
+        if is_known { Ok(InstrumentId(id)) } else { Err(SnapshotError::Invalid("instrument")) }
+    }
+
+    /// From the oldest on; their numbers end at the last match number.
+    fn write_trades(&self, w: &mut Writer<'_>) {
+        let count = self.trades.count_at(self.match_id);
+        w.count(count);
+        for number in self.match_id.0 + 1 - count as u64..=self.match_id.0 {
+            let trade = self.trades.get(MatchId(number), self.match_id);
+            let trade = trade.expect("the last trades are kept");
+            for party in [&trade.buyer, &trade.seller] {
+                w.u64(party.rec.0);
+                w.u32(party.session);
+                w.u32(party.account);
+            }
+            w.u64(trade.price.0.cast_unsigned());
+            w.u64(trade.qty.0);
+            w.u32(trade.instrument);
+            w.flag(trade.is_busted);
+        }
+    }
+
+    fn read_trades(&mut self, r: &mut Reader<'_>) -> Result<(), SnapshotError> {
+        let count = r.u32()? as usize;
+        if count > self.trades.count_max() {
+            return Err(SnapshotError::LimitReached("trades"));
+        }
+        if count != self.trades.count_at(self.match_id) {
+            return Err(SnapshotError::Invalid("trade count"));
+        }
+        for at in 0..count as u64 {
+            let buyer = self.read_party(r)?;
+            let seller = self.read_party(r)?;
+            let trade = Trade {
+                buyer,
+                seller,
+                price: Price(r.u64()?.cast_signed()),
+                qty: Qty(r.u64()?),
+                instrument: r.u32()?,
+                is_busted: r.flag()?,
+            };
+            self.check_slots(trade.buyer.account, trade.instrument)?;
+            if trade.qty.is_zero() || trade.qty.0 > ORDER_QTY_LIMIT {
+                return Err(SnapshotError::Invalid("trade"));
+            }
+            let match_id = MatchId(self.match_id.0 + 1 - count as u64 + at);
+            self.trades.put(match_id, count, trade);
+        }
+        Ok(())
+    }
+
+    fn read_party(&self, r: &mut Reader<'_>) -> Result<Party, SnapshotError> {
+        let party = Party { rec: Rec(r.u64()?), session: r.u32()?, account: r.u32()? };
+        let is_trader = (self.sessions.rows().get(party.session as usize))
+            .is_some_and(|session| session.role == Role::Trader);
+        let is_known = (party.account as usize) < self.accounts.rows().len();
+        if is_trader && is_known && !party.rec.is_none() && party.rec <= self.rec {
+            return Ok(party);
+        }
+        Err(SnapshotError::Invalid("trade"))
+    }
+}
+
+/// Whether the order's type, place and slice can go together.
+fn is_consistent(order: &Order) -> bool {
+    let is_stop = is_stop(order.ord_type);
+    let is_placed = match order.place {
+        Place::None => false,
+        Place::Book => !is_stop,
+        Place::Stop => is_stop,
+        Place::Parked => !is_stop && order.time_in_force == TimeInForce::AtTheClose,
+    };
+    let is_slice_fine = if order.is_iceberg {
+        order.ord_type == OrdType::Limit
+            && !order.shown_qty.is_zero()
+            && order.shown_qty <= order.leaves_qty
+    } else {
+        order.shown_qty.is_zero()
+    };
+    is_placed && is_slice_fine
 }
 
 fn new_id<T>(
@@ -392,7 +531,8 @@ fn write_order(order: &Order, w: &mut Writer<'_>) {
     w.u8(order.self_trade_prevention.code());
     w.bytes(&order.cl_ord_id.0);
     w.u64(order.created_time.0);
-    w.u64(order.min_qty.0);
+    w.u8(order.place as u8);
+    w.u64(order.shown_qty.0);
     w.u64(order.stop_px.0.cast_unsigned());
     w.u64(order.display_qty.0);
     w.u64(order.expire_time.0);
@@ -400,7 +540,7 @@ fn write_order(order: &Order, w: &mut Writer<'_>) {
 
 fn read_order(r: &mut Reader<'_>) -> Result<Order, SnapshotError> {
     let invalid = SnapshotError::Invalid;
-    Ok(Order {
+    let mut order = Order {
         rec: Rec(r.u64()?),
         price: Price(r.u64()?.cast_signed()),
         leaves_qty: Qty(r.u64()?),
@@ -419,11 +559,15 @@ fn read_order(r: &mut Reader<'_>) -> Result<Order, SnapshotError> {
             .ok_or(invalid("self-trade prevention"))?,
         cl_ord_id: ClOrdId(*r.take(16)?.first_chunk().expect("sixteen bytes were taken")),
         created_time: Nanos(r.u64()?),
-        min_qty: Qty(r.u64()?),
+        place: Place::from_code(r.u8()?).ok_or(invalid("place"))?,
+        is_iceberg: false,
+        shown_qty: Qty(r.u64()?),
         session_next: NIL,
         session_prev: NIL,
         stop_px: Price(r.u64()?.cast_signed()),
         display_qty: Qty(r.u64()?),
         expire_time: Nanos(r.u64()?),
-    })
+    };
+    order.is_iceberg = !order.display_qty.is_zero();
+    Ok(order)
 }

@@ -1,5 +1,7 @@
 //! Little-endian integers and length-prefixed blocks, written and read with their ends checked.
 
+use weir_types::Price;
+
 use super::SnapshotError;
 
 pub(super) struct Writer<'a>(pub(super) &'a mut Vec<u8>);
@@ -31,6 +33,11 @@ impl Writer<'_> {
 
     pub(super) fn i128(&mut self, value: i128) {
         self.bytes(&value.to_le_bytes());
+    }
+
+    pub(super) fn optional_price(&mut self, price: Option<Price>) {
+        self.flag(price.is_some());
+        self.u64(price.unwrap_or(Price(0)).0.cast_unsigned());
     }
 
     pub(super) fn count(&mut self, value: usize) {
@@ -88,6 +95,12 @@ impl<'a> Reader<'a> {
 
     pub(super) fn i128(&mut self) -> Result<i128, SnapshotError> {
         self.array().map(i128::from_le_bytes)
+    }
+
+    pub(super) fn optional_price(&mut self) -> Result<Option<Price>, SnapshotError> {
+        let is_some = self.flag()?;
+        let price = Price(self.u64()?.cast_signed());
+        Ok(is_some.then_some(price))
     }
 
     pub(super) fn block(&mut self) -> Result<&'a [u8], SnapshotError> {

@@ -1,0 +1,174 @@
+//! Trades that can be taken back: the last ones, in a ring, and the operator's request to do it.
+//!
+//! Match numbers have no gaps, so a trade's number is its place in the ring.
+
+use weir_types::{ClOrdId, EventNo, MatchId, OrderId, Price, Qty, Reason, Rec, Side};
+use weir_wire::event::TradeBusted;
+use weir_wire::reference::BustTrade;
+use weir_wire::{Event, PlainEvent};
+
+use crate::account::lots;
+use crate::config::{EventSink, POSITION_LIMIT};
+use crate::emit::{Asker, Named};
+use crate::engine::Engine;
+use crate::index::Slot;
+use crate::order::Order;
+
+/// One side of a retained trade.
+#[derive(Clone, Copy)]
+pub(crate) struct Party {
+    pub(crate) rec: Rec,
+    pub(crate) session: Slot,
+    pub(crate) account: Slot,
+}
+
+impl Party {
+    #[inline]
+    pub(crate) fn of(order: &Order) -> Party {
+        Party { rec: order.rec, session: order.session, account: order.account }
+    }
+}
+
+/// A retained trade.
+#[derive(Clone, Copy)]
+pub(crate) struct Trade {
+    pub(crate) buyer: Party,
+    pub(crate) seller: Party,
+    pub(crate) price: Price,
+    pub(crate) qty: Qty,
+    pub(crate) instrument: Slot,
+    pub(crate) is_busted: bool,
+}
+
+/// The last trades.
+pub(crate) struct Trades {
+    rows: Vec<Trade>,
+    count_max: usize,
+}
+
+impl Trades {
+    pub(crate) fn new(count_max: u32) -> Trades {
+        Trades { rows: Vec::new(), count_max: count_max as usize }
+    }
+
+    pub(crate) fn count_max(&self) -> usize {
+        self.count_max
+    }
+
+    /// How many are kept when `last` was the last one.
+    pub(crate) fn count_at(&self, last: MatchId) -> usize {
+        last.0.min(self.count_max as u64) as usize
+    }
+
+    #[inline]
+    fn place(&self, match_id: MatchId) -> usize {
+        ((match_id.0 - 1) % self.count_max as u64) as usize
+    }
+
+    /// Keeps the trade `match_id`, the one after the last kept, in the place of the oldest.
+    #[inline]
+    pub(crate) fn push(&mut self, match_id: MatchId, trade: Trade) {
+        if self.rows.len() < self.count_max {
+            // All of it at the first trade: the system gives its memory only as it fills.
+            self.rows.reserve_exact(self.count_max - self.rows.len());
+            self.rows.push(trade);
+            return;
+        }
+        let place = self.place(match_id);
+        self.rows[place] = trade;
+    }
+
+    /// Makes room for a snapshot's `count` trades, to be put in one by one.
+    pub(crate) fn put(&mut self, match_id: MatchId, count: usize, trade: Trade) {
+        if self.rows.is_empty() {
+            self.rows = vec![trade; count];
+        }
+        let place = self.place(match_id);
+        self.rows[place] = trade;
+    }
+
+    /// The trade `match_id`, while it is kept; `last` is the last one of all.
+    pub(crate) fn get(&self, match_id: MatchId, last: MatchId) -> Option<&Trade> {
+        let is_kept =
+            match_id.0 != 0 && match_id <= last && last.0 - match_id.0 < self.count_max as u64;
+        if is_kept { self.rows.get(self.place(match_id)) } else { None }
+    }
+}
+
+impl Engine {
+    pub(crate) fn bust_trade<S: EventSink>(&mut self, asker: Asker, m: &BustTrade, out: &mut S) {
+        match self.check_bust(asker, m) {
+            Ok(trade) => {
+                self.carry_out_bust(m.match_id, &trade);
+                self.say_busted(m.match_id, &trade, Side::Buy, out);
+                self.say_busted(m.match_id, &trade, Side::Sell, out);
+                self.say_done(asker, ClOrdId::NONE, 2, out);
+            }
+            Err(reason) => self.reject(asker, Named::NOTHING, reason, out),
+        }
+    }
+
+    fn check_bust(&self, asker: Asker, m: &BustTrade) -> Result<Trade, Reason> {
+        self.check_operator(asker, m.partition_id)?;
+        let trade = (self.trades.get(m.match_id, self.match_id))
+            .filter(|trade| !trade.is_busted)
+            .ok_or(Reason::UnknownTrade)?;
+        let (buyer, seller) = (trade.buyer.account, trade.seller.account);
+        let bought = self.positions.get(buyer, trade.instrument);
+        let qty = i128::from(trade.qty.0);
+        let least = i128::from(bought.total) - i128::from(bought.reserved) - qty;
+        if least < 0 && !self.accounts[buyer].is_unlimited {
+            return Err(Reason::InsufficientPosition);
+        }
+        // At a price below zero it is the buyer who was paid.
+        let paid = trade.price.notional(trade.qty);
+        self.accounts[seller].check_cash(paid)?;
+        self.accounts[buyer].check_cash(weir_types::Cash(-paid.0))?;
+        let sold = self.positions.get(seller, trade.instrument);
+        let most = i128::from(sold.total) + i128::from(sold.open_buy) + qty;
+        let is_new = |is_empty: bool| usize::from(is_empty);
+        let row_count = is_new(bought.is_empty()) + is_new(sold.is_empty() && seller != buyer);
+        if least < -POSITION_LIMIT || most > POSITION_LIMIT || !self.positions.has_room(row_count) {
+            return Err(Reason::LimitReached);
+        }
+        Ok(*trade)
+    }
+
+    fn carry_out_bust(&mut self, match_id: MatchId, trade: &Trade) {
+        let (paid, lots) = (trade.price.notional(trade.qty), lots(trade.qty));
+        self.accounts[trade.seller.account].cash -= paid;
+        self.accounts[trade.buyer.account].cash += paid;
+        self.positions.update(trade.seller.account, trade.instrument, |p| p.total += lots);
+        self.positions.update(trade.buyer.account, trade.instrument, |p| p.total -= lots);
+        let place = self.trades.place(match_id);
+        self.trades.rows[place].is_busted = true;
+    }
+
+    fn say_busted<S: EventSink>(
+        &mut self,
+        match_id: MatchId,
+        trade: &Trade,
+        side: Side,
+        out: &mut S,
+    ) {
+        let party = if side == Side::Buy { trade.buyer } else { trade.seller };
+        let session = &mut self.sessions[party.session];
+        let event_no: EventNo = session.take_event_no();
+        let event = Event::Plain(PlainEvent::TradeBusted(TradeBusted {
+            position: self.position,
+            event_no,
+            order_id: OrderId::new(self.config.partition_id, party.rec),
+            match_id,
+            transact_time: self.time,
+            last_px: trade.price,
+            last_qty: trade.qty,
+            session_id: session.session_id,
+            firm_id: self.firms[session.firm].firm_id,
+            account_id: self.accounts[party.account].account_id,
+            instrument_id: self.instruments[trade.instrument].definition.instrument_id,
+            partition_id: self.config.partition_id,
+            side,
+        }));
+        self.say(&event, out);
+    }
+}

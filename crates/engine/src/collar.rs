@@ -1,0 +1,102 @@
+//! Collars: how far from its references a trade of continuous trading may be, and what happens
+//! instead of one that would be further: the volatility interruption.
+
+use weir_types::{Nanos, Phase, Price};
+
+use crate::config::EventSink;
+use crate::engine::Engine;
+use crate::index::Slot;
+use crate::instrument::Instrument;
+
+/// The prices that one incoming order may trade at, both ends included.
+#[derive(Clone, Copy)]
+pub(crate) struct Collar {
+    low: i64,
+    high: i64,
+}
+
+impl Collar {
+    const NONE: Collar = Collar { low: i64::MIN, high: i64::MAX };
+
+    #[inline]
+    pub(crate) fn allows(self, price: Price) -> bool {
+        (self.low..=self.high).contains(&price.0)
+    }
+
+    /// Narrowed to at most `basis_points` from `reference`. A distance d is too far when
+    /// d × 10,000 > basis points × |reference|, that is when it is above the quotient rounded down.
+    fn narrowed(self, reference: Option<Price>, basis_points: u32) -> Collar {
+        let Some(reference) = reference.filter(|price| price.0 != 0 && basis_points != 0) else {
+            return self;
+        };
+        let reference = i128::from(reference.0);
+        let distance = reference.abs() * i128::from(basis_points) / 10_000;
+        let clamp = |price: i128| price.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
+        Collar {
+            low: self.low.max(clamp(reference - distance)),
+            high: self.high.min(clamp(reference + distance)),
+        }
+    }
+}
+
+impl Instrument {
+    /// The collar of an order that begins to match now.
+    #[inline]
+    pub(crate) fn collar(&self) -> Collar {
+        let d = &self.definition;
+        if d.static_collar == 0 && d.dynamic_collar == 0 {
+            return Collar::NONE;
+        }
+        Collar::NONE
+            .narrowed(self.static_reference(), d.static_collar)
+            .narrowed(self.reference(), d.dynamic_collar)
+    }
+}
+
+impl Engine {
+    /// A trade would be too far away: trading gives way to a volatility call. Nothing ends and
+    /// nothing is uncrossed.
+    pub(crate) fn interrupt<S: EventSink>(&mut self, instrument: Slot, out: &mut S) {
+        self.enter_phase(instrument, Phase::VolatilityCall, out);
+        self.set_call_end(instrument);
+    }
+
+    /// A volatility call has begun: it ends by its timer, if the definition has one.
+    pub(crate) fn set_call_end(&mut self, instrument: Slot) {
+        let definition = &self.instruments[instrument].definition;
+        if definition.volatility_call != Nanos(0) {
+            let end = self.time.0.saturating_add(definition.volatility_call.0);
+            self.timers.set_call_end(definition.instrument_id, Some(Nanos(end)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_collar_allows_what_the_inequality_of_the_page_does() {
+        let references = [1, 7, 99, 100, 9_999, 10_000, -3, -10_000, i64::MAX, i64::MIN];
+        for reference in references {
+            for basis_points in [1, 50, 99, 100, 9_999, 10_000, 20_000, u32::MAX] {
+                let collar = Collar::NONE.narrowed(Some(Price(reference)), basis_points);
+                let near = (-200..=200).map(|step| reference.saturating_add(step));
+                for price in near.chain([i64::MIN, -1, 0, 1, i64::MAX]) {
+                    let distance = (i128::from(price) - i128::from(reference)).abs();
+                    let is_breach =
+                        distance * 10_000 > i128::from(basis_points) * i128::from(reference).abs();
+                    assert_eq!(collar.allows(Price(price)), !is_breach, "{price} {reference}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_zero_reference_or_collar_allows_every_price() {
+        for (reference, basis_points) in [(Some(0), 10), (None, 10), (Some(100), 0)] {
+            let collar = Collar::NONE.narrowed(reference.map(Price), basis_points);
+            assert!(collar.allows(Price(i64::MIN)) && collar.allows(Price(i64::MAX)));
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Changes of phase: which are legal, and what each does, in the order of the page.
+
+use weir_types::{
+    ClOrdId, ExecType, InstrumentId, OrdStatus, OrdType, Phase, Reason, RequestNo, TimeInForce,
+};
+use weir_wire::event::PhaseChanged;
+use weir_wire::reference::SetPhase;
+use weir_wire::{Event, PlainEvent};
+
+use crate::config::EventSink;
+use crate::emit::{Asker, Change, Named};
+use crate::engine::Engine;
+use crate::index::{NIL, Slot};
+use crate::instrument::is_call;
+use crate::order::{Order, Place};
+
+/// Whether an instrument may go from one phase to another.
+fn is_legal(from: Phase, to: Phase) -> bool {
+    use Phase::{ClosingCall, Continuous, Halted, OpeningCall, VolatilityCall};
+    match to {
+        Phase::Closed | Halted => true,
+        OpeningCall => matches!(from, Phase::Closed | Halted),
+        Continuous => matches!(from, Phase::Closed | OpeningCall | VolatilityCall | Halted),
+        VolatilityCall => matches!(from, Continuous | Halted),
+        ClosingCall => matches!(from, Continuous | VolatilityCall | Halted),
+    }
+}
+
+/// How an order ends that does not outlive a change to `to`; `None` when it does.
+fn end_in(order: &Order, to: Phase) -> Option<Change> {
+    use Phase::{ClosingCall, Continuous, OpeningCall, VolatilityCall};
+    let expired = Change::new(ExecType::Expired, OrdStatus::Expired, RequestNo::NONE);
+    let is_over = match (order.time_in_force, order.place) {
+        (TimeInForce::AtTheOpen, _) => {
+            matches!(to, Continuous | VolatilityCall | ClosingCall | Phase::Closed)
+        }
+        (TimeInForce::AtTheClose, Place::Parked) => to == Phase::Closed,
+        (TimeInForce::AtTheClose, _) => {
+            matches!(to, OpeningCall | Continuous | VolatilityCall | Phase::Closed)
+        }
+        _ => false,
+    };
+    if is_over {
+        return Some(expired);
+    }
+    let is_market = order.place == Place::Book && order.ord_type == OrdType::Market;
+    if is_market && matches!(to, Continuous | Phase::Closed) {
+        let mut change = Change::new(ExecType::Canceled, OrdStatus::Canceled, RequestNo::NONE);
+        change.reason = Reason::NoLiquidity;
+        return Some(change);
+    }
+    None
+}
+
+impl Engine {
+    pub(crate) fn set_phase<S: EventSink>(&mut self, asker: Asker, m: &SetPhase, out: &mut S) {
+        match self.check_set_phase(asker, m) {
+            Ok(slot) => {
+                let ended_count = self.change_phase(slot, m.phase, out);
+                self.say_done(asker, ClOrdId::NONE, ended_count, out);
+            }
+            Err(reason) => {
+                let named = Named { instrument_id: m.instrument_id, ..Named::NOTHING };
+                self.reject(asker, named, reason, out);
+            }
+        }
+    }
+
+    fn check_set_phase(&self, asker: Asker, m: &SetPhase) -> Result<Slot, Reason> {
+        let slot = self.check_phase_request(asker, m.instrument_id)?;
+        self.check_change(slot, m.phase)?;
+        Ok(slot)
+    }
+
+    /// Whether the asker may change the instrument's phase here, now or later.
+    pub(crate) fn check_phase_request(
+        &self,
+        asker: Asker,
+        instrument_id: InstrumentId,
+    ) -> Result<Slot, Reason> {
+        self.check_operator(asker, self.config.partition_id)?;
+        let slot = self.instruments.find(instrument_id.0).ok_or(Reason::UnknownInstrument)?;
+        if self.instruments[slot].definition.partition_id != self.config.partition_id {
+            return Err(Reason::WrongPartition);
+        }
+        Ok(slot)
+    }
+
+    /// Whether the change is legal now; to stay as it is always is.
+    pub(crate) fn check_change(&self, instrument: Slot, to: Phase) -> Result<(), Reason> {
+        let from = self.instruments[instrument].phase;
+        if from == to || is_legal(from, to) { Ok(()) } else { Err(Reason::WrongPhase) }
+    }
+
+    /// Carries a legal change out, and says how many orders it ended without a trade.
+    pub(crate) fn change_phase<S: EventSink>(
+        &mut self,
+        instrument: Slot,
+        to: Phase,
+        out: &mut S,
+    ) -> u64 {
+        let from = self.instruments[instrument].phase;
+        if from == to {
+            return 0;
+        }
+        if to == Phase::Continuous || (to == Phase::Closed && is_call(from)) {
+            self.uncross(instrument, out);
+        }
+        let mut ended_count = self.end_all(instrument, |order| end_in(order, to), out);
+        self.enter_phase(instrument, to, out);
+        match to {
+            Phase::ClosingCall => self.release_parked(instrument),
+            Phase::Closed => {
+                let expired = Change::new(ExecType::Expired, OrdStatus::Expired, RequestNo::NONE);
+                let is_of_day = |order: &Order| order.time_in_force == TimeInForce::Day;
+                ended_count +=
+                    self.end_all(instrument, |order| is_of_day(order).then_some(expired), out);
+            }
+            Phase::VolatilityCall => self.set_call_end(instrument),
+            Phase::Continuous | Phase::Halted | Phase::OpeningCall => {}
+        }
+        self.look_at_stops(instrument, out);
+        ended_count
+    }
+
+    /// The phase itself, and nothing of what a change brings besides: an end set for the phase
+    /// before is forgotten.
+    pub(crate) fn enter_phase<S: EventSink>(&mut self, instrument: Slot, to: Phase, out: &mut S) {
+        let row = &mut self.instruments[instrument];
+        row.phase = to;
+        let instrument_id = row.definition.instrument_id;
+        self.timers.set_call_end(instrument_id, None);
+        let event = Event::Plain(PlainEvent::PhaseChanged(PhaseChanged {
+            position: self.position,
+            transact_time: self.time,
+            instrument_id,
+            partition_id: self.config.partition_id,
+            phase: to,
+        }));
+        self.say(&event, out);
+    }
+
+    /// Ends the instrument's live orders for which `how` has an end, in order of `rec`.
+    fn end_all<S: EventSink>(
+        &mut self,
+        instrument: Slot,
+        how: impl Fn(&Order) -> Option<Change>,
+        out: &mut S,
+    ) -> u64 {
+        let mut batch = core::mem::take(&mut self.batch);
+        batch.clear();
+        for queue in self.instruments[instrument].queues() {
+            for level in queue.best_first() {
+                let mut slot = self.levels[level].head;
+                while slot != NIL {
+                    let order = &self.orders[slot];
+                    if how(order).is_some() {
+                        batch.push(slot);
+                    }
+                    slot = order.level_next;
+                }
+            }
+        }
+        self.sort_by_rec(&mut batch);
+        for slot in &batch {
+            let change = how(&self.orders[*slot]).expect("it had an end just now");
+            self.end_resting(*slot, &change, out);
+        }
+        let count = batch.len() as u64;
+        self.batch = batch;
+        count
+    }
+
+    /// The closing call begins: what waited for it enters the book, by `rec`.
+    fn release_parked(&mut self, instrument: Slot) {
+        let mut batch = core::mem::take(&mut self.batch);
+        batch.clear();
+        if let Some(level) = self.instruments[instrument].parked().best() {
+            let mut slot = self.levels[level].head;
+            while slot != NIL {
+                batch.push(slot);
+                slot = self.orders[slot].level_next;
+            }
+        }
+        self.sort_by_rec(&mut batch);
+        for slot in &batch {
+            self.unlink(*slot);
+            self.stand(*slot, Place::Book, true);
+        }
+        self.batch = batch;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_legal_changes_are_those_of_the_page() {
+        use Phase::{ClosingCall, Continuous, Halted, OpeningCall, VolatilityCall};
+        let table: &[(Phase, &[Phase])] = &[
+            (Phase::Closed, Phase::ALL),
+            (OpeningCall, &[Phase::Closed, Halted]),
+            (Continuous, &[Phase::Closed, OpeningCall, VolatilityCall, Halted]),
+            (VolatilityCall, &[Continuous, Halted]),
+            (ClosingCall, &[Continuous, VolatilityCall, Halted]),
+            (Halted, Phase::ALL),
+        ];
+        for (to, from) in table {
+            for phase in Phase::ALL {
+                assert_eq!(is_legal(*phase, *to), from.contains(phase), "{phase:?} to {to:?}");
+            }
+        }
+    }
+}

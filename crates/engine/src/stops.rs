@@ -1,0 +1,126 @@
+//! Stops: orders that wait for a trade at their price, and the waves in which they come in.
+//!
+//! Trades reach stops; at the end of the command those reached come in one after the other, by
+//! `rec`; what they trade reaches the next ones. A loop, never recursion.
+
+use weir_types::{ExecType, OrdType, Phase, Price, Reason, RequestNo, Side};
+
+use crate::account::cash_need;
+use crate::config::EventSink;
+use crate::emit::Change;
+use crate::engine::Engine;
+use crate::entry::holding_of;
+use crate::index::{NIL, Slot};
+use crate::instrument::Instrument;
+use crate::matching::{Verdict, status_of_live};
+use crate::order::Place;
+
+/// Whether an order of this type waits for its stop price.
+#[inline]
+pub(crate) fn is_stop(ord_type: OrdType) -> bool {
+    matches!(ord_type, OrdType::Stop | OrdType::StopLimit)
+}
+
+/// Whether a trade at `price` reaches a stop.
+#[inline]
+fn is_reached(side: Side, stop_px: Price, price: Price) -> bool {
+    match side {
+        Side::Buy => stop_px <= price,
+        Side::Sell => stop_px >= price,
+    }
+}
+
+impl Instrument {
+    /// Whether a stop that comes in now is triggered at once.
+    pub(crate) fn triggers_at_once(&self, side: Side, stop_px: Price) -> bool {
+        self.phase == Phase::Continuous
+            && self.last_price.is_some_and(|price| is_reached(side, stop_px, price))
+    }
+}
+
+impl Engine {
+    /// The end of a command in which the instrument may have traded: wave after wave of the stops
+    /// that its trades have reached, while continuous trading is on.
+    #[inline]
+    pub(crate) fn look_at_stops<S: EventSink>(&mut self, instrument: Slot, out: &mut S) {
+        while let Some((low, high)) = self.instruments[instrument].traded.take() {
+            if self.instruments[instrument].phase != Phase::Continuous {
+                return;
+            }
+            let reaches_none = self.reaches_no_stop(instrument, low, high);
+            if reaches_none {
+                return;
+            }
+            self.run_wave(instrument, low, high, out);
+        }
+    }
+
+    #[inline]
+    fn reaches_no_stop(&self, instrument: Slot, low: Price, high: Price) -> bool {
+        let row = &self.instruments[instrument];
+        !row.stops(Side::Buy).best_price().is_some_and(|px| is_reached(Side::Buy, px, high))
+            && !row.stops(Side::Sell).best_price().is_some_and(|px| is_reached(Side::Sell, px, low))
+    }
+
+    fn run_wave<S: EventSink>(&mut self, instrument: Slot, low: Price, high: Price, out: &mut S) {
+        let mut wave = core::mem::take(&mut self.wave);
+        wave.clear();
+        for (side, price) in [(Side::Buy, high), (Side::Sell, low)] {
+            for level in self.instruments[instrument].stops(side).best_first() {
+                if !is_reached(side, self.levels[level].price, price) {
+                    break;
+                }
+                let mut slot = self.levels[level].head;
+                while slot != NIL {
+                    wave.push(slot);
+                    slot = self.orders[slot].level_next;
+                }
+            }
+        }
+        self.sort_by_rec(&mut wave);
+        for slot in &wave {
+            self.unlink(*slot);
+            self.trigger(*slot, true, out);
+        }
+        self.wave = wave;
+    }
+
+    /// A stop in no queue is triggered, and comes in as a new order would. `is_listed`: it stood
+    /// before this command, and so is in the indexes.
+    pub(crate) fn trigger<S: EventSink>(&mut self, slot: Slot, is_listed: bool, out: &mut S) {
+        let order = &mut self.orders[slot];
+        order.place = Place::None;
+        order.ord_type =
+            if order.ord_type == OrdType::Stop { OrdType::Market } else { OrdType::Limit };
+        let status = status_of_live(order.cum_qty());
+        let (instrument, ord_type) = (order.instrument, order.ord_type);
+        let change = Change::new(ExecType::Triggered, status, RequestNo::NONE);
+        self.say_order(slot, &change, out);
+        if self.instruments[instrument].phase == Phase::Continuous {
+            let verdict = self.match_incoming(slot, RequestNo::NONE, out);
+            return self.finish(slot, verdict, RequestNo::NONE, is_listed, out);
+        }
+        // The wave itself has brought a call.
+        let verdict = match ord_type {
+            OrdType::Market => match self.reserve_at_bound(slot) {
+                Ok(()) => return self.stand(slot, Place::Book, is_listed),
+                Err(reason) => Verdict::CancelRest(reason),
+            },
+            _ => Verdict::Open,
+        };
+        self.finish(slot, verdict, RequestNo::NONE, is_listed, out);
+    }
+
+    /// Sets cash aside for a market order that joins a call's book, if the account has it.
+    fn reserve_at_bound(&mut self, slot: Slot) -> Result<(), Reason> {
+        let order = &self.orders[slot];
+        let (account, leaves_qty) = (order.account, order.leaves_qty);
+        let bound = self.instruments[order.instrument].bound(order.side);
+        let need = cash_need(order.side, bound, leaves_qty);
+        self.accounts[account].check_cash(need)?;
+        self.orders[slot].price = bound;
+        let cash = holding_of(&self.orders[slot], leaves_qty).cash;
+        self.accounts[account].reserved += cash;
+        Ok(())
+    }
+}

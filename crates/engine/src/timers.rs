@@ -1,0 +1,204 @@
+//! What waits for log time: expiries of good-till-date orders, ends of volatility calls, scheduled
+//! phases. All that is due happens before the next command, one at a time, in order of deadline,
+//! kind and identifier.
+//!
+//! Expiries lie in a heap; an order that ends otherwise leaves its entry there, which is passed
+//! over, and swept out when such entries are more than half. INVARIANT: the heap's first entry is
+//! a live order's.
+
+use core::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use weir_types::{
+    ClOrdId, ExecType, InstrumentId, Nanos, OrdStatus, Phase, Reason, Rec, RequestNo,
+};
+use weir_wire::reference::SchedulePhase;
+
+use crate::config::{EventSink, SCHEDULE_MAX};
+use crate::emit::{Asker, Change, Named};
+use crate::engine::Engine;
+use crate::index::Slot;
+use crate::order::Orders;
+
+/// Below so many entries a sweep of the heap gains nothing.
+const SWEEP_MIN: usize = 64;
+
+/// The deadlines of one partition.
+#[derive(Default)]
+pub(crate) struct Timers {
+    expiries: BinaryHeap<Reverse<(Nanos, Rec)>>,
+    /// Live orders that have an entry.
+    expiring_count: usize,
+    /// Ends of volatility calls, the next one last.
+    call_ends: Vec<(Nanos, InstrumentId)>,
+    /// Scheduled phases, the next one last.
+    schedule: Vec<(Nanos, InstrumentId, Phase)>,
+}
+
+/// What is due next. The variants are in the order in which equal deadlines happen.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    Expiry(Rec),
+    CallEnd(InstrumentId),
+    Scheduled(InstrumentId, Phase),
+}
+
+impl Timers {
+    /// An order that expires begins to stand.
+    pub(crate) fn add_expiry(&mut self, at: Nanos, rec: Rec) {
+        self.expiries.push(Reverse((at, rec)));
+        self.expiring_count += 1;
+    }
+
+    /// An order that had an expiry has ended, and is in no index any more.
+    pub(crate) fn forget_expiry(&mut self, orders: &Orders) {
+        self.expiring_count -= 1;
+        if self.expiries.len() > SWEEP_MIN && self.expiries.len() > 2 * self.expiring_count {
+            self.expiries.retain(|Reverse((_, rec))| orders.find_rec(*rec).is_some());
+        }
+        while let Some(Reverse((_, rec))) = self.expiries.peek()
+            && orders.find_rec(*rec).is_none()
+        {
+            self.expiries.pop();
+        }
+    }
+
+    /// When an instrument's volatility call ends; `None` for not by itself.
+    pub(crate) fn set_call_end(&mut self, instrument_id: InstrumentId, end: Option<Nanos>) {
+        self.call_ends.retain(|(_, id)| *id != instrument_id);
+        if let Some(end) = end {
+            let entry = (end, instrument_id);
+            let at = self.call_ends.partition_point(|other| *other > entry);
+            self.call_ends.insert(at, entry);
+        }
+    }
+
+    pub(crate) fn call_ends(&self) -> &[(Nanos, InstrumentId)] {
+        &self.call_ends
+    }
+
+    pub(crate) fn schedule(&self) -> &[(Nanos, InstrumentId, Phase)] {
+        &self.schedule
+    }
+
+    /// Enters a change of phase, in the place of one at the same time; false when there is no room.
+    pub(crate) fn enter(&mut self, at: Nanos, instrument_id: InstrumentId, phase: Phase) -> bool {
+        let key = (at, instrument_id);
+        let place = self.schedule.partition_point(|(at, id, _)| (*at, *id) > key);
+        if let Some(entry) = self.schedule.get_mut(place)
+            && (entry.0, entry.1) == key
+        {
+            entry.2 = phase;
+            return true;
+        }
+        if self.schedule.len() == SCHEDULE_MAX {
+            return false;
+        }
+        self.schedule.insert(place, (at, instrument_id, phase));
+        true
+    }
+
+    /// Forgets an instrument's schedule, and says how much that was.
+    fn clear(&mut self, instrument_id: InstrumentId) -> u64 {
+        let before = self.schedule.len();
+        self.schedule.retain(|(_, id, _)| *id != instrument_id);
+        (before - self.schedule.len()) as u64
+    }
+
+    #[inline]
+    fn next(&self) -> Option<(Nanos, Due)> {
+        let expiry = self.expiries.peek().map(|Reverse((at, rec))| (*at, Due::Expiry(*rec)));
+        let call_end = self.call_ends.last().map(|(at, id)| (*at, Due::CallEnd(*id)));
+        let scheduled =
+            self.schedule.last().map(|(at, id, phase)| (*at, Due::Scheduled(*id, *phase)));
+        [expiry, call_end, scheduled].into_iter().flatten().min()
+    }
+
+    #[inline]
+    pub(crate) fn next_deadline(&self) -> Option<Nanos> {
+        self.next().map(|(at, _)| at)
+    }
+}
+
+impl Engine {
+    /// Lets everything happen that is due by now.
+    #[inline]
+    pub(crate) fn fire_timers<S: EventSink>(&mut self, out: &mut S) {
+        while let Some((at, due)) = self.timers.next()
+            && at <= self.time
+        {
+            self.fire(due, out);
+        }
+    }
+
+    fn fire<S: EventSink>(&mut self, due: Due, out: &mut S) {
+        match due {
+            Due::Expiry(rec) => {
+                let slot = self.orders.find_rec(rec).expect("the first expiry is a live order's");
+                let change = Change::new(ExecType::Expired, OrdStatus::Expired, RequestNo::NONE);
+                self.end_resting(slot, &change, out);
+            }
+            Due::CallEnd(instrument_id) => {
+                self.timers.call_ends.pop();
+                let slot = self.timed_instrument(instrument_id);
+                self.change_phase(slot, Phase::Continuous, out);
+            }
+            Due::Scheduled(instrument_id, phase) => {
+                self.timers.schedule.pop();
+                let slot = self.timed_instrument(instrument_id);
+                if self.check_change(slot, phase).is_ok() {
+                    self.change_phase(slot, phase, out);
+                }
+            }
+        }
+    }
+
+    fn timed_instrument(&self, instrument_id: InstrumentId) -> Slot {
+        self.instruments.find(instrument_id.0).expect("no instrument is ever taken out")
+    }
+
+    pub(crate) fn schedule_phase<S: EventSink>(
+        &mut self,
+        asker: Asker,
+        m: &SchedulePhase,
+        out: &mut S,
+    ) {
+        match self.carry_out_schedule(asker, m) {
+            Ok(count) => self.say_done(asker, ClOrdId::NONE, count, out),
+            Err(reason) => {
+                let named = Named { instrument_id: m.instrument_id, ..Named::NOTHING };
+                self.reject(asker, named, reason, out);
+            }
+        }
+    }
+
+    fn carry_out_schedule(&mut self, asker: Asker, m: &SchedulePhase) -> Result<u64, Reason> {
+        self.check_phase_request(asker, m.instrument_id)?;
+        if m.at == Nanos(0) {
+            return Ok(self.timers.clear(m.instrument_id));
+        }
+        if m.at <= self.time {
+            return Err(Reason::FieldOutOfRange);
+        }
+        let has_room = self.timers.enter(m.at, m.instrument_id, m.phase);
+        if has_room { Ok(1) } else { Err(Reason::LimitReached) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_schedule_replaces_but_takes_nothing_more() {
+        let mut timers = Timers::default();
+        for at in 0..SCHEDULE_MAX as u64 {
+            assert!(timers.enter(Nanos(at / 2 + 1), InstrumentId((at % 2) as u32), Phase::Closed));
+        }
+        assert!(!timers.enter(Nanos(1), InstrumentId(2), Phase::Closed));
+        assert!(timers.enter(Nanos(1), InstrumentId(1), Phase::Halted));
+        assert!(timers.schedule.is_sorted_by(|a, b| (a.0, a.1) > (b.0, b.1)));
+        assert_eq!(timers.clear(InstrumentId(0)), SCHEDULE_MAX as u64 / 2);
+        assert_eq!(timers.next_deadline(), Some(Nanos(1)));
+    }
+}

@@ -1,0 +1,261 @@
+//! Uncrossing: the one price at which a call's book trades the most, and the trades at it.
+//!
+//! [`uncrossing_price`] is the search alone, a pure function of what stands at each price, so that a
+//! view can tell the price that a call would give now.
+
+use weir_types::{Liquidity, Price, Qty, RequestNo, Side};
+use weir_wire::event::Uncrossed;
+use weir_wire::{Event, PlainEvent};
+
+use crate::config::EventSink;
+use crate::emit::Change;
+use crate::engine::Engine;
+use crate::entry::holding_of;
+use crate::index::{NIL, Slot};
+use crate::instrument::reaches;
+use crate::matching::status_after_trade;
+
+/// What would trade at a price: the lots of all orders there, hidden parts included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallLevel {
+    /// The limit; for market orders the worst price that they may trade at.
+    pub price: Price,
+    /// Lots to buy at this price or a lower one.
+    pub buy_qty: Qty,
+    /// Lots to sell at this price or a higher one.
+    pub sell_qty: Qty,
+    /// Limit orders stand here; false for market orders, which suggest no price.
+    pub is_limit: bool,
+}
+
+/// What an uncrossing would give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Uncrossing {
+    /// The price of all its trades.
+    pub price: Price,
+    /// The lots traded, not zero.
+    pub qty: Qty,
+    /// Lots demanded less lots supplied at the price, as far as 64 bits go.
+    pub surplus: i64,
+}
+
+/// The price with the most volume; among those the one with the least surplus, then the nearest
+/// to `reference`, then the highest. `levels` are in ascending order of price (equal prices in any
+/// order). `None` when nothing would trade.
+#[must_use]
+pub fn uncrossing_price(levels: &[CallLevel], reference: Option<Price>) -> Option<Uncrossing> {
+    let mut demand: u128 = levels.iter().map(|level| u128::from(level.buy_qty.0)).sum();
+    let mut supply: u128 = 0;
+    let mut best: Option<(u128, u128, u64, Price, i128)> = None;
+    let has_limits = levels.iter().any(|level| level.is_limit);
+    let mut consider = |price: Price, demand: u128, supply: u128| {
+        let (volume, surplus) = (demand.min(supply), demand.abs_diff(supply));
+        let distance = reference.map_or(0, |reference| reference.0.abs_diff(price.0));
+        let is_better = best.is_none_or(|(v, s, d, p, _)| {
+            let (mine, other) = ((volume, s, d, price), (v, surplus, distance, p));
+            mine > other
+        });
+        if volume > 0 && is_better {
+            // Sums of orders' quantities are far below 2^127.
+            let signed = demand.cast_signed() - supply.cast_signed();
+            best = Some((volume, surplus, distance, price, signed));
+        }
+    };
+    if !has_limits {
+        let price = reference?;
+        let at = |level: &&CallLevel, side| reaches(side, level.price, price);
+        demand = levels.iter().filter(|l| at(l, Side::Buy)).map(|l| u128::from(l.buy_qty.0)).sum();
+        supply =
+            levels.iter().filter(|l| at(l, Side::Sell)).map(|l| u128::from(l.sell_qty.0)).sum();
+        consider(price, demand, supply);
+    } else {
+        for group in levels.chunk_by(|a, b| a.price == b.price) {
+            supply += group.iter().map(|level| u128::from(level.sell_qty.0)).sum::<u128>();
+            if group.iter().any(|level| level.is_limit) {
+                consider(group[0].price, demand, supply);
+            }
+            demand -= group.iter().map(|level| u128::from(level.buy_qty.0)).sum::<u128>();
+        }
+    }
+    let (volume, _, _, price, signed) = best?;
+    let surplus = signed.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
+    let qty = Qty(u64::try_from(volume).unwrap_or(u64::MAX));
+    Some(Uncrossing { price, qty, surplus })
+}
+
+impl Engine {
+    /// Trades what a call has collected, at one price, and tells the outcome.
+    pub(crate) fn uncross<S: EventSink>(&mut self, instrument: Slot, out: &mut S) {
+        let mut levels = core::mem::take(&mut self.call_levels);
+        self.collect_call(instrument, &mut levels);
+        let found = uncrossing_price(&levels, self.instruments[instrument].reference());
+        self.call_levels = levels;
+        let told = found.unwrap_or(Uncrossing { price: Price(0), qty: Qty::ZERO, surplus: 0 });
+        let mut open_qty = told.qty;
+        while !open_qty.is_zero() {
+            open_qty -= self.trade_in_call(instrument, told.price, open_qty, out);
+        }
+        let row = &mut self.instruments[instrument];
+        if found.is_some() {
+            row.uncrossed_price = Some(told.price);
+        }
+        let event = Event::Plain(PlainEvent::Uncrossed(Uncrossed {
+            position: self.position,
+            transact_time: self.time,
+            price: told.price,
+            qty: told.qty,
+            surplus: told.surplus,
+            instrument_id: row.definition.instrument_id,
+            partition_id: self.config.partition_id,
+        }));
+        self.say(&event, out);
+    }
+
+    /// What stands at each price of a book, in ascending order.
+    fn collect_call(&self, instrument: Slot, levels: &mut Vec<CallLevel>) {
+        levels.clear();
+        let row = &self.instruments[instrument];
+        for side in [Side::Buy, Side::Sell] {
+            for level in row.side(side).best_first() {
+                levels.push(entry(side, self.levels[level].price, self.whole_qty(level), true));
+            }
+            for level in row.markets(side).best_first() {
+                let mut slot = self.levels[level].head;
+                while slot != NIL {
+                    let order = &self.orders[slot];
+                    levels.push(entry(side, order.price, order.leaves_qty, false));
+                    slot = order.level_next;
+                }
+            }
+        }
+        levels.sort_unstable_by_key(|level| level.price);
+    }
+
+    /// All lots of a level, hidden parts included.
+    fn whole_qty(&self, level: Slot) -> Qty {
+        let row = &self.levels[level];
+        if row.iceberg_count == 0 {
+            return row.qty;
+        }
+        let (mut qty, mut slot) = (Qty::ZERO, row.head);
+        while slot != NIL {
+            qty += self.orders[slot].leaves_qty;
+            slot = self.orders[slot].level_next;
+        }
+        qty
+    }
+
+    /// The first order of a side that trades at `price`: market orders come before limits.
+    fn first_in_call(&self, instrument: Slot, side: Side, price: Price) -> Slot {
+        let row = &self.instruments[instrument];
+        if let Some(level) = row.markets(side).best() {
+            let mut slot = self.levels[level].head;
+            while slot != NIL {
+                if reaches(side, self.orders[slot].price, price) {
+                    return slot;
+                }
+                slot = self.orders[slot].level_next;
+            }
+        }
+        let level = row.side(side).best().expect("the volume stands in the book");
+        self.levels[level].head
+    }
+
+    /// One trade of the best buy with the best sell; says for how much.
+    fn trade_in_call<S: EventSink>(
+        &mut self,
+        instrument: Slot,
+        price: Price,
+        open_qty: Qty,
+        out: &mut S,
+    ) -> Qty {
+        let buy = self.first_in_call(instrument, Side::Buy, price);
+        let sell = self.first_in_call(instrument, Side::Sell, price);
+        let leaves_qty = self.orders[buy].leaves_qty.min(self.orders[sell].leaves_qty);
+        let qty = leaves_qty.min(open_qty);
+        self.match_id = self.match_id.next();
+        self.retain_trade(buy, sell, price, qty);
+        self.instruments[instrument].note_trade(price);
+        for slot in [buy, sell] {
+            self.settle(holding_of(&self.orders[slot], qty), price);
+            let order = &mut self.orders[slot];
+            let shown_qty = order.shown();
+            order.leaves_qty -= qty;
+            if order.is_iceberg {
+                order.shown_qty = order.next_slice();
+            }
+            let (level, now_shown) = (order.level, order.shown());
+            self.levels.adjust(level, shown_qty, now_shown);
+        }
+        for slot in [buy, sell] {
+            let status = status_after_trade(self.orders[slot].leaves_qty);
+            let change = Change {
+                match_id: self.match_id,
+                last_px: price,
+                last_qty: qty,
+                liquidity: Liquidity::Auction,
+                ..Change::new(weir_types::ExecType::Trade, status, RequestNo::NONE)
+            };
+            self.say_order(slot, &change, out);
+        }
+        for slot in [buy, sell] {
+            if self.orders[slot].leaves_qty.is_zero() {
+                self.remove_resting(slot);
+            }
+        }
+        qty
+    }
+}
+
+fn entry(side: Side, price: Price, qty: Qty, is_limit: bool) -> CallLevel {
+    let (buy_qty, sell_qty) = match side {
+        Side::Buy => (qty, Qty::ZERO),
+        Side::Sell => (Qty::ZERO, qty),
+    };
+    CallLevel { price, buy_qty, sell_qty, is_limit }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limit(price: i64, buy_qty: u64, sell_qty: u64) -> CallLevel {
+        let (buy_qty, sell_qty) = (Qty(buy_qty), Qty(sell_qty));
+        CallLevel { price: Price(price), buy_qty, sell_qty, is_limit: true }
+    }
+
+    fn market(bound: i64, buy_qty: u64, sell_qty: u64) -> CallLevel {
+        CallLevel { is_limit: false, ..limit(bound, buy_qty, sell_qty) }
+    }
+
+    #[test]
+    fn the_price_is_the_one_that_the_page_says() {
+        type Row = (Vec<CallLevel>, Option<i64>, Option<(i64, u64, i64)>);
+        let rows: Vec<Row> = vec![
+            (
+                vec![limit(200, 0, 150), limit(201, 100, 100), limit(202, 100, 0)],
+                None,
+                Some((201, 200, -50)),
+            ),
+            (vec![limit(200, 0, 100), limit(202, 100, 0)], Some(201), Some((202, 100, 0))),
+            (vec![limit(200, 0, 100), limit(202, 100, 0)], Some(199), Some((200, 100, 0))),
+            (
+                vec![limit(98, 0, 100), limit(99, 100, 0), market(1_000, 50, 0)],
+                Some(97),
+                Some((98, 100, 50)),
+            ),
+            (vec![limit(98, 0, 100), limit(99, 100, 0)], None, Some((99, 100, 0))),
+            (vec![limit(98, 100, 0), limit(99, 0, 100)], Some(98), None),
+            (vec![market(1, 0, 7), market(1_000, 5, 0)], Some(50), Some((50, 5, -2))),
+            (vec![market(1, 0, 7), market(1_000, 5, 0)], None, None),
+            (vec![market(60, 0, 7), market(1_000, 5, 0)], Some(50), None),
+            (vec![market(100, 10, 0), limit(120, 0, 10)], Some(110), None),
+            (vec![], Some(50), None),
+        ];
+        for (levels, reference, want) in rows {
+            let found = uncrossing_price(&levels, reference.map(Price));
+            let found = found.map(|u| (u.price.0, u.qty.0, u.surplus));
+            assert_eq!(found, want, "{levels:?} {reference:?}");
+        }
+    }
+}
