@@ -23,6 +23,23 @@ pub struct Market {
     pub static_reference: Option<Price>,
     /// Its last uncrossing, whether it traded or not.
     pub last_uncrossing: Option<Uncrossed>,
+    /// That of its last opening call.
+    pub opening: Option<Uncrossed>,
+    /// That of its last closing call.
+    pub closing: Option<Uncrossed>,
+    /// The phases that it was in last, the newest at the end.
+    pub phases: [Option<Phase>; PHASES_KEPT],
+}
+
+/// How many phases are kept of an instrument.
+pub const PHASES_KEPT: usize = 8;
+
+impl Market {
+    fn enter(&mut self, phase: Phase) {
+        self.phase = Some(phase);
+        self.phases.rotate_left(1);
+        self.phases[PHASES_KEPT - 1] = Some(phase);
+    }
 }
 
 /// All instruments' markets.
@@ -56,13 +73,19 @@ impl Markets {
             Event::Plain(PlainEvent::OrderEvent(event)) => self.on_order(event),
             Event::Plain(PlainEvent::PhaseChanged(event)) => {
                 self.change(event.instrument_id, |market| {
-                    market.phase = Some(event.phase);
+                    market.enter(event.phase);
                     market.phase_since = Some(event.transact_time);
                 });
             }
             Event::Plain(PlainEvent::Uncrossed(event)) => {
                 self.change(event.instrument_id, |market| {
                     market.last_uncrossing = Some(*event);
+                    // It is told before the change of phase that it is a part of.
+                    match market.phase {
+                        Some(Phase::OpeningCall) => market.opening = Some(*event),
+                        Some(Phase::ClosingCall) => market.closing = Some(*event),
+                        _ => {}
+                    }
                     if !event.qty.is_zero() {
                         market.static_reference = Some(event.price);
                     }
@@ -73,7 +96,7 @@ impl Markets {
                 if self.is_whole && !self.all.contains_key(&definition.instrument_id) =>
             {
                 self.change(definition.instrument_id, |market| {
-                    market.phase = Some(definition.phase);
+                    market.enter(definition.phase);
                 });
             }
             _ => {}
@@ -152,5 +175,23 @@ mod tests {
         markets.publish(&mut table);
         assert_eq!(table[&ONE].phase, Some(Phase::OpeningCall));
         assert_eq!(table[&ONE].phase_since, Some(Nanos(7)));
+    }
+
+    #[test]
+    fn an_uncrossing_is_the_opening_or_closing_of_the_call_before_it() {
+        let mut markets = Markets::new(true);
+        let calls = [(Phase::OpeningCall, 100), (Phase::VolatilityCall, 101)];
+        for (call, price) in calls.into_iter().chain([(Phase::ClosingCall, 102)]) {
+            markets.on_event(&phase(call));
+            markets.on_event(&Event::Plain(PlainEvent::Uncrossed(uncrossed(price, 5))));
+            markets.on_event(&phase(Phase::Continuous));
+        }
+        let mut table = BTreeMap::new();
+        markets.publish(&mut table);
+        let market = table[&ONE];
+        let prices = [market.opening, market.closing].map(|u| u.map(|u| u.price.0));
+        assert_eq!(prices, [Some(100), Some(102)]);
+        let last: Vec<_> = market.phases.iter().flatten().rev().take(2).collect();
+        assert_eq!(last, [&Phase::Continuous, &Phase::ClosingCall]);
     }
 }

@@ -144,6 +144,16 @@ pub struct InstrumentReport {
     pub uncrossing_surplus: Option<i64>,
     /// Log time of its last uncrossing, nanoseconds since the Unix epoch.
     pub uncrossing_at_ns: Option<u64>,
+    /// The price of its last opening call, as a mantissa; absent when that traded nothing.
+    pub opening_price: Option<i64>,
+    /// The volume of its last opening call, in lots.
+    pub opening_qty: Option<u64>,
+    /// The price of its last closing call, as a mantissa; absent when that traded nothing.
+    pub closing_price: Option<i64>,
+    /// The volume of its last closing call, in lots.
+    pub closing_qty: Option<u64>,
+    /// The phases that it was in last, the newest at the end.
+    pub phases: String,
 }
 
 impl InstrumentReport {
@@ -151,6 +161,8 @@ impl InstrumentReport {
         let uncrossing = market.last_uncrossing;
         let defined = Some(d.reference_price).filter(|price| price.0 != 0);
         let told = |figure: fn(&Uncrossed) -> u64| uncrossing.as_ref().map(figure);
+        let price = |of: Option<Uncrossed>| of.filter(|of| !of.qty.is_zero()).map(|of| of.price.0);
+        let phases: Vec<_> = market.phases.iter().flatten().map(|p| phase_name(*p)).collect();
         InstrumentReport {
             id: d.instrument_id.0,
             symbol: d.symbol.to_string(),
@@ -163,10 +175,15 @@ impl InstrumentReport {
             phase_since_ns: market.phase_since.map(|at| at.0),
             last_price: market.last_price.map(|price| price.0),
             static_reference: market.static_reference.or(defined).map(|price| price.0),
-            uncrossing_price: uncrossing.filter(|u| !u.qty.is_zero()).map(|u| u.price.0),
+            uncrossing_price: price(uncrossing),
             uncrossing_qty: told(|u| u.qty.0),
             uncrossing_surplus: uncrossing.map(|u| u.surplus),
             uncrossing_at_ns: told(|u| u.transact_time.0),
+            opening_price: price(market.opening),
+            opening_qty: market.opening.map(|of| of.qty.0),
+            closing_price: price(market.closing),
+            closing_qty: market.closing.map(|of| of.qty.0),
+            phases: phases.join(" "),
         }
     }
 }

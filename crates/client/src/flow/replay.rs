@@ -10,7 +10,7 @@ use std::num::NonZeroU64;
 
 use weir_types::Nanos;
 
-use super::model::FlowItem;
+use super::model::{FlowItem, FlowKind};
 use super::orders::{FlowToOrders, LocalId, OrderIntent};
 
 /// How to play a plan.
@@ -39,6 +39,7 @@ pub struct Due {
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     steps: Vec<(Nanos, OrderIntent)>,
+    seed_count: usize,
 }
 
 impl Plan {
@@ -46,14 +47,24 @@ impl Plan {
     pub fn of<'a>(items: impl IntoIterator<Item = &'a FlowItem>) -> Plan {
         let mut orders = FlowToOrders::new();
         let mut steps = Vec::new();
+        let mut seed_count = 0;
         for item in items {
             if let FlowItem::Event(event) = item
                 && let Some(intent) = orders.apply(event).intent
             {
+                if event.kind == FlowKind::Seed && seed_count == steps.len() {
+                    seed_count += 1;
+                }
                 steps.push((event.ts, intent));
             }
         }
-        Plan { steps }
+        Plan { steps, seed_count }
+    }
+
+    /// How many orders of one copy come first because they stood before the recording began.
+    #[must_use]
+    pub fn seed_count(&self) -> usize {
+        self.seed_count
     }
 
     /// How many orders one copy has.
@@ -150,6 +161,18 @@ mod tests {
         let (side, price, qty) = (Side::Buy, Price(1), Qty(5));
         let (ts, kind) = (Nanos(ts), FlowKind::Add);
         FlowItem::Event(FlowEvent { ts, source_order_id: id, kind, side, price, qty })
+    }
+
+    #[test]
+    fn what_stood_before_comes_first_and_is_counted() {
+        let mut items = [add(1_000, 1), add(1_000, 2), add(1_100, 3), add(1_200, 4)];
+        for at in [0, 1, 3] {
+            if let FlowItem::Event(event) = &mut items[at] {
+                event.kind = FlowKind::Seed;
+            }
+        }
+        assert_eq!(Plan::of(&items).seed_count(), 2);
+        assert_eq!(Plan::of(&items[2..]).seed_count(), 0);
     }
 
     #[test]

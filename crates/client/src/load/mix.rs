@@ -105,7 +105,7 @@ impl Kinds {
         }
         let mut left = rng.below(100);
         for (kind, share) in [
-            (if left % 2 == 0 { Kind::Stop } else { Kind::StopLimit }, self.stops),
+            (if left.is_multiple_of(2) { Kind::Stop } else { Kind::StopLimit }, self.stops),
             (Kind::Iceberg, self.icebergs),
             (Kind::Gtd, self.gtd),
             (Kind::Ioc, self.ioc),

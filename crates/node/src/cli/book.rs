@@ -14,11 +14,12 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use weir_client::status::InstrumentStatus;
 use weir_client::{Client, Follower, FollowerConfig, Incoming};
+use weir_engine::Uncrossing;
 use weir_types::{OrdType, OrderId, Phase, Price, Side, TimeInForce};
 use weir_wire::delivery::OrderRow;
 
 use super::endpoint::{Login, TIMEOUT, decimal};
-use super::indicative::{CallBook, Indication};
+use super::indicative::CallBook;
 
 const REFRESH: Duration = Duration::from_millis(100);
 /// How often the status page is asked for the phase.
@@ -113,7 +114,7 @@ struct Book {
     /// Lots of market buys and sells that stand in a call.
     market: [u128; 2],
     /// What the call would uncross to; only in a call.
-    indication: Option<Indication>,
+    indication: Option<Uncrossing>,
     /// Untriggered stops.
     stop_count: usize,
     /// At-the-close orders that wait for the closing call.
@@ -204,8 +205,8 @@ fn json(args: &BookArgs, instrument: &InstrumentStatus, book: &Book) -> String {
         serde_json::json!({
             "price": decimal(i128::from(of.price.0), instrument.price_exponent),
             "price_mantissa": of.price.0,
-            "volume": lots(of.volume),
-            "surplus": i64::try_from(of.surplus).unwrap_or(i64::MAX),
+            "volume": of.qty.0,
+            "surplus": of.surplus,
         })
     });
     let book = serde_json::json!({
@@ -270,12 +271,13 @@ fn ladder(
     text
 }
 
-fn indicated(instrument: &InstrumentStatus, indication: Option<Indication>) -> String {
+fn indicated(instrument: &InstrumentStatus, indication: Option<Uncrossing>) -> String {
     let Some(of) = indication else { return "would uncross: nothing\n".to_owned() };
     let qty = |lots: i128| decimal(lots, instrument.qty_exponent);
     let price = decimal(i128::from(of.price.0), instrument.price_exponent);
-    let volume = qty(i128::try_from(of.volume).unwrap_or(i128::MAX));
-    format!("would uncross at {price}, volume {volume}, surplus {}\n", qty(of.surplus))
+    let volume = qty(i128::from(of.qty.0));
+    let surplus = qty(i128::from(of.surplus));
+    format!("would uncross at {price}, volume {volume}, surplus {surplus}\n")
 }
 
 #[cfg(test)]
@@ -348,11 +350,11 @@ mod tests {
         let book = Book::of(&orders(), &instrument("opening-call"));
         assert_eq!((book.bids.len(), book.asks.len(), book.market), (1, 1, [10, 0]));
         assert_eq!((book.stop_count, book.parked_count), (2, 1));
-        let want = Indication { price: Price(102), volume: 10, surplus: 10 };
+        let want = Uncrossing { price: Price(102), qty: Qty(10), surplus: 10 };
         assert_eq!(book.indication, Some(want));
         let closing = Book::of(&orders(), &instrument("closing-call"));
         assert_eq!((closing.asks.len(), closing.parked_count), (2, 0));
-        assert_eq!(closing.indication.map(|of| (of.volume, of.surplus)), Some((20, 0)));
+        assert_eq!(closing.indication.map(|of| (of.qty, of.surplus)), Some((Qty(20), 0)));
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! The price at which a call would uncross now: `docs/matching.md`, Uncrossing, over what a
-//! follower of orders sees. A view for people; the engine's own uncrossing is what trades.
+//! follower of orders sees. The search is the engine's own; here its levels are made of rows.
 
 use std::collections::BTreeMap;
 
-use weir_types::{Price, Side};
+use weir_engine::{CallLevel, Uncrossing, uncrossing_price};
+use weir_types::{Price, Qty, Side};
 
 /// What stands at each price, hidden parts included.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,17 +13,6 @@ pub struct CallBook {
     limits: BTreeMap<Price, [u128; 2]>,
     /// Lots of market buys and of market sells.
     market: [u128; 2],
-}
-
-/// What an uncrossing would bring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Indication {
-    /// The one price.
-    pub price: Price,
-    /// Lots that would trade.
-    pub volume: u128,
-    /// Demand less supply at the price.
-    pub surplus: i128,
 }
 
 fn place(side: Side) -> usize {
@@ -48,39 +38,20 @@ impl CallBook {
     /// What the book would uncross to, if it would trade anything. `reference` is the last price,
     /// else the static reference.
     #[must_use]
-    pub fn indication(&self, reference: Option<Price>) -> Option<Indication> {
-        let mut demand: u128 = self.market[0] + self.limits.values().map(|at| at[0]).sum::<u128>();
-        let mut supply: u128 = self.market[1];
-        let mut best: Option<Indication> = None;
-        let alone = reference.filter(|_| self.limits.is_empty()).map(|price| (price, [0; 2]));
-        let candidates = self.limits.iter().map(|(price, at)| (*price, *at)).chain(alone);
-        for (price, [bids, asks]) in candidates {
-            supply += asks;
-            let volume = demand.min(supply);
-            let surplus = signed(demand) - signed(supply);
-            demand -= bids;
-            let candidate = Indication { price, volume, surplus };
-            // Prices ascend: of equals the later one is the higher.
-            if best.is_none_or(|best| rank(&candidate, reference) >= rank(&best, reference)) {
-                best = Some(candidate);
-            }
-        }
-        best.filter(|best| best.volume > 0)
+    pub fn indication(&self, reference: Option<Price>) -> Option<Uncrossing> {
+        // The bound of a market order is the instrument's at its entry, which its row does not
+        // tell: here it trades at any price.
+        let market = |price, buy, sell| level(Price(price), [buy, sell], false);
+        let mut levels = vec![market(i64::MIN, 0, self.market[1])];
+        levels.extend(self.limits.iter().map(|(price, at)| level(*price, *at, true)));
+        levels.push(market(i64::MAX, self.market[0], 0));
+        uncrossing_price(&levels, reference)
     }
 }
 
-/// Better is greater: the most volume, the least surplus, the nearest to the reference.
-fn rank(
-    of: &Indication,
-    reference: Option<Price>,
-) -> (u128, std::cmp::Reverse<u128>, std::cmp::Reverse<u64>) {
-    let distance = reference.map_or(0, |reference| of.price.0.abs_diff(reference.0));
-    let surplus = std::cmp::Reverse(of.surplus.unsigned_abs());
-    (of.volume, surplus, std::cmp::Reverse(distance))
-}
-
-fn signed(lots: u128) -> i128 {
-    i128::try_from(lots).expect("2^64 orders of 2^40 lots are less than 2^127")
+fn level(price: Price, [buys, sells]: [u128; 2], is_limit: bool) -> CallLevel {
+    let lots = |sum: u128| Qty(u64::try_from(sum).unwrap_or(u64::MAX));
+    CallLevel { price, buy_qty: lots(buys), sell_qty: lots(sells), is_limit }
 }
 
 #[cfg(test)]
@@ -112,7 +83,7 @@ mod tests {
             (book(&[(None, 50), (Some(99), 100)], &[(Some(98), 100)]), Some(97), (98, 100, 50)),
         ];
         for (book, reference, (price, volume, surplus)) in cases {
-            let want = Indication { price: Price(price), volume, surplus };
+            let want = Uncrossing { price: Price(price), qty: Qty(volume), surplus };
             assert_eq!(book.indication(reference.map(Price)), Some(want));
         }
     }
@@ -120,7 +91,7 @@ mod tests {
     #[test]
     fn market_orders_alone_meet_at_the_reference_and_nowhere_without_one() {
         let book = book(&[(None, 30)], &[(None, 20)]);
-        let want = Indication { price: Price(7), volume: 20, surplus: 10 };
+        let want = Uncrossing { price: Price(7), qty: Qty(20), surplus: 10 };
         assert_eq!(book.indication(Some(Price(7))), Some(want));
         assert_eq!(book.indication(None), None);
     }
@@ -135,7 +106,7 @@ mod tests {
     fn by_the_words(
         orders: &[(bool, Option<i64>, u64)],
         reference: Option<i64>,
-    ) -> Option<(i64, u128, i128)> {
+    ) -> Option<(i64, u64, i64)> {
         let sum = |is_sell: bool, takes: &dyn Fn(i64) -> bool| -> i128 {
             let of_side = orders.iter().filter(|order| order.0 == is_sell);
             of_side.filter(|o| o.1.is_none_or(takes)).map(|o| i128::from(o.2)).sum()
@@ -158,7 +129,7 @@ mod tests {
         let away = |p: i64| reference.map_or(0, |reference| p.abs_diff(reference));
         let nearest = all.iter().map(|(p, _, _)| away(*p)).min()?;
         let best = all.into_iter().filter(|(p, _, _)| away(*p) == nearest).max()?;
-        Some((best.0, best.1.unsigned_abs(), best.2))
+        Some((best.0, u64::try_from(best.1).unwrap(), i64::try_from(best.2).unwrap()))
     }
 
     proptest! {
@@ -174,7 +145,7 @@ mod tests {
                 book.add(side, limit.map(Price), *lots);
             }
             let got = book.indication(reference.map(Price));
-            let got = got.map(|i| (i.price.0, i.volume, i.surplus));
+            let got = got.map(|u| (u.price.0, u.qty.0, u.surplus));
             prop_assert_eq!(got, by_the_words(&orders, reference));
         }
     }

@@ -67,8 +67,9 @@ pub fn run(args: ReplayArgs) -> anyhow::Result<()> {
     let plan = Plan::of(&recording.items);
     anyhow::ensure!(!plan.is_empty(), "{} holds no orders", args.file.display());
     let mut admin = args.login.admin()?;
+    let terms = Terms { symbol: args.symbol.as_deref(), ..Terms::default() };
     let copies = (args.first_id, args.copies);
-    let instruments = list_copies(&mut admin, &recording, copies, args.symbol.as_deref())?;
+    let instruments = list_copies(&mut admin, &recording, copies, terms)?;
     let setup = SetupPlan {
         first_id: args.first_id,
         session_count: args.copies,
@@ -127,8 +128,32 @@ const ORDER_QTY_MAX: Qty = Qty(1 << 40);
 
 const ONE_SECOND: Duration = Duration::from_secs(1);
 
+/// How the instruments of a recording are to be traded.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms<'a> {
+    /// The symbol of the first copy; the recording's own when not given.
+    pub(super) symbol: Option<&'a str>,
+    /// The phase that they begin in.
+    pub(super) phase: Phase,
+    /// How far a trade may be from the last price, in basis points; zero for no collar.
+    pub(super) dynamic_collar: u32,
+    /// How long a volatility call lasts.
+    pub(super) volatility_call: Nanos,
+}
+
+impl Default for Terms<'_> {
+    fn default() -> Self {
+        Terms {
+            symbol: None,
+            phase: Phase::Continuous,
+            dynamic_collar: 0,
+            volatility_call: Nanos(0),
+        }
+    }
+}
+
 /// Defines an instrument per copy of a recording, wide enough for its prices. The identifiers count
-/// up from `first_id`; the symbol is the recording's own when none is given.
+/// up from `first_id`.
 ///
 /// # Errors
 /// When the node has no partition that trades, refuses, or the name is no symbol.
@@ -136,13 +161,13 @@ pub(super) fn list_copies(
     admin: &mut Admin,
     recording: &PackedFlow,
     (first_id, copies): (u32, u32),
-    symbol: Option<&str>,
+    terms: Terms<'_>,
 ) -> anyhow::Result<Vec<DefineInstrument>> {
     let header = &recording.header;
     let (price_min, price_max) = price_range(&recording.items);
     let partitions = admin.partitions();
     anyhow::ensure!(!partitions.is_empty(), "the node has no partition that trades");
-    let name = symbol.unwrap_or(&header.instrument);
+    let name = terms.symbol.unwrap_or(&header.instrument);
     let mut instruments = Vec::new();
     for copy in 0..copies {
         let name = if copy == 0 { name.to_owned() } else { format!("{name}.{}", copy + 1) };
@@ -158,15 +183,15 @@ pub(super) fn list_copies(
             price_min,
             price_max,
             reference_price: Price(0),
-            volatility_call: Nanos(0),
+            volatility_call: terms.volatility_call,
             static_collar: 0,
-            dynamic_collar: 0,
+            dynamic_collar: terms.dynamic_collar,
             session_id: SessionId::NONE,
             instrument_id: InstrumentId(first_id + copy),
             partition_id: partitions[copy as usize % partitions.len()],
             price_exponent: header.price_exponent,
             qty_exponent: header.qty_exponent,
-            phase: Phase::Continuous,
+            phase: terms.phase,
         };
         admin.define_instrument(definition)?;
         instruments.push(definition);

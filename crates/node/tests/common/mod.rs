@@ -197,6 +197,11 @@ impl Node {
         self.address
     }
 
+    /// Where its HTTP side is.
+    pub fn http(&self) -> &str {
+        &self.http
+    }
+
     /// The answer to a GET: its status line's code, and its body.
     pub fn get(&self, path: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(&self.http).unwrap();

@@ -14,6 +14,7 @@ mod halts;
 mod liveness;
 mod logon;
 mod malformed;
+mod matching;
 mod operations;
 mod pipelining;
 mod repeats;

@@ -5,6 +5,7 @@
 //! Everything goes the way it goes in production: definitions through the control log, orders
 //! over sockets, pages by token. Only the process is shared.
 
+mod day;
 mod followers;
 mod recordings;
 mod table;
@@ -16,19 +17,23 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use weir_client::Admin;
 use weir_client::clock::WaitStrategy;
-use weir_client::load::{Generator, LoadPlan, LoadReport, Pace, Source};
-use weir_types::{Durability, Nanos};
+use weir_client::load::{Generator, LoadPlan, LoadReport, Pace, Source, Trader};
+use weir_client::status::phase_name;
+use weir_client::{Admin, SessionConfig};
+use weir_types::{AccountId, Durability, Nanos, Phase};
 use weir_wire::session::ApiKey;
 
 use super::endpoint::TIMEOUT;
 use super::load::{progress_bar, show};
 use crate::config::{Config, parse_key};
 use crate::node::{FIRST_OPERATOR, Node};
-use crate::status::NodeStatus;
+use crate::status::{InstrumentReport, NodeStatus};
 use followers::Followers;
-use recordings::{Recordings, Several};
+use recordings::Recordings;
+
+/// Whether the demo's day has calls when nobody says.
+const HAS_CALLS: bool = false;
 
 /// Options of `weir demo`.
 #[derive(Debug, clap::Args)]
@@ -45,6 +50,9 @@ pub struct DemoArgs {
     /// On how many instruments each recording is played.
     #[arg(long, default_value_t = 2)]
     copies: u32,
+    /// Begin the day with an opening call and end it with a closing call.
+    #[arg(long, value_name = "BOOL", default_value_t = HAS_CALLS, action = clap::ArgAction::Set)]
+    calls: bool,
     /// What an acknowledgement promises: memory, os or disk.
     #[arg(long, default_value = "disk")]
     durability: Durability,
@@ -103,20 +111,34 @@ fn play_and_tell(args: &DemoArgs, stand: &Stand, recordings: &Recordings) -> any
         stand.http
     ));
     let mut admin = stand.admin()?;
-    let cast = recordings.define(&mut admin)?;
-    say(format!("{} instruments, {} sessions", cast.stages.len(), cast.traders.len()));
+    let cast = recordings.define(&mut admin, args.calls)?;
+    say(format!("{} recorded instruments, {} sessions", cast.stages.len(), cast.traders.len()));
     for line in recordings.describe() {
         say(format!("  {line}"));
     }
     let followers = Followers::start(stand.node.address(), &mut admin, cast.first_instrument())?;
     admin.close()?;
-    let mut source = recordings.play(&cast, args.speed);
-    let mut generator = Generator::connect(stand.node.address(), &cast.traders, 1)?;
+    let mut traders = cast.traders.clone();
+    if args.calls {
+        traders.push(stand.operator()?);
+    }
+    let mut generator = Generator::connect(stand.node.address(), &traders, 1)?;
+    let at_most = Duration::from_secs(args.at_most);
+    let mut flow = recordings.play(&cast, args.speed);
+    let span = flow.span(args.speed).min(at_most);
+    let mut day = args.calls.then(|| recordings.play_day(&cast, args.speed, at_most));
+    let source: &mut dyn Source = match &mut day {
+        Some(day) => day,
+        None => &mut flow,
+    };
     let started = Instant::now();
-    let report = play(args, &mut generator, &mut source)?;
+    let report = play(span, &mut generator, source)?;
     let seconds = started.elapsed().as_secs_f64();
     let status = stand.node.status();
     wait_for_followers(&status, &followers);
+    if args.calls {
+        wait_for_the_close(&status);
+    }
     let told =
         table::Told { report, seconds, status: status.report(), followers: followers.stop()? };
     if args.json {
@@ -129,11 +151,10 @@ fn play_and_tell(args: &DemoArgs, stand: &Stand, recordings: &Recordings) -> any
 }
 
 fn play(
-    args: &DemoArgs,
+    span: Duration,
     generator: &mut Generator,
-    source: &mut Several<'_>,
+    source: &mut dyn Source,
 ) -> anyhow::Result<LoadReport> {
-    let span = source.span(args.speed).min(Duration::from_secs(args.at_most));
     let plan = LoadPlan {
         pace: Pace::Open,
         warm_up: Duration::ZERO,
@@ -143,11 +164,18 @@ fn play(
         late_share_max: 0.01,
     };
     let bar = progress_bar(plan.duration);
-    let report = generator.run(&plan, source as &mut dyn Source, &mut |progress| {
-        show(&bar, &progress);
-    })?;
+    let report = generator.run(&plan, source, &mut |progress| show(&bar, &progress))?;
     bar.finish_and_clear();
     Ok(report)
+}
+
+/// Waits until the view of markets has the end of the day.
+fn wait_for_the_close(status: &Arc<NodeStatus>) {
+    let deadline = Instant::now() + TIMEOUT;
+    let is_open = |i: &InstrumentReport| i.phase != Some(phase_name(Phase::Closed));
+    while status.report().instruments.iter().any(is_open) && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Waits until the delivery store and the followers have what the partition said.
@@ -191,13 +219,23 @@ impl Stand {
         Ok(Stand { node, http, http_runtime, dir, dir_is_ours })
     }
 
-    /// The operator of this node.
+    /// The operator of this node, connected.
     fn admin(&self) -> anyhow::Result<Admin> {
+        Ok(Admin::connect(self.node.address(), (FIRST_OPERATOR, self.operator_key()?), TIMEOUT)?)
+    }
+
+    /// The operator as one who sends in the stream of orders.
+    fn operator(&self) -> anyhow::Result<Trader> {
+        let session = SessionConfig::new(FIRST_OPERATOR, self.operator_key()?);
+        Ok(Trader { session, account_id: AccountId::NONE })
+    }
+
+    fn operator_key(&self) -> anyhow::Result<ApiKey> {
         let path = self.dir.join("operator.key");
         let text = std::fs::read_to_string(&path)
             .with_context(|| format!("the operator's key in {}", path.display()))?;
         let key = parse_key(&text).with_context(|| format!("{} holds no key", path.display()))?;
-        Ok(Admin::connect(self.node.address(), (FIRST_OPERATOR, ApiKey(key)), TIMEOUT)?)
+        Ok(ApiKey(key))
     }
 
     fn end(&mut self) {

@@ -10,12 +10,15 @@ use weir_client::Admin;
 use weir_client::flow::{self, PackedFlow, Plan, ReplayConfig};
 use weir_client::load::setup::hire_all;
 use weir_client::load::{Playback, SetupPlan, Source, Stage};
-use weir_types::{InstrumentId, Nanos, PartitionId};
+use weir_types::{AccountId, InstrumentId, Nanos, PartitionId, Phase};
 use weir_wire::Request;
 use weir_wire::event::OrderEvent;
 use weir_wire::reference::DefineInstrument;
 
-use crate::cli::replay::list_copies;
+use super::day::{
+    DYNAMIC_COLLAR, Day, Listed, OWN_TRADERS, VOLATILITY_CALL, closing_qty, own_instrument,
+};
+use crate::cli::replay::{Terms, list_copies};
 
 /// The day that ships with the program.
 const BITSTAMP_DAY: &[u8] = include_bytes!("../../../../../data/bitstamp-2015-05-01.wflow");
@@ -44,6 +47,10 @@ pub(super) struct Cast {
     pub(super) traders: Vec<weir_client::load::Trader>,
     /// What each copy trades, recording by recording.
     pub(super) stages: Vec<Stage>,
+    /// With a day of calls: what each is, the demo's own instrument last.
+    listed: Vec<Listed>,
+    /// The accounts that trade the demo's own instrument.
+    own: Vec<AccountId>,
 }
 
 impl Cast {
@@ -80,16 +87,40 @@ impl Recordings {
         lines.collect()
     }
 
-    /// Defines instruments, accounts and sessions.
-    pub(super) fn define(&self, admin: &mut Admin) -> anyhow::Result<Cast> {
+    /// Defines instruments, accounts and sessions; with calls the instruments begin in one, and the
+    /// demo's own instrument and its traders come behind the others.
+    pub(super) fn define(&self, admin: &mut Admin, has_calls: bool) -> anyhow::Result<Cast> {
         let mut instruments: Vec<DefineInstrument> = Vec::new();
+        let mut seeds = Vec::new();
+        let terms = if has_calls {
+            Terms {
+                phase: Phase::OpeningCall,
+                dynamic_collar: DYNAMIC_COLLAR,
+                volatility_call: VOLATILITY_CALL,
+                ..Terms::default()
+            }
+        } else {
+            Terms::default()
+        };
         for recording in &self.all {
             let first_id = FIRST_ID + instruments.len() as u32;
-            instruments.extend(list_copies(admin, &recording.flow, (first_id, self.copies), None)?);
+            let copies = (first_id, self.copies);
+            instruments.extend(list_copies(admin, &recording.flow, copies, terms)?);
+            seeds.resize(instruments.len(), Some(recording.plan.seed_count()));
+        }
+        let mut trader_count = instruments.len() as u32;
+        if has_calls {
+            let first = instruments.first().context("the demo plays something")?;
+            let id = InstrumentId(FIRST_ID + trader_count);
+            let own = own_instrument(id, first.partition_id);
+            admin.define_instrument(own)?;
+            instruments.push(own);
+            seeds.push(None);
+            trader_count += OWN_TRADERS;
         }
         let setup = SetupPlan {
             first_id: FIRST_ID,
-            session_count: instruments.len() as u32,
+            session_count: trader_count,
             instrument_count: 0,
             unanswered_count_max: 1 << 20,
         };
@@ -101,8 +132,29 @@ impl Recordings {
             account_id: hired.account_id,
             trader,
         });
-        let stages = stages.collect();
-        Ok(Cast { traders, stages })
+        let mut stages: Vec<Stage> = stages.collect();
+        let listed = instruments.iter().zip(&stages).zip(seeds);
+        let listed = listed.map(|((instrument, stage), seed_count)| Listed {
+            stage: *stage,
+            seed_count,
+            closing_qty: closing_qty(instrument.qty_exponent),
+        });
+        let listed = if has_calls { listed.collect() } else { Vec::new() };
+        stages.truncate(self.copies as usize * self.all.len());
+        let own = traders[stages.len()..].iter().map(|trader| trader.account_id).collect();
+        Ok(Cast { traders, stages, listed, own })
+    }
+
+    /// The orders of a day with calls that ends at the latest after `at_most`.
+    pub(super) fn play_day<'a>(
+        &'a self,
+        cast: &'a Cast,
+        speed: NonZeroU64,
+        at_most: Duration,
+    ) -> Day<'a> {
+        let flow = self.play(cast, speed);
+        let span = flow.span(speed).min(at_most);
+        Day::new(flow, cast.listed.clone(), &cast.own, span)
     }
 
     /// The orders of all recordings, each when it is due.

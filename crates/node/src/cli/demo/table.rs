@@ -6,7 +6,8 @@ use serde_json::json;
 use weir_client::load::LoadReport;
 
 use super::followers::FollowerReport;
-use crate::status::{LatencyReport, StatusReport};
+use crate::cli::endpoint::decimal;
+use crate::status::{InstrumentReport, LatencyReport, StatusReport};
 
 /// All that there is to tell.
 pub(super) struct Told {
@@ -60,6 +61,7 @@ fn write_text(told: &Told, out: &mut String) -> std::fmt::Result {
             line(name, latency, out)?;
         }
     }
+    days(&told.status.instruments, out)?;
     head("\nfollowers, log time to row in hand", out)?;
     for follower in &told.followers {
         let name = format!("{} ({} rows)", follower.name, follower.rows);
@@ -89,6 +91,39 @@ fn write_text(told: &Told, out: &mut String) -> std::fmt::Result {
         )?;
     }
     writeln!(out, "log files: {:.1} MiB", told.status.log_bytes as f64 / f64::from(1 << 20))
+}
+
+/// Each instrument's day, where it had a call.
+fn days(instruments: &[InstrumentReport], out: &mut String) -> std::fmt::Result {
+    if !instruments.iter().any(had_call) {
+        return Ok(());
+    }
+    let title = "\nthe day, price × volume";
+    writeln!(out, "{title:<23} {:>24} {:>24} {:>12}  phases", "opening", "closing", "last")?;
+    for of in instruments.iter().filter(|of| had_call(of)) {
+        let price = |mantissa: i64| decimal(i128::from(mantissa), of.price_exponent);
+        let cross = |mantissa: Option<i64>, lots: Option<u64>| match (mantissa, lots) {
+            (Some(mantissa), Some(lots)) => {
+                format!("{} × {}", price(mantissa), decimal(i128::from(lots), of.qty_exponent))
+            }
+            (None, Some(_)) => "no trade".to_owned(),
+            _ => "-".to_owned(),
+        };
+        writeln!(
+            out,
+            "  {:<20} {:>24} {:>24} {:>12}  {}",
+            of.symbol,
+            cross(of.opening_price, of.opening_qty),
+            cross(of.closing_price, of.closing_qty),
+            of.last_price.map_or_else(|| "-".to_owned(), price),
+            of.phases
+        )?;
+    }
+    Ok(())
+}
+
+fn had_call(of: &InstrumentReport) -> bool {
+    of.phases.contains("-call")
 }
 
 fn head(title: &str, out: &mut String) -> std::fmt::Result {
@@ -142,6 +177,7 @@ pub(super) fn json(told: &Told) -> String {
         "hiccups": told.status.hiccups,
         "followers": followers,
         "partitions": partitions,
+        "day": told.status.instruments.iter().filter(|of| had_call(of)).collect::<Vec<_>>(),
         "log_bytes": told.status.log_bytes,
         "digest": partitions.first().map(|p| p.digest.clone()),
         "client": told.report,

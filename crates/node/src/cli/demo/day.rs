@@ -1,0 +1,245 @@
+//! The demo's trading day around the recorded flow: what stood before the recording is collected in
+//! an opening call, orders at the close meet in a closing call, and one instrument of the demo's
+//! own has stops, icebergs and orders that expire in its flow.
+//!
+//! Changes of phase go out in the stream of orders, over the same connection, as an operator's
+//! requests: what the recording sends before and after them stays before and after them.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use weir_client::load::{Arrivals, Kinds, Listing, Mix, MixSource, Schedule, Source, Stage};
+use weir_client::request::LimitOrder;
+use weir_types::{
+    AccountId, ClOrdId, InstrumentId, Nanos, OrdType, PartitionId, Phase, Price, Qty, RequestNo,
+    SessionId, Side, TimeInForce,
+};
+use weir_wire::Request;
+use weir_wire::event::OrderEvent;
+use weir_wire::reference::{DefineInstrument, SetPhase};
+
+use super::recordings::Several;
+
+/// How far a trade of a recorded instrument may be from the one before it, in basis points: no
+/// recorded trade is.
+pub(super) const DYNAMIC_COLLAR: u32 = 5_000;
+/// How long a volatility call lasts.
+pub(super) const VOLATILITY_CALL: Nanos = Nanos(200_000_000);
+/// How many sessions trade the demo's own instrument.
+pub(super) const OWN_TRADERS: u32 = 2;
+/// The middle of its book.
+const MIDDLE: Price = Price(10_000);
+/// Its orders a second, and its seed.
+const OWN_RATE: f64 = 200.0;
+const OWN_SEED: u64 = 7;
+/// The most live orders of each of its sessions.
+const OWN_LIVE_MAX: usize = 500;
+/// How long the closing call lasts.
+const CLOSING_CALL: Nanos = Nanos(300_000_000);
+
+/// An instrument of the day.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Listed {
+    /// What is traded, for whom, by which trader.
+    pub(super) stage: Stage,
+    /// Orders that the opening call collects; `None` where trading is continuous from the start.
+    pub(super) seed_count: Option<usize>,
+    /// Lots that are sold at the close; twice as many are bought.
+    pub(super) closing_qty: Qty,
+}
+
+/// What goes out before all else: when it is due, who sends it, where to, what it is.
+type Sent = (Nanos, usize, PartitionId, Request);
+
+/// The orders of a day, each when it is due.
+pub(super) struct Day<'a> {
+    flow: Several<'a>,
+    own: MixSource,
+    /// By trader; the demo's own instrument last.
+    listed: Vec<Listed>,
+    /// The operator's place among the traders.
+    operator: usize,
+    queue: VecDeque<Sent>,
+    end: Nanos,
+    is_closing: bool,
+}
+
+/// The demo's own instrument.
+pub(super) fn own_instrument(
+    instrument_id: InstrumentId,
+    partition_id: PartitionId,
+) -> DefineInstrument {
+    DefineInstrument {
+        request_no: RequestNo::NONE,
+        symbol: weir_types::Symbol::new("DEMO").expect("four letters are a symbol"),
+        tick_size: Price(1),
+        lot_size: Qty(1),
+        order_qty_max: Qty(1_000_000),
+        price_min: Price(1),
+        price_max: Price(2 * MIDDLE.0),
+        reference_price: MIDDLE,
+        volatility_call: VOLATILITY_CALL,
+        // The book is ten ticks deep on each side of the middle: nothing trades beyond.
+        static_collar: 100,
+        dynamic_collar: 100,
+        session_id: SessionId::NONE,
+        instrument_id,
+        partition_id,
+        price_exponent: -2,
+        qty_exponent: 0,
+        phase: Phase::Continuous,
+    }
+}
+
+/// Five whole units where a lot is a part of one, else five hundred lots.
+pub(super) fn closing_qty(qty_exponent: i8) -> Qty {
+    let units = 10u64.checked_pow(u32::from(qty_exponent.unsigned_abs()));
+    Qty(match units {
+        Some(lots) if qty_exponent < 0 => lots.saturating_mul(5),
+        _ => 500,
+    })
+}
+
+impl<'a> Day<'a> {
+    /// A day of `flow` that ends after `span`. Traders are dealt out by place: the recorded
+    /// instruments', then the accounts `own` of the demo's own instrument, then the operator.
+    pub(super) fn new(
+        flow: Several<'a>,
+        listed: Vec<Listed>,
+        own: &[AccountId],
+        span: Duration,
+    ) -> Day<'a> {
+        let last = listed.last().expect("the demo's own instrument is listed").stage;
+        let listing = Listing {
+            instrument_id: last.instrument_id,
+            partition_id: last.partition_id,
+            tick_size: Price(1),
+            lot_size: Qty(1),
+            middle: MIDDLE,
+        };
+        let kinds = Kinds { stops: 10, icebergs: 20, gtd: 5, ioc: 0 };
+        let mix = MixSource::new(Mix::default(), vec![listing], own, OWN_LIVE_MAX);
+        let mut mix = mix.with_kinds(kinds);
+        mix.begin(Schedule::new(Arrivals::Poisson, OWN_RATE, OWN_SEED), OWN_SEED);
+        let operator = listed.len() - 1 + own.len();
+        let end = Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
+        let queue = VecDeque::new();
+        Day { flow, own: mix, listed, operator, queue, end, is_closing: false }
+    }
+
+    fn recorded_count(&self) -> usize {
+        self.listed.len() - 1
+    }
+
+    fn flow_due(&self) -> Option<Nanos> {
+        self.flow.peek().filter(|due| *due < self.end)
+    }
+
+    fn own_due(&self) -> Option<Nanos> {
+        self.own.peek().filter(|due| *due < self.end)
+    }
+
+    fn set_phase(&self, listed: &Listed, phase: Phase, due: Nanos) -> Sent {
+        let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
+        let instrument_id = listed.stage.instrument_id;
+        let set = SetPhase { request_no, session_id, instrument_id, phase };
+        (due, self.operator, listed.stage.partition_id, Request::SetPhase(set))
+    }
+
+    /// The next of the recording; the first behind the seeds of an instrument opens it.
+    fn next_of_flow(&mut self, due: Nanos) -> Sent {
+        let (trader, partition_id, request) = self.flow.next();
+        let sent = (due, trader, partition_id, request);
+        match self.listed[trader].seed_count {
+            None => sent,
+            Some(0) => {
+                self.listed[trader].seed_count = None;
+                self.queue.push_back(sent);
+                self.set_phase(&self.listed[trader], Phase::Continuous, due)
+            }
+            Some(left) => {
+                self.listed[trader].seed_count = Some(left - 1);
+                sent
+            }
+        }
+    }
+
+    /// Orders at the close for every instrument, its closing call, and its end.
+    fn close(&mut self) {
+        self.is_closing = true;
+        let count = self.listed.len();
+        for (place, listed) in self.listed.clone().into_iter().enumerate() {
+            if listed.seed_count.is_some() {
+                self.queue.push_back(self.set_phase(&listed, Phase::Continuous, self.end));
+            }
+            // The seller trades another instrument too, so that two accounts meet.
+            let seller = self.listed[(place + 1) % count].stage;
+            let orders = [
+                (listed.stage, Side::Buy, Qty(listed.closing_qty.0.saturating_mul(2))),
+                (seller, Side::Sell, listed.closing_qty),
+            ];
+            for (of, side, qty) in orders {
+                let request = at_the_close(&listed, of.account_id, side, qty);
+                self.queue.push_back((self.end, of.trader, listed.stage.partition_id, request));
+            }
+            self.queue.push_back(self.set_phase(&listed, Phase::ClosingCall, self.end));
+        }
+        let closed = Nanos(self.end.0.saturating_add(CLOSING_CALL.0));
+        for listed in &self.listed {
+            self.queue.push_back(self.set_phase(listed, Phase::Closed, closed));
+        }
+    }
+}
+
+/// A market order for the closing call.
+fn at_the_close(listed: &Listed, account_id: AccountId, side: Side, order_qty: Qty) -> Request {
+    let instrument_id = listed.stage.instrument_id;
+    let name = format!("C{}{instrument_id}", if side == Side::Buy { 'B' } else { 'S' });
+    let order = LimitOrder {
+        cl_ord_id: ClOrdId::new(&name).expect("a name of at most 12 letters"),
+        instrument_id,
+        account_id,
+        side,
+        price: Price(0),
+        order_qty,
+        time_in_force: TimeInForce::AtTheClose,
+    };
+    let mut order = order.new_order();
+    order.ord_type = OrdType::Market;
+    Request::NewOrder(order)
+}
+
+impl Source for Day<'_> {
+    fn peek(&self) -> Option<Nanos> {
+        if let Some(sent) = self.queue.front() {
+            return Some(sent.0);
+        }
+        let orders = self.flow_due().into_iter().chain(self.own_due()).min();
+        orders.or_else(|| (!self.is_closing).then_some(self.end))
+    }
+
+    fn next(&mut self) -> (usize, PartitionId, Request) {
+        let sent =
+            self.queue.pop_front().unwrap_or_else(|| match (self.flow_due(), self.own_due()) {
+                (Some(flow), own) if own.is_none_or(|own| flow <= own) => self.next_of_flow(flow),
+                (_, Some(own)) => {
+                    let (trader, partition_id, request) = self.own.next();
+                    (own, self.recorded_count() + trader, partition_id, request)
+                }
+                (_, None) => {
+                    self.close();
+                    self.queue.pop_front().expect("a day has instruments")
+                }
+            });
+        (sent.1, sent.2, sent.3)
+    }
+
+    fn on_report(&mut self, trader: usize, event: &OrderEvent) {
+        let recorded = self.recorded_count();
+        if trader < recorded {
+            self.flow.on_report(trader, event);
+        } else if trader < self.operator {
+            self.own.on_report(trader - recorded, event);
+        }
+    }
+}
