@@ -1,6 +1,7 @@
 //! The demo's trading day around the recorded flow: what stood before the recording is collected in
-//! an opening call, orders at the close meet in a closing call, and one instrument of the demo's
-//! own has stops, icebergs and orders that expire in its flow.
+//! an opening call, where orders at the open meet; orders at the close meet in a closing call; one
+//! instrument of the demo's own has stops, icebergs and orders that expire in its flow. The orders
+//! at the open balance each other, so that the recorded book begins as it was.
 //!
 //! Changes of phase go out in the stream of orders, over the same connection, as an operator's
 //! requests: what the recording sends before and after them stays before and after them.
@@ -44,8 +45,9 @@ pub(super) struct Listed {
     pub(super) stage: Stage,
     /// Orders that the opening call collects; `None` where trading is continuous from the start.
     pub(super) seed_count: Option<usize>,
-    /// Lots that are sold at the close; twice as many are bought.
-    pub(super) closing_qty: Qty,
+    /// Lots that are bought and sold at the open, and sold at the close; there twice as many are
+    /// bought.
+    pub(super) call_qty: Qty,
 }
 
 /// What goes out before all else: when it is due, who sends it, where to, what it is.
@@ -92,7 +94,7 @@ pub(super) fn own_instrument(
 }
 
 /// Five whole units where a lot is a part of one, else five hundred lots.
-pub(super) fn closing_qty(qty_exponent: i8) -> Qty {
+pub(super) fn call_qty(qty_exponent: i8) -> Qty {
     let units = 10u64.checked_pow(u32::from(qty_exponent.unsigned_abs()));
     Qty(match units {
         Some(lots) if qty_exponent < 0 => lots.saturating_mul(5),
@@ -127,6 +129,12 @@ impl<'a> Day<'a> {
         Day { flow, own: mix, listed, operator, queue, end, is_closing: false }
     }
 
+    /// The operator's place among the traders.
+    #[cfg(test)]
+    pub(super) fn operator(&self) -> usize {
+        self.operator
+    }
+
     fn recorded_count(&self) -> usize {
         self.listed.len() - 1
     }
@@ -153,9 +161,9 @@ impl<'a> Day<'a> {
         match self.listed[trader].seed_count {
             None => sent,
             Some(0) => {
-                self.listed[trader].seed_count = None;
+                self.open(trader, due);
                 self.queue.push_back(sent);
-                self.set_phase(&self.listed[trader], Phase::Continuous, due)
+                self.queue.pop_front().expect("an opening has orders")
             }
             Some(left) => {
                 self.listed[trader].seed_count = Some(left - 1);
@@ -164,24 +172,36 @@ impl<'a> Day<'a> {
         }
     }
 
+    /// Orders at the open for an instrument, and the end of its opening call.
+    fn open(&mut self, place: usize, due: Nanos) {
+        self.listed[place].seed_count = None;
+        let qty = self.listed[place].call_qty;
+        self.meet(place, TimeInForce::AtTheOpen, [qty, qty], due);
+        self.queue.push_back(self.set_phase(&self.listed[place], Phase::Continuous, due));
+    }
+
+    /// A market buy and a market sell for a call. The seller trades another instrument too, so
+    /// that two accounts meet.
+    fn meet(&mut self, place: usize, in_force: TimeInForce, qty: [Qty; 2], due: Nanos) {
+        let listed = self.listed[place];
+        let seller = self.listed[(place + 1) % self.listed.len()].stage;
+        let sides = [(listed.stage, Side::Buy), (seller, Side::Sell)];
+        for ((of, side), qty) in sides.into_iter().zip(qty) {
+            let request = market_order(&listed, (of.account_id, side, qty), in_force);
+            self.queue.push_back((due, of.trader, listed.stage.partition_id, request));
+        }
+    }
+
     /// Orders at the close for every instrument, its closing call, and its end.
     fn close(&mut self) {
         self.is_closing = true;
-        let count = self.listed.len();
         for (place, listed) in self.listed.clone().into_iter().enumerate() {
             if listed.seed_count.is_some() {
-                self.queue.push_back(self.set_phase(&listed, Phase::Continuous, self.end));
+                self.open(place, self.end);
             }
-            // The seller trades another instrument too, so that two accounts meet.
-            let seller = self.listed[(place + 1) % count].stage;
-            let orders = [
-                (listed.stage, Side::Buy, Qty(listed.closing_qty.0.saturating_mul(2))),
-                (seller, Side::Sell, listed.closing_qty),
-            ];
-            for (of, side, qty) in orders {
-                let request = at_the_close(&listed, of.account_id, side, qty);
-                self.queue.push_back((self.end, of.trader, listed.stage.partition_id, request));
-            }
+            let qty = listed.call_qty;
+            let twice = Qty(qty.0.saturating_mul(2));
+            self.meet(place, TimeInForce::AtTheClose, [twice, qty], self.end);
             self.queue.push_back(self.set_phase(&listed, Phase::ClosingCall, self.end));
         }
         let closed = Nanos(self.end.0.saturating_add(CLOSING_CALL.0));
@@ -191,10 +211,15 @@ impl<'a> Day<'a> {
     }
 }
 
-/// A market order for the closing call.
-fn at_the_close(listed: &Listed, account_id: AccountId, side: Side, order_qty: Qty) -> Request {
+/// A market order for a call.
+fn market_order(
+    listed: &Listed,
+    (account_id, side, order_qty): (AccountId, Side, Qty),
+    time_in_force: TimeInForce,
+) -> Request {
     let instrument_id = listed.stage.instrument_id;
-    let name = format!("C{}{instrument_id}", if side == Side::Buy { 'B' } else { 'S' });
+    let call = if time_in_force == TimeInForce::AtTheOpen { 'O' } else { 'C' };
+    let name = format!("{call}{}{instrument_id}", if side == Side::Buy { 'B' } else { 'S' });
     let order = LimitOrder {
         cl_ord_id: ClOrdId::new(&name).expect("a name of at most 12 letters"),
         instrument_id,
@@ -202,7 +227,7 @@ fn at_the_close(listed: &Listed, account_id: AccountId, side: Side, order_qty: Q
         side,
         price: Price(0),
         order_qty,
-        time_in_force: TimeInForce::AtTheClose,
+        time_in_force,
     };
     let mut order = order.new_order();
     order.ord_type = OrdType::Market;

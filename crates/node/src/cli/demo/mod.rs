@@ -33,7 +33,7 @@ use followers::Followers;
 use recordings::Recordings;
 
 /// Whether the demo's day has calls when nobody says.
-const HAS_CALLS: bool = false;
+const HAS_CALLS: bool = true;
 
 /// Options of `weir demo`.
 #[derive(Debug, clap::Args)]

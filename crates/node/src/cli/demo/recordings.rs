@@ -16,7 +16,7 @@ use weir_wire::event::OrderEvent;
 use weir_wire::reference::DefineInstrument;
 
 use super::day::{
-    DYNAMIC_COLLAR, Day, Listed, OWN_TRADERS, VOLATILITY_CALL, closing_qty, own_instrument,
+    DYNAMIC_COLLAR, Day, Listed, OWN_TRADERS, VOLATILITY_CALL, call_qty, own_instrument,
 };
 use crate::cli::replay::{Terms, list_copies};
 
@@ -137,7 +137,7 @@ impl Recordings {
         let listed = listed.map(|((instrument, stage), seed_count)| Listed {
             stage: *stage,
             seed_count,
-            closing_qty: closing_qty(instrument.qty_exponent),
+            call_qty: call_qty(instrument.qty_exponent),
         });
         let listed = if has_calls { listed.collect() } else { Vec::new() };
         stages.truncate(self.copies as usize * self.all.len());
@@ -209,5 +209,74 @@ impl Source for Several<'_> {
     fn on_report(&mut self, trader: usize, event: &OrderEvent) {
         // Traders are dealt out recording by recording, one a copy.
         self.playbacks[trader / self.recordings.copies as usize].on_report(trader, event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_types::TimeInForce;
+    use weir_wire::Destination;
+
+    use super::*;
+
+    fn cast(recordings: &Recordings) -> Cast {
+        let stage = |trader: usize| {
+            let id = FIRST_ID + u32::try_from(trader).unwrap();
+            let (instrument_id, account_id) = (InstrumentId(id), AccountId(id));
+            Stage { instrument_id, partition_id: PartitionId(1), account_id, trader }
+        };
+        let stages: Vec<_> = (0..recordings.copies as usize).map(stage).collect();
+        let seed_count = Some(recordings.all[0].plan.seed_count());
+        let listed = |stage: &Stage| Listed { stage: *stage, seed_count, call_qty: call_qty(0) };
+        let mut all: Vec<_> = stages.iter().map(listed).collect();
+        all.push(Listed { seed_count: None, ..listed(&stage(stages.len())) });
+        let own = vec![AccountId(1), AccountId(2)];
+        Cast { traders: Vec::new(), stages, listed: all, own }
+    }
+
+    /// What a request is to an instrument's day.
+    fn step(request: &Request) -> String {
+        match request {
+            Request::SetPhase(set) => format!("{:?}", set.phase),
+            Request::NewOrder(order) if order.time_in_force == TimeInForce::AtTheOpen => {
+                "open".to_owned()
+            }
+            Request::NewOrder(order) if order.time_in_force == TimeInForce::AtTheClose => {
+                "close".to_owned()
+            }
+            _ => "flow".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_day_opens_behind_what_stood_before_and_closes_behind_all_else() {
+        let recordings = Recordings::find(2).unwrap();
+        let cast = cast(&recordings);
+        let seed_count = recordings.all[0].plan.seed_count();
+        assert!(seed_count > 0, "the day that ships begins with a book");
+        // An hour of the market in a second and a half; the rest is cut off.
+        let speed = NonZeroU64::new(2_400).unwrap();
+        let mut day = recordings.play_day(&cast, speed, Duration::from_millis(1_500));
+        let mut steps: Vec<Vec<String>> = vec![Vec::new(); cast.listed.len()];
+        let mut before = Nanos(0);
+        while let Some(due) = day.peek() {
+            assert!(due >= before, "due times never fall");
+            before = due;
+            let (trader, _, request) = day.next();
+            let told = match request.destination() {
+                Destination::Instrument(id) => (id.0 - FIRST_ID) as usize,
+                other => panic!("{other:?}"),
+            };
+            assert!(matches!(request, Request::SetPhase(_)) == (trader == day.operator()));
+            steps[told].push(step(&request));
+        }
+        let calls = ["close", "close", "ClosingCall", "Closed"];
+        for of_copy in &steps[..2] {
+            assert!(of_copy[..seed_count].iter().all(|step| step == "flow"));
+            assert_eq!(of_copy[seed_count..seed_count + 3], ["open", "open", "Continuous"]);
+            let (flow, end) = of_copy[seed_count + 3..].split_at(of_copy.len() - seed_count - 7);
+            assert!(flow.iter().all(|step| step == "flow") && end == calls);
+        }
+        assert_eq!(steps[2].last_chunk::<4>().unwrap(), &calls);
     }
 }
