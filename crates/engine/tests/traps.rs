@@ -1,83 +1,13 @@
-//! The traps that other engines fell into, one test each. Steps are told in short words by
-//! [`check`]: `SIDE NAME PRICE QTY [FLAGS]`, `cancel NAME`, `replace OLD NEW PRICE QTY`; a step
-//! that begins with `bob` comes from the other firm. A price of 0 is a market order.
+//! The traps that other engines fell into, one test each, in the short words of `common::steps`.
 
 mod common;
 
+use common::steps::*;
 use common::*;
 use weir_engine::EngineConfig;
 use weir_types::*;
 use weir_wire::order_entry::{MassCancel, NewOrder};
-use weir_wire::{Definition, Event, PlainEvent, Request};
-
-fn step(desk: &mut Desk, text: &str) -> Vec<String> {
-    let mut words: Vec<&str> = text.split_whitespace().collect();
-    let is_bob = words[0] == "bob";
-    if is_bob {
-        words.remove(0);
-    }
-    let session_id = if is_bob { BOB } else { ALICE };
-    let number = |at: usize| -> i64 { words[at].parse().expect("a step's number") };
-    let request = match words[0] {
-        "cancel" => Request::CancelOrder(weir_wire::order_entry::CancelOrder {
-            session_id,
-            ..cancel(words[1])
-        }),
-        "replace" => Request::ReplaceOrder(weir_wire::order_entry::ReplaceOrder {
-            session_id,
-            ..replace(words[1], words[2], number(3), number(4) as u64)
-        }),
-        side => {
-            let side = if side == "buy" { Side::Buy } else { Side::Sell };
-            let mut order = limit(side, number(2), number(3) as u64, words[1]);
-            if order.price.0 == 0 {
-                order.ord_type = OrdType::Market;
-            }
-            for flag in &words[4..] {
-                set_flag(&mut order, flag);
-            }
-            Request::NewOrder(if is_bob { bob(order) } else { order })
-        }
-    };
-    let events = desk.ask(request);
-    events.iter().map(tell).collect()
-}
-
-fn set_flag(order: &mut NewOrder, flag: &str) {
-    match flag {
-        "ioc" => order.time_in_force = TimeInForce::Ioc,
-        "fok" => order.time_in_force = TimeInForce::Fok,
-        "day" => order.time_in_force = TimeInForce::Day,
-        "post" => order.exec_inst = ExecInst::POST_ONLY,
-        "stop" => order.ord_type = OrdType::Stop,
-        "newest" => order.self_trade_prevention = SelfTradePrevention::CancelNewest,
-        "oldest" => order.self_trade_prevention = SelfTradePrevention::CancelOldest,
-        "both" => order.self_trade_prevention = SelfTradePrevention::CancelBoth,
-        "decrement" => order.self_trade_prevention = SelfTradePrevention::Decrement,
-        "poor" => order.account_id = POOR,
-        other => {
-            let min = other.strip_prefix("min=").expect("a known flag");
-            order.min_qty = Qty(min.parse().expect("a number"));
-        }
-    }
-}
-
-fn tell(event: &Event) -> String {
-    match event {
-        Event::Plain(PlainEvent::OrderEvent(e)) => told(&[*e]).remove(0),
-        Event::Plain(PlainEvent::RequestRejected(e)) => format!("refused {:?}", e.reason),
-        other => format!("{other:?}"),
-    }
-}
-
-/// Each step and what it brings.
-fn check(steps: &[(&str, &[&str])]) -> Desk {
-    let mut desk = Desk::open();
-    for (at, (text, want)) in steps.iter().enumerate() {
-        assert_eq!(step(&mut desk, text), *want, "step {at}: {text}");
-    }
-    desk
-}
+use weir_wire::{Definition, Request};
 
 #[test]
 fn trades_are_at_the_resting_price_in_both_directions_and_on_a_crossing_replace() {
@@ -327,11 +257,34 @@ fn prices_at_the_edge_of_the_domain_rest_trade_and_overflow_nothing() {
 }
 
 #[test]
-fn stops_are_refused_by_name_until_they_are_served() {
+fn combinations_without_a_meaning_are_refused_by_name() {
     check(&[
-        ("buy a 100 5 stop", &["a Rejected UnsupportedOrdType"]),
-        ("buy b 100 5 ioc post", &["b Rejected UnsupportedTimeInForce"]),
-        ("buy c 0 5 post", &["c Rejected UnsupportedOrdType"]),
+        ("buy a 0 5 stop=101 post", &["a Rejected UnsupportedOrdType"]),
+        ("buy a 0 5 post", &["a Rejected UnsupportedOrdType"]),
+        ("buy a 0 5 show=1", &["a Rejected UnsupportedOrdType"]),
+        ("buy a 100 5 stop=101 show=1", &["a Rejected UnsupportedOrdType"]),
+        ("buy a 100 5 ioc post", &["a Rejected UnsupportedTimeInForce"]),
+        ("buy a 100 5 ioc show=1", &["a Rejected UnsupportedTimeInForce"]),
+        ("buy a 100 5 fok stop=101", &["a Rejected UnsupportedTimeInForce"]),
+        ("buy a 100 5 open stop=101", &["a Rejected UnsupportedTimeInForce"]),
+        ("buy a 100 5 close post", &["a Rejected UnsupportedTimeInForce"]),
+        ("buy a 0 5 gtd=5000", &["a Rejected UnsupportedTimeInForce"]),
+        ("buy a 0 5 stop=0", &["a Rejected InvalidPrice"]),
+        ("buy a 100 5 gtd=1000", &["a Rejected FieldOutOfRange"]),
+        ("buy a 100 5 until=5000", &["a Rejected FieldOutOfRange"]),
+        ("buy a 100 5 min=1 post", &["a Rejected InvalidQty"]),
+        ("buy a 100 5 min=1 stop=101", &["a Rejected InvalidQty"]),
+        ("buy a 100 5 min=1 close", &["a Rejected InvalidQty"]),
+        ("buy a 100 5 open", &["a Rejected WrongPhase"]),
+        ("buy a 0 5 stop=1000001", &["a Rejected InvalidPrice"]),
+        ("buy a 100 5 show=6", &["a Rejected InvalidQty"]),
+        ("phase halted", &["phase Halted", "done 0"]),
+        ("phase opening", &["phase OpeningCall", "done 0"]),
+        ("buy a 100 5 ioc", &["a Rejected WrongPhase"]),
+        ("buy a 100 5 fok", &["a Rejected WrongPhase"]),
+        ("buy a 100 5 post", &["a Rejected WrongPhase"]),
+        ("buy a 100 5 min=1", &["a Rejected WrongPhase"]),
+        ("buy a 100 5 open", &["a New 5"]),
     ]);
 }
 

@@ -2,6 +2,8 @@
 //! instruments, and short words for requests.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
+pub mod steps;
+
 use weir_engine::{Engine, EngineConfig};
 use weir_types::*;
 use weir_wire::event::{OrderEvent, RequestDone, RequestRejected};
@@ -32,6 +34,8 @@ pub struct Desk {
     pub position: u64,
     pub request_no: u64,
     pub control_position: u64,
+    /// Log time goes by one from command to command, and is at least this.
+    pub clock: u64,
     pub events: Vec<Event>,
 }
 
@@ -198,7 +202,14 @@ impl Desk {
 
     pub fn with_config(config: EngineConfig) -> Desk {
         let engine = Engine::new(config);
-        Desk { engine, position: 0, request_no: 0, control_position: 0, events: Vec::new() }
+        Desk {
+            engine,
+            position: 0,
+            request_no: 0,
+            control_position: 0,
+            clock: 0,
+            events: Vec::new(),
+        }
     }
 
     /// A partition with everybody in it, a million in cash and lots each for Alice and Bob.
@@ -222,7 +233,8 @@ impl Desk {
     pub fn apply(&mut self, command: &Command) -> Vec<Event> {
         self.position += 1;
         let mut events = Vec::new();
-        let (position, time) = (Position(self.position), Nanos(1_000 + self.position));
+        let time = Nanos(self.clock.max(1_000 + self.position));
+        let position = Position(self.position);
         self.engine.apply(position, time, command, &mut events);
         assert!(self.engine.totals().is_conserved(), "{command:?}");
         self.events.extend_from_slice(&events);

@@ -1,0 +1,148 @@
+//! Collars: the trade that is too far away does not happen, and a call begins.
+
+mod common;
+
+use common::steps::*;
+use common::*;
+use weir_types::*;
+
+fn collared(static_collar: u32, dynamic_collar: u32) -> Desk {
+    let mut desk = Desk::open();
+    define(&mut desk, |d| {
+        d.reference_price = Price(1_000);
+        d.volatility_call = Nanos(500);
+        (d.static_collar, d.dynamic_collar) = (static_collar, dynamic_collar);
+    });
+    desk
+}
+
+#[test]
+fn a_trade_beyond_the_collar_does_not_happen_and_a_call_begins() {
+    for (to_static, to_dynamic) in [(100, 0), (0, 100), (200, 100)] {
+        let mut desk = collared(to_static, to_dynamic);
+        check_on(
+            &mut desk,
+            &[
+                ("sell a 1010 5", &["a New 5"]),
+                ("sell b 1011 5", &["b New 5"]),
+                (
+                    "bob buy x 1020 7",
+                    &["x New 7", "a Trade 5@1010 0", "x Trade 5@1010 2", "phase VolatilityCall"],
+                ),
+            ],
+        );
+        assert_eq!(desk.levels(Side::Buy), [(1_020, 2, 1)], "the book may be crossed");
+        assert_eq!(desk.levels(Side::Sell), [(1_011, 5, 1)]);
+    }
+}
+
+#[test]
+fn references_are_fixed_when_the_order_begins_to_match() {
+    let mut desk = collared(0, 100);
+    check_on(
+        &mut desk,
+        &[
+            ("sell a 1009 1", &["a New 1"]),
+            ("sell b 1018 1", &["b New 1"]),
+            (
+                "bob buy x 1020 2 ioc",
+                &[
+                    "x New 2",
+                    "a Trade 1@1009 0",
+                    "x Trade 1@1009 1",
+                    "phase VolatilityCall",
+                    "x Canceled VolatilityInterruption",
+                ],
+            ),
+            ("phase continuous", &["uncrossed 0@0 +0", "phase Continuous", "done 0"]),
+            ("bob buy y 1020 1", &["y New 1", "b Trade 1@1018 0", "y Trade 1@1018 0"]),
+        ],
+    );
+}
+
+#[test]
+fn the_interruption_ends_by_its_timer_with_an_uncrossing() {
+    let mut desk = collared(100, 0);
+    check_on(
+        &mut desk,
+        &[
+            ("sell a 1050 5", &["a New 5"]),
+            ("at 2000", &[]),
+            ("bob buy x 1060 3", &["x New 3", "phase VolatilityCall"]),
+        ],
+    );
+    assert_eq!(desk.engine.next_deadline(), Some(Nanos(2_500)));
+    check_on(
+        &mut desk,
+        &[
+            ("at 2499", &[]),
+            ("tick", &[]),
+            ("at 2500", &[]),
+            (
+                "tick",
+                &[
+                    "x Trade 3@1050 0",
+                    "a Trade 3@1050 2",
+                    "uncrossed 3@1050 -2",
+                    "phase Continuous",
+                ],
+            ),
+            // The uncrossing's price is the new static reference.
+            ("bob buy y 1055 1", &["y New 1", "a Trade 1@1050 1", "y Trade 1@1050 0"]),
+        ],
+    );
+    assert_eq!(desk.engine.next_deadline(), None);
+}
+
+#[test]
+fn a_change_of_phase_forgets_the_interruptions_end() {
+    let mut desk = collared(100, 0);
+    step(&mut desk, "sell a 1050 5");
+    step(&mut desk, "bob buy x 1060 3");
+    assert!(desk.engine.next_deadline().is_some());
+    step(&mut desk, "phase halted");
+    assert_eq!(desk.engine.next_deadline(), None);
+}
+
+#[test]
+fn fill_or_kill_is_refused_when_a_collar_is_in_the_way() {
+    let mut desk = collared(100, 0);
+    check_on(
+        &mut desk,
+        &[
+            ("sell a 1010 5", &["a New 5"]),
+            ("sell b 1011 5", &["b New 5"]),
+            ("bob buy x 1020 6 fok", &["x Rejected CannotFill"]),
+            ("bob buy x 1020 9 min=6", &["x Rejected CannotFill"]),
+            ("bob buy x 1020 5 fok", &["x New 5", "a Trade 5@1010 0", "x Trade 5@1010 0"]),
+        ],
+    );
+}
+
+#[test]
+fn self_trade_prevention_comes_before_the_collar() {
+    let mut desk = collared(100, 0);
+    check_on(
+        &mut desk,
+        &[
+            ("sell a 1050 5", &["a New 5"]),
+            ("buy x 1060 5 newest", &["x New 5", "x Canceled SelfTrade"]),
+            ("buy x 1060 5 oldest", &["x New 5", "a Canceled SelfTrade"]),
+        ],
+    );
+}
+
+#[test]
+fn a_replace_may_breach_and_stands_where_it_was_moved_to() {
+    let mut desk = collared(100, 0);
+    check_on(
+        &mut desk,
+        &[
+            ("sell a 1050 5", &["a New 5"]),
+            ("bob buy x 1000 5", &["x New 5"]),
+            ("bob replace x y 1060 5", &["y Replaced 5", "phase VolatilityCall"]),
+            ("bob replace y z 1070 5", &["z Replaced 5"]),
+        ],
+    );
+    assert_eq!(desk.levels(Side::Buy), [(1_070, 5, 1)]);
+}

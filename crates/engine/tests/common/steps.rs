@@ -1,0 +1,150 @@
+//! A desk's day in short words: `SIDE NAME PRICE QTY [FLAGS]`, `cancel NAME`,
+//! `replace OLD NEW PRICE QTY`, `phase PHASE`, `schedule TIME PHASE`, `bust MATCH`, `at TIME` (of
+//! what follows), `tick`. A step that begins with `bob` comes from the other firm. A price of 0 is
+//! a market order.
+
+use super::*;
+
+pub fn step(desk: &mut Desk, text: &str) -> Vec<String> {
+    let mut words: Vec<&str> = text.split_whitespace().collect();
+    let is_bob = words[0] == "bob";
+    if is_bob {
+        words.remove(0);
+    }
+    let number = |at: usize| -> i64 { words[at].parse().expect("a step's number") };
+    if words[0] == "at" {
+        desk.clock = number(1) as u64;
+        return Vec::new();
+    }
+    let events = if words[0] == "tick" {
+        desk.apply(&Command::Tick)
+    } else {
+        let request = request(&words, if is_bob { BOB } else { ALICE });
+        desk.ask(request)
+    };
+    events.iter().map(tell).collect()
+}
+
+fn request(words: &[&str], session_id: SessionId) -> Request {
+    let number = |at: usize| -> i64 { words[at].parse().expect("a step's number") };
+    match words[0] {
+        "cancel" => Request::CancelOrder(CancelOrder { session_id, ..cancel(words[1]) }),
+        "replace" => Request::ReplaceOrder(ReplaceOrder {
+            session_id,
+            ..replace(words[1], words[2], number(3), number(4) as u64)
+        }),
+        "phase" => Request::SetPhase(SetPhase {
+            request_no: RequestNo(0),
+            session_id: OPERATOR,
+            instrument_id: TULIP,
+            phase: phase(words[1]),
+        }),
+        "schedule" => Request::SchedulePhase(SchedulePhase {
+            request_no: RequestNo(0),
+            at: Nanos(number(1) as u64),
+            session_id: OPERATOR,
+            instrument_id: TULIP,
+            phase: phase(words[2]),
+        }),
+        "bust" => Request::BustTrade(BustTrade {
+            request_no: RequestNo(0),
+            match_id: MatchId(number(1) as u64),
+            session_id: OPERATOR,
+            partition_id: HERE,
+        }),
+        side => {
+            let side = if side == "buy" { Side::Buy } else { Side::Sell };
+            let mut order = limit(side, number(2), number(3) as u64, words[1]);
+            if order.price.0 == 0 {
+                order.ord_type = OrdType::Market;
+            }
+            order.session_id = session_id;
+            order.account_id = if session_id == BOB { OTHER } else { RICH };
+            for flag in &words[4..] {
+                set_flag(&mut order, flag);
+            }
+            Request::NewOrder(order)
+        }
+    }
+}
+
+fn phase(word: &str) -> Phase {
+    match word {
+        "closed" => Phase::Closed,
+        "opening" => Phase::OpeningCall,
+        "continuous" => Phase::Continuous,
+        "volatility" => Phase::VolatilityCall,
+        "closing" => Phase::ClosingCall,
+        "halted" => Phase::Halted,
+        other => panic!("no phase: {other}"),
+    }
+}
+
+fn set_flag(order: &mut NewOrder, flag: &str) {
+    let (word, value) = flag.split_once('=').unwrap_or((flag, "0"));
+    let value: u64 = value.parse().expect("a flag's number");
+    match word {
+        "ioc" => order.time_in_force = TimeInForce::Ioc,
+        "fok" => order.time_in_force = TimeInForce::Fok,
+        "day" => order.time_in_force = TimeInForce::Day,
+        "open" => order.time_in_force = TimeInForce::AtTheOpen,
+        "close" => order.time_in_force = TimeInForce::AtTheClose,
+        "gtd" => {
+            order.time_in_force = TimeInForce::Gtd;
+            order.expire_time = Nanos(value);
+        }
+        "until" => order.expire_time = Nanos(value),
+        "post" => order.exec_inst = ExecInst::POST_ONLY,
+        "stop" => {
+            let is_market = order.ord_type == OrdType::Market;
+            order.ord_type = if is_market { OrdType::Stop } else { OrdType::StopLimit };
+            order.stop_px = Price(value as i64);
+        }
+        "show" => order.display_qty = Qty(value),
+        "min" => order.min_qty = Qty(value),
+        "newest" => order.self_trade_prevention = SelfTradePrevention::CancelNewest,
+        "oldest" => order.self_trade_prevention = SelfTradePrevention::CancelOldest,
+        "both" => order.self_trade_prevention = SelfTradePrevention::CancelBoth,
+        "decrement" => order.self_trade_prevention = SelfTradePrevention::Decrement,
+        "poor" => order.account_id = POOR,
+        "maker" => order.account_id = MAKER,
+        other => panic!("no flag: {other}"),
+    }
+}
+
+fn tell(event: &Event) -> String {
+    let Event::Plain(event) = event else { return format!("{event:?}") };
+    match event {
+        PlainEvent::OrderEvent(e) => told(&[*e]).remove(0),
+        PlainEvent::RequestRejected(e) => format!("refused {:?}", e.reason),
+        PlainEvent::RequestDone(e) => format!("done {}", e.affected_count),
+        PlainEvent::PhaseChanged(e) => format!("phase {:?}", e.phase),
+        PlainEvent::TradeBusted(e) => format!("busted {:?} {}@{}", e.side, e.last_qty, e.last_px),
+        PlainEvent::Uncrossed(e) => format!("uncrossed {}@{} {:+}", e.qty, e.price, e.surplus),
+        PlainEvent::Checkpoint(_) => "checkpoint".to_owned(),
+    }
+}
+
+/// A step and what it brings.
+pub type Step<'a> = (&'a str, &'a [&'a str]);
+
+/// Each step and what it brings.
+pub fn check(steps: &[Step<'_>]) -> Desk {
+    let mut desk = Desk::open();
+    check_on(&mut desk, steps);
+    desk
+}
+
+pub fn check_on(desk: &mut Desk, steps: &[Step<'_>]) {
+    for (at, (text, want)) in steps.iter().enumerate() {
+        assert_eq!(step(desk, text), *want, "step {at}: {text}");
+    }
+}
+
+/// Defines the desk's instrument anew.
+pub fn define(desk: &mut Desk, change: impl FnOnce(&mut DefineInstrument)) {
+    let mut definition = instrument(TULIP, HERE);
+    change(&mut definition);
+    let events = desk.import(Definition::DefineInstrument(definition));
+    assert_eq!(events.len(), 1);
+}

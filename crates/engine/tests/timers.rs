@@ -1,0 +1,221 @@
+//! What happens when log time has come: expiries, ends of calls, the schedule; and that all of it
+//! outlives a restart.
+
+mod common;
+
+use common::steps::*;
+use common::*;
+use weir_engine::Engine;
+use weir_types::*;
+use weir_wire::Request;
+
+#[test]
+fn an_order_expires_before_the_command_that_comes_later() {
+    let mut desk = check(&[("sell a 100 5 gtd=5000", &["a New 5"])]);
+    assert_eq!(desk.engine.next_deadline(), Some(Nanos(5_000)));
+    check_on(
+        &mut desk,
+        &[
+            ("at 4999", &[]),
+            ("bob buy x 100 1", &["x New 1", "a Trade 1@100 4", "x Trade 1@100 0"]),
+            ("at 5000", &[]),
+            ("bob buy y 100 1", &["a Expired None", "y New 1"]),
+        ],
+    );
+    assert_eq!(desk.engine.next_deadline(), None);
+}
+
+#[test]
+fn orders_expire_in_every_phase() {
+    for phase in ["halted", "closed", "closing", "volatility"] {
+        let mut desk = check(&[("sell a 100 5 gtd=5000", &["a New 5"]), ("at 5000", &[])]);
+        desk.clock = 0;
+        step(&mut desk, &format!("phase {phase}"));
+        desk.clock = 5_000;
+        assert_eq!(step(&mut desk, "tick"), ["a Expired None"], "{phase}");
+    }
+}
+
+#[test]
+fn what_is_due_happens_by_deadline_then_kind_then_number() {
+    let mut desk = Desk::open();
+    define(&mut desk, |d| {
+        d.volatility_call = Nanos(1_000);
+        (d.reference_price, d.static_collar) = (Price(100), 100);
+    });
+    check_on(
+        &mut desk,
+        &[
+            ("at 4000", &[]),
+            ("sell a 150 5 gtd=5000", &["a New 5"]),
+            ("sell b 151 5 gtd=4500", &["b New 5"]),
+            ("sell c 152 5 gtd=5000", &["c New 5"]),
+            ("sell d 153 5", &["d New 5"]),
+            ("schedule 5000 halted", &["done 1"]),
+            ("schedule 4900 opening", &["done 1"]),
+            ("bob buy x 160 1", &["x New 1", "phase VolatilityCall"]),
+            ("at 9000", &[]),
+            (
+                "tick",
+                &[
+                    "b Expired None",
+                    // The opening call is not legal at 4900, and is passed over.
+                    "a Expired None",
+                    "c Expired None",
+                    "x Trade 1@153 0",
+                    "d Trade 1@153 4",
+                    "uncrossed 1@153 -4",
+                    "phase Continuous",
+                    "phase Halted",
+                ],
+            ),
+        ],
+    );
+    assert_eq!(desk.engine.next_deadline(), None);
+}
+
+#[test]
+fn a_schedule_is_replaced_cleared_and_bounded_by_now() {
+    let mut desk = check(&[
+        ("schedule 1000 closed", &["refused FieldOutOfRange"]),
+        ("schedule 5000 closed", &["done 1"]),
+        ("schedule 5000 halted", &["done 1"]),
+        ("schedule 6000 closed", &["done 1"]),
+        ("schedule 0 closed", &["done 2"]),
+        ("schedule 0 closed", &["done 0"]),
+        ("schedule 5000 halted", &["done 1"]),
+    ]);
+    assert_eq!(desk.engine.next_deadline(), Some(Nanos(5_000)));
+    check_on(&mut desk, &[("at 7000", &[]), ("tick", &["phase Halted"]), ("tick", &[])]);
+    let stranger = Request::SchedulePhase(weir_wire::reference::SchedulePhase {
+        request_no: RequestNo(0),
+        at: Nanos(9_000),
+        session_id: ALICE,
+        instrument_id: TULIP,
+        phase: Phase::Closed,
+    });
+    assert_eq!(rejected_of(&desk.ask(stranger)[0]).reason, Reason::NotEntitled);
+}
+
+#[test]
+fn ended_orders_leave_no_deadline_behind() {
+    let mut desk = Desk::open();
+    for at in 0..500_u64 {
+        let mut order = sell(100 + at as i64, 1, "");
+        order.cl_ord_id = ClOrdId::from_number(at);
+        (order.time_in_force, order.expire_time) = (TimeInForce::Gtd, Nanos(10_000 + at));
+        desk.order(order);
+    }
+    for at in 0..499_u64 {
+        let cancel = weir_wire::order_entry::CancelOrder {
+            orig_cl_ord_id: ClOrdId::from_number(at),
+            ..cancel("")
+        };
+        desk.ask(Request::CancelOrder(cancel));
+        assert_eq!(desk.engine.next_deadline(), Some(Nanos(10_001 + at)));
+    }
+    desk.order(bob(buy(1_000, 1, "x")));
+    assert_eq!(desk.engine.next_deadline(), None);
+}
+
+/// A call with all kinds of orders in it, deadlines to come and trades that can be busted.
+const DAY: &[&str] = &[
+    "sell a 100 9 show=2",
+    "sell a2 100 3",
+    "bob buy x 100 3",
+    "buy s1 0 2 stop=105",
+    "buy s2 110 2 stop=103",
+    "bob sell s3 0 2 stop=90",
+    "buy p1 0 1 close",
+    "bob sell p2 99 3 close",
+    "sell g1 104 2 gtd=8000",
+    "buy g2 95 2 gtd=7000",
+    "schedule 9000 closing",
+    "schedule 9500 closed",
+    "at 3000",
+    "bob buy y 104 10",
+    "bob buy m 0 4",
+    "sell n 0 1",
+    "sell big 106 50 show=7",
+];
+
+const AFTER: &[&str] = &[
+    "bust 2",
+    "bust 2",
+    "bob replace y z 105 12",
+    "at 7500",
+    "tick",
+    "phase halted",
+    "phase continuous",
+    "bob buy w 106 20",
+    "cancel big",
+    "at 9000",
+    "tick",
+    "buy late 120 1 close",
+    "at 9600",
+    "tick",
+    "phase opening",
+];
+
+#[test]
+fn a_snapshot_in_the_middle_of_a_call_goes_on_as_the_engine_that_it_came_from() {
+    let furnished = || {
+        let mut desk = Desk::open();
+        define(&mut desk, |d| {
+            (d.reference_price, d.static_collar) = (Price(100), 300);
+            d.volatility_call = Nanos(5_000);
+        });
+        desk
+    };
+    let whole: Vec<&str> = DAY.iter().chain(AFTER).copied().collect();
+    let mut straight = furnished();
+    let want: Vec<_> = (whole.iter())
+        .map(|text| (step(&mut straight, text), straight.engine.next_deadline()))
+        .collect();
+    let all: Vec<_> = want.iter().flat_map(|(told, _)| told).collect();
+    for expected in ["phase VolatilityCall", "s2 Triggered None", "g2 Expired None", "done 2"] {
+        assert!(all.iter().any(|told| *told == expected), "no {expected}: {all:#?}");
+    }
+    for at in 0..whole.len() {
+        let mut desk = furnished();
+        for text in &whole[..at] {
+            step(&mut desk, text);
+        }
+        let mut bytes = Vec::new();
+        desk.engine.snapshot(&mut bytes);
+        let mut config = desk.engine.config().clone();
+        config.hash_seed ^= 0x5555;
+        desk.engine = Engine::restore(config, &bytes).expect("a snapshot reads back");
+        let mut again = Vec::new();
+        desk.engine.snapshot(&mut again);
+        assert!(again == bytes, "at {at}");
+        for (text, want) in whole[at..].iter().zip(&want[at..]) {
+            let told = (step(&mut desk, text), desk.engine.next_deadline());
+            assert_eq!(told, *want, "restored at {at}: {text}");
+        }
+        assert_eq!(desk.engine.digest(), straight.engine.digest());
+    }
+}
+
+#[test]
+fn bytes_that_are_no_snapshot_are_refused_and_never_a_panic() {
+    let mut desk = Desk::open();
+    for text in DAY {
+        step(&mut desk, text);
+    }
+    let mut bytes = Vec::new();
+    desk.engine.snapshot(&mut bytes);
+    let config = desk.engine.config().clone();
+    let body = bytes.len() - 4;
+    for at in (0..body).step_by(3) {
+        let mut broken = bytes.clone();
+        broken[at] ^= 0x81;
+        let crc = crc32c::crc32c(&broken[..body]);
+        broken[body..].copy_from_slice(&crc.to_le_bytes());
+        // A change that only renames something may read; what reads must be whole.
+        if let Ok(engine) = Engine::restore(config.clone(), &broken) {
+            let mut again = Vec::new();
+            engine.snapshot(&mut again);
+        }
+    }
+}
