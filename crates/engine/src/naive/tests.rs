@@ -1,0 +1,1 @@
+//! The naive engine against the page's tables.
