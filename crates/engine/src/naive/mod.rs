@@ -349,6 +349,12 @@ impl NaiveEngine {
         }
     }
 
+    /// The phase of an instrument that is defined.
+    #[must_use]
+    pub fn phase(&self, instrument_id: InstrumentId) -> Option<Phase> {
+        self.instruments.get(&instrument_id).map(|instrument| instrument.phase)
+    }
+
     /// How many orders are live.
     #[must_use]
     pub fn live_order_count(&self) -> u32 {
