@@ -8,6 +8,7 @@
 //! * [`EngineConfig`]: its partition and its limits; equal on all replicas of a partition.
 //! * [`EventSink`]: where its events go.
 //! * [`naive`]: the same rules over maps, slow and obvious: the oracle.
+//! * [`plant`]: bugs to put in on purpose, in programs made with the feature `planted` alone.
 //! * [`script`]: bytes to plausible commands, for property tests, fuzzing and campaigns.
 //!
 //! The rules themselves (which check comes first, which event comes first) are written down in
@@ -30,6 +31,7 @@ mod matching;
 mod memory;
 pub mod naive;
 mod order;
+pub mod plant;
 mod position;
 mod replace;
 pub mod script;

@@ -22,9 +22,9 @@ use weir_wire::order_entry::{CancelOrder, MassCancel, NewOrder, ReplaceOrder};
 use weir_wire::reference::{DefineInstrument, KillSwitch, SessionLost, Transfer};
 use weir_wire::{Command, Definition, Event, PlainEvent, Request};
 
-pub use duel::{Duel, Step, fuzz_commands};
+pub use duel::{Duel, Step, fuzz_commands, fuzz_plain_commands};
 pub use readable::{readable_command, readable_event};
-pub use shrink::{Difference, find_difference, shrink};
+pub use shrink::{Difference, attempt, find_difference, shrink};
 pub use tally::Tally;
 
 use reference::{
@@ -266,13 +266,12 @@ impl<'a> Script<'a> {
         let usual = self.one_of(&usual);
         let time_in_force = if self.byte() % 10 == 9 { TimeInForce::Fok } else { usual };
         let order_qty = self.qty();
-        let min_qty = if self.byte() % 20 == 19 { self.qty() } else { Qty(0) };
         Command::Request(Request::NewOrder(NewOrder {
             request_no: self.request_no(session_id),
             cl_ord_id: self.name(),
             price: if is_market { self.rarely(Price(0), &[price]) } else { price },
             order_qty,
-            min_qty,
+            min_qty: Qty(0),
             display_qty: Qty(0),
             stop_px: self.rarely(Price(0), &[Price(0), Price(3)]),
             expire_time: self.rarely(Nanos(0), &[Nanos(0), Nanos(5)]),

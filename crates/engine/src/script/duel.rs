@@ -202,12 +202,24 @@ fn same<T: PartialEq + std::fmt::Debug>(fast: T, naive: T, what: &str) -> Result
 /// # Panics
 /// When they differ, or an invariant does not hold.
 pub fn fuzz_commands(data: &[u8]) {
+    run_script(data, Script::new(data));
+}
+
+/// As [`fuzz_commands`], in the plain mode.
+///
+/// # Panics
+/// When they differ, or an invariant does not hold.
+pub fn fuzz_plain_commands(data: &[u8]) {
+    run_script(data, Script::plain(data));
+}
+
+fn run_script<'a>(data: &'a [u8], script: Script<'a>) {
     // One script in eight is for the control partition.
     let is_control = data.last().is_some_and(|byte| byte % 8 == 7);
     let (mut script, mut duel) = if is_control {
         (Script::for_control(data), Duel::new(PartitionId(0)))
     } else {
-        (Script::new(data), Duel::new(PartitionId(1)))
+        (script, Duel::new(PartitionId(1)))
     };
     let restore_every = usize::from(data.first().copied().unwrap_or(0)) + 16;
     for number in 0..COMMANDS_MAX {

@@ -21,20 +21,20 @@ impl Script<'_> {
     pub(super) fn full_command(&mut self) -> Command {
         self.pass_time();
         match self.byte() {
-            0..=149 => self.full_order(),
-            150..=181 => self.full_replace(),
-            182..=211 => self.cancel_order(),
-            212..=213 => self.mass_cancel(),
-            214..=218 => self.full_transfer(),
-            219..=227 => {
+            0..=155 => self.full_order(),
+            156..=186 => self.full_replace(),
+            187..=215 => self.cancel_order(),
+            216..=217 => self.mass_cancel(),
+            218..=222 => self.full_transfer(),
+            223..=228 => {
                 let instrument_id = self.instrument();
                 self.next_phase(instrument_id)
             }
-            228..=232 => self.schedule_phase(),
+            229..=232 => self.schedule_phase(),
             233..=238 => self.bust_trade(),
-            239..=241 => self.kill_switch(),
-            242 => self.session_lost(),
-            243..=247 => Command::Tick,
+            239..=240 => self.kill_switch(),
+            241 => self.session_lost(),
+            242..=247 => Command::Tick,
             _ => self.full_definition(),
         }
     }
@@ -123,6 +123,11 @@ impl Script<'_> {
             && time_in_force != TimeInForce::AtTheClose
             && (80..104).contains(&condition);
         let zero_or = |is_given: bool, value: Qty| if is_given { value } else { Qty(0) };
+        // What must fill at once is small, or it would hardly ever be taken.
+        let order_qty = match time_in_force {
+            TimeInForce::Fok => Qty(order_qty.0.min(30 + order_qty.0 / 40 * 10)),
+            _ => order_qty,
+        };
         let small = Qty(slice.0.min(order_qty.0) / 20 * 10 + 10);
         let mut order = NewOrder {
             request_no: self.request_no(session_id),
@@ -256,8 +261,8 @@ impl Script<'_> {
     /// Mostly what keeps trading going, else as in the plain mode.
     fn full_transfer(&mut self) -> Command {
         let account = self.one_of(&[11, 12, 21].map(AccountId));
-        let sum = self.one_of(&[40_000, -40_000, 100_000, 0]);
-        let lots = self.one_of(&[0, 500, -500, 1_000]);
+        let sum = self.one_of(&[30_000, -30_000, 60_000, -60_000]);
+        let lots = self.one_of(&[0, 300, -300, 0]);
         let is_plain = self.byte() % 8 == 7;
         match self.transfer() {
             Command::Request(Request::Transfer(mut m)) if !is_plain => {
@@ -265,6 +270,13 @@ impl Script<'_> {
                 m.cash.0 = sum;
                 m.position_qty = lots;
                 m.instrument_id = InstrumentId(if lots == 0 { 0 } else { 100 });
+                Command::Request(Request::Transfer(m))
+            }
+            Command::Request(Request::Transfer(mut m)) => {
+                // Who was given a fortune would never lack money again.
+                if m.cash.0 > 1_000_000 || m.position_qty > 100_000 {
+                    m.account_id = AccountId(13);
+                }
                 Command::Request(Request::Transfer(m))
             }
             other => other,
@@ -277,7 +289,7 @@ impl Script<'_> {
         let collars = [self.one_of(&[0, 100, 400, 400]), self.one_of(&[0, 200, 300, 300])];
         let span = self.one_of(&[0, 5, 40, 40]) * MILLISECOND;
         let reference = self.one_of(&[0, 98, 100, 103]);
-        let rate = self.one_of(&[0, 60, 60, 7, 2_000_000_000]);
+        let rate = self.one_of(&[0, 25, 25, 7, 2_000_000_000]);
         let definition = match self.definition() {
             Command::Import(at, definition) => (Some(at), definition),
             Command::Request(request) => match request.definition() {

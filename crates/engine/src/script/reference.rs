@@ -151,11 +151,11 @@ pub(super) fn full_opening() -> Vec<Command> {
                 *d = with_rules(*d, [400, 300], Nanos(40_000_000), Price(0));
             }
             Command::Import(_, Definition::DefineSession(d)) if d.defined_session_id.0 == 4 => {
-                d.order_rate_max = 60;
+                d.order_rate_max = 25;
             }
             Command::Request(Request::Transfer(m)) => {
-                m.cash = Cash(2_000_000);
-                m.position_qty = 20_000;
+                m.cash = Cash(60_000);
+                m.position_qty = 1_500;
             }
             _ => {}
         }

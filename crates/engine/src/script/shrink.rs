@@ -26,7 +26,10 @@ pub fn find_difference(partition_id: PartitionId, steps: &[Step]) -> Option<Diff
 }
 
 /// One step; a panic of an engine is a difference like any other.
-pub(super) fn attempt(duel: &mut Duel, step: &Step) -> Result<(), String> {
+///
+/// # Errors
+/// What was different.
+pub fn attempt(duel: &mut Duel, step: &Step) -> Result<(), String> {
     catch_unwind(AssertUnwindSafe(|| duel.step(step))).unwrap_or_else(|payload| {
         let text = payload.downcast_ref::<String>().cloned();
         let text = text.or_else(|| payload.downcast_ref::<&str>().map(|text| text.to_string()));
