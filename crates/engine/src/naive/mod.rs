@@ -140,6 +140,18 @@ impl Order {
         cost_of(&self.now, self.bound) * i128::from(self.leaves_qty())
     }
 
+    /// Whether it may trade at `price` in an uncrossing: a market order within its bound.
+    fn is_willing_in_call(&self, price: Price) -> bool {
+        let limit = match self.now.ord_type {
+            OrdType::Market => self.bound.expect("a market order in a call's book has a bound"),
+            _ => self.now.price,
+        };
+        match self.now.side {
+            Side::Buy => limit >= price,
+            Side::Sell => limit <= price,
+        }
+    }
+
     /// A fresh slice of what may still trade.
     fn slice(&self) -> u64 {
         match self.now.display_qty.0 {

@@ -18,7 +18,10 @@ impl NaiveEngine {
         let mut left = volume;
         while left > 0 {
             let [buyer, seller] = [Side::Buy, Side::Sell].map(|side| {
-                self.side_of_book(instrument_id, side).next().expect("the volume is there")
+                let mut willing = self
+                    .side_of_book(instrument_id, side)
+                    .filter(|rec| self.orders[rec].is_willing_in_call(price));
+                willing.next().expect("the volume is there")
             });
             let lots =
                 left.min(self.orders[&buyer].leaves_qty()).min(self.orders[&seller].leaves_qty());
@@ -68,18 +71,15 @@ impl NaiveEngine {
         if candidates.is_empty() {
             candidates.extend(reference);
         }
-        let lots = |side: Side, is_willing: &dyn Fn(Price) -> bool| -> u64 {
+        let lots = |side: Side, price: Price| -> u64 {
             (all.iter().map(|rec| &self.orders[rec]))
-                .filter(|order| order.now.side == side)
-                .filter(|order| {
-                    order.now.ord_type == OrdType::Market || is_willing(order.now.price)
-                })
+                .filter(|order| order.now.side == side && order.is_willing_in_call(price))
                 .map(|order| order.leaves_qty())
                 .sum()
         };
         let rated = candidates.into_iter().map(|price| {
-            let demand = lots(Side::Buy, &|limit| limit >= price);
-            let supply = lots(Side::Sell, &|limit| limit <= price);
+            let demand = lots(Side::Buy, price);
+            let supply = lots(Side::Sell, price);
             let volume = demand.min(supply);
             let surplus = i128::from(demand) - i128::from(supply);
             let distance =
