@@ -1,13 +1,13 @@
 //! Drives the fast and the naive engine with random commands and stops at the first difference.
 //!
-//! `engine_oracle [COMMANDS [SEED]] [--plain] [--tally] [--plant NAME | --plants]`
+//! `engine_oracle [COMMANDS [SEED]] [--tally] [--plant NAME | --plants]`
 //!
 //! Checks events, digests, deadlines and every invariant after each command, restores a snapshot
 //! now and then, begins anew every 4,000 commands. Prints one line; with `--tally` what the
 //! commands brought besides. At a difference it leaves steps out as long as one remains and
 //! prints what is left, both sides' events and the seed, and exits with 1. With the feature
 //! `planted`: `--plant` puts one bug in, `--plants` each in turn; the exit code is 0 when all were
-//! found. `--plain` leaves conditions, calls and timers out.
+//! found.
 
 use std::process::ExitCode;
 
@@ -45,7 +45,6 @@ impl Random {
 struct Options {
     count: u64,
     seed: u64,
-    is_plain: bool,
     has_tally: bool,
 }
 
@@ -57,16 +56,10 @@ struct Found {
 }
 
 /// Plays `count` commands to a fresh pair; how many it played, and a difference if there was one.
-fn round(
-    count: u64,
-    is_plain: bool,
-    random: &mut Random,
-    tally: &mut Tally,
-) -> (u64, Option<Found>) {
+fn round(count: u64, random: &mut Random, tally: &mut Tally) -> (u64, Option<Found>) {
     let mut bytes = vec![0; CHUNK_LEN];
     let (partition_id, mut script) = match random.next() % 16 {
         0 => (PartitionId(0), Script::for_control(&[])),
-        _ if is_plain => (PartitionId(1), Script::plain(&[])),
         _ => (PartitionId(1), Script::new(&[])),
     };
     let mut duel = Duel::new(partition_id);
@@ -104,7 +97,7 @@ fn campaign(options: &Options, tally: &mut Tally) -> (u64, Option<Found>) {
     let mut total = 0;
     while total < options.count {
         let part = ROUND_LEN.min(options.count - total);
-        let (played, found) = round(part, options.is_plain, &mut random, tally);
+        let (played, found) = round(part, &mut random, tally);
         total += played;
         if found.is_some() {
             return (total, found);
@@ -178,7 +171,7 @@ fn run_planted(options: &Options, plants: &[weir_engine::plant::Plant]) -> ExitC
         let (total, found) = campaign(options, &mut Tally::default());
         match found {
             Some(found) => {
-                let (steps, _) = shrink(found.partition_id, found.steps, 300);
+                let (steps, _) = shrink(found.partition_id, found.steps, SHRINK_TRIES);
                 let text = found.text.lines().next().unwrap_or_default();
                 println!(
                     "{plant:?}: found after {total} commands, {} suffice: {text}",
@@ -196,20 +189,19 @@ fn run_planted(options: &Options, plants: &[weir_engine::plant::Plant]) -> ExitC
 
 fn usage(text: &str) -> ExitCode {
     eprintln!("{text}");
-    eprintln!("engine_oracle [COMMANDS [SEED]] [--plain] [--tally] [--plant NAME | --plants]");
+    eprintln!("engine_oracle [COMMANDS [SEED]] [--tally] [--plant NAME | --plants]");
     ExitCode::from(2)
 }
 
 fn main() -> ExitCode {
     // A panic of an engine is caught and told as a difference.
     std::panic::set_hook(Box::new(|_| {}));
-    let mut options = Options { count: 1_000_000, seed: 1, is_plain: false, has_tally: false };
+    let mut options = Options { count: 1_000_000, seed: 1, has_tally: false };
     let mut numbers = Vec::new();
     let mut plant_name = None;
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
-            "--plain" => options.is_plain = true,
             "--tally" => options.has_tally = true,
             "--plants" => plant_name = Some(String::new()),
             "--plant" => match arguments.next() {

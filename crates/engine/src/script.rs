@@ -13,23 +13,20 @@ mod shrink;
 mod tally;
 
 use weir_types::{
-    AccountId, Cash, ClOrdId, ExecInst, ExecType, FirmId, InstrumentId, KillScope, MassCancelScope,
-    MatchId, Nanos, OrdType, OrderId, PartitionId, Phase, Position, Price, Qty, Rec, RequestNo,
-    Role, SelfTradePrevention, SessionId, Side, Switch, TimeInForce,
+    AccountId, Cash, ClOrdId, ExecType, FirmId, InstrumentId, KillScope, MassCancelScope, MatchId,
+    Nanos, OrderId, PartitionId, Phase, Position, Price, Rec, RequestNo, Role, SessionId, Switch,
 };
 use weir_wire::event::OrderEvent;
-use weir_wire::order_entry::{CancelOrder, MassCancel, NewOrder, ReplaceOrder};
+use weir_wire::order_entry::{CancelOrder, MassCancel};
 use weir_wire::reference::{DefineInstrument, KillSwitch, SessionLost, Transfer};
 use weir_wire::{Command, Definition, Event, PlainEvent, Request};
 
-pub use duel::{Duel, Step, fuzz_commands, fuzz_plain_commands};
+pub use duel::{Duel, Step, fuzz_commands};
 pub use readable::{readable_command, readable_event};
 pub use shrink::{Difference, attempt, find_difference, shrink};
 pub use tally::Tally;
 
-use reference::{
-    account, asked, control_opening, firm, full_opening, instrument, opening, session,
-};
+use reference::{account, asked, control_opening, firm, instrument, opening, session};
 
 /// The most commands that one script may hold.
 pub const COMMANDS_MAX: usize = 1 << 16;
@@ -69,7 +66,6 @@ pub struct Script<'a> {
     now: Nanos,
     opening: std::vec::IntoIter<Command>,
     is_control: bool,
-    is_plain: bool,
 }
 
 impl<'a> Script<'a> {
@@ -87,23 +83,16 @@ impl<'a> Script<'a> {
             phases: [Phase::Continuous; 2],
             name_no: 1_000,
             now: Nanos(1_000_000_000),
-            opening: full_opening().into_iter(),
+            opening: opening().into_iter(),
             is_control: false,
-            is_plain: false,
         }
-    }
-
-    /// Reads `bytes` as commands without conditions, calls and timers.
-    #[must_use]
-    pub fn plain(bytes: &'a [u8]) -> Script<'a> {
-        Script { opening: opening().into_iter(), is_plain: true, ..Script::new(bytes) }
     }
 
     /// Reads `bytes` as commands for the control partition: mostly definitions asked for.
     #[must_use]
     pub fn for_control(bytes: &'a [u8]) -> Script<'a> {
         let opening = control_opening().into_iter();
-        Script { opening, is_control: true, is_plain: true, ..Script::new(bytes) }
+        Script { opening, is_control: true, ..Script::new(bytes) }
     }
 
     /// Goes on with other bytes, keeping count of numbers.
@@ -122,7 +111,6 @@ impl<'a> Script<'a> {
             now: self.now,
             opening: self.opening,
             is_control: self.is_control,
-            is_plain: self.is_plain,
         }
     }
 
@@ -161,22 +149,17 @@ impl<'a> Script<'a> {
         if let Some(command) = self.opening.next() {
             return command;
         }
-        if !self.is_plain {
+        if !self.is_control {
             return self.full_command();
         }
         self.now.0 += 1;
-        let byte = self.byte();
-        match if self.is_control { byte.saturating_add(224) } else { byte } {
-            0..=169 => self.new_order(),
-            170..=204 => self.replace_order(),
-            205..=229 => self.cancel_order(),
-            230 => self.mass_cancel(),
-            231..=237 => self.transfer(),
-            // A change to continuous trading uncrosses; the plain mode changes no phase.
-            238..=242 => Command::Tick,
-            243..=245 => self.kill_switch(),
-            246 => self.session_lost(),
-            247..=250 => Command::Tick,
+        match self.byte() {
+            0..=5 => self.cancel_order(),
+            6 => self.mass_cancel(),
+            7..=13 => self.transfer(),
+            14..=22 => Command::Tick,
+            23..=25 => self.kill_switch(),
+            26 => self.session_lost(),
             _ => self.definition(),
         }
     }
@@ -239,54 +222,6 @@ impl<'a> Script<'a> {
         self.rarely(usual, &[11, 21, 99].map(AccountId))
     }
 
-    /// Instrument 101 trades around zero, with negative prices.
-    fn price(&mut self, instrument_id: InstrumentId) -> Price {
-        let byte = i64::from(self.byte());
-        let middle = if instrument_id == InstrumentId(101) { 0 } else { 100 };
-        if byte == 255 { Price(1_000_000) } else { Price(middle + byte % 12 - 6) }
-    }
-
-    fn qty(&mut self) -> Qty {
-        let byte = u64::from(self.byte());
-        if byte >= 250 { Qty((byte - 250) * 100_000) } else { Qty(byte % 20 * 10 + 10) }
-    }
-
-    fn new_order(&mut self) -> Command {
-        let session_id = self.session();
-        let instrument_id = self.instrument();
-        let is_market = self.byte() % 8 == 7;
-        let price = self.price(instrument_id);
-        let usual = [
-            TimeInForce::Gtc,
-            TimeInForce::Day,
-            TimeInForce::Gtc,
-            TimeInForce::Day,
-            TimeInForce::Ioc,
-        ];
-        let usual = self.one_of(&usual);
-        let time_in_force = if self.byte() % 10 == 9 { TimeInForce::Fok } else { usual };
-        let order_qty = self.qty();
-        Command::Request(Request::NewOrder(NewOrder {
-            request_no: self.request_no(session_id),
-            cl_ord_id: self.name(),
-            price: if is_market { self.rarely(Price(0), &[price]) } else { price },
-            order_qty,
-            min_qty: Qty(0),
-            display_qty: Qty(0),
-            stop_px: self.rarely(Price(0), &[Price(0), Price(3)]),
-            expire_time: self.rarely(Nanos(0), &[Nanos(0), Nanos(5)]),
-            sending_time: Nanos(0),
-            session_id,
-            instrument_id,
-            account_id: self.account(session_id),
-            side: self.one_of(&[Side::Buy, Side::Sell]),
-            ord_type: if is_market { OrdType::Market } else { OrdType::Limit },
-            time_in_force,
-            exec_inst: if self.byte() % 8 == 7 { ExecInst::POST_ONLY } else { ExecInst::NONE },
-            self_trade_prevention: self.one_of(SelfTradePrevention::ALL),
-        }))
-    }
-
     /// Who names which order how: a heard one by number, name or both, or nonsense.
     fn named_order(&mut self) -> NamedOrder {
         let byte = self.byte();
@@ -311,22 +246,6 @@ impl<'a> Script<'a> {
             order_id: if by_number { order.order_id } else { OrderId(0) },
             name: if by_name { order.cl_ord_id } else { ClOrdId::NONE },
         }
-    }
-
-    fn replace_order(&mut self) -> Command {
-        let named = self.named_order();
-        let name = self.name();
-        Command::Request(Request::ReplaceOrder(ReplaceOrder {
-            request_no: self.request_no(named.session_id),
-            cl_ord_id: self.one_of(&[name, named.name]),
-            orig_cl_ord_id: named.name,
-            order_id: named.order_id,
-            price: self.price(named.instrument_id),
-            order_qty: self.qty(),
-            sending_time: Nanos(0),
-            session_id: named.session_id,
-            instrument_id: named.instrument_id,
-        }))
     }
 
     fn cancel_order(&mut self) -> Command {

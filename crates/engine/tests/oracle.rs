@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use weir_engine::EngineConfig;
 use weir_engine::naive::NaiveEngine;
-use weir_engine::script::{Duel, Script, Tally, fuzz_plain_commands};
+use weir_engine::script::{Duel, Script, Tally, fuzz_commands};
 use weir_types::{Nanos, PartitionId, Position};
 
 proptest! {
@@ -14,7 +14,7 @@ proptest! {
     fn both_engines_say_the_same_of_any_script(
         data in proptest::collection::vec(any::<u8>(), 0..6_000),
     ) {
-        fuzz_plain_commands(&data);
+        fuzz_commands(&data);
     }
 }
 
@@ -30,11 +30,11 @@ fn random_bytes(count: usize) -> Vec<u8> {
     bytes
 }
 
-/// The same stream as the campaign's (`engine_oracle`), short.
+/// The same commands as the campaign's (`engine_oracle`), fewer.
 #[test]
 fn both_engines_agree_on_a_long_script_that_trades() {
     let bytes = random_bytes(200_000);
-    let (mut script, mut duel) = (Script::plain(&bytes), Duel::new(PartitionId(1)));
+    let (mut script, mut duel) = (Script::new(&bytes), Duel::new(PartitionId(1)));
     let mut count = 0;
     while !script.is_over() {
         let command = script.command();
@@ -52,10 +52,10 @@ fn both_engines_agree_on_a_long_script_that_trades() {
     assert!(refusals < count * 3 / 4, "{refusals} refusals in {count} commands test little");
 }
 
-/// What the naive engine makes of the full mode: a generator that never reaches a rule, or is
+/// What the naive engine makes of scripts: a generator that never reaches a rule, or is
 /// mostly refused, would prove nothing.
 #[test]
-fn the_full_mode_reaches_every_rule_and_is_mostly_accepted() {
+fn scripts_reach_every_rule_and_are_mostly_accepted() {
     let bytes = random_bytes(600_000);
     let mut script = Script::new(&bytes);
     let config = EngineConfig { orders_max: 64, ..EngineConfig::new(PartitionId(1)) };

@@ -11,9 +11,6 @@ use super::say::News;
 use super::{NaiveEngine, Trade, TradeSide, worst_cost};
 use crate::config::EventSink;
 
-/// How many of the last trades can be taken back.
-const TRADES_MAX: u64 = 1 << 16;
-
 /// Whether a trade at `price` is further from `reference` than `collar` basis points.
 fn breaches(price: Price, reference: Option<Price>, collar: u32) -> bool {
     let Some(Price(reference)) = reference else { return false };
@@ -169,7 +166,7 @@ impl NaiveEngine {
         instrument.last_price = Some(price);
         instrument.traded.push(price);
         self.trades.insert(self.match_id, Trade { instrument_id, price, lots, sides });
-        let oldest = (self.match_id + 1).saturating_sub(TRADES_MAX);
+        let oldest = (self.match_id + 1).saturating_sub(u64::from(self.config.trades_max));
         self.trades.retain(|match_id, _| *match_id >= oldest);
     }
 

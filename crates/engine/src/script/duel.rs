@@ -43,6 +43,7 @@ pub(super) fn small_config(partition_id: PartitionId) -> EngineConfig {
         firms_max: 3,
         instruments_max: 4,
         positions_max: 10,
+        trades_max: 64,
         checkpoint_interval: 64,
         ..EngineConfig::new(partition_id)
     }
@@ -202,24 +203,12 @@ fn same<T: PartialEq + std::fmt::Debug>(fast: T, naive: T, what: &str) -> Result
 /// # Panics
 /// When they differ, or an invariant does not hold.
 pub fn fuzz_commands(data: &[u8]) {
-    run_script(data, Script::new(data));
-}
-
-/// As [`fuzz_commands`], in the plain mode.
-///
-/// # Panics
-/// When they differ, or an invariant does not hold.
-pub fn fuzz_plain_commands(data: &[u8]) {
-    run_script(data, Script::plain(data));
-}
-
-fn run_script<'a>(data: &'a [u8], script: Script<'a>) {
     // One script in eight is for the control partition.
     let is_control = data.last().is_some_and(|byte| byte % 8 == 7);
     let (mut script, mut duel) = if is_control {
         (Script::for_control(data), Duel::new(PartitionId(0)))
     } else {
-        (script, Duel::new(PartitionId(1)))
+        (Script::new(data), Duel::new(PartitionId(1)))
     };
     let restore_every = usize::from(data.first().copied().unwrap_or(0)) + 16;
     for number in 0..COMMANDS_MAX {

@@ -60,6 +60,7 @@ impl Script<'_> {
         self.rarely(ClOrdId::from_number(self.name_no), &[used])
     }
 
+    /// Instrument 101 trades around zero, with negative prices.
     fn fair_price(&mut self, instrument_id: InstrumentId) -> Price {
         let (byte, rare) = (i64::from(self.byte()), self.byte());
         let middle = if instrument_id == InstrumentId(101) { 0 } else { 100 };
@@ -258,14 +259,14 @@ impl Script<'_> {
         }))
     }
 
-    /// Mostly what keeps trading going, else as in the plain mode.
+    /// Mostly what keeps trading going, else anything.
     fn full_transfer(&mut self) -> Command {
         let account = self.one_of(&[11, 12, 21].map(AccountId));
         let sum = self.one_of(&[30_000, -30_000, 60_000, -60_000]);
         let lots = self.one_of(&[0, 300, -300, 0]);
-        let is_plain = self.byte() % 8 == 7;
+        let is_odd = self.byte() % 8 == 7;
         match self.transfer() {
-            Command::Request(Request::Transfer(mut m)) if !is_plain => {
+            Command::Request(Request::Transfer(mut m)) if !is_odd => {
                 m.account_id = account;
                 m.cash.0 = sum;
                 m.position_qty = lots;
@@ -283,7 +284,7 @@ impl Script<'_> {
         }
     }
 
-    /// New collars, references, call lengths and rates, else as in the plain mode.
+    /// New collars, references, call lengths and rates, else anything.
     fn full_definition(&mut self) -> Command {
         let number = self.byte();
         let collars = [self.one_of(&[0, 100, 400, 400]), self.one_of(&[0, 200, 300, 300])];

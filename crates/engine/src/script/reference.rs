@@ -116,10 +116,18 @@ fn reference_data() -> [Definition; 16] {
     ]
 }
 
-/// The reference data, and a little money.
+/// The reference data with narrow bounds (market orders of a call can be paid), collars and a session
+/// with a bounded rate; and a little money.
 pub(super) fn opening() -> Vec<Command> {
     let mut commands = Vec::new();
-    for (at, definition) in (1..).zip(reference_data()) {
+    for (at, mut definition) in (1..).zip(reference_data()) {
+        match &mut definition {
+            Definition::DefineInstrument(d) => {
+                *d = with_rules(*d, [400, 300], Nanos(40_000_000), Price(0));
+            }
+            Definition::DefineSession(d) if d.defined_session_id.0 == 4 => d.order_rate_max = 25,
+            _ => {}
+        }
         commands.push(Command::Import(Position(at), definition));
     }
     let mut number = 0;
@@ -129,35 +137,13 @@ pub(super) fn opening() -> Vec<Command> {
             commands.push(Command::Request(Request::Transfer(Transfer {
                 request_no: RequestNo(number),
                 transfer_id: number,
-                cash: Cash(200_000),
-                position_qty: 2_000,
+                cash: Cash(60_000),
+                position_qty: 1_500,
                 session_id: OPERATOR,
                 account_id: AccountId(account),
                 instrument_id: InstrumentId(instrument),
                 partition_id: HERE,
             })));
-        }
-    }
-    commands
-}
-
-/// As [`opening`], with more money, narrow bounds (market orders of a call can be paid), collars
-/// and a session with a bounded rate.
-pub(super) fn full_opening() -> Vec<Command> {
-    let mut commands = opening();
-    for command in &mut commands {
-        match command {
-            Command::Import(_, Definition::DefineInstrument(d)) => {
-                *d = with_rules(*d, [400, 300], Nanos(40_000_000), Price(0));
-            }
-            Command::Import(_, Definition::DefineSession(d)) if d.defined_session_id.0 == 4 => {
-                d.order_rate_max = 25;
-            }
-            Command::Request(Request::Transfer(m)) => {
-                m.cash = Cash(60_000);
-                m.position_qty = 1_500;
-            }
-            _ => {}
         }
     }
     commands
