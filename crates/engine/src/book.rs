@@ -1,10 +1,10 @@
 //! Price levels: a slab of levels with intrusive time-priority lists, and per side of a book the
-//! levels' prices in order, the best at the end. Stops stand in the same ladders by their stop price,
-//! market orders of a call and parked orders in ladders of one level.
+//! levels' prices in order, the best at the end. Stops stand in such ladders by their stop
+//! price, market orders of a call and parked orders in ladders of one level.
 //!
 //! An order knows its level, so that a cancel needs no search unless it empties the level.
-//! INVARIANT: a level's `qty` (of what is shown), `order_count` and `iceberg_count` are the sums over
-//! its list; no level is empty.
+//! INVARIANT: a level's `qty` (of what is shown), `order_count` and `iceberg_count` are the sums
+//! over its list; no level is empty.
 
 use weir_types::{Price, Qty, Side};
 

@@ -323,9 +323,9 @@ impl Engine {
         self.seq
     }
 
-    /// Fills `out` with the best `depth` levels of a side's limits, from the best on, with what they
-    /// show; with none when the instrument is not known. Market orders of a call, stops and parked
-    /// orders are in no level.
+    /// Fills `out` with the best `depth` levels of a side's limits, from the best on, with what
+    /// they show; with none when the instrument is not known. Market orders of a call, stops and
+    /// parked orders are in no level.
     pub fn book_levels(
         &self,
         instrument_id: InstrumentId,

@@ -16,8 +16,8 @@ pub(crate) struct Instrument {
     pub(crate) last_price: Option<Price>,
     /// That of the last uncrossing that traded.
     pub(crate) uncrossed_price: Option<Price>,
-    /// The lowest and highest price of this command's trades that stops have not been looked at
-    /// for. INVARIANT: nothing between commands.
+    /// The lowest and highest price of the trades since stops were last looked at. INVARIANT:
+    /// nothing between commands, but in a volatility call that an interruption has brought.
     pub(crate) traded: Option<(Price, Price)>,
     pub(crate) bids: BookSide,
     pub(crate) asks: BookSide,

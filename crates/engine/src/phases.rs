@@ -108,6 +108,9 @@ impl Engine {
             self.uncross(instrument, out);
         }
         let mut ended_count = self.end_all(instrument, |order| end_in(order, to), out);
+        if to != Phase::Continuous {
+            self.instruments[instrument].traded = None;
+        }
         self.enter_phase(instrument, to, out);
         match to {
             Phase::ClosingCall => self.release_parked(instrument),

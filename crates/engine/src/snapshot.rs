@@ -272,6 +272,8 @@ impl Engine {
             w.i128(row.transferred_in);
             w.optional_price(row.last_price);
             w.optional_price(row.uncrossed_price);
+            w.optional_price(row.traded.map(|(low, _)| low));
+            w.optional_price(row.traded.map(|(_, high)| high));
         }
     }
 
@@ -294,6 +296,7 @@ impl Engine {
             row.transferred_in = r.i128()?;
             row.last_price = r.optional_price()?;
             row.uncrossed_price = r.optional_price()?;
+            row.traded = r.optional_price()?.zip(r.optional_price()?);
         }
         Ok(())
     }

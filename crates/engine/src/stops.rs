@@ -1,7 +1,8 @@
 //! Stops: orders that wait for a trade at their price, and the waves in which they come in.
 //!
 //! Trades reach stops; at the end of the command those reached come in one after the other, by
-//! `rec`; what they trade reaches the next ones. A loop, never recursion.
+//! `rec`; what they trade reaches the next ones. Those that trades before an interruption reached
+//! come in when continuous trading goes on. A loop, never recursion.
 
 use weir_types::{ExecType, OrdType, Phase, Price, Reason, RequestNo, Side};
 
@@ -44,12 +45,10 @@ impl Engine {
     /// that its trades have reached, while continuous trading is on.
     #[inline]
     pub(crate) fn look_at_stops<S: EventSink>(&mut self, instrument: Slot, out: &mut S) {
-        while let Some((low, high)) = self.instruments[instrument].traded.take() {
-            if self.instruments[instrument].phase != Phase::Continuous {
-                return;
-            }
-            let reaches_none = self.reaches_no_stop(instrument, low, high);
-            if reaches_none {
+        while self.instruments[instrument].phase == Phase::Continuous
+            && let Some((low, high)) = self.instruments[instrument].traded.take()
+        {
+            if self.reaches_no_stop(instrument, low, high) {
                 return;
             }
             self.run_wave(instrument, low, high, out);

@@ -1,5 +1,5 @@
-//! The bound on a session's new orders and replaces: the generic cell rate algorithm of ITU-T I.371,
-//! by log time, with a burst of one second's worth.
+//! The bound on a session's new orders and replaces: the generic cell rate algorithm of ITU-T
+//! I.371, by log time, with a burst of one second's worth.
 
 use weir_types::{Nanos, Reason};
 

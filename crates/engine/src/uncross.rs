@@ -1,7 +1,7 @@
 //! Uncrossing: the one price at which a call's book trades the most, and the trades at it.
 //!
-//! [`uncrossing_price`] is the search alone, a pure function of what stands at each price, so that a
-//! view can tell the price that a call would give now.
+//! [`uncrossing_price`] is the search alone, a pure function of what stands at each price, so that
+//! a view can tell the price that a call would give now.
 
 use weir_types::{Liquidity, Price, Qty, RequestNo, Side};
 use weir_wire::event::Uncrossed;

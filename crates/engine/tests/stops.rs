@@ -205,3 +205,33 @@ fn the_rest_of_a_wave_joins_the_call_that_the_wave_has_brought() {
     );
     assert_eq!(desk.engine.totals().cash_reserved, Cash(0));
 }
+
+#[test]
+fn stops_that_were_reached_before_an_interruption_come_in_when_trading_goes_on() {
+    let mut desk = Desk::open();
+    define(&mut desk, |d| d.dynamic_collar = 200);
+    let steps: &[Step<'_>] = &[
+        ("sell a 100 1", &["a New 1"]),
+        ("sell b 101 1", &["b New 1"]),
+        ("sell c 110 5", &["c New 5"]),
+        ("bob buy w 100 1", &["w New 1", "a Trade 1@100 0", "w Trade 1@100 0"]),
+        ("buy s 99 1 stop=101", &["s New 1"]),
+        (
+            "bob buy x 110 2 ioc",
+            &[
+                "x New 2",
+                "b Trade 1@101 0",
+                "x Trade 1@101 1",
+                "phase VolatilityCall",
+                "x Canceled VolatilityInterruption",
+            ],
+        ),
+    ];
+    check_on(&mut desk, steps);
+    let mut bytes = Vec::new();
+    desk.engine.snapshot(&mut bytes);
+    let config = desk.engine.config().clone();
+    desk.engine = weir_engine::Engine::restore(config, &bytes).expect("a snapshot reads back");
+    let want = ["uncrossed 0@0 +0", "phase Continuous", "s Triggered None", "done 0"];
+    assert_eq!(step(&mut desk, "phase continuous"), want);
+}
