@@ -36,6 +36,9 @@ const OPERATOR: SessionId = SessionId(90);
 
 /// How many of the last orders heard of are remembered.
 const HEARD_MAX: usize = 40;
+/// How many of the last trades heard of are remembered: more than the engines of a duel keep, so that
+/// busts fall on either side of the edge.
+const TRADES_HEARD_MAX: usize = 80;
 
 struct NamedOrder {
     session_id: SessionId,
@@ -140,7 +143,7 @@ impl<'a> Script<'a> {
         // An order that lives long is named less and less; that is what names by number are for.
         let excess = self.heard.len().saturating_sub(HEARD_MAX);
         self.heard.drain(..excess);
-        let excess = self.trades.len().saturating_sub(HEARD_MAX);
+        let excess = self.trades.len().saturating_sub(TRADES_HEARD_MAX);
         self.trades.drain(..excess);
     }
 

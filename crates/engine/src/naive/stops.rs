@@ -19,10 +19,10 @@ impl NaiveEngine {
     pub(super) fn trigger_stops<S: EventSink>(&mut self, instrument_id: InstrumentId, out: &mut S) {
         loop {
             let instrument = self.instruments.get_mut(&instrument_id).expect("defined");
-            let prices = std::mem::take(&mut instrument.traded);
-            if instrument.phase != Phase::Continuous || prices.is_empty() {
+            if instrument.phase != Phase::Continuous || instrument.traded.is_empty() {
                 return;
             }
+            let prices = std::mem::take(&mut instrument.traded);
             let wave = self.recs_of(|order| {
                 order.now.instrument_id == instrument_id
                     && order.place == Place::Stop
