@@ -1,18 +1,27 @@
 //! Drives the fast and the naive engine with random commands and stops at the first difference.
 //!
-//! `engine_oracle [COMMANDS [SEED]]`: checks events, digests and every invariant after each
-//! command, restores a snapshot now and then, begins anew every 50,000 commands. Prints one line;
-//! a difference panics with the position, and the seed repeats it.
+//! `engine_oracle [COMMANDS [SEED]] [--tally] [--plant NAME | --plants]`
+//!
+//! Checks events, digests, deadlines and every invariant after each command, restores a snapshot
+//! now and then, begins anew every 4,000 commands. Prints one line; with `--tally` what the
+//! commands brought besides. At a difference it leaves steps out as long as one remains and
+//! prints what is left, both sides' events and the seed, and exits with 1. With the feature
+//! `planted`: `--plant` puts one bug in, `--plants` each in turn; the exit code is 0 when all were
+//! found.
 
-use std::collections::BTreeMap;
+use std::process::ExitCode;
 
-use weir_engine::script::{Duel, Script};
+use weir_engine::script::{
+    Duel, Script, Step, Tally, attempt, find_difference, readable_command, shrink,
+};
 use weir_types::PartitionId;
 
 /// Commands between two fresh starts.
-const ROUND_LEN: u64 = 50_000;
+const ROUND_LEN: u64 = 4_000;
 /// Bytes handed to a script at a time.
-const CHUNK_LEN: usize = 1 << 16;
+const CHUNK_LEN: usize = 1 << 14;
+/// Attempts to leave steps out.
+const SHRINK_TRIES: u32 = 1_500;
 
 /// SplitMix64: good enough to draw commands with, and the same everywhere.
 struct Random(u64);
@@ -33,64 +42,193 @@ impl Random {
     }
 }
 
-fn argument(at: usize, default: u64) -> u64 {
-    match std::env::args().nth(at) {
-        Some(text) => text.replace('_', "").parse().expect("a whole number"),
-        None => default,
-    }
+struct Options {
+    count: u64,
+    seed: u64,
+    has_tally: bool,
 }
 
-/// Plays `count` commands to a fresh pair; its number of events, trades and refusals.
-fn round(count: u64, random: &mut Random, reasons: &mut BTreeMap<String, u64>) -> [u64; 3] {
+/// A round that ended at a difference.
+struct Found {
+    partition_id: PartitionId,
+    steps: Vec<Step>,
+    text: String,
+}
+
+/// Plays `count` commands to a fresh pair; how many it played, and a difference if there was one.
+fn round(count: u64, random: &mut Random, tally: &mut Tally) -> (u64, Option<Found>) {
     let mut bytes = vec![0; CHUNK_LEN];
-    let (mut script, mut duel) = match random.next() % 8 {
-        0 => (Script::for_control(&[]), Duel::new(PartitionId(0))),
-        _ => (Script::new(&[]), Duel::new(PartitionId(1))),
+    let (partition_id, mut script) = match random.next() % 16 {
+        0 => (PartitionId(0), Script::for_control(&[])),
+        _ => (PartitionId(1), Script::new(&[])),
     };
+    let mut duel = Duel::new(partition_id);
+    let mut steps = Vec::new();
     let mut played = 0;
-    let restore_every = 500 + random.next() % 2_000;
+    let restore_every = 50 + random.next() % 500;
     while played < count {
         random.fill(&mut bytes);
         let mut part = script.continued(&bytes);
         while played < count && !part.is_over() {
-            duel.apply(&part.command());
-            part.hear(duel.events());
+            let command = part.command();
+            steps.push(Step::Apply(part.now(), command));
             played += 1;
             if played.is_multiple_of(restore_every) {
-                duel.restore();
+                steps.push(Step::Restore);
             }
+            let first_new = steps.len() - if played.is_multiple_of(restore_every) { 2 } else { 1 };
+            for at in first_new..steps.len() {
+                if let Err(text) = attempt(&mut duel, &steps[at]) {
+                    steps.truncate(at + 1);
+                    return (played, Some(Found { partition_id, steps, text }));
+                }
+            }
+            part.hear(duel.events());
         }
         script = part.continued(&[]);
     }
-    for (reason, count) in duel.reasons() {
-        *reasons.entry(format!("{reason:?}")).or_default() += count;
-    }
-    let (events, trades, refusals) = duel.counts();
-    [events, trades, refusals]
+    tally.merge(duel.tally());
+    (played, None)
 }
 
-fn main() {
-    let (count, seed) = (argument(1, 1_000_000), argument(2, 1));
-    let started = std::time::Instant::now();
-    let mut random = Random(seed);
-    let mut sums = [0; 3];
-    let mut reasons = BTreeMap::new();
-    let mut left = count;
-    while left > 0 {
-        let part = left.min(ROUND_LEN);
-        for (sum, more) in sums.iter_mut().zip(round(part, &mut random, &mut reasons)) {
-            *sum += more;
+/// Rounds until `count` commands are played or a difference is found.
+fn campaign(options: &Options, tally: &mut Tally) -> (u64, Option<Found>) {
+    let mut random = Random(options.seed);
+    let mut total = 0;
+    while total < options.count {
+        let part = ROUND_LEN.min(options.count - total);
+        let (played, found) = round(part, &mut random, tally);
+        total += played;
+        if found.is_some() {
+            return (total, found);
         }
-        left -= part;
     }
-    let [events, trades, refusals] = sums;
-    let seconds = started.elapsed().as_secs_f64();
-    let reasons: Vec<String> =
-        reasons.iter().map(|(reason, count)| format!("\"{reason}\":{count}")).collect();
+    (total, None)
+}
+
+/// The fewest steps that show a difference, and the difference.
+fn print_found(found: Found, seed: u64, total: u64) {
+    println!("difference after {total} commands of seed {seed}: {}", found.text);
+    let step_count = found.steps.len();
+    // Without this a difference that only the whole campaign shows would be lost in silence.
+    if find_difference(found.partition_id, &found.steps).is_none() {
+        println!("its round of {step_count} steps alone does not show it");
+        return;
+    }
+    let (steps, difference) = shrink(found.partition_id, found.steps, SHRINK_TRIES);
+    println!("{} of {step_count} steps show one:", steps.len());
+    for (number, step) in (1..).zip(&steps) {
+        match step {
+            Step::Apply(time, command) => {
+                println!("  {number}: at {time}: {}", readable_command(command));
+            }
+            Step::Restore => println!("  {number}: restore from a snapshot"),
+        }
+    }
+    if let Some(difference) = difference {
+        println!("at step {}: {}", difference.at + 1, difference.text);
+    }
+}
+
+fn run(options: &Options) -> ExitCode {
+    let started = std::time::Instant::now();
+    let mut tally = Tally::default();
+    let (total, found) = campaign(options, &mut tally);
+    if let Some(found) = found {
+        print_found(found, options.seed, total);
+        return ExitCode::FAILURE;
+    }
+    if options.has_tally {
+        for (group, kind, count) in tally.iter() {
+            println!("{group}\t{kind}\t{count}");
+        }
+    }
+    let reasons: Vec<String> = (tally.iter())
+        .filter(|(group, _, _)| *group == "reason")
+        .map(|(_, reason, count)| format!("\"{reason}\":{count}"))
+        .collect();
     println!(
-        "{{\"campaign\":\"engine_oracle\",\"seed\":{seed},\"commands\":{count},\"events\":{events},\
-         \"trades\":{trades},\"refusals\":{refusals},\"reasons\":{{{}}},\"differences\":0,\
-         \"seconds\":{seconds:.1}}}",
-        reasons.join(",")
+        "{{\"campaign\":\"engine_oracle\",\"seed\":{},\"commands\":{total},\"accepted\":{},\
+         \"refused\":{},\"trades\":{},\"uncrossings\":{},\"reasons\":{{{}}},\"differences\":0,\
+         \"seconds\":{:.1}}}",
+        options.seed,
+        tally.of("accepted", "request"),
+        tally.of("refused", "request"),
+        tally.of("order event", "Trade") / 2,
+        tally.of("event", "Uncrossed with trades"),
+        reasons.join(","),
+        started.elapsed().as_secs_f64()
     );
+    ExitCode::SUCCESS
+}
+
+/// Puts each bug in; how many commands it took to find it.
+#[cfg(feature = "planted")]
+fn run_planted(options: &Options, plants: &[weir_engine::plant::Plant]) -> ExitCode {
+    let mut missed_count = 0;
+    for plant in plants {
+        weir_engine::plant::set(Some(*plant));
+        let (total, found) = campaign(options, &mut Tally::default());
+        match found {
+            Some(found) => {
+                let (steps, _) = shrink(found.partition_id, found.steps, SHRINK_TRIES);
+                let text = found.text.lines().next().unwrap_or_default();
+                println!(
+                    "{plant:?}: found after {total} commands, {} suffice: {text}",
+                    steps.len()
+                );
+            }
+            None => {
+                missed_count += 1;
+                println!("{plant:?}: NOT FOUND in {total} commands");
+            }
+        }
+    }
+    if missed_count == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn usage(text: &str) -> ExitCode {
+    eprintln!("{text}");
+    eprintln!("engine_oracle [COMMANDS [SEED]] [--tally] [--plant NAME | --plants]");
+    ExitCode::from(2)
+}
+
+fn main() -> ExitCode {
+    // A panic of an engine is caught and told as a difference.
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut options = Options { count: 1_000_000, seed: 1, has_tally: false };
+    let mut numbers = Vec::new();
+    let mut plant_name = None;
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--tally" => options.has_tally = true,
+            "--plants" => plant_name = Some(String::new()),
+            "--plant" => match arguments.next() {
+                Some(name) => plant_name = Some(name),
+                None => return usage("--plant needs a name"),
+            },
+            text => match text.replace('_', "").parse() {
+                Ok(number) if numbers.len() < 2 => numbers.push(number),
+                _ => return usage(&format!("what is {text}?")),
+            },
+        }
+    }
+    options.count = numbers.first().copied().unwrap_or(options.count);
+    options.seed = numbers.get(1).copied().unwrap_or(options.seed);
+    match plant_name {
+        None => run(&options),
+        #[cfg(feature = "planted")]
+        Some(name) => {
+            let plants: Vec<_> = (weir_engine::plant::Plant::ALL.into_iter())
+                .filter(|plant| name.is_empty() || format!("{plant:?}") == name)
+                .collect();
+            if plants.is_empty() {
+                return usage(&format!("no bug is named {name}"));
+            }
+            run_planted(&options, &plants)
+        }
+        #[cfg(not(feature = "planted"))]
+        Some(_) => usage("build with --features planted"),
+    }
 }

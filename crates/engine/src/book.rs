@@ -11,6 +11,7 @@ use weir_types::{Price, Qty, Side};
 use crate::index::{NIL, Slot};
 use crate::memory::prefetch;
 use crate::order::Orders;
+use crate::plant::{self, Plant};
 
 /// All live orders of one side at one price.
 #[derive(Clone, Copy)]
@@ -112,6 +113,10 @@ impl Levels {
     /// Shows an iceberg's next slice, behind all others at the price.
     pub(crate) fn refill(&mut self, orders: &mut Orders, slot: Slot) {
         let level = orders[slot].level;
+        if plant::is(Plant::IcebergKeepsPlace) {
+            orders[slot].shown_qty = orders[slot].next_slice();
+            return self.adjust(level, Qty::ZERO, orders[slot].shown_qty);
+        }
         self.unlink(orders, slot);
         orders[slot].shown_qty = orders[slot].next_slice();
         self.push_back(level, orders, slot);

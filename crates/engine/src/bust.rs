@@ -13,6 +13,7 @@ use crate::emit::{Asker, Named};
 use crate::engine::Engine;
 use crate::index::Slot;
 use crate::order::Order;
+use crate::plant::{self, Plant};
 
 /// One side of a retained trade.
 #[derive(Clone, Copy)]
@@ -111,7 +112,7 @@ impl Engine {
     fn check_bust(&self, asker: Asker, m: &BustTrade) -> Result<Trade, Reason> {
         self.check_operator(asker, m.partition_id)?;
         let trade = (self.trades.get(m.match_id, self.match_id))
-            .filter(|trade| !trade.is_busted)
+            .filter(|trade| !trade.is_busted || plant::is(Plant::BustTwice))
             .ok_or(Reason::UnknownTrade)?;
         let (buyer, seller) = (trade.buyer.account, trade.seller.account);
         let bought = self.positions.get(buyer, trade.instrument);
@@ -138,8 +139,10 @@ impl Engine {
         let (paid, lots) = (trade.price.notional(trade.qty), lots(trade.qty));
         self.accounts[trade.seller.account].cash -= paid;
         self.accounts[trade.buyer.account].cash += paid;
-        self.positions.update(trade.seller.account, trade.instrument, |p| p.total += lots);
-        self.positions.update(trade.buyer.account, trade.instrument, |p| p.total -= lots);
+        if !plant::is(Plant::BustKeepsLots) {
+            self.positions.update(trade.seller.account, trade.instrument, |p| p.total += lots);
+            self.positions.update(trade.buyer.account, trade.instrument, |p| p.total -= lots);
+        }
         let place = self.trades.place(match_id);
         self.trades.rows[place].is_busted = true;
     }

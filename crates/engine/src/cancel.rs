@@ -15,6 +15,7 @@ use crate::config::EventSink;
 use crate::emit::{Asker, Change, Named};
 use crate::engine::Engine;
 use crate::index::{NIL, Slot};
+use crate::plant::{self, Plant};
 
 impl Engine {
     pub(crate) fn cancel_order<S: EventSink>(
@@ -96,7 +97,9 @@ impl Engine {
 
     /// Ends a resting order as `change` says.
     pub(crate) fn end_resting<S: EventSink>(&mut self, slot: Slot, change: &Change, out: &mut S) {
-        self.release_rest(slot);
+        if !plant::is(Plant::ReservationKeptOnCancel) || change.exec_type != ExecType::Canceled {
+            self.release_rest(slot);
+        }
         self.say_order(slot, change, out);
         self.remove_resting(slot);
     }

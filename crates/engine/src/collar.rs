@@ -7,6 +7,7 @@ use crate::config::EventSink;
 use crate::engine::Engine;
 use crate::index::Slot;
 use crate::instrument::Instrument;
+use crate::plant::{self, Plant};
 
 /// The prices that one incoming order may trade at, both ends included.
 #[derive(Clone, Copy)]
@@ -30,7 +31,9 @@ impl Collar {
             return self;
         };
         let reference = i128::from(reference.0);
-        let distance = reference.abs() * i128::from(basis_points) / 10_000;
+        let product = reference.abs() * i128::from(basis_points);
+        let is_less = plant::is(Plant::CollarEdgeBreaches) && product % 10_000 == 0;
+        let distance = product / 10_000 - i128::from(is_less);
         let clamp = |price: i128| price.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
         Collar {
             low: self.low.max(clamp(reference - distance)),

@@ -21,6 +21,7 @@ use crate::fillable::Hidden;
 use crate::index::{Slot, Table};
 use crate::instrument::{Firm, Instrument};
 use crate::order::Orders;
+use crate::plant::{self, Plant};
 use crate::position::Positions;
 use crate::session::Session;
 use crate::timers::Timers;
@@ -167,7 +168,9 @@ impl Engine {
         self.position = position;
         self.time = time;
         self.digest = digest::fold_command(self.digest, position.0, time.0);
-        self.fire_timers(out);
+        if !plant::is(Plant::TimersAfterCommand) {
+            self.fire_timers(out);
+        }
         match command {
             Command::Request(request) => self.request(request, out),
             Command::Import(control_position, definition) => {
@@ -176,6 +179,9 @@ impl Engine {
             // What was due has happened above.
             Command::Tick => {}
             Command::SessionLost(lost) => self.session_lost(lost, out),
+        }
+        if plant::is(Plant::TimersAfterCommand) {
+            self.fire_timers(out);
         }
         if position.0.is_multiple_of(self.config.checkpoint_interval) {
             self.say_checkpoint(out);

@@ -4,8 +4,8 @@
 //! every replica and the oracle must give the same one. A refusal changes nothing but numbers.
 
 use weir_types::{
-    ExecInst, ExecType, Nanos, OrdStatus, OrdType, Phase, Price, Qty, Reason, RequestNo, Role,
-    TimeInForce,
+    Cash, ExecInst, ExecType, Nanos, OrdStatus, OrdType, Phase, Price, Qty, Reason, RequestNo,
+    Role, TimeInForce,
 };
 use weir_wire::order_entry::NewOrder;
 
@@ -17,6 +17,7 @@ use crate::index::{NIL, Slot};
 use crate::instrument::{Instrument, is_call, takes_entry};
 use crate::matching::Verdict;
 use crate::order::{Order, Place};
+use crate::plant::{self, Plant};
 use crate::stops::is_stop;
 
 /// The rows that a valid new order names.
@@ -142,7 +143,11 @@ impl Engine {
             instrument: target.instrument,
             side: m.side,
             qty: m.order_qty,
-            cash: cash_need(m.side, price, m.order_qty),
+            cash: if is_unreserved(m.ord_type) {
+                Cash::ZERO
+            } else {
+                cash_need(m.side, price, m.order_qty)
+            },
         });
         self.orders.alloc(Order {
             rec: self.rec,
@@ -253,7 +258,11 @@ pub(crate) fn holding_of(order: &Order, qty: Qty) -> Holding {
         instrument: order.instrument,
         side: order.side,
         qty,
-        cash: cash_need(order.side, order.price, qty),
+        cash: if is_unreserved(order.ord_type) {
+            Cash::ZERO
+        } else {
+            cash_need(order.side, order.price, qty)
+        },
     }
 }
 
@@ -328,6 +337,12 @@ fn check_numbers(m: &NewOrder, instrument: &Instrument) -> Result<(), Reason> {
         return Err(Reason::InvalidQty);
     }
     Ok(())
+}
+
+/// Whether a planted bug keeps an order's cash from being set aside.
+#[inline]
+fn is_unreserved(ord_type: OrdType) -> bool {
+    plant::is(Plant::CallMarketUnreserved) && ord_type == OrdType::Market
 }
 
 /// Market orders pay as they go: whether a fill can be paid is asked fill by fill.

@@ -10,6 +10,7 @@ use crate::entry::pays_as_it_goes;
 use crate::index::{NIL, Slot};
 use crate::instrument::reaches;
 use crate::order::Order;
+use crate::plant::{self, Plant};
 
 /// What an iceberg would show after the slices met so far.
 #[derive(Clone, Copy)]
@@ -70,8 +71,8 @@ impl Engine {
             if !reaches(m.side, limit, price) {
                 break;
             }
-            let step =
-                self.walk_level(level, account, collar.allows(price), &mut walk, &mut hidden);
+            let is_allowed = collar.allows(price) || plant::is(Plant::FillOrKillIgnoresCollars);
+            let step = self.walk_level(level, account, is_allowed, &mut walk, &mut hidden);
             if step != Step::On {
                 end = step;
                 break;

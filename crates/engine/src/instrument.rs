@@ -6,6 +6,7 @@ use weir_wire::reference::DefineInstrument;
 use crate::book::BookSide;
 use crate::index::Slot;
 use crate::order::{Order, Place};
+use crate::plant::{self, Plant};
 
 /// An instrument as defined, its phase, its prices and the queues of its live orders.
 pub(crate) struct Instrument {
@@ -128,6 +129,7 @@ impl Instrument {
         self.last_price = Some(price);
         self.traded = Some(match self.traded {
             None => (price, price),
+            Some(_) if plant::is(Plant::StopsSeeLastTradeOnly) => (price, price),
             Some((low, high)) => (low.min(price), high.max(price)),
         });
     }

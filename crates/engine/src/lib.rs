@@ -9,6 +9,7 @@
 //! * [`EventSink`]: where its events go.
 //! * [`uncrossing_price`]: the price that a call's book would trade at.
 //! * [`naive`]: the same rules over maps, slow and obvious: the oracle.
+//! * [`plant`]: bugs to put in on purpose, in programs made with the feature `planted` alone.
 //! * [`script`]: bytes to plausible commands, for property tests, fuzzing and campaigns.
 //!
 //! The rules themselves (which check comes first, which event comes first) are written down in
@@ -35,6 +36,7 @@ mod memory;
 pub mod naive;
 mod order;
 mod phases;
+pub mod plant;
 mod position;
 mod replace;
 pub mod script;

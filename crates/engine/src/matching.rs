@@ -18,6 +18,7 @@ use crate::entry::{holding_of, pays_as_it_goes};
 use crate::index::{NIL, Slot};
 use crate::instrument::reaches;
 use crate::order::Place;
+use crate::plant::{self, Plant};
 
 /// How matching left the incoming order.
 #[must_use]
@@ -42,7 +43,8 @@ impl Engine {
     ) -> Verdict {
         let taker = self.orders[slot];
         let limit = self.limit_of(taker.instrument, taker.ord_type, taker.side, taker.price);
-        let collar = self.instruments[taker.instrument].collar();
+        let mut collar = self.instruments[taker.instrument].collar();
+        let mut is_let_through = plant::is(Plant::SelfTradeCheckAfterFill);
         loop {
             let leaves_qty = self.orders[slot].leaves_qty;
             if leaves_qty.is_zero() {
@@ -57,11 +59,17 @@ impl Engine {
                 return Verdict::Open;
             }
             let stp = taker.self_trade_prevention;
-            if stp != SelfTradePrevention::None && self.orders[maker].account == taker.account {
+            if stp != SelfTradePrevention::None
+                && self.orders[maker].account == taker.account
+                && !core::mem::take(&mut is_let_through)
+            {
                 match self.prevent_self_trade(slot, maker, request_no, out) {
                     Some(verdict) => return verdict,
                     None => continue,
                 }
+            }
+            if plant::is(Plant::ReferenceMovesInSweep) {
+                collar = self.instruments[taker.instrument].collar();
             }
             if !collar.allows(price) {
                 self.interrupt(taker.instrument, out);
@@ -138,7 +146,9 @@ impl Engine {
         let resting = &self.orders[maker];
         if resting.leaves_qty.is_zero() {
             self.remove_resting(maker);
-        } else if resting.shown().is_zero() {
+        } else if resting.shown().is_zero()
+            || plant::is(Plant::PriorityLostOnPartialFill) && !resting.is_iceberg
+        {
             self.levels.refill(&mut self.orders, maker);
         }
     }

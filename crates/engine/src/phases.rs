@@ -13,6 +13,7 @@ use crate::engine::Engine;
 use crate::index::{NIL, Slot};
 use crate::instrument::is_call;
 use crate::order::{Order, Place};
+use crate::plant::{self, Plant};
 
 /// Whether an instrument may go from one phase to another.
 fn is_legal(from: Phase, to: Phase) -> bool {
@@ -186,6 +187,9 @@ impl Engine {
             }
         }
         self.sort_by_rec(&mut batch);
+        if plant::is(Plant::ParkedOutOfOrder) {
+            batch.reverse();
+        }
         for slot in &batch {
             self.unlink(*slot);
             self.stand(*slot, Place::Book, true);

@@ -6,21 +6,27 @@
 //! through the fast and the naive engine and stops at the first difference.
 
 mod duel;
+mod full;
+mod readable;
+mod reference;
+mod shrink;
+mod tally;
 
 use weir_types::{
-    AccountId, ApiKeyHash, Cash, ClOrdId, ExecInst, FirmId, InstrumentId, KillScope,
-    MassCancelScope, Nanos, OrdType, OrderId, PartitionId, Phase, Position, Price, Qty, Rec,
-    RequestNo, Role, SelfTradePrevention, SessionId, Side, Switch, Symbol, TimeInForce,
+    AccountId, Cash, ClOrdId, ExecType, FirmId, InstrumentId, KillScope, MassCancelScope, MatchId,
+    Nanos, OrderId, PartitionId, Phase, Position, Price, Rec, RequestNo, Role, SessionId, Switch,
 };
 use weir_wire::event::OrderEvent;
-use weir_wire::order_entry::{CancelOrder, MassCancel, NewOrder, ReplaceOrder};
-use weir_wire::reference::{
-    DefineAccount, DefineFirm, DefineInstrument, DefineSession, KillSwitch, SessionLost, SetPhase,
-    Transfer,
-};
+use weir_wire::order_entry::{CancelOrder, MassCancel};
+use weir_wire::reference::{DefineInstrument, KillSwitch, SessionLost, Transfer};
 use weir_wire::{Command, Definition, Event, PlainEvent, Request};
 
-pub use duel::{Duel, fuzz_commands};
+pub use duel::{Duel, Step, fuzz_commands};
+pub use readable::{readable_command, readable_event};
+pub use shrink::{Difference, attempt, find_difference, shrink};
+pub use tally::Tally;
+
+use reference::{account, asked, control_opening, firm, instrument, opening, session};
 
 /// The most commands that one script may hold.
 pub const COMMANDS_MAX: usize = 1 << 16;
@@ -30,12 +36,19 @@ const OPERATOR: SessionId = SessionId(90);
 
 /// How many of the last orders heard of are remembered.
 const HEARD_MAX: usize = 40;
+/// How many of the last trades heard of are remembered: more than the engines of a duel keep, so that
+/// busts fall on either side of the edge.
+const TRADES_HEARD_MAX: usize = 80;
 
 struct NamedOrder {
     session_id: SessionId,
     instrument_id: InstrumentId,
     order_id: OrderId,
     name: ClOrdId,
+}
+
+fn phase_index(instrument_id: InstrumentId) -> Option<usize> {
+    [InstrumentId(100), InstrumentId(101)].iter().position(|id| *id == instrument_id)
 }
 
 /// Decodes a script, command by command, without end: behind its last byte it reads zeroes.
@@ -48,6 +61,12 @@ pub struct Script<'a> {
     control_position: u64,
     /// Orders heard of, the last at the end: most cancels and replaces name one of them.
     heard: Vec<OrderEvent>,
+    /// Numbers of trades heard of, the last at the end: most busts name one of them.
+    trades: Vec<MatchId>,
+    /// What instruments 100 and 101 are in, as far as heard.
+    phases: [Phase; 2],
+    name_no: u64,
+    now: Nanos,
     opening: std::vec::IntoIter<Command>,
     is_control: bool,
 }
@@ -63,6 +82,10 @@ impl<'a> Script<'a> {
             transfer_id: 1_000,
             control_position: 1_000,
             heard: Vec::new(),
+            trades: Vec::new(),
+            phases: [Phase::Continuous; 2],
+            name_no: 1_000,
+            now: Nanos(1_000_000_000),
             opening: opening().into_iter(),
             is_control: false,
         }
@@ -85,6 +108,10 @@ impl<'a> Script<'a> {
             transfer_id: self.transfer_id,
             control_position: self.control_position,
             heard: self.heard,
+            trades: self.trades,
+            phases: self.phases,
+            name_no: self.name_no,
+            now: self.now,
             opening: self.opening,
             is_control: self.is_control,
         }
@@ -99,7 +126,15 @@ impl<'a> Script<'a> {
     /// Hears what became of its commands.
     pub fn hear(&mut self, events: &[Event]) {
         for event in events {
+            if let Event::Plain(PlainEvent::PhaseChanged(e)) = event
+                && let Some(at) = phase_index(e.instrument_id)
+            {
+                self.phases[at] = e.phase;
+            }
             let Event::Plain(PlainEvent::OrderEvent(e)) = event else { continue };
+            if e.exec_type == ExecType::Trade && !self.trades.contains(&e.match_id) {
+                self.trades.push(e.match_id);
+            }
             self.heard.retain(|other| other.order_id != e.order_id);
             if e.ord_status.is_live() && !e.rec.is_none() {
                 self.heard.push(*e);
@@ -108,6 +143,8 @@ impl<'a> Script<'a> {
         // An order that lives long is named less and less; that is what names by number are for.
         let excess = self.heard.len().saturating_sub(HEARD_MAX);
         self.heard.drain(..excess);
+        let excess = self.trades.len().saturating_sub(TRADES_HEARD_MAX);
+        self.trades.drain(..excess);
     }
 
     /// The next command.
@@ -115,19 +152,25 @@ impl<'a> Script<'a> {
         if let Some(command) = self.opening.next() {
             return command;
         }
-        let byte = self.byte();
-        match if self.is_control { byte.saturating_add(224) } else { byte } {
-            0..=169 => self.new_order(),
-            170..=204 => self.replace_order(),
-            205..=229 => self.cancel_order(),
-            230 => self.mass_cancel(),
-            231..=237 => self.transfer(),
-            238..=242 => self.set_phase(),
-            243..=245 => self.kill_switch(),
-            246 => self.session_lost(),
-            247..=250 => Command::Tick,
+        if !self.is_control {
+            return self.full_command();
+        }
+        self.now.0 += 1;
+        match self.byte() {
+            0..=5 => self.cancel_order(),
+            6 => self.mass_cancel(),
+            7..=13 => self.transfer(),
+            14..=22 => Command::Tick,
+            23..=25 => self.kill_switch(),
+            26 => self.session_lost(),
             _ => self.definition(),
         }
+    }
+
+    /// The log time of the command last given.
+    #[must_use]
+    pub fn now(&self) -> Nanos {
+        self.now
     }
 
     fn byte(&mut self) -> u8 {
@@ -182,59 +225,6 @@ impl<'a> Script<'a> {
         self.rarely(usual, &[11, 21, 99].map(AccountId))
     }
 
-    /// Instrument 101 trades around zero, with negative prices.
-    fn price(&mut self, instrument_id: InstrumentId) -> Price {
-        let byte = i64::from(self.byte());
-        let middle = if instrument_id == InstrumentId(101) { 0 } else { 100 };
-        if byte == 255 { Price(1_000_000) } else { Price(middle + byte % 12 - 6) }
-    }
-
-    fn qty(&mut self) -> Qty {
-        let byte = u64::from(self.byte());
-        if byte >= 250 { Qty((byte - 250) * 100_000) } else { Qty(byte % 20 * 10 + 10) }
-    }
-
-    fn new_order(&mut self) -> Command {
-        let session_id = self.session();
-        let instrument_id = self.instrument();
-        let ord_type = self.one_of(&[OrdType::Limit; 7]);
-        let ord_type = self.rarely(ord_type, &[OrdType::Stop, OrdType::StopLimit]);
-        let is_market = self.byte() % 8 == 7;
-        let price = self.price(instrument_id);
-        let usual = [
-            TimeInForce::Gtc,
-            TimeInForce::Day,
-            TimeInForce::Gtc,
-            TimeInForce::Day,
-            TimeInForce::Ioc,
-        ];
-        let usual = self.one_of(&usual);
-        let rare = [TimeInForce::Fok, TimeInForce::Fok, TimeInForce::Fok, TimeInForce::Gtd];
-        let time_in_force = if self.byte() % 10 == 9 { self.one_of(&rare) } else { usual };
-        let order_qty = self.qty();
-        let min_qty = if self.byte() % 20 == 19 { self.qty() } else { Qty(0) };
-        let zero_or = [Qty(0), Qty(0), Qty(0), Qty(5)];
-        Command::Request(Request::NewOrder(NewOrder {
-            request_no: self.request_no(session_id),
-            cl_ord_id: self.name(),
-            price: if is_market { self.rarely(Price(0), &[price]) } else { price },
-            order_qty,
-            min_qty,
-            display_qty: self.rarely(Qty(0), &zero_or),
-            stop_px: self.rarely(Price(0), &[Price(0), Price(3)]),
-            expire_time: self.rarely(Nanos(0), &[Nanos(0), Nanos(5)]),
-            sending_time: Nanos(0),
-            session_id,
-            instrument_id,
-            account_id: self.account(session_id),
-            side: self.one_of(&[Side::Buy, Side::Sell]),
-            ord_type: if is_market { OrdType::Market } else { ord_type },
-            time_in_force,
-            exec_inst: if self.byte() % 8 == 7 { ExecInst::POST_ONLY } else { ExecInst::NONE },
-            self_trade_prevention: self.one_of(SelfTradePrevention::ALL),
-        }))
-    }
-
     /// Who names which order how: a heard one by number, name or both, or nonsense.
     fn named_order(&mut self) -> NamedOrder {
         let byte = self.byte();
@@ -259,22 +249,6 @@ impl<'a> Script<'a> {
             order_id: if by_number { order.order_id } else { OrderId(0) },
             name: if by_name { order.cl_ord_id } else { ClOrdId::NONE },
         }
-    }
-
-    fn replace_order(&mut self) -> Command {
-        let named = self.named_order();
-        let name = self.name();
-        Command::Request(Request::ReplaceOrder(ReplaceOrder {
-            request_no: self.request_no(named.session_id),
-            cl_ord_id: self.one_of(&[name, named.name]),
-            orig_cl_ord_id: named.name,
-            order_id: named.order_id,
-            price: self.price(named.instrument_id),
-            order_qty: self.qty(),
-            sending_time: Nanos(0),
-            session_id: named.session_id,
-            instrument_id: named.instrument_id,
-        }))
     }
 
     fn cancel_order(&mut self) -> Command {
@@ -324,22 +298,6 @@ impl<'a> Script<'a> {
             account_id: self.account(SessionId(1)),
             instrument_id: if position_qty == 0 { InstrumentId(0) } else { instrument_id },
             partition_id: self.rarely(HERE, &[PartitionId(2)]),
-        }))
-    }
-
-    fn set_phase(&mut self) -> Command {
-        let session_id = self.rarely(OPERATOR, &[SessionId(1)]);
-        // Mostly trading: a closed book teaches little.
-        let phase = match self.byte() {
-            0..=15 => Phase::Closed,
-            16..=39 => Phase::Halted,
-            _ => Phase::Continuous,
-        };
-        Command::Request(Request::SetPhase(SetPhase {
-            request_no: self.request_no(session_id),
-            session_id,
-            instrument_id: self.instrument(),
-            phase,
         }))
     }
 
@@ -403,132 +361,4 @@ impl<'a> Script<'a> {
         let repeated = self.control_position - u64::from(self.byte() % 3);
         Command::Import(Position(repeated), definition)
     }
-}
-
-/// The definition as its operator asked for it.
-fn asked(definition: Definition, session_id: SessionId, request_no: RequestNo) -> Request {
-    match definition {
-        Definition::DefineInstrument(d) => {
-            Request::DefineInstrument(DefineInstrument { session_id, request_no, ..d })
-        }
-        Definition::DefineFirm(d) => {
-            Request::DefineFirm(DefineFirm { session_id, request_no, ..d })
-        }
-        Definition::DefineAccount(d) => {
-            Request::DefineAccount(DefineAccount { session_id, request_no, ..d })
-        }
-        Definition::DefineSession(d) => {
-            Request::DefineSession(DefineSession { session_id, request_no, ..d })
-        }
-    }
-}
-
-fn instrument(id: u32, partition_id: PartitionId, tick_size: i64) -> Definition {
-    let (price_min, price_max) = if id == 101 { (-1_000, 1_000) } else { (1, 10_000) };
-    Definition::DefineInstrument(DefineInstrument {
-        request_no: RequestNo(0),
-        symbol: Symbol(ClOrdId::from_number(u64::from(id)).0),
-        tick_size: Price(tick_size),
-        lot_size: Qty(10),
-        order_qty_max: Qty(100_000),
-        price_min: Price(price_min),
-        price_max: Price(price_max),
-        reference_price: Price(0),
-        volatility_call: Nanos(0),
-        static_collar: 0,
-        dynamic_collar: 0,
-        session_id: OPERATOR,
-        instrument_id: InstrumentId(id),
-        partition_id,
-        price_exponent: -2,
-        qty_exponent: 0,
-        phase: Phase::Continuous,
-    })
-}
-
-fn firm(id: u32) -> Definition {
-    Definition::DefineFirm(DefineFirm {
-        request_no: RequestNo(0),
-        name: Symbol(ClOrdId::from_number(u64::from(id)).0),
-        session_id: OPERATOR,
-        firm_id: FirmId(id),
-    })
-}
-
-fn account(id: u32, firm: u32, unlimited: Switch) -> Definition {
-    Definition::DefineAccount(DefineAccount {
-        request_no: RequestNo(0),
-        session_id: OPERATOR,
-        account_id: AccountId(id),
-        firm_id: FirmId(firm),
-        unlimited,
-    })
-}
-
-fn session(id: u32, firm: u32, role: Role) -> Definition {
-    Definition::DefineSession(DefineSession {
-        request_no: RequestNo(0),
-        api_key_hash: ApiKeyHash([id as u8; 32]),
-        session_id: OPERATOR,
-        defined_session_id: SessionId(id),
-        firm_id: FirmId(firm),
-        order_rate_max: 0,
-        role,
-    })
-}
-
-/// The first operator, and the same reference data asked for by it.
-fn control_opening() -> Vec<Command> {
-    let first = Command::Import(Position(1), session(OPERATOR.0, 0, Role::Operator));
-    let asked = (1..)
-        .zip(reference_data())
-        .map(|(number, definition)| asked(definition, OPERATOR, RequestNo(number)));
-    std::iter::once(first).chain(asked.map(Command::Request)).collect()
-}
-
-/// Two firms with two sessions each, some accounts, three instruments.
-fn reference_data() -> [Definition; 16] {
-    [
-        firm(1),
-        firm(2),
-        account(11, 1, Switch::Off),
-        account(12, 1, Switch::Off),
-        account(13, 1, Switch::On),
-        account(21, 2, Switch::Off),
-        account(22, 2, Switch::On),
-        session(OPERATOR.0, 0, Role::Operator),
-        session(91, 0, Role::Supervisor),
-        session(1, 1, Role::Trader),
-        session(2, 1, Role::Trader),
-        session(3, 2, Role::Trader),
-        session(4, 2, Role::Trader),
-        instrument(100, HERE, 1),
-        instrument(101, HERE, 1),
-        instrument(102, PartitionId(2), 1),
-    ]
-}
-
-/// The reference data, and a little money.
-fn opening() -> Vec<Command> {
-    let mut commands = Vec::new();
-    for (at, definition) in (1..).zip(reference_data()) {
-        commands.push(Command::Import(Position(at), definition));
-    }
-    let mut number = 0;
-    for account in [11, 12, 21] {
-        for instrument in [100, 101] {
-            number += 1;
-            commands.push(Command::Request(Request::Transfer(Transfer {
-                request_no: RequestNo(number),
-                transfer_id: number,
-                cash: Cash(200_000),
-                position_qty: 2_000,
-                session_id: OPERATOR,
-                account_id: AccountId(account),
-                instrument_id: InstrumentId(instrument),
-                partition_id: HERE,
-            })));
-        }
-    }
-    commands
 }

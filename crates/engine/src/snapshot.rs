@@ -26,6 +26,7 @@ use crate::engine::Engine;
 use crate::index::{NIL, Slot};
 use crate::instrument::Firm;
 use crate::order::{Order, Place};
+use crate::plant::{self, Plant};
 use crate::session::Session;
 use crate::stops::is_stop;
 use bytes::{Reader, Writer};
@@ -391,8 +392,10 @@ impl Engine {
     }
 
     fn write_timers(&self, w: &mut Writer<'_>) {
-        w.count(self.timers.call_ends().len());
-        for (end, instrument_id) in self.timers.call_ends() {
+        let forgets_ends = plant::is(Plant::SnapshotForgetsCallEnd);
+        let call_ends = if forgets_ends { &[] } else { self.timers.call_ends() };
+        w.count(call_ends.len());
+        for (end, instrument_id) in call_ends {
             w.u64(end.0);
             w.u32(instrument_id.0);
         }
@@ -535,7 +538,8 @@ fn write_order(order: &Order, w: &mut Writer<'_>) {
     w.bytes(&order.cl_ord_id.0);
     w.u64(order.created_time.0);
     w.u8(order.place as u8);
-    w.u64(order.shown_qty.0);
+    let forgets_shown = plant::is(Plant::SnapshotForgetsShown);
+    w.u64(if forgets_shown { order.next_slice() } else { order.shown_qty }.0);
     w.u64(order.stop_px.0.cast_unsigned());
     w.u64(order.display_qty.0);
     w.u64(order.expire_time.0);

@@ -15,6 +15,7 @@ use crate::index::{NIL, Slot};
 use crate::instrument::Instrument;
 use crate::matching::{Verdict, status_of_live};
 use crate::order::Place;
+use crate::plant::{self, Plant};
 
 /// Whether an order of this type waits for its stop price.
 #[inline]
@@ -51,6 +52,9 @@ impl Engine {
                 return;
             }
             self.run_wave(instrument, low, high, out);
+            if plant::is(Plant::NoSecondWave) {
+                self.instruments[instrument].traded = None;
+            }
         }
     }
 
@@ -76,7 +80,9 @@ impl Engine {
                 }
             }
         }
-        self.sort_by_rec(&mut wave);
+        if !plant::is(Plant::WaveByStopPrice) {
+            self.sort_by_rec(&mut wave);
+        }
         for slot in &wave {
             self.unlink(*slot);
             self.trigger(*slot, true, out);

@@ -3,6 +3,7 @@
 
 use weir_types::{Nanos, Reason};
 
+use crate::plant::{self, Plant};
 use crate::session::Session;
 
 const SECOND: u64 = 1_000_000_000;
@@ -18,6 +19,9 @@ impl Session {
         // At the end of time, 585 years on, sums stay where they are.
         let arrival = self.arrival_time.0.max(now.0).saturating_add(interval);
         if arrival > now.0.saturating_add(SECOND) {
+            if plant::is(Plant::ThrottleChargesRefused) {
+                self.arrival_time = Nanos(arrival);
+            }
             return Err(Reason::Throttled);
         }
         self.arrival_time = Nanos(arrival);

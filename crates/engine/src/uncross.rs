@@ -14,6 +14,7 @@ use crate::entry::holding_of;
 use crate::index::{NIL, Slot};
 use crate::instrument::reaches;
 use crate::matching::status_after_trade;
+use crate::plant::{self, Plant};
 
 /// What would trade at a price: the lots of all orders there, hidden parts included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +53,11 @@ pub fn uncrossing_price(levels: &[CallLevel], reference: Option<Price>) -> Optio
         let (volume, surplus) = (demand.min(supply), demand.abs_diff(supply));
         let distance = reference.map_or(0, |reference| reference.0.abs_diff(price.0));
         let is_better = best.is_none_or(|(v, s, d, p, _)| {
-            let (mine, other) = ((volume, s, d, price), (v, surplus, distance, p));
+            let (mine, other) = if plant::is(Plant::UncrossingTakesLowest) {
+                ((volume, s, d, p), (v, surplus, distance, price))
+            } else {
+                ((volume, s, d, price), (v, surplus, distance, p))
+            };
             mine > other
         });
         if volume > 0 && is_better {
@@ -134,7 +139,7 @@ impl Engine {
     /// All lots of a level, hidden parts included.
     fn whole_qty(&self, level: Slot) -> Qty {
         let row = &self.levels[level];
-        if row.iceberg_count == 0 {
+        if row.iceberg_count == 0 || plant::is(Plant::UncrossingIgnoresHidden) {
             return row.qty;
         }
         let (mut qty, mut slot) = (Qty::ZERO, row.head);

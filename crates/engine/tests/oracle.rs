@@ -2,9 +2,10 @@
 //! after every command, snapshots restored on the way.
 
 use proptest::prelude::*;
-use weir_engine::fuzz_commands;
-use weir_engine::script::{Duel, Script};
-use weir_types::PartitionId;
+use weir_engine::EngineConfig;
+use weir_engine::naive::NaiveEngine;
+use weir_engine::script::{Duel, Script, Tally, fuzz_commands};
+use weir_types::{Nanos, PartitionId, Position};
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
@@ -17,27 +18,95 @@ proptest! {
     }
 }
 
-/// The same stream as the campaign's (`engine_oracle`), short.
-#[test]
-fn both_engines_agree_on_a_long_script_that_trades() {
-    let mut bytes = vec![0; 200_000];
+/// Bytes that look random, the same everywhere.
+fn random_bytes(count: usize) -> Vec<u8> {
+    let mut bytes = vec![0; count];
     let mut state: u64 = 7;
     for byte in &mut bytes {
         state =
             state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         *byte = (state >> 56) as u8;
     }
+    bytes
+}
+
+/// The same commands as the campaign's (`engine_oracle`), fewer.
+#[test]
+fn both_engines_agree_on_a_long_script_that_trades() {
+    let bytes = random_bytes(200_000);
     let (mut script, mut duel) = (Script::new(&bytes), Duel::new(PartitionId(1)));
     let mut count = 0;
     while !script.is_over() {
-        duel.apply(&script.command());
+        let command = script.command();
+        let told = duel.apply(script.now(), &command);
+        assert_eq!(told, Ok(()), "{command:?}");
         script.hear(duel.events());
         count += 1;
         if count % 997 == 0 {
             duel.restore();
         }
     }
-    let (_, trades, refusals) = duel.counts();
+    let trades = duel.tally().of("order event", "Trade") / 2;
+    let refusals = duel.tally().of("refused", "request");
     assert!(trades > count / 20, "{trades} trades in {count} commands test little");
     assert!(refusals < count * 3 / 4, "{refusals} refusals in {count} commands test little");
+}
+
+/// What the naive engine makes of scripts: a generator that never reaches a rule, or is
+/// mostly refused, would prove nothing.
+#[test]
+fn scripts_reach_every_rule_and_are_mostly_accepted() {
+    let bytes = random_bytes(600_000);
+    let mut script = Script::new(&bytes);
+    let config = EngineConfig { orders_max: 64, ..EngineConfig::new(PartitionId(1)) };
+    let mut engine = NaiveEngine::new(config);
+    let (mut tally, mut events, mut position) = (Tally::default(), Vec::new(), 0);
+    while !script.is_over() && position < 12_000 {
+        position += 1;
+        events.clear();
+        let command = script.command();
+        engine.apply(Position(position), script.now(), &command, &mut events);
+        script.hear(&events);
+        tally.command(&command, &events);
+        assert!(engine.totals().is_conserved(), "conserved after {command:?}");
+        assert!(engine.next_deadline().is_none_or(|at| at > script.now()), "nothing due is left");
+    }
+    assert!(script.now() > Nanos(0));
+    for (group, kind, count) in tally.iter() {
+        println!("{group}\t{kind}\t{count}");
+    }
+    let (accepted, refused) = (tally.of("accepted", "request"), tally.of("refused", "request"));
+    assert!(accepted > refused * 2, "{accepted} accepted, {refused} refused");
+    let reached = [
+        ("entered type", &["Limit", "Market", "Stop", "StopLimit"][..]),
+        ("entered time in force", &["Day", "Gtc", "Gtd", "Ioc", "Fok", "AtTheOpen", "AtTheClose"]),
+        ("entered condition", &["Iceberg", "MinQty", "PostOnly"]),
+        (
+            "order event",
+            &["New", "Trade", "Canceled", "Expired", "Replaced", "Restated", "Triggered"],
+        ),
+        ("trade", &["Auction Market", "Auction Limit", "Maker Limit", "Taker Market"]),
+        ("phase", &["OpeningCall", "Continuous", "VolatilityCall", "ClosingCall", "Halted"]),
+        ("event", &["TradeBusted", "Uncrossed with trades"]),
+        (
+            "reason",
+            &[
+                "VolatilityInterruption",
+                "Throttled",
+                "UnknownTrade",
+                "CannotFill",
+                "NoLiquidity",
+                "WrongPhase",
+                "SelfTrade",
+                "WouldTakeLiquidity",
+                "InsufficientCash",
+                "InsufficientPosition",
+            ],
+        ),
+    ];
+    for (group, kinds) in reached {
+        for kind in kinds {
+            assert!(tally.of(group, kind) >= 3, "{group} {kind}: {}", tally.of(group, kind));
+        }
+    }
 }

@@ -1,14 +1,15 @@
 //! The naive engine's new orders, replaces and cancels.
 
 use weir_types::{
-    ClOrdId, ExecInst, ExecType, InstrumentId, KillScope, OrdType, OrderId, Phase, Qty, Reason,
-    Rec, RequestNo, Role, SessionId, Side, TimeInForce,
+    ClOrdId, ExecInst, ExecType, InstrumentId, KillScope, Nanos, OrdType, OrderId, Phase, Price,
+    Qty, Reason, Rec, RequestNo, Role, SessionId, Side, TimeInForce,
 };
 use weir_wire::Request;
 use weir_wire::order_entry::{CancelOrder, NewOrder, ReplaceOrder};
 
 use super::say::News;
-use super::{Instrument, NaiveEngine, Order, worst_cost};
+use super::stops::reaches;
+use super::{Instrument, NaiveEngine, Order, Place, cost_of};
 use crate::config::{EventSink, POSITION_LIMIT};
 
 impl NaiveEngine {
@@ -20,10 +21,63 @@ impl NaiveEngine {
         let news = News::of(ExecType::New, Reason::None, m.request_no);
         let answer = self.say_order(rec, &news, out);
         self.remember(m.session_id, m.request_no, answer);
-        self.sweep(rec, m.request_no, out);
+        let order = self.order_mut(rec);
+        order.now.min_qty = Qty(0);
+        match m.ord_type {
+            _ if self.is_to_be_parked(m) => self.order_mut(rec).place = Place::Parked,
+            OrdType::Stop | OrdType::StopLimit => {
+                self.order_mut(rec).place = Place::Stop;
+                let instrument = &self.instruments[&m.instrument_id];
+                let last_price = instrument.last_price;
+                if instrument.phase == Phase::Continuous
+                    && last_price.is_some_and(|price| reaches(price, m.side, m.stop_px))
+                {
+                    self.trigger(rec, out);
+                }
+            }
+            _ => self.come_in(rec, m.request_no, out),
+        }
     }
 
-    /// Makes the order live, at the end of the queue of its price.
+    /// An order that may trade now: it matches, or stands in a call's book.
+    pub(super) fn come_in<S: EventSink>(&mut self, rec: Rec, request_no: RequestNo, out: &mut S) {
+        let instrument_id = self.orders[&rec].now.instrument_id;
+        if self.instruments[&instrument_id].phase == Phase::Continuous {
+            self.sweep(rec, request_no, out);
+        } else {
+            self.stand(rec);
+        }
+    }
+
+    /// Puts an order into the book behind all others at its price.
+    pub(super) fn stand(&mut self, rec: Rec) {
+        self.arrival += 1;
+        let arrival = self.arrival;
+        let order = self.order_mut(rec);
+        order.arrival = arrival;
+        order.place = Place::Book;
+        order.shown_qty = order.slice();
+        let key = order.book_key();
+        self.book.insert(key, rec);
+    }
+
+    pub(super) fn order_mut(&mut self, rec: Rec) -> &mut Order {
+        self.orders.get_mut(&rec).expect("live")
+    }
+
+    fn is_to_be_parked(&self, m: &NewOrder) -> bool {
+        m.time_in_force == TimeInForce::AtTheClose
+            && self.instruments[&m.instrument_id].phase != Phase::ClosingCall
+    }
+
+    /// The price that a new market order's cash is reserved at, if any is.
+    fn bound_of(&self, m: &NewOrder) -> Option<Price> {
+        let instrument = &self.instruments[&m.instrument_id];
+        let is_kept = instrument.is_in_call() || self.is_to_be_parked(m);
+        (m.ord_type == OrdType::Market && is_kept).then(|| instrument.bound(m.side))
+    }
+
+    /// Makes the order live; it has no place yet.
     pub(super) fn enter(&mut self, m: &NewOrder) -> Rec {
         self.rec += 1;
         self.arrival += 1;
@@ -33,6 +87,9 @@ impl NaiveEngine {
             created_time: self.time,
             cum_qty: 0,
             arrival: self.arrival,
+            place: Place::Incoming,
+            shown_qty: 0,
+            bound: self.bound_of(m),
         };
         self.names.insert((m.session_id, m.cl_ord_id), order.rec);
         self.interests.insert((m.account_id, m.instrument_id, order.rec));
@@ -40,14 +97,30 @@ impl NaiveEngine {
         Rec(self.rec)
     }
 
-    fn check_new_order(&self, m: &NewOrder) -> Result<(), Reason> {
-        let session = &self.sessions[&m.session_id];
+    /// The generic cell rate algorithm, with a burst of one second.
+    fn throttle(&mut self, session_id: SessionId) -> Result<(), Reason> {
+        const SECOND: u128 = 1_000_000_000;
+        let now = u128::from(self.time.0);
+        let session = self.sessions.get_mut(&session_id).expect("found by the caller");
+        if session.order_rate_max == 0 {
+            return Ok(());
+        }
+        let sum = session.tat.max(now) + SECOND / u128::from(session.order_rate_max);
+        if sum > now + SECOND {
+            return Err(Reason::Throttled);
+        }
+        session.tat = sum;
+        Ok(())
+    }
+
+    fn check_new_order(&mut self, m: &NewOrder) -> Result<(), Reason> {
         if self.is_control() {
             return Err(Reason::WrongPartition);
         }
-        if session.role != Role::Trader {
+        if self.sessions[&m.session_id].role != Role::Trader {
             return Err(Reason::NotEntitled);
         }
+        self.throttle(m.session_id)?;
         let Some(instrument) = self.instruments.get(&m.instrument_id) else {
             return Err(Reason::UnknownInstrument);
         };
@@ -57,24 +130,29 @@ impl NaiveEngine {
         let Some(account) = self.accounts.get(&m.account_id) else {
             return Err(Reason::UnknownAccount);
         };
-        if account.firm_id != session.firm_id {
+        if account.firm_id != self.sessions[&m.session_id].firm_id {
             return Err(Reason::NotYourAccount);
         }
         if self.is_killed(m.session_id, m) {
             return Err(Reason::Killed);
         }
-        if instrument.phase != Phase::Continuous {
+        if matches!(instrument.phase, Phase::Closed | Phase::Halted) {
             return Err(Reason::WrongPhase);
         }
-        self.check_form(instrument, m)?;
+        check_kind(m)?;
+        self.check_times(instrument, m)?;
+        check_numbers(instrument, m)?;
+        if m.cl_ord_id == ClOrdId::NONE {
+            return Err(Reason::FieldOutOfRange);
+        }
         if self.names.contains_key(&(m.session_id, m.cl_ord_id)) {
             return Err(Reason::DuplicateClOrdId);
         }
         if self.orders.len() >= self.config.orders_max as usize {
             return Err(Reason::LimitReached);
         }
-        let qty = i128::from(m.order_qty.0);
-        self.check_cash(m.account_id, worst_cost(m.side, m.price) * qty)?;
+        let cost = cost_of(m, self.bound_of(m)) * i128::from(m.order_qty.0);
+        self.check_cash(m.account_id, cost)?;
         self.check_lots(m, m.order_qty.0)?;
         if m.exec_inst == ExecInst::POST_ONLY && self.takes(m) {
             return Err(Reason::WouldTakeLiquidity);
@@ -86,37 +164,30 @@ impl NaiveEngine {
         Ok(())
     }
 
-    /// What can be told from the request and the instrument alone.
-    fn check_form(&self, instrument: &Instrument, m: &NewOrder) -> Result<(), Reason> {
-        let is_limit = m.ord_type == OrdType::Limit;
-        let is_post_only = m.exec_inst == ExecInst::POST_ONLY;
-        let is_at_once = matches!(m.time_in_force, TimeInForce::Ioc | TimeInForce::Fok);
-        let may_stand = matches!(m.time_in_force, TimeInForce::Day | TimeInForce::Gtc);
-        let is_market = m.ord_type == OrdType::Market;
-        if !(is_limit || is_market) || (is_market && is_post_only) || m.display_qty.0 != 0 {
-            return Err(Reason::UnsupportedOrdType);
-        }
-        if !(is_at_once || may_stand) || (is_at_once && is_post_only) {
-            return Err(Reason::UnsupportedTimeInForce);
-        }
-        if m.stop_px.0 != 0 {
-            return Err(Reason::InvalidPrice);
-        }
-        if m.expire_time.0 != 0 {
+    /// Expiry, minimum quantity, and what the phase does not take.
+    fn check_times(&self, instrument: &Instrument, m: &NewOrder) -> Result<(), Reason> {
+        let is_expiry_fine = match m.time_in_force {
+            TimeInForce::Gtd => m.expire_time > self.time,
+            _ => m.expire_time == Nanos(0),
+        };
+        if !is_expiry_fine {
             return Err(Reason::FieldOutOfRange);
         }
-        if is_post_only && m.min_qty.0 != 0 {
+        let is_post_only = m.exec_inst == ExecInst::POST_ONLY;
+        let is_auctions =
+            matches!(m.time_in_force, TimeInForce::AtTheOpen | TimeInForce::AtTheClose);
+        if m.min_qty.0 != 0 && (is_post_only || is_stop(m) || is_auctions) {
             return Err(Reason::InvalidQty);
         }
-        let is_price_fine =
-            if is_limit { is_price_fine(instrument, m.price.0) } else { m.price.0 == 0 };
-        if !is_price_fine {
-            return Err(Reason::InvalidPrice);
+        let is_at_the_open = m.time_in_force == TimeInForce::AtTheOpen;
+        let is_at_once = matches!(m.time_in_force, TimeInForce::Ioc | TimeInForce::Fok);
+        if is_at_the_open && instrument.phase != Phase::OpeningCall {
+            return Err(Reason::WrongPhase);
         }
-        if !is_qty_fine(instrument, m.order_qty) || m.min_qty > m.order_qty {
-            return Err(Reason::InvalidQty);
+        if instrument.is_in_call() && (is_at_once || is_post_only || m.min_qty.0 != 0) {
+            return Err(Reason::WrongPhase);
         }
-        if m.cl_ord_id == ClOrdId::NONE { Err(Reason::FieldOutOfRange) } else { Ok(()) }
+        Ok(())
     }
 
     /// Whether any of the switches that concern an order is on.
@@ -187,6 +258,8 @@ impl NaiveEngine {
             names: self.names.clone(),
             interests: self.interests.clone(),
             outcomes: Default::default(),
+            trades: Default::default(),
+            schedule: self.schedule.clone(),
             ..*self
         }
     }
@@ -204,18 +277,21 @@ impl NaiveEngine {
         let Some(before) = found.filter(|order| order.now.session_id == m.session_id) else {
             return self.say_rejected(request, OrderId(0), Reason::UnknownOrder, out);
         };
-        if let Err(reason) = self.check_replace(&before, m) {
+        let checked = self.throttle(m.session_id).and_then(|()| self.check_replace(&before, m));
+        if let Err(reason) = checked {
             let order_id = OrderId::new(self.config.partition_id, before.rec);
             return self.say_rejected(request, order_id, reason, out);
         }
-        let loses_priority = m.price != before.now.price || m.order_qty > before.now.order_qty;
+        let is_in_book = before.place == Place::Book;
+        let loses_priority =
+            is_in_book && (m.price != before.now.price || m.order_qty > before.now.order_qty);
         let mut after = before.clone();
         after.now.cl_ord_id = m.cl_ord_id;
         after.now.price = m.price;
         after.now.order_qty = m.order_qty;
+        after.shown_qty = after.shown_qty.min(after.leaves_qty());
         if loses_priority {
-            self.arrival += 1;
-            after.arrival = self.arrival;
+            after.place = Place::Incoming;
             self.book.remove(&before.book_key());
         }
         self.names.remove(&(m.session_id, before.now.cl_ord_id));
@@ -226,7 +302,7 @@ impl NaiveEngine {
         let answer = self.say_order(before.rec, &news, out);
         self.remember(m.session_id, m.request_no, answer);
         if loses_priority {
-            self.sweep(before.rec, m.request_no, out);
+            self.come_in(before.rec, m.request_no, out);
         }
     }
 
@@ -235,10 +311,14 @@ impl NaiveEngine {
         if self.is_killed(before.now.session_id, &before.now) {
             return Err(Reason::Killed);
         }
-        if instrument.phase != Phase::Continuous {
+        if matches!(instrument.phase, Phase::Closed | Phase::Halted) {
             return Err(Reason::WrongPhase);
         }
-        if !is_price_fine(instrument, m.price.0) {
+        let is_price_fine = match before.now.ord_type {
+            OrdType::Limit | OrdType::StopLimit => is_price_fine(instrument, m.price.0),
+            OrdType::Market | OrdType::Stop => m.price.0 == 0,
+        };
+        if !is_price_fine {
             return Err(Reason::InvalidPrice);
         }
         if !is_qty_fine(instrument, m.order_qty) {
@@ -255,13 +335,14 @@ impl NaiveEngine {
             return Err(Reason::DuplicateClOrdId);
         }
         let leaves_qty = m.order_qty.0 - before.cum_qty;
-        let cost = worst_cost(before.now.side, m.price) * i128::from(leaves_qty);
+        let after = NewOrder { price: m.price, ..before.now };
+        let cost = cost_of(&after, before.bound) * i128::from(leaves_qty);
         self.check_cash(before.now.account_id, cost - before.reserved_cash())?;
         if leaves_qty > before.leaves_qty() {
             self.check_lots(&before.now, leaves_qty - before.leaves_qty())?;
         }
-        let after = NewOrder { price: m.price, ..before.now };
-        if after.exec_inst == ExecInst::POST_ONLY && self.takes(&after) {
+        let is_continuous = instrument.phase == Phase::Continuous;
+        if is_continuous && after.exec_inst == ExecInst::POST_ONLY && self.takes(&after) {
             return Err(Reason::WouldTakeLiquidity);
         }
         Ok(())
@@ -316,6 +397,47 @@ impl NaiveEngine {
             || session.firm_id == self.sessions[&order.now.session_id].firm_id;
         (may_see && order.now.instrument_id == instrument_id).then(|| order.clone())
     }
+}
+
+fn is_stop(m: &NewOrder) -> bool {
+    matches!(m.ord_type, OrdType::Stop | OrdType::StopLimit)
+}
+
+/// Whether the fields that say what kind of order it is go together.
+fn check_kind(m: &NewOrder) -> Result<(), Reason> {
+    let is_post_only = m.exec_inst == ExecInst::POST_ONLY;
+    let is_limit = m.ord_type == OrdType::Limit;
+    let is_iceberg = m.display_qty.0 != 0;
+    if (is_post_only || is_iceberg) && !is_limit {
+        return Err(Reason::UnsupportedOrdType);
+    }
+    let (is_for_a_moment, is_dated) = match m.time_in_force {
+        TimeInForce::Ioc | TimeInForce::Fok => (true, false),
+        TimeInForce::AtTheOpen | TimeInForce::AtTheClose => (true, false),
+        TimeInForce::Gtd => (false, true),
+        TimeInForce::Day | TimeInForce::Gtc => (false, false),
+    };
+    if (is_for_a_moment && (is_stop(m) || is_post_only || is_iceberg))
+        || (is_dated && m.ord_type == OrdType::Market)
+    {
+        return Err(Reason::UnsupportedTimeInForce);
+    }
+    if (m.stop_px.0 != 0) != is_stop(m) { Err(Reason::InvalidPrice) } else { Ok(()) }
+}
+
+fn check_numbers(instrument: &Instrument, m: &NewOrder) -> Result<(), Reason> {
+    let has_price = matches!(m.ord_type, OrdType::Limit | OrdType::StopLimit);
+    for (price, is_given) in [(m.price, has_price), (m.stop_px, is_stop(m))] {
+        if is_given && !is_price_fine(instrument, price.0) || !is_given && price.0 != 0 {
+            return Err(Reason::InvalidPrice);
+        }
+    }
+    let is_slice_fine = m.display_qty <= m.order_qty
+        && m.display_qty.0.is_multiple_of(instrument.definition.lot_size.0);
+    if !is_qty_fine(instrument, m.order_qty) || m.min_qty > m.order_qty || !is_slice_fine {
+        return Err(Reason::InvalidQty);
+    }
+    Ok(())
 }
 
 fn is_price_fine(instrument: &Instrument, price: i64) -> bool {

@@ -5,16 +5,23 @@
 //! by trying it on a copy. Shares with the fast engine the wire's types, the limits and the
 //! digest's formula, no data structure and no rule.
 
+mod bust;
 mod entry;
 mod matching;
 mod office;
+mod phases;
 mod say;
+mod stops;
+#[cfg(test)]
+mod tests;
+mod timers;
+mod uncross;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use weir_types::{
-    AccountId, Cash, ClOrdId, EventNo, FirmId, InstrumentId, Nanos, OrderId, PartitionId, Phase,
-    Position, Price, Qty, Reason, Rec, RequestNo, Role, SessionId, Side,
+    AccountId, Cash, ClOrdId, EventNo, FirmId, InstrumentId, Nanos, OrdType, OrderId, PartitionId,
+    Phase, Position, Price, Qty, Reason, Rec, RequestNo, Role, SessionId, Side,
 };
 use weir_wire::order_entry::NewOrder;
 use weir_wire::reference::DefineInstrument;
@@ -38,6 +45,10 @@ struct Session {
     role: Role,
     last_request_no: RequestNo,
     next_event_no: EventNo,
+    /// New orders and replaces a second; zero for no bound.
+    order_rate_max: u32,
+    /// The throttle's theoretical arrival time.
+    tat: u128,
 }
 
 #[derive(Clone)]
@@ -45,6 +56,62 @@ struct Instrument {
     definition: DefineInstrument,
     phase: Phase,
     transferred_in: i128,
+    /// Of its last trade.
+    last_price: Option<Price>,
+    /// Of its last uncrossing that traded.
+    uncrossing_price: Option<Price>,
+    /// When its volatility call ends by itself.
+    call_end: Option<Nanos>,
+    /// Prices of the trades since stops were last looked at.
+    traded: Vec<Price>,
+}
+
+impl Instrument {
+    /// The static reference; `None` when it is zero.
+    fn static_reference(&self) -> Option<Price> {
+        let price = self.uncrossing_price.unwrap_or(self.definition.reference_price);
+        (price.0 != 0).then_some(price)
+    }
+
+    fn is_in_call(&self) -> bool {
+        matches!(self.phase, Phase::OpeningCall | Phase::VolatilityCall | Phase::ClosingCall)
+    }
+
+    /// The worst price that an order of `side` may trade at.
+    fn bound(&self, side: Side) -> Price {
+        match side {
+            Side::Buy => self.definition.price_max,
+            Side::Sell => self.definition.price_min,
+        }
+    }
+}
+
+/// Where a live order is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Matching, on its way to one of the others.
+    Incoming,
+    Book,
+    Stop,
+    Parked,
+}
+
+/// A side of a trade that can be taken back.
+#[derive(Clone, Copy)]
+struct TradeSide {
+    rec: Rec,
+    session_id: SessionId,
+    account_id: AccountId,
+    side: Side,
+}
+
+#[derive(Clone)]
+struct Trade {
+    instrument_id: InstrumentId,
+    price: Price,
+    lots: u64,
+    /// The buyer's side, then the seller's.
+    sides: [TradeSide; 2],
 }
 
 /// A live order: the request that made it, brought up to date.
@@ -56,6 +123,11 @@ struct Order {
     cum_qty: u64,
     /// Its time priority: who came later has more.
     arrival: u64,
+    place: Place,
+    /// What the book shows of it, while it is there.
+    shown_qty: u64,
+    /// The price that a market order's cash is reserved at; none when each trade is paid.
+    bound: Option<Price>,
 }
 
 impl Order {
@@ -65,15 +137,48 @@ impl Order {
 
     /// What it may still cost its account.
     fn reserved_cash(&self) -> i128 {
-        worst_cost(self.now.side, self.now.price) * i128::from(self.leaves_qty())
+        cost_of(&self.now, self.bound) * i128::from(self.leaves_qty())
+    }
+
+    /// Whether it may trade at `price` in an uncrossing: a market order within its bound.
+    fn is_willing_in_call(&self, price: Price) -> bool {
+        let limit = match self.now.ord_type {
+            OrdType::Market => self.bound.expect("a market order in a call's book has a bound"),
+            _ => self.now.price,
+        };
+        match self.now.side {
+            Side::Buy => limit >= price,
+            Side::Sell => limit <= price,
+        }
+    }
+
+    /// A fresh slice of what may still trade.
+    fn slice(&self) -> u64 {
+        match self.now.display_qty.0 {
+            0 => self.leaves_qty(),
+            most => most.min(self.leaves_qty()),
+        }
     }
 
     fn book_key(&self) -> BookKey {
         let rank = match self.now.side {
+            _ if self.now.ord_type == OrdType::Market => MARKET_RANK,
             Side::Buy => -i128::from(self.now.price.0),
             Side::Sell => i128::from(self.now.price.0),
         };
         (self.now.instrument_id, self.now.side, rank, self.arrival)
+    }
+}
+
+/// Before every limit price.
+const MARKET_RANK: i128 = i128::MIN;
+
+/// What is reserved for a lot of an order; `bound` is a market order's in a call or parked.
+fn cost_of(m: &NewOrder, bound: Option<Price>) -> i128 {
+    match m.ord_type {
+        OrdType::Limit | OrdType::StopLimit => worst_cost(m.side, m.price),
+        OrdType::Market => bound.map_or(0, |price| worst_cost(m.side, price)),
+        OrdType::Stop => 0,
     }
 }
 
@@ -118,6 +223,9 @@ pub struct NaiveEngine {
     /// The live orders of each account and instrument.
     interests: BTreeSet<(AccountId, InstrumentId, Rec)>,
     outcomes: BTreeMap<SessionId, BTreeMap<RequestNo, PlainEvent>>,
+    /// The last trades that were not taken back, by `match_id`.
+    trades: BTreeMap<u64, Trade>,
+    schedule: BTreeMap<(InstrumentId, Nanos), Phase>,
 }
 
 impl NaiveEngine {
@@ -147,6 +255,8 @@ impl NaiveEngine {
             names: BTreeMap::new(),
             interests: BTreeSet::new(),
             outcomes: BTreeMap::new(),
+            trades: BTreeMap::new(),
+            schedule: BTreeMap::new(),
         }
     }
 
@@ -163,11 +273,16 @@ impl NaiveEngine {
         self.position = position;
         self.time = time;
         self.digest = digest::fold_command(self.digest, position.0, time.0);
+        self.run_timers(out);
         match command {
             Command::Request(request) => self.request(request, out),
             Command::Import(at, definition) => self.import(*at, definition, out),
             Command::Tick => {}
             Command::SessionLost(lost) => self.session_lost(lost, out),
+        }
+        let instrument_ids: Vec<InstrumentId> = self.instruments.keys().copied().collect();
+        for instrument_id in instrument_ids {
+            self.trigger_stops(instrument_id, out);
         }
         if position.0.is_multiple_of(self.config.checkpoint_interval) {
             self.say_checkpoint(out);
@@ -195,8 +310,8 @@ impl NaiveEngine {
             Request::Transfer(m) => self.transfer(request, m, out),
             Request::SetPhase(m) => self.set_phase(request, m, out),
             Request::KillSwitch(m) => self.kill_switch(request, m, out),
-            Request::BustTrade(_) => Err(Reason::UnknownTrade),
-            Request::SchedulePhase(_) => Err(Reason::LimitReached),
+            Request::BustTrade(m) => self.bust_trade(request, m, out),
+            Request::SchedulePhase(m) => self.schedule_phase(request, m, out),
             Request::DefineInstrument(_)
             | Request::DefineFirm(_)
             | Request::DefineAccount(_)
@@ -246,6 +361,12 @@ impl NaiveEngine {
         }
     }
 
+    /// The phase of an instrument that is defined.
+    #[must_use]
+    pub fn phase(&self, instrument_id: InstrumentId) -> Option<Phase> {
+        self.instruments.get(&instrument_id).map(|instrument| instrument.phase)
+    }
+
     /// How many orders are live.
     #[must_use]
     pub fn live_order_count(&self) -> u32 {
@@ -261,7 +382,8 @@ impl NaiveEngine {
         pairs.len()
     }
 
-    /// As [`Engine::book_levels`](crate::Engine::book_levels).
+    /// As [`Engine::book_levels`](crate::Engine::book_levels): limit orders by price, what is
+    /// shown of them; market orders of a call have no price and are on no level.
     pub fn book_levels(
         &self,
         instrument_id: InstrumentId,
@@ -272,7 +394,10 @@ impl NaiveEngine {
         out.clear();
         for rec in self.side_of_book(instrument_id, side) {
             let order = &self.orders[&rec];
-            let (price, qty) = (order.now.price, Qty(order.leaves_qty()));
+            if order.now.ord_type == OrdType::Market {
+                continue;
+            }
+            let (price, qty) = (order.now.price, Qty(order.shown_qty));
             let count = out.len();
             match out.last_mut().filter(|level| level.price == price) {
                 Some(level) => {

@@ -3,15 +3,14 @@
 use weir_types::{EventNo, PartitionId};
 use weir_types::{
     ExecType, FirmId, KillScope, MassCancelScope, Phase, Position, Reason, Rec, RequestNo, Role,
-    Switch, TimeInForce,
+    Switch,
 };
-use weir_wire::event::{Defined, PhaseChanged};
+use weir_wire::event::Defined;
 use weir_wire::order_entry::MassCancel;
 use weir_wire::reference::{
-    DefineAccount, DefineFirm, DefineInstrument, DefineSession, KillSwitch, SessionLost, SetPhase,
-    Transfer,
+    DefineAccount, DefineFirm, DefineInstrument, DefineSession, KillSwitch, SessionLost, Transfer,
 };
-use weir_wire::{Definition, Event, PlainEvent, Request};
+use weir_wire::{Definition, Event, Request};
 
 use super::say::News;
 use super::{Account, Instrument, NaiveEngine, Order, Session};
@@ -111,7 +110,15 @@ impl NaiveEngine {
                 return Err(Reason::LimitReached);
             }
             None => {
-                let row = Instrument { definition: *d, phase: d.phase, transferred_in: 0 };
+                let row = Instrument {
+                    definition: *d,
+                    phase: d.phase,
+                    transferred_in: 0,
+                    last_price: None,
+                    uncrossing_price: None,
+                    call_end: None,
+                    traded: Vec::new(),
+                };
                 self.instruments.insert(d.instrument_id, row);
             }
         }
@@ -161,9 +168,12 @@ impl NaiveEngine {
         if is_trader && !self.firms.contains(&d.firm_id) {
             return Err(Reason::UnknownFirm);
         }
-        if let Some(row) = self.sessions.get(&d.defined_session_id) {
-            let is_same = row.role == d.role && row.firm_id == d.firm_id;
-            return if is_same { Ok(()) } else { Err(Reason::InvalidDefinition) };
+        if let Some(row) = self.sessions.get_mut(&d.defined_session_id) {
+            if row.role != d.role || row.firm_id != d.firm_id {
+                return Err(Reason::InvalidDefinition);
+            }
+            row.order_rate_max = d.order_rate_max;
+            return Ok(());
         }
         if self.sessions.len() >= self.config.sessions_max as usize {
             return Err(Reason::LimitReached);
@@ -173,12 +183,14 @@ impl NaiveEngine {
             role: d.role,
             last_request_no: RequestNo(0),
             next_event_no: EventNo(1),
+            order_rate_max: d.order_rate_max,
+            tat: 0,
         };
         self.sessions.insert(d.defined_session_id, row);
         Ok(())
     }
 
-    fn check_operator(&self, request: &Request, to: PartitionId) -> Result<(), Reason> {
+    pub(super) fn check_operator(&self, request: &Request, to: PartitionId) -> Result<(), Reason> {
         if self.sessions[&request.session_id()].role != Role::Operator {
             return Err(Reason::NotEntitled);
         }
@@ -252,48 +264,8 @@ impl NaiveEngine {
         Ok(())
     }
 
-    pub(super) fn set_phase<S: EventSink>(
-        &mut self,
-        request: &Request,
-        m: &SetPhase,
-        out: &mut S,
-    ) -> Result<(), Reason> {
-        self.check_operator(request, self.config.partition_id)?;
-        let Some(instrument) = self.instruments.get(&m.instrument_id) else {
-            return Err(Reason::UnknownInstrument);
-        };
-        if !self.is_here(instrument) {
-            return Err(Reason::WrongPartition);
-        }
-        let mut count = 0;
-        if instrument.phase != m.phase {
-            self.instruments.get_mut(&m.instrument_id).expect("found above").phase = m.phase;
-            let event = PhaseChanged {
-                position: self.position,
-                transact_time: self.time,
-                instrument_id: m.instrument_id,
-                partition_id: self.config.partition_id,
-                phase: m.phase,
-            };
-            self.say(Event::Plain(PlainEvent::PhaseChanged(event)), out);
-            if m.phase == Phase::Closed {
-                let news = News::of(ExecType::Expired, Reason::None, RequestNo(0));
-                let over = self.recs_of(|order| {
-                    order.now.instrument_id == m.instrument_id
-                        && order.now.time_in_force == TimeInForce::Day
-                });
-                count = over.len() as u64;
-                for rec in over {
-                    self.end(rec, &news, out);
-                }
-            }
-        }
-        self.say_done(request, count, out);
-        Ok(())
-    }
-
     /// The live orders of which `is_meant` holds, in order of `rec`.
-    fn recs_of(&self, is_meant: impl Fn(&Order) -> bool) -> Vec<Rec> {
+    pub(super) fn recs_of(&self, is_meant: impl Fn(&Order) -> bool) -> Vec<Rec> {
         self.orders.values().filter(|order| is_meant(order)).map(|order| order.rec).collect()
     }
 

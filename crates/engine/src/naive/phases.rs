@@ -1,0 +1,175 @@
+//! The naive engine's phases: by request, by schedule, by an interruption.
+
+use weir_types::{
+    ExecType, InstrumentId, Nanos, OrdType, Phase, Reason, Rec, RequestNo, TimeInForce,
+};
+use weir_wire::event::PhaseChanged;
+use weir_wire::reference::{SchedulePhase, SetPhase};
+use weir_wire::{Event, PlainEvent, Request};
+
+use super::say::News;
+use super::{NaiveEngine, Order, Place};
+use crate::config::EventSink;
+
+/// How many changes of phase may stand.
+const SCHEDULE_MAX: usize = 1 << 16;
+
+impl NaiveEngine {
+    pub(super) fn set_phase<S: EventSink>(
+        &mut self,
+        request: &Request,
+        m: &SetPhase,
+        out: &mut S,
+    ) -> Result<(), Reason> {
+        self.check_operator(request, self.config.partition_id)?;
+        self.check_instrument_here(m.instrument_id)?;
+        self.check_change(m.instrument_id, m.phase)?;
+        let ended_count = self.change_phase(m.instrument_id, m.phase, out);
+        self.say_done(request, ended_count, out);
+        Ok(())
+    }
+
+    pub(super) fn schedule_phase<S: EventSink>(
+        &mut self,
+        request: &Request,
+        m: &SchedulePhase,
+        out: &mut S,
+    ) -> Result<(), Reason> {
+        self.check_operator(request, self.config.partition_id)?;
+        self.check_instrument_here(m.instrument_id)?;
+        let before = self.schedule.len();
+        if m.at == Nanos(0) {
+            self.schedule.retain(|(instrument_id, _), _| *instrument_id != m.instrument_id);
+            let cleared_count = before - self.schedule.len();
+            self.say_done(request, cleared_count as u64, out);
+            return Ok(());
+        }
+        if m.at <= self.time {
+            return Err(Reason::FieldOutOfRange);
+        }
+        let key = (m.instrument_id, m.at);
+        if before >= SCHEDULE_MAX && !self.schedule.contains_key(&key) {
+            return Err(Reason::LimitReached);
+        }
+        self.schedule.insert(key, m.phase);
+        self.say_done(request, 1, out);
+        Ok(())
+    }
+
+    fn check_instrument_here(&self, instrument_id: InstrumentId) -> Result<(), Reason> {
+        let instrument = self.instruments.get(&instrument_id).ok_or(Reason::UnknownInstrument)?;
+        if self.is_here(instrument) { Ok(()) } else { Err(Reason::WrongPartition) }
+    }
+
+    /// Whether the rules know the way from the phase that stands.
+    pub(super) fn check_change(
+        &self,
+        instrument_id: InstrumentId,
+        to: Phase,
+    ) -> Result<(), Reason> {
+        use Phase::{ClosingCall, Continuous, Halted, OpeningCall, VolatilityCall};
+        let from = self.instruments[&instrument_id].phase;
+        let origins: &[Phase] = match to {
+            Phase::Closed | Halted => Phase::ALL,
+            OpeningCall => &[Phase::Closed, Halted],
+            Continuous => &[Phase::Closed, OpeningCall, VolatilityCall, Halted],
+            VolatilityCall => &[Continuous, Halted],
+            ClosingCall => &[Continuous, VolatilityCall, Halted],
+        };
+        if from == to || origins.contains(&from) { Ok(()) } else { Err(Reason::WrongPhase) }
+    }
+
+    /// Changes the phase; how many orders that ended.
+    pub(super) fn change_phase<S: EventSink>(
+        &mut self,
+        instrument_id: InstrumentId,
+        to: Phase,
+        out: &mut S,
+    ) -> u64 {
+        let instrument = &self.instruments[&instrument_id];
+        if instrument.phase == to {
+            return 0;
+        }
+        if to == Phase::Continuous || (to == Phase::Closed && instrument.is_in_call()) {
+            self.uncross(instrument_id, out);
+        }
+        let mut ended_count = 0;
+        for rec in self.recs_of(|order| order.now.instrument_id == instrument_id) {
+            if let Some(news) = how_it_ends(&self.orders[&rec], to) {
+                self.end(rec, &news, out);
+                ended_count += 1;
+            }
+        }
+        let instrument = self.instruments.get_mut(&instrument_id).expect("found above");
+        if to != Phase::Continuous {
+            instrument.traded.clear();
+        }
+        self.say_phase(instrument_id, to, out);
+        if to == Phase::ClosingCall {
+            for rec in self.recs_of(|order| {
+                order.now.instrument_id == instrument_id && order.place == Place::Parked
+            }) {
+                self.stand(rec);
+            }
+        }
+        if to == Phase::Closed {
+            let over: Vec<Rec> = self.recs_of(|order| {
+                order.now.instrument_id == instrument_id
+                    && order.now.time_in_force == TimeInForce::Day
+            });
+            ended_count += over.len() as u64;
+            for rec in over {
+                self.end(rec, &News::of(ExecType::Expired, Reason::None, RequestNo(0)), out);
+            }
+        }
+        self.set_call_end(instrument_id);
+        self.trigger_stops(instrument_id, out);
+        ended_count
+    }
+
+    /// A trade would breach a collar: from continuous trading to a volatility call.
+    pub(super) fn interrupt<S: EventSink>(&mut self, instrument_id: InstrumentId, out: &mut S) {
+        self.say_phase(instrument_id, Phase::VolatilityCall, out);
+        self.set_call_end(instrument_id);
+    }
+
+    fn set_call_end(&mut self, instrument_id: InstrumentId) {
+        let now = self.time.0;
+        let instrument = self.instruments.get_mut(&instrument_id).expect("found by the caller");
+        let span = instrument.definition.volatility_call.0;
+        let is_timed = instrument.phase == Phase::VolatilityCall && span != 0;
+        instrument.call_end = is_timed.then(|| Nanos(now.saturating_add(span)));
+    }
+
+    fn say_phase<S: EventSink>(&mut self, instrument_id: InstrumentId, to: Phase, out: &mut S) {
+        self.instruments.get_mut(&instrument_id).expect("found by the caller").phase = to;
+        let event = PhaseChanged {
+            position: self.position,
+            transact_time: self.time,
+            instrument_id,
+            partition_id: self.config.partition_id,
+            phase: to,
+        };
+        self.say(Event::Plain(PlainEvent::PhaseChanged(event)), out);
+    }
+}
+
+/// How an order ends that does not outlive the change to a phase.
+fn how_it_ends(order: &Order, to: Phase) -> Option<News> {
+    use Phase::{ClosingCall, Continuous, OpeningCall, VolatilityCall};
+    let is_in_book = order.place == Place::Book;
+    let ends_in: &[Phase] = match order.now.time_in_force {
+        TimeInForce::AtTheOpen => &[Continuous, VolatilityCall, ClosingCall, Phase::Closed],
+        TimeInForce::AtTheClose if is_in_book => {
+            &[OpeningCall, Continuous, VolatilityCall, Phase::Closed]
+        }
+        TimeInForce::AtTheClose => &[Phase::Closed],
+        _ => &[],
+    };
+    if ends_in.contains(&to) {
+        return Some(News::of(ExecType::Expired, Reason::None, RequestNo(0)));
+    }
+    let is_market = order.now.ord_type == OrdType::Market && is_in_book;
+    (is_market && matches!(to, Continuous | Phase::Closed))
+        .then(|| News::of(ExecType::Canceled, Reason::NoLiquidity, RequestNo(0)))
+}

@@ -1,0 +1,60 @@
+//! The naive engine's stops: a plain loop over all of them.
+
+use weir_types::{ExecType, InstrumentId, OrdType, Phase, Price, Reason, Rec, RequestNo, Side};
+
+use super::say::News;
+use super::{NaiveEngine, Place, cost_of};
+use crate::config::EventSink;
+
+/// Whether a trade at `price` triggers a stop.
+pub(super) fn reaches(price: Price, side: Side, stop_px: Price) -> bool {
+    match side {
+        Side::Buy => stop_px <= price,
+        Side::Sell => stop_px >= price,
+    }
+}
+
+impl NaiveEngine {
+    /// Looks at the instrument's stops until no trade has reached one that still waits.
+    pub(super) fn trigger_stops<S: EventSink>(&mut self, instrument_id: InstrumentId, out: &mut S) {
+        loop {
+            let instrument = self.instruments.get_mut(&instrument_id).expect("defined");
+            if instrument.phase != Phase::Continuous || instrument.traded.is_empty() {
+                return;
+            }
+            let prices = std::mem::take(&mut instrument.traded);
+            let wave = self.recs_of(|order| {
+                order.now.instrument_id == instrument_id
+                    && order.place == Place::Stop
+                    && prices.iter().any(|price| reaches(*price, order.now.side, order.now.stop_px))
+            });
+            for rec in wave {
+                self.trigger(rec, out);
+            }
+        }
+    }
+
+    /// Makes a market or limit order of a stop and lets it come in.
+    pub(super) fn trigger<S: EventSink>(&mut self, rec: Rec, out: &mut S) {
+        let order = self.order_mut(rec);
+        order.place = Place::Incoming;
+        order.now.ord_type = match order.now.ord_type {
+            OrdType::Stop => OrdType::Market,
+            _ => OrdType::Limit,
+        };
+        self.say_order(rec, &News::of(ExecType::Triggered, Reason::None, RequestNo(0)), out);
+        let order = self.orders[&rec].clone();
+        let instrument = &self.instruments[&order.now.instrument_id];
+        if order.now.ord_type == OrdType::Market && instrument.is_in_call() {
+            // The wave it belongs to has caused an interruption.
+            let bound = Some(instrument.bound(order.now.side));
+            let need = cost_of(&order.now, bound) * i128::from(order.leaves_qty());
+            if let Err(reason) = self.check_cash(order.now.account_id, need) {
+                self.end(rec, &News::of(ExecType::Canceled, reason, RequestNo(0)), out);
+                return;
+            }
+            self.order_mut(rec).bound = bound;
+        }
+        self.come_in(rec, RequestNo(0), out);
+    }
+}

@@ -1,0 +1,346 @@
+//! Commands that reach every rule: all kinds of orders, calls, collars, timers, busts.
+//!
+//! Most are made to fit the phase that the instrument is in, and one in thirty or so is not: what
+//! is refused teaches less than what is taken.
+
+use weir_types::{
+    AccountId, ExecInst, InstrumentId, MatchId, Nanos, OrdType, PartitionId, Phase, Price, Qty,
+    SelfTradePrevention, Side, TimeInForce,
+};
+use weir_wire::order_entry::{NewOrder, ReplaceOrder};
+use weir_wire::reference::{BustTrade, DefineInstrument, DefineSession, SchedulePhase, SetPhase};
+use weir_wire::{Command, Definition, Request};
+
+use super::reference::{asked, with_rules};
+use super::{HERE, OPERATOR, Script, phase_index};
+use weir_types::{ClOrdId, SessionId};
+
+const MILLISECOND: u64 = 1_000_000;
+
+impl Script<'_> {
+    pub(super) fn full_command(&mut self) -> Command {
+        self.pass_time();
+        match self.byte() {
+            0..=155 => self.full_order(),
+            156..=186 => self.full_replace(),
+            187..=215 => self.cancel_order(),
+            216..=217 => self.mass_cancel(),
+            218..=222 => self.full_transfer(),
+            223..=228 => {
+                let instrument_id = self.instrument();
+                self.next_phase(instrument_id)
+            }
+            229..=232 => self.schedule_phase(),
+            233..=238 => self.bust_trade(),
+            239..=240 => self.kill_switch(),
+            241 => self.session_lost(),
+            242..=247 => Command::Tick,
+            _ => self.full_definition(),
+        }
+    }
+
+    /// Most commands come close together, some after deadlines have passed.
+    fn pass_time(&mut self) {
+        let byte = u64::from(self.byte());
+        self.now.0 += match byte {
+            0..=63 => 0,
+            64..=219 => byte % 5 * MILLISECOND,
+            220..=251 => byte % 16 * MILLISECOND + 1,
+            _ => (byte - 250) * 60 * MILLISECOND,
+        };
+    }
+
+    fn phase_of(&self, instrument_id: InstrumentId) -> Phase {
+        phase_index(instrument_id).map_or(Phase::Continuous, |at| self.phases[at])
+    }
+
+    fn fresh_name(&mut self) -> ClOrdId {
+        let used = self.name();
+        self.name_no += 1;
+        self.rarely(ClOrdId::from_number(self.name_no), &[used])
+    }
+
+    /// Instrument 101 trades around zero, with negative prices.
+    fn fair_price(&mut self, instrument_id: InstrumentId) -> Price {
+        let (byte, rare) = (i64::from(self.byte()), self.byte());
+        let middle = if instrument_id == InstrumentId(101) { 0 } else { 100 };
+        match rare {
+            255 => Price(1_000_000),
+            248..=254 => Price(middle + byte % 24 - 12),
+            _ => Price(middle + byte % 8 - byte / 8 % 8 / 2 - 2),
+        }
+    }
+
+    fn fair_qty(&mut self) -> Qty {
+        let byte = u64::from(self.byte());
+        if byte == 255 { Qty(5) } else { Qty(byte % 16 * 10 + 10) }
+    }
+
+    fn time_in_force(&mut self, phase: Phase, ord_type: OrdType) -> TimeInForce {
+        use TimeInForce::{AtTheClose, AtTheOpen, Day, Fok, Gtc, Gtd, Ioc};
+        let is_stop = matches!(ord_type, OrdType::Stop | OrdType::StopLimit);
+        let is_market = ord_type == OrdType::Market;
+        let usual: &[TimeInForce] = match phase {
+            _ if is_stop => &[Day, Gtc, Gtd],
+            Phase::OpeningCall if is_market => &[Day, Gtc, AtTheOpen, AtTheClose],
+            Phase::OpeningCall => &[Day, Gtc, Gtd, AtTheOpen, AtTheClose],
+            Phase::Continuous if is_market => &[Day, Gtc, Ioc, Fok, AtTheClose, Ioc],
+            Phase::Continuous => &[Day, Gtc, Gtd, Day, Gtc, Ioc, Fok, AtTheClose],
+            _ if is_market => &[Day, Gtc, AtTheClose],
+            _ => &[Day, Gtc, Gtd, AtTheClose],
+        };
+        let usual = self.one_of(usual);
+        self.rarely(usual, TimeInForce::ALL)
+    }
+
+    fn full_order(&mut self) -> Command {
+        let session_id = self.session();
+        let instrument_id = self.instrument();
+        let phase = self.phase_of(instrument_id);
+        if matches!(phase, Phase::Closed | Phase::Halted) && self.byte() % 4 != 3 {
+            return self.next_phase(instrument_id);
+        }
+        let ord_type = match self.byte() {
+            0..=175 => OrdType::Limit,
+            176..=199 => OrdType::Market,
+            200..=227 => OrdType::Stop,
+            _ => OrdType::StopLimit,
+        };
+        let is_stop = matches!(ord_type, OrdType::Stop | OrdType::StopLimit);
+        let time_in_force = self.time_in_force(phase, ord_type);
+        let is_standing =
+            matches!(time_in_force, TimeInForce::Day | TimeInForce::Gtc | TimeInForce::Gtd);
+        let (price, stop_px) = (self.fair_price(instrument_id), self.fair_price(instrument_id));
+        let (order_qty, slice) = (self.fair_qty(), self.fair_qty());
+        let (expiry, stray) = (u64::from(self.byte()), self.byte());
+        let condition = self.byte();
+        let is_iceberg = ord_type == OrdType::Limit && is_standing && condition < 64;
+        let is_post_only = ord_type == OrdType::Limit
+            && is_standing
+            && phase == Phase::Continuous
+            && (64..80).contains(&condition);
+        let has_minimum = !is_stop
+            && phase == Phase::Continuous
+            && time_in_force != TimeInForce::AtTheClose
+            && (80..104).contains(&condition);
+        let zero_or = |is_given: bool, value: Qty| if is_given { value } else { Qty(0) };
+        // What must fill at once is small, or it would hardly ever be taken.
+        let order_qty = match time_in_force {
+            TimeInForce::Fok => Qty(order_qty.0.min(30 + order_qty.0 / 40 * 10)),
+            _ => order_qty,
+        };
+        let small = Qty(slice.0.min(order_qty.0) / 20 * 10 + 10);
+        let mut order = NewOrder {
+            request_no: self.request_no(session_id),
+            cl_ord_id: self.fresh_name(),
+            price: if matches!(ord_type, OrdType::Limit | OrdType::StopLimit) {
+                price
+            } else {
+                Price(0)
+            },
+            order_qty,
+            min_qty: zero_or(has_minimum, small),
+            display_qty: zero_or(is_iceberg, small),
+            stop_px: if is_stop { stop_px } else { Price(0) },
+            expire_time: match time_in_force {
+                TimeInForce::Gtd => Nanos(self.now.0 + 1 + expiry * MILLISECOND),
+                _ => Nanos(0),
+            },
+            sending_time: Nanos(0),
+            session_id,
+            instrument_id,
+            account_id: self.account(session_id),
+            side: self.one_of(&[Side::Buy, Side::Sell]),
+            ord_type,
+            time_in_force,
+            exec_inst: if is_post_only { ExecInst::POST_ONLY } else { ExecInst::NONE },
+            self_trade_prevention: self.one_of(SelfTradePrevention::ALL),
+        };
+        if stray < 12 {
+            bend(&mut order, stray, price, slice, self.now);
+        }
+        Command::Request(Request::NewOrder(order))
+    }
+
+    fn full_replace(&mut self) -> Command {
+        let named = self.named_order();
+        let heard = self.heard.iter().find(|e| {
+            (e.order_id == named.order_id)
+                || (e.cl_ord_id == named.name && e.session_id == named.session_id)
+        });
+        let (has_price, before) = match heard {
+            Some(e) => (
+                matches!(e.ord_type, OrdType::Limit | OrdType::StopLimit),
+                Some((e.price, e.order_qty)),
+            ),
+            None => (true, None),
+        };
+        let (price, qty, name) =
+            (self.fair_price(named.instrument_id), self.fair_qty(), self.fresh_name());
+        let what = self.byte();
+        let (price, order_qty) = match (before, what % 4) {
+            (Some((same, _)), 0) => (same, qty),
+            (Some((_, same)), 1) => (price, same),
+            (Some((same, much)), 2) => (same, Qty(much.0.saturating_sub(10).max(10))),
+            _ => (price, qty),
+        };
+        Command::Request(Request::ReplaceOrder(ReplaceOrder {
+            request_no: self.request_no(named.session_id),
+            cl_ord_id: name,
+            orig_cl_ord_id: named.name,
+            order_id: named.order_id,
+            price: if has_price || what == 255 { price } else { Price(0) },
+            order_qty,
+            sending_time: Nanos(0),
+            session_id: named.session_id,
+            instrument_id: named.instrument_id,
+        }))
+    }
+
+    /// Mostly where a day goes next.
+    fn phase_after(&mut self, phase: Phase) -> Phase {
+        use Phase::{Closed, ClosingCall, Continuous, Halted, OpeningCall, VolatilityCall};
+        let usual: &[Phase] = match phase {
+            Closed => &[OpeningCall, OpeningCall, OpeningCall, Continuous],
+            OpeningCall => &[Continuous, Continuous, Continuous, Continuous, Halted, Closed],
+            Continuous => &[VolatilityCall, ClosingCall, ClosingCall, Halted, Closed, Continuous],
+            VolatilityCall => &[Continuous, Continuous, Continuous, ClosingCall, Halted, Closed],
+            ClosingCall => &[Closed, Closed, Closed, Halted],
+            Halted => &[Continuous, Continuous, OpeningCall, VolatilityCall, ClosingCall],
+        };
+        let usual = self.one_of(usual);
+        self.rarely(usual, Phase::ALL)
+    }
+
+    fn next_phase(&mut self, instrument_id: InstrumentId) -> Command {
+        let session_id = self.rarely(OPERATOR, &[SessionId(1)]);
+        let phase = self.phase_after(self.phase_of(instrument_id));
+        Command::Request(Request::SetPhase(SetPhase {
+            request_no: self.request_no(session_id),
+            session_id,
+            instrument_id,
+            phase,
+        }))
+    }
+
+    fn schedule_phase(&mut self) -> Command {
+        let session_id = self.rarely(OPERATOR, &[SessionId(1)]);
+        let instrument_id = self.instrument();
+        let phase = self.phase_after(self.phase_of(instrument_id));
+        let byte = u64::from(self.byte());
+        // Few moments, so that changes replace one another.
+        let moment = (self.now.0 / (10 * MILLISECOND) + 1 + byte % 8) * 10 * MILLISECOND;
+        let at = match byte {
+            0..=15 => 0,
+            16..=19 => self.now.0,
+            _ => moment,
+        };
+        Command::Request(Request::SchedulePhase(SchedulePhase {
+            request_no: self.request_no(session_id),
+            at: Nanos(at),
+            session_id,
+            instrument_id,
+            phase,
+        }))
+    }
+
+    fn bust_trade(&mut self) -> Command {
+        let session_id = self.rarely(OPERATOR, &[SessionId(1)]);
+        let byte = usize::from(self.byte());
+        let recent = match self.trades.len() {
+            0 => MatchId(1),
+            count => self.trades[count - 1 - byte % count],
+        };
+        Command::Request(Request::BustTrade(BustTrade {
+            request_no: self.request_no(session_id),
+            match_id: self.rarely(recent, &[MatchId(0), MatchId(1), MatchId(u64::MAX)]),
+            session_id,
+            partition_id: self.rarely(HERE, &[PartitionId(2)]),
+        }))
+    }
+
+    /// Mostly what keeps trading going, else anything.
+    fn full_transfer(&mut self) -> Command {
+        let account = self.one_of(&[11, 12, 21].map(AccountId));
+        let sum = self.one_of(&[30_000, -30_000, 60_000, -60_000]);
+        let lots = self.one_of(&[0, 300, -300, 0]);
+        let is_odd = self.byte() % 8 == 7;
+        match self.transfer() {
+            Command::Request(Request::Transfer(mut m)) if !is_odd => {
+                m.account_id = account;
+                m.cash.0 = sum;
+                m.position_qty = lots;
+                m.instrument_id = InstrumentId(if lots == 0 { 0 } else { 100 });
+                Command::Request(Request::Transfer(m))
+            }
+            Command::Request(Request::Transfer(mut m)) => {
+                // Who was given a fortune would never lack money again.
+                if m.cash.0 > 1_000_000 || m.position_qty > 100_000 {
+                    m.account_id = AccountId(13);
+                }
+                Command::Request(Request::Transfer(m))
+            }
+            other => other,
+        }
+    }
+
+    /// New collars, references, call lengths and rates, else anything.
+    fn full_definition(&mut self) -> Command {
+        let number = self.byte();
+        let collars = [self.one_of(&[0, 100, 400, 400]), self.one_of(&[0, 200, 300, 300])];
+        let span = self.one_of(&[0, 5, 40, 40]) * MILLISECOND;
+        let reference = self.one_of(&[0, 98, 100, 103]);
+        let rate = self.one_of(&[0, 25, 25, 7, 2_000_000_000]);
+        let definition = match self.definition() {
+            Command::Import(at, definition) => (Some(at), definition),
+            Command::Request(request) => match request.definition() {
+                Some(definition) => (None, definition),
+                None => return Command::Request(request),
+            },
+            other => return other,
+        };
+        let (at, definition) = definition;
+        let definition = match definition {
+            Definition::DefineInstrument(d) => {
+                let narrowed = d.price_max == Price(102);
+                let bounds = (d.price_min, d.price_max);
+                let mut d = with_rules(d, collars, Nanos(span), Price(reference));
+                if narrowed && number < 64 {
+                    (d.price_min, d.price_max) = bounds;
+                }
+                // A tick of two or zero would stop most of what follows.
+                d.tick_size = if number < 250 { Price(1) } else { d.tick_size };
+                Definition::DefineInstrument(DefineInstrument { ..d })
+            }
+            Definition::DefineSession(d) => {
+                Definition::DefineSession(DefineSession { order_rate_max: rate, ..d })
+            }
+            other => other,
+        };
+        match at {
+            Some(at) => Command::Import(at, definition),
+            None => {
+                let request_no = self.request_no(OPERATOR);
+                Command::Request(asked(definition, OPERATOR, request_no))
+            }
+        }
+    }
+}
+
+/// Makes one thing about an order wrong, or unusual.
+fn bend(order: &mut NewOrder, how: u8, price: Price, qty: Qty, now: Nanos) {
+    match how {
+        0 => order.ord_type = OrdType::Stop,
+        1 => order.stop_px = price,
+        2 => order.display_qty = qty,
+        3 => order.min_qty = qty,
+        4 => order.exec_inst = ExecInst::POST_ONLY,
+        5 => order.expire_time = now,
+        6 => order.price = Price(0),
+        7 => order.price = price,
+        8 => order.order_qty = Qty(0),
+        9 => order.time_in_force = TimeInForce::AtTheClose,
+        10 => order.time_in_force = TimeInForce::Gtd,
+        _ => order.cl_ord_id = ClOrdId::NONE,
+    }
+}

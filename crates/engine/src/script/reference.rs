@@ -1,0 +1,171 @@
+//! The reference data and the money that every script begins with.
+
+use weir_types::{
+    AccountId, ApiKeyHash, Cash, ClOrdId, FirmId, InstrumentId, Nanos, PartitionId, Phase,
+    Position, Price, Qty, RequestNo, Role, SessionId, Switch, Symbol,
+};
+use weir_wire::reference::{DefineAccount, DefineFirm, DefineInstrument, DefineSession, Transfer};
+use weir_wire::{Command, Definition, Request};
+
+use super::{HERE, OPERATOR};
+
+/// The definition as its operator asked for it.
+pub(super) fn asked(
+    definition: Definition,
+    session_id: SessionId,
+    request_no: RequestNo,
+) -> Request {
+    match definition {
+        Definition::DefineInstrument(d) => {
+            Request::DefineInstrument(DefineInstrument { session_id, request_no, ..d })
+        }
+        Definition::DefineFirm(d) => {
+            Request::DefineFirm(DefineFirm { session_id, request_no, ..d })
+        }
+        Definition::DefineAccount(d) => {
+            Request::DefineAccount(DefineAccount { session_id, request_no, ..d })
+        }
+        Definition::DefineSession(d) => {
+            Request::DefineSession(DefineSession { session_id, request_no, ..d })
+        }
+    }
+}
+
+pub(super) fn instrument(id: u32, partition_id: PartitionId, tick_size: i64) -> Definition {
+    let (price_min, price_max) = if id == 101 { (-1_000, 1_000) } else { (1, 10_000) };
+    Definition::DefineInstrument(DefineInstrument {
+        request_no: RequestNo(0),
+        symbol: Symbol(ClOrdId::from_number(u64::from(id)).0),
+        tick_size: Price(tick_size),
+        lot_size: Qty(10),
+        order_qty_max: Qty(100_000),
+        price_min: Price(price_min),
+        price_max: Price(price_max),
+        reference_price: Price(0),
+        volatility_call: Nanos(0),
+        static_collar: 0,
+        dynamic_collar: 0,
+        session_id: OPERATOR,
+        instrument_id: InstrumentId(id),
+        partition_id,
+        price_exponent: -2,
+        qty_exponent: 0,
+        phase: Phase::Continuous,
+    })
+}
+
+pub(super) fn firm(id: u32) -> Definition {
+    Definition::DefineFirm(DefineFirm {
+        request_no: RequestNo(0),
+        name: Symbol(ClOrdId::from_number(u64::from(id)).0),
+        session_id: OPERATOR,
+        firm_id: FirmId(id),
+    })
+}
+
+pub(super) fn account(id: u32, firm: u32, unlimited: Switch) -> Definition {
+    Definition::DefineAccount(DefineAccount {
+        request_no: RequestNo(0),
+        session_id: OPERATOR,
+        account_id: AccountId(id),
+        firm_id: FirmId(firm),
+        unlimited,
+    })
+}
+
+pub(super) fn session(id: u32, firm: u32, role: Role) -> Definition {
+    Definition::DefineSession(DefineSession {
+        request_no: RequestNo(0),
+        api_key_hash: ApiKeyHash([id as u8; 32]),
+        session_id: OPERATOR,
+        defined_session_id: SessionId(id),
+        firm_id: FirmId(firm),
+        order_rate_max: 0,
+        role,
+    })
+}
+
+/// The first operator, and the same reference data asked for by it.
+pub(super) fn control_opening() -> Vec<Command> {
+    let first = Command::Import(Position(1), session(OPERATOR.0, 0, Role::Operator));
+    let asked = (1..)
+        .zip(reference_data())
+        .map(|(number, definition)| asked(definition, OPERATOR, RequestNo(number)));
+    std::iter::once(first).chain(asked.map(Command::Request)).collect()
+}
+
+/// Two firms with two sessions each, some accounts, three instruments.
+fn reference_data() -> [Definition; 16] {
+    [
+        firm(1),
+        firm(2),
+        account(11, 1, Switch::Off),
+        account(12, 1, Switch::Off),
+        account(13, 1, Switch::On),
+        account(21, 2, Switch::Off),
+        account(22, 2, Switch::On),
+        session(OPERATOR.0, 0, Role::Operator),
+        session(91, 0, Role::Supervisor),
+        session(1, 1, Role::Trader),
+        session(2, 1, Role::Trader),
+        session(3, 2, Role::Trader),
+        session(4, 2, Role::Trader),
+        instrument(100, HERE, 1),
+        instrument(101, HERE, 1),
+        instrument(102, PartitionId(2), 1),
+    ]
+}
+
+/// The reference data with narrow bounds (market orders of a call can be paid), collars and a session
+/// with a bounded rate; and a little money.
+pub(super) fn opening() -> Vec<Command> {
+    let mut commands = Vec::new();
+    for (at, mut definition) in (1..).zip(reference_data()) {
+        match &mut definition {
+            Definition::DefineInstrument(d) => {
+                *d = with_rules(*d, [400, 300], Nanos(40_000_000), Price(0));
+            }
+            Definition::DefineSession(d) if d.defined_session_id.0 == 4 => d.order_rate_max = 25,
+            _ => {}
+        }
+        commands.push(Command::Import(Position(at), definition));
+    }
+    let mut number = 0;
+    for account in [11, 12, 21] {
+        for instrument in [100, 101] {
+            number += 1;
+            commands.push(Command::Request(Request::Transfer(Transfer {
+                request_no: RequestNo(number),
+                transfer_id: number,
+                cash: Cash(60_000),
+                position_qty: 1_500,
+                session_id: OPERATOR,
+                account_id: AccountId(account),
+                instrument_id: InstrumentId(instrument),
+                partition_id: HERE,
+            })));
+        }
+    }
+    commands
+}
+
+/// A definition with the fields that only the full mode uses. The instrument around zero has
+/// wide collars: each step there is a large part of its price.
+pub(super) fn with_rules(
+    d: DefineInstrument,
+    [static_collar, dynamic_collar]: [u32; 2],
+    volatility_call: Nanos,
+    reference_price: Price,
+) -> DefineInstrument {
+    let is_around_zero = d.instrument_id == InstrumentId(101);
+    let scale = if is_around_zero { 60 } else { 1 };
+    DefineInstrument {
+        price_min: if is_around_zero { Price(-60) } else { Price(1) },
+        price_max: if is_around_zero { Price(60) } else { Price(200) },
+        static_collar: static_collar * scale,
+        dynamic_collar: dynamic_collar * scale,
+        volatility_call,
+        reference_price,
+        ..d
+    }
+}

@@ -1,0 +1,70 @@
+//! Fewer steps that still show a difference.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use weir_types::PartitionId;
+
+use super::{Duel, Step};
+
+/// Where two engines part, and how.
+#[derive(Clone, Debug)]
+pub struct Difference {
+    /// The index of the step that showed it.
+    pub at: usize,
+    /// What was different.
+    pub text: String,
+}
+
+/// Takes the steps from the beginning; the first difference, or an engine's panic.
+#[must_use]
+pub fn find_difference(partition_id: PartitionId, steps: &[Step]) -> Option<Difference> {
+    let mut duel = Duel::new(partition_id);
+    steps.iter().enumerate().find_map(|(at, step)| {
+        let text = attempt(&mut duel, step).err()?;
+        Some(Difference { at, text })
+    })
+}
+
+/// One step; a panic of an engine is a difference like any other.
+///
+/// # Errors
+/// What was different.
+pub fn attempt(duel: &mut Duel, step: &Step) -> Result<(), String> {
+    catch_unwind(AssertUnwindSafe(|| duel.step(step))).unwrap_or_else(|payload| {
+        let text = payload.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| payload.downcast_ref::<&str>().map(|text| text.to_string()));
+        Err(format!("panic: {}", text.unwrap_or_default()))
+    })
+}
+
+/// Leaves steps out as long as some difference remains; at most `tries` attempts.
+#[must_use]
+pub fn shrink(
+    partition_id: PartitionId,
+    mut steps: Vec<Step>,
+    mut tries: u32,
+) -> (Vec<Step>, Option<Difference>) {
+    let mut found = find_difference(partition_id, &steps);
+    let Some(first) = &found else { return (steps, found) };
+    steps.truncate(first.at + 1);
+    let mut chunk_len = steps.len() / 2;
+    while chunk_len > 0 {
+        let mut start = 0;
+        while start < steps.len() && tries > 0 {
+            tries -= 1;
+            let end = steps.len().min(start + chunk_len);
+            let mut fewer = steps[..start].to_vec();
+            fewer.extend_from_slice(&steps[end..]);
+            match find_difference(partition_id, &fewer) {
+                Some(difference) => {
+                    fewer.truncate(difference.at + 1);
+                    steps = fewer;
+                    found = Some(difference);
+                }
+                None => start = end,
+            }
+        }
+        chunk_len /= 2;
+    }
+    (steps, found)
+}

@@ -1,0 +1,103 @@
+//! What a script brought about: a generator that never reaches a rule proves nothing.
+
+use std::collections::BTreeMap;
+
+use weir_types::ExecType;
+use weir_wire::event::OrderEvent;
+use weir_wire::{Command, Event, PlainEvent, Request};
+
+use super::readable::{command_name, event_name};
+
+/// Counts of commands and events by kind.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    counts: BTreeMap<(&'static str, String), u64>,
+}
+
+impl Tally {
+    /// Counts a command and what it brought.
+    pub fn command(&mut self, command: &Command, events: &[Event]) {
+        self.add("command", command_name(command).to_owned());
+        let mut is_refused = false;
+        for event in events {
+            self.event(event);
+            is_refused |= is_refusal(event);
+        }
+        if let Command::Request(request) = command {
+            self.add(if is_refused { "refused" } else { "accepted" }, "request".to_owned());
+            if is_refused {
+                self.add("refused", command_name(command).to_owned());
+            } else if let Request::NewOrder(m) = request {
+                self.add("entered type", format!("{:?}", m.ord_type));
+                self.add("entered time in force", format!("{:?}", m.time_in_force));
+                for (is_so, condition) in [
+                    (m.display_qty.0 > 0, "Iceberg"),
+                    (m.min_qty.0 > 0, "MinQty"),
+                    (m.exec_inst.0 != 0, "PostOnly"),
+                ] {
+                    if is_so {
+                        self.add("entered condition", condition.to_owned());
+                    }
+                }
+            }
+        }
+    }
+
+    fn event(&mut self, event: &Event) {
+        self.add("event", event_name(event).to_owned());
+        match event {
+            Event::Plain(PlainEvent::OrderEvent(e)) => self.order_event(e),
+            Event::Plain(PlainEvent::RequestRejected(e)) => {
+                self.add("reason", format!("{:?}", e.reason));
+            }
+            Event::Plain(PlainEvent::PhaseChanged(e)) => {
+                self.add("phase", format!("{:?}", e.phase));
+            }
+            Event::Plain(PlainEvent::Uncrossed(e)) if e.qty.0 > 0 => {
+                self.add("event", "Uncrossed with trades".to_owned());
+            }
+            _ => {}
+        }
+    }
+
+    fn order_event(&mut self, e: &OrderEvent) {
+        self.add("order event", format!("{:?}", e.exec_type));
+        if e.exec_type == ExecType::Trade {
+            self.add("trade", format!("{:?} {:?}", e.liquidity, e.ord_type));
+        }
+        if e.reason.code() != 0 {
+            self.add("reason", format!("{:?}", e.reason));
+        }
+    }
+
+    fn add(&mut self, group: &'static str, kind: String) {
+        *self.counts.entry((group, kind)).or_default() += 1;
+    }
+
+    /// How often `kind` of `group` happened.
+    #[must_use]
+    pub fn of(&self, group: &'static str, kind: &str) -> u64 {
+        self.counts.get(&(group, kind.to_owned())).copied().unwrap_or(0)
+    }
+
+    /// Adds the counts of another.
+    pub fn merge(&mut self, other: &Tally) {
+        for ((group, kind), count) in &other.counts {
+            *self.counts.entry((group, kind.clone())).or_default() += count;
+        }
+    }
+
+    /// All counts: group, kind, how many.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str, u64)> + '_ {
+        self.counts.iter().map(|((group, kind), count)| (*group, kind.as_str(), *count))
+    }
+}
+
+/// Whether a request was refused by this event.
+fn is_refusal(event: &Event) -> bool {
+    match event {
+        Event::Plain(PlainEvent::OrderEvent(e)) => e.exec_type == ExecType::Rejected,
+        Event::Plain(PlainEvent::RequestRejected(_)) => true,
+        _ => false,
+    }
+}
