@@ -1,7 +1,7 @@
 #!/bin/sh
-# recovery.sh [ORDERS [TAIL [ACCOUNTS]]]: a partition's start from a snapshot with ORDERS live orders
-# and a command log with TAIL commands after it, both on the disk of the temporary directory; what
-# the state takes in memory; and a position in each of 100 instruments for ACCOUNTS accounts.
+# recovery.sh [ORDERS [TAIL [ACCOUNTS]]]: a partition's start from a snapshot with ORDERS live
+# orders and a command log with TAIL commands after it, both on the disk of the temporary directory;
+# what the state takes in memory; and a position in each of 100 instruments for ACCOUNTS accounts.
 #
 # The files are put out of the system's cache before each start, as they are after a power loss.
 set -eu

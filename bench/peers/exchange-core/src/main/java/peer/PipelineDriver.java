@@ -2,6 +2,7 @@ package peer;
 
 import exchange.core2.core.ExchangeApi;
 import exchange.core2.core.ExchangeCore;
+import exchange.core2.core.common.BalanceAdjustmentType;
 import exchange.core2.core.common.CoreSymbolSpecification;
 import exchange.core2.core.common.api.binary.BatchAddSymbolsCommand;
 import exchange.core2.core.common.cmd.CommandResultCode;
@@ -90,7 +91,7 @@ final class PipelineDriver implements Driver {
                         api.moveOrder(0, 0, 1, c.price, c.orderId, c.symbol, c.uid);
                 case ADD_USER -> api.createUser(0, 0, 1, c.uid);
                 case BALANCE_ADJUSTMENT -> api.balanceAdjustment(0, 0, 1, c.uid, c.orderId,
-                        c.symbol, c.price, exchange.core2.core.common.BalanceAdjustmentType.ADJUSTMENT);
+                        c.symbol, c.price, BalanceAdjustmentType.ADJUSTMENT);
                 default -> throw new IllegalStateException("no such command: " + c.command);
             }
         }
@@ -102,7 +103,8 @@ final class PipelineDriver implements Driver {
     public long cpuNanos() {
         long sum = 0;
         for (Thread thread : threads.made) {
-            sum += Math.max(0, ManagementFactory.getThreadMXBean().getThreadCpuTime(thread.getId()));
+            long nanos = ManagementFactory.getThreadMXBean().getThreadCpuTime(thread.getId());
+            sum += Math.max(0, nanos); // -1 when it has ended
         }
         return sum;
     }
