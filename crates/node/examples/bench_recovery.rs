@@ -278,7 +278,8 @@ fn rebuild_all(plan: &Plan) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Each account gets a position in each instrument; then orders trade on them.
+/// Each account gets a position in each instrument; then orders trade on them. Times are of this
+/// thread on its core.
 fn positions(accounts: u32, trades: u32) -> anyhow::Result<()> {
     let count = accounts * INSTRUMENTS;
     let config = EngineConfig { positions_max: count, ..EngineConfig::new(PARTITION) };
@@ -288,7 +289,7 @@ fn positions(accounts: u32, trades: u32) -> anyhow::Result<()> {
     let mut records = Vec::new();
     let mut play = |engine: &mut Engine, block: &[Command], records: &mut Vec<u8>| {
         records.clear();
-        let start = Instant::now();
+        let (before, _) = thread_seconds()?;
         for (at, command) in block.iter().enumerate() {
             position += 1;
             engine.prefetch(&block[at + 1..]);
@@ -297,10 +298,10 @@ fn positions(accounts: u32, trades: u32) -> anyhow::Result<()> {
                 event.encode(records);
             });
         }
-        start.elapsed().as_secs_f64()
+        anyhow::Ok(thread_seconds()?.0 - before)
     };
-    play(&mut engine, &mix.reference_data(), &mut records);
-    play(&mut engine, &mix.fill_answers(), &mut records);
+    play(&mut engine, &mix.reference_data(), &mut records)?;
+    play(&mut engine, &mix.fill_answers(), &mut records)?;
     records = Vec::with_capacity(64 << 20);
     let before = status_bytes("VmRSS:")?;
     let mut block = Vec::new();
@@ -310,7 +311,7 @@ fn positions(accounts: u32, trades: u32) -> anyhow::Result<()> {
             let last = accounts.min(first + 9_999);
             block.clear();
             block.extend((first..=last).map(|account| mix.load_position(account, instrument)));
-            loaded += play(&mut engine, &block, &mut records);
+            loaded += play(&mut engine, &block, &mut records)?;
         }
     }
     anyhow::ensure!(engine.open_position_count() == count as usize, "another number of positions");
@@ -320,12 +321,12 @@ fn positions(accounts: u32, trades: u32) -> anyhow::Result<()> {
         block.clear();
         mix.block(&mut block, left.min(10_000));
         left -= block.len();
-        traded += play(&mut engine, &block, &mut records);
+        traded += play(&mut engine, &block, &mut records)?;
         mix.hear(&records);
     }
     anyhow::ensure!(engine.totals().is_conserved(), "cash or lots were made or lost");
     println!(
-        "{{\"open_positions\":{count},\"load_seconds\":{loaded:.3},\
+        "{{\"open_positions\":{count},\"load_seconds_on_core\":{loaded:.3},\
          \"loads_per_second\":{:.0},\"bytes_per_open_position\":{:.1},\
          \"mix_operations\":{trades},\"mix_operations_per_second\":{:.0},{}}}",
         f64::from(count) / loaded,
