@@ -112,7 +112,7 @@ public final class Main {
                 "{\"operations\":%d,\"operations_per_second\":%.0f,"
                         + "\"operations_per_wall_second\":%.0f,\"trades\":%d,\"traded_lots\":%d,"
                         + "\"refused\":%d,\"live_orders\":%d,\"opening\":%d,"
-                        + "\"cpu_ms_by_thread\":%s,\"java\":\"%s\"}",
+                        + "\"whole_run_cpu_ms_by_thread\":%s,\"java\":\"%s\"}",
                 operations,
                 operations / cpu,
                 operations / (wallNanos * 1e-9),
