@@ -85,7 +85,8 @@ def compare(work):
     pipeline = lines(work / "peer_pipeline")
     check_same_work(ours, pipeline, "the pipeline")
     result["pipeline_risk_on"] = side(pipeline)
-    result["pipeline_risk_on"]["whole_run_cpu_ms_by_thread"] = pipeline[0]["whole_run_cpu_ms_by_thread"]
+    by_thread = "whole_run_cpu_ms_by_thread"
+    result["pipeline_risk_on"][by_thread] = pipeline[0][by_thread]
     return result
 
 
