@@ -138,6 +138,12 @@ impl Mix {
         self.transfer(at + 1, instrument_of(at + 1, 0), 1)
     }
 
+    /// Gives an account a position in an instrument; an account's instruments in rising order.
+    #[allow(dead_code, reason = "for the benchmark of recovery")]
+    pub(crate) fn load_position(&mut self, account: u32, instrument: u32) -> Command {
+        self.transfer(account, instrument, u64::from(instrument))
+    }
+
     /// A sell order of the account at index `at` that rests.
     pub(crate) fn resting_sell(&mut self, at: u32) -> Command {
         let account = at + 1;
