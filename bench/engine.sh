@@ -60,7 +60,7 @@ play_peer() {
     side "$work/peer_pipeline" $peer/run.sh "$work/peer" "$work/flow" pipeline risk
 }
 
-$weir demo --calls false --once --calls false --json --durability memory --speed 2000 --dir "$work/node" \
+$weir demo --once --calls false --json --durability memory --speed 2000 --dir "$work/node" \
     --listen 127.0.0.1:0 --http 127.0.0.1:0 >/dev/null
 $weir log export --dir "$work/node" --out "$work/day.commands" >&2
 cargo run --release -q -p weir-engine --example bench_engine -- "$operations" \
