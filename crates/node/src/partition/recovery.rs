@@ -31,6 +31,9 @@ use crate::event_reader::EventReader;
 use crate::keeper::shadow::{Shadow, ShadowParts};
 use crate::keeper::shadow_agent::ShadowAgent;
 
+/// Commands read before they are applied, so that the engine can ask for their memory ahead.
+const READ_AHEAD: usize = 64;
+
 /// Where a partition's files are.
 #[derive(Clone, Debug)]
 pub struct PartitionDirs {
@@ -384,22 +387,36 @@ fn replay<D: Disk>(
         return Ok(());
     }
     let mut reader = log.read(base.engine.position().next())?;
-    let mut said = Vec::new();
-    let mut bytes = Vec::with_capacity(512);
-    while let Some(entry) = reader.next_entry()? {
-        let command = Command::decode(entry.bytes)
-            .with_context(|| format!("the log's entry {} is no command", entry.position))?;
-        base.engine.apply(entry.position, entry.log_time, &command, &mut said);
-        for event in said.drain(..) {
-            base.event_count += 1;
-            bytes.clear();
-            event.encode(&mut bytes);
-            while events.append(Position(base.event_count), &bytes) == EventAppend::NotNow {
-                events.flush_blocking()?;
+    let (mut places, mut commands) = (Vec::new(), Vec::new());
+    let (mut said, mut bytes) = (Vec::new(), Vec::with_capacity(512));
+    loop {
+        places.clear();
+        commands.clear();
+        while commands.len() < READ_AHEAD
+            && let Some(entry) = reader.next_entry()?
+        {
+            let command = Command::decode(entry.bytes)
+                .with_context(|| format!("the log's entry {} is no command", entry.position))?;
+            places.push((entry.position, entry.log_time));
+            commands.push(command);
+        }
+        if commands.is_empty() {
+            return Ok(());
+        }
+        for (index, (position, log_time)) in places.iter().enumerate() {
+            let (command, ahead) = commands[index..].split_first().expect("one for each place");
+            base.engine.prefetch(ahead);
+            base.engine.apply(*position, *log_time, command, &mut said);
+            for event in said.drain(..) {
+                base.event_count += 1;
+                bytes.clear();
+                event.encode(&mut bytes);
+                while events.append(Position(base.event_count), &bytes) == EventAppend::NotNow {
+                    events.flush_blocking()?;
+                }
             }
         }
     }
-    Ok(())
 }
 
 fn figures_of(engine: &Engine, event_count: u64) -> Arc<PartitionFigures> {
