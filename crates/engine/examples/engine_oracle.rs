@@ -6,8 +6,8 @@
 //! now and then, begins anew every 4,000 commands. Prints one line; with `--tally` what the
 //! commands brought besides. At a difference it leaves steps out as long as one remains and
 //! prints what is left, both sides' events and the seed, and exits with 1. With the feature
-//! `planted`: `--plant` puts one bug in, `--plants` each in turn; the exit code is 0 when all were
-//! found.
+//! `planted`: `--plant` puts one bug in and prints the steps left, `--plants` puts in each in turn;
+//! the exit code is 0 when all were found.
 
 use std::process::ExitCode;
 
@@ -170,6 +170,7 @@ fn run_planted(options: &Options, plants: &[weir_engine::plant::Plant]) -> ExitC
         weir_engine::plant::set(Some(*plant));
         let (total, found) = campaign(options, &mut Tally::default());
         match found {
+            Some(found) if plants.len() == 1 => print_found(found, options.seed, total),
             Some(found) => {
                 let (steps, _) = shrink(found.partition_id, found.steps, SHRINK_TRIES);
                 let text = found.text.lines().next().unwrap_or_default();

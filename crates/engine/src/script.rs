@@ -36,8 +36,8 @@ const OPERATOR: SessionId = SessionId(90);
 
 /// How many of the last orders heard of are remembered.
 const HEARD_MAX: usize = 40;
-/// How many of the last trades heard of are remembered: more than the engines of a duel keep, so that
-/// busts fall on either side of the edge.
+/// How many of the last trades heard of are remembered: more than the engines of a duel keep, so
+/// that busts fall on either side of the edge.
 const TRADES_HEARD_MAX: usize = 80;
 
 struct NamedOrder {

@@ -116,8 +116,8 @@ fn reference_data() -> [Definition; 16] {
     ]
 }
 
-/// The reference data with narrow bounds (market orders of a call can be paid), collars and a session
-/// with a bounded rate; and a little money.
+/// The reference data with narrow bounds (market orders of a call can be paid), collars and a
+/// session with a bounded rate; and a little money.
 pub(super) fn opening() -> Vec<Command> {
     let mut commands = Vec::new();
     for (at, mut definition) in (1..).zip(reference_data()) {
