@@ -4,8 +4,8 @@
 //! dense, time never goes back; a caller that breaks this has lost its log, and the engine stops.
 
 use weir_types::{
-    Cash, EventNo, InstrumentId, Nanos, OrderId, Position, Price, Qty, Reason, Rec, RequestNo, Seq,
-    SessionId, Side,
+    Cash, ClOrdId, EventNo, InstrumentId, Nanos, OrderId, Position, Price, Qty, Reason, Rec,
+    RequestNo, Seq, SessionId, Side,
 };
 use weir_types::{ExecId, MatchId};
 use weir_wire::event::RequestRejected;
@@ -53,6 +53,21 @@ pub struct SessionState {
     pub last_request_no: RequestNo,
     /// The number that its next event will have, from 1.
     pub next_event_no: EventNo,
+}
+
+/// A live order as seen from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OrderState {
+    /// Its number.
+    pub order_id: OrderId,
+    /// Buy or sell.
+    pub side: Side,
+    /// Its limit price.
+    pub price: Price,
+    /// Its total quantity.
+    pub order_qty: Qty,
+    /// What of it is open.
+    pub leaves_qty: Qty,
 }
 
 /// A price level as seen from outside.
@@ -299,6 +314,21 @@ impl Engine {
     #[must_use]
     pub fn last_seq(&self) -> Seq {
         self.seq
+    }
+
+    /// The live order that a session names so; `None` when there is none.
+    #[inline]
+    #[must_use]
+    pub fn order_by_name(&self, session_id: SessionId, cl_ord_id: ClOrdId) -> Option<OrderState> {
+        let session = self.sessions.find(session_id.0)?;
+        let order = &self.orders[self.orders.find_name(session, cl_ord_id)?];
+        Some(OrderState {
+            order_id: OrderId::new(self.config.partition_id, order.rec),
+            side: order.side,
+            price: order.price,
+            order_qty: order.order_qty,
+            leaves_qty: order.leaves_qty,
+        })
     }
 
     /// Fills `out` with the best `depth` levels of a side, from the best on; with none when the

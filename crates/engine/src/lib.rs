@@ -37,6 +37,6 @@ mod session;
 mod snapshot;
 
 pub use config::{EngineConfig, EventSink};
-pub use engine::{Engine, Level, PositionTotals, SessionState, Totals};
+pub use engine::{Engine, Level, OrderState, PositionTotals, SessionState, Totals};
 pub use script::fuzz_commands;
 pub use snapshot::SnapshotError;
