@@ -23,8 +23,8 @@ const TRADER: SessionId = SessionId(2);
 const FIRM: FirmId = FirmId(1);
 const ACCOUNT: AccountId = AccountId(1);
 const INSTRUMENT: InstrumentId = InstrumentId(1);
-/// Live orders at one time: twice what the benchmark's longest workload enters at all.
-const ORDERS_MAX: u32 = 1 << 21;
+/// Live orders at one time: half as many again as the benchmark's workloads come to.
+const ORDERS_MAX: u32 = 1 << 16;
 /// No price of 64-bit ticks that a cash sum could not hold.
 const PRICE_MAX: Price = Price(1 << 40);
 
@@ -69,6 +69,9 @@ fn config() -> EngineConfig {
         firms_max: 1,
         instruments_max: 1,
         positions_max: 1,
+        is_digested: false,
+        outcomes_max: 0,
+        has_risk: false,
         ..EngineConfig::new(PartitionId(1))
     }
 }

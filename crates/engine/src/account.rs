@@ -67,6 +67,12 @@ impl Account {
 }
 
 impl Engine {
+    /// Whether the account can spare `need` more, where that matters.
+    #[inline]
+    pub(crate) fn check_cash(&self, account: Slot, need: Cash) -> Result<(), Reason> {
+        if self.config.has_risk { self.accounts[account].check_cash(need) } else { Ok(()) }
+    }
+
     /// Whether the account can deliver or take `qty` more lots.
     #[inline]
     pub(crate) fn check_position(
@@ -76,6 +82,9 @@ impl Engine {
         side: Side,
         qty: Qty,
     ) -> Result<(), Reason> {
+        if !self.config.has_risk {
+            return Ok(());
+        }
         let position = self.positions.get(account, instrument);
         if position.is_empty() && self.positions.is_full_for(account, instrument) {
             return Err(Reason::LimitReached);
@@ -99,6 +108,9 @@ impl Engine {
     /// Sets aside what an accepted order may use.
     #[inline]
     pub(crate) fn reserve(&mut self, holding: Holding) {
+        if !self.config.has_risk {
+            return;
+        }
         self.accounts[holding.account].reserved += holding.cash;
         let lots = lots(holding.qty);
         self.positions.update(holding.account, holding.instrument, |position| match holding.side {
@@ -110,6 +122,9 @@ impl Engine {
     /// Gives back what was set aside.
     #[inline]
     pub(crate) fn release(&mut self, holding: Holding) {
+        if !self.config.has_risk {
+            return;
+        }
         self.accounts[holding.account].reserved -= holding.cash;
         let lots = lots(holding.qty);
         self.positions.update(holding.account, holding.instrument, |position| match holding.side {
@@ -121,6 +136,9 @@ impl Engine {
     /// Moves a trade's cash and lots on one side of it; `holding` is what was set aside for them.
     #[inline]
     pub(crate) fn settle(&mut self, holding: Holding, price: Price) {
+        if !self.config.has_risk {
+            return;
+        }
         let account = &mut self.accounts[holding.account];
         account.reserved -= holding.cash;
         let cost = price.notional(holding.qty);

@@ -13,7 +13,7 @@ use weir_wire::{Command, Event, PlainEvent, Request};
 
 use crate::account::Account;
 use crate::book::Levels;
-use crate::config::{EngineConfig, EventSink};
+use crate::config::{EngineConfig, EventSink, OnlyHearer};
 use crate::digest;
 use crate::emit::{Asker, Named};
 use crate::index::{Slot, Table};
@@ -164,7 +164,15 @@ impl Engine {
         assert!(time >= self.time, "log time {time} is before {}", self.time);
         self.position = position;
         self.time = time;
-        self.digest = digest::fold_command(self.digest, position.0, time.0);
+        if self.config.is_digested {
+            self.digest = digest::fold_command(self.digest, position.0, time.0);
+        } else if self.config.outcomes_max == 0 {
+            return self.carry_out(command, &mut OnlyHearer(out));
+        }
+        self.carry_out(command, out);
+    }
+
+    fn carry_out<S: EventSink>(&mut self, command: &Command, out: &mut S) {
         match command {
             Command::Request(request) => self.request(request, out),
             Command::Import(control_position, definition) => {
@@ -174,7 +182,7 @@ impl Engine {
             Command::Tick => {}
             Command::SessionLost(lost) => self.session_lost(lost, out),
         }
-        if position.0.is_multiple_of(self.config.checkpoint_interval) {
+        if self.position.0.is_multiple_of(self.config.checkpoint_interval) {
             self.say_checkpoint(out);
         }
     }

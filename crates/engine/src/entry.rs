@@ -53,7 +53,9 @@ impl Engine {
         }
         self.prefetch_acceptance(m.side, instrument);
         let account = self.accounts.find(m.account_id.0).ok_or(Reason::UnknownAccount)?;
-        self.positions.prefetch(account, instrument);
+        if self.config.has_risk {
+            self.positions.prefetch(account, instrument);
+        }
         if self.accounts[account].firm != self.sessions[session].firm {
             return Err(Reason::NotYourAccount);
         }
@@ -82,7 +84,7 @@ impl Engine {
         if self.orders.is_full() {
             return Err(Reason::LimitReached);
         }
-        self.accounts[account].check_cash(cash_need(m.side, m.price, m.order_qty))?;
+        self.check_cash(account, cash_need(m.side, m.price, m.order_qty))?;
         self.check_position(account, instrument, m.side, m.order_qty)?;
         let place = Place { session, account, instrument };
         self.check_execution(place, m)?;

@@ -62,7 +62,7 @@ impl Engine {
             let qty = leaves_qty.min(self.orders[maker].leaves_qty);
             if pays_as_it_goes(taker.ord_type) {
                 let cost = cash_need(taker.side, price, qty);
-                if let Err(reason) = self.accounts[taker.account].check_cash(cost) {
+                if let Err(reason) = self.check_cash(taker.account, cost) {
                     return Verdict::CancelRest(reason);
                 }
             }
@@ -203,8 +203,10 @@ impl Engine {
         m: &NewOrder,
         at_once: Qty,
     ) -> bool {
-        let mut purse =
-            Purse { row: self.accounts[account], is_paying: pays_as_it_goes(m.ord_type) };
+        let mut purse = Purse {
+            row: self.accounts[account],
+            is_paying: self.config.has_risk && pays_as_it_goes(m.ord_type),
+        };
         let limit = self.limit_of(instrument, m.ord_type, m.side, m.price);
         let (mut open, mut traded) = (m.order_qty, Qty::ZERO);
         for level in self.instruments[instrument].side(m.side.opposite()).best_first() {

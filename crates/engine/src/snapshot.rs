@@ -18,7 +18,7 @@ use weir_types::{
 use weir_wire::{Definition, Event};
 
 use crate::account::Account;
-use crate::config::{EngineConfig, ORDER_QTY_LIMIT, OUTCOMES_MAX};
+use crate::config::{EngineConfig, ORDER_QTY_LIMIT};
 use crate::engine::Engine;
 use crate::index::{NIL, Slot};
 use crate::instrument::Firm;
@@ -231,13 +231,13 @@ impl Engine {
             row.last_request_no = RequestNo(r.u64()?);
             row.next_event_no = EventNo(r.u64()?);
             let outcome_count = r.u32()? as usize;
-            if outcome_count > OUTCOMES_MAX {
+            if outcome_count > self.config.outcomes_max as usize {
                 return Err(SnapshotError::Invalid("outcome count"));
             }
             for _ in 0..outcome_count {
                 match Event::decode(r.block()?) {
                     Ok(Event::Plain(event)) if Event::Plain(event).address().is_some() => {
-                        row.outcomes.push(event);
+                        row.outcomes.push(event, self.config.outcomes_max);
                     }
                     _ => return Err(SnapshotError::Invalid("outcome")),
                 }
