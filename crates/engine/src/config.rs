@@ -115,7 +115,7 @@ pub(crate) struct OnlyHearer<'a, S>(pub(crate) &'a mut S);
 impl<S: EventSink> EventSink for OnlyHearer<'_, S> {
     const IS_ONLY_HEARER: bool = true;
 
-    #[inline]
+    #[inline(always)]
     fn event(&mut self, event: &Event) {
         self.0.event(event);
     }

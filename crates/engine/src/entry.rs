@@ -26,6 +26,8 @@ struct Place {
 
 impl Engine {
     pub(crate) fn new_order<S: EventSink>(&mut self, session: Slot, m: &NewOrder, out: &mut S) {
+        // Asked for now, so that it is here when the checks come to it.
+        self.orders.prefetch_name(session, m.cl_ord_id);
         let place = match self.check_new_order(session, m) {
             Ok(place) => place,
             Err(reason) => return self.reject_order(session, m, reason, out),
