@@ -27,6 +27,8 @@ pub struct Engine {
     pub(crate) config: EngineConfig,
     pub(crate) position: Position,
     pub(crate) time: Nanos,
+    /// The position that a checkpoint is to follow: a division less at each of those between.
+    pub(crate) checkpoint_at: Position,
     pub(crate) control_position: Position,
     pub(crate) digest: u64,
     pub(crate) rec: Rec,
@@ -128,6 +130,7 @@ impl Engine {
         Engine {
             position: Position::NONE,
             time: Nanos(0),
+            checkpoint_at: next_checkpoint(Position::NONE, &config),
             control_position: Position::NONE,
             digest: 0,
             rec: Rec::NONE,
@@ -182,7 +185,8 @@ impl Engine {
             Command::Tick => {}
             Command::SessionLost(lost) => self.session_lost(lost, out),
         }
-        if self.position.0.is_multiple_of(self.config.checkpoint_interval) {
+        if self.position == self.checkpoint_at {
+            self.checkpoint_at = next_checkpoint(self.position, &self.config);
             self.say_checkpoint(out);
         }
     }
@@ -401,6 +405,13 @@ impl Engine {
             positions,
         }
     }
+}
+
+/// The first multiple of the configured interval after `position`.
+pub(crate) fn next_checkpoint(position: Position, config: &EngineConfig) -> Position {
+    let interval = config.checkpoint_interval;
+    // Past the last position there is nothing to check.
+    Position((position.0 / interval + 1).checked_mul(interval).unwrap_or(u64::MAX))
 }
 
 fn state_of(row: &Session) -> SessionState {

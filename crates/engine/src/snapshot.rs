@@ -19,7 +19,7 @@ use weir_wire::{Definition, Event};
 
 use crate::account::Account;
 use crate::config::{EngineConfig, ORDER_QTY_LIMIT};
-use crate::engine::Engine;
+use crate::engine::{Engine, next_checkpoint};
 use crate::index::{NIL, Slot};
 use crate::instrument::Firm;
 use crate::order::Order;
@@ -134,6 +134,7 @@ impl Engine {
 
     fn read_counters(&mut self, r: &mut Reader<'_>) -> Result<(), SnapshotError> {
         self.position = Position(r.u64()?);
+        self.checkpoint_at = next_checkpoint(self.position, &self.config);
         self.time = Nanos(r.u64()?);
         self.control_position = Position(r.u64()?);
         self.digest = r.u64()?;

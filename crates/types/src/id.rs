@@ -13,6 +13,7 @@ macro_rules! numbers {
             pub const NONE: $name = $name(0);
 
             /// True for the value that means "none".
+            #[inline]
             #[must_use]
             pub fn is_none(self) -> bool {
                 self.0 == 0
@@ -71,6 +72,7 @@ impl OrderId {
     ///
     /// # Panics
     /// When `rec` needs more than 48 bits: 281 million million orders in one partition.
+    #[inline]
     #[must_use]
     pub fn new(partition: PartitionId, rec: Rec) -> OrderId {
         assert!(rec.0 < 1 << 48, "record number exceeds 48 bits");
@@ -78,12 +80,14 @@ impl OrderId {
     }
 
     /// The partition that created the order.
+    #[inline]
     #[must_use]
     pub fn partition(self) -> PartitionId {
         PartitionId((self.0 >> 48) as u16)
     }
 
     /// The record number it was created as.
+    #[inline]
     #[must_use]
     pub fn rec(self) -> Rec {
         Rec(self.0 & ((1 << 48) - 1))
@@ -101,6 +105,7 @@ macro_rules! texts {
             pub const NONE: $name = $name([0; 16]);
 
             /// True when empty.
+            #[inline]
             #[must_use]
             pub fn is_none(self) -> bool {
                 self.0[0] == 0
