@@ -24,7 +24,7 @@ const FIRM: FirmId = FirmId(1);
 const ACCOUNT: AccountId = AccountId(1);
 const INSTRUMENT: InstrumentId = InstrumentId(1);
 /// Live orders at one time: half as many again as the benchmark's workloads come to.
-const ORDERS_MAX: u32 = 1 << 16;
+const ORDERS_MAX: u32 = 40_960;
 /// No price of 64-bit ticks that a cash sum could not hold.
 const PRICE_MAX: Price = Price(1 << 40);
 
