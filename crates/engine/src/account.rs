@@ -106,11 +106,14 @@ impl Engine {
     }
 
     /// Sets aside what an accepted order may use.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn reserve(&mut self, holding: Holding) {
-        if !self.config.has_risk {
-            return;
+        if self.config.has_risk {
+            self.reserve_means(holding);
         }
+    }
+
+    fn reserve_means(&mut self, holding: Holding) {
         self.accounts[holding.account].reserved += holding.cash;
         let lots = lots(holding.qty);
         self.positions.update(holding.account, holding.instrument, |position| match holding.side {
@@ -120,11 +123,14 @@ impl Engine {
     }
 
     /// Gives back what was set aside.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn release(&mut self, holding: Holding) {
-        if !self.config.has_risk {
-            return;
+        if self.config.has_risk {
+            self.release_means(holding);
         }
+    }
+
+    fn release_means(&mut self, holding: Holding) {
         self.accounts[holding.account].reserved -= holding.cash;
         let lots = lots(holding.qty);
         self.positions.update(holding.account, holding.instrument, |position| match holding.side {
@@ -134,11 +140,14 @@ impl Engine {
     }
 
     /// Moves a trade's cash and lots on one side of it; `holding` is what was set aside for them.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn settle(&mut self, holding: Holding, price: Price) {
-        if !self.config.has_risk {
-            return;
+        if self.config.has_risk {
+            self.settle_means(holding, price);
         }
+    }
+
+    fn settle_means(&mut self, holding: Holding, price: Price) {
         let account = &mut self.accounts[holding.account];
         account.reserved -= holding.cash;
         let cost = price.notional(holding.qty);

@@ -32,8 +32,9 @@ pub(crate) struct Order {
     pub(crate) exec_inst: ExecInst,
     pub(crate) self_trade_prevention: SelfTradePrevention,
     // The second line.
-    pub(crate) cl_ord_id: ClOrdId,
     pub(crate) created_time: Nanos,
+    // Not before the line's first word: bytes need no alignment and would lie across both lines.
+    pub(crate) cl_ord_id: ClOrdId,
     pub(crate) min_qty: Qty,
     /// The session's next live order, by `rec`.
     pub(crate) session_next: Slot,
@@ -44,6 +45,7 @@ pub(crate) struct Order {
 }
 
 const _: () = assert!(size_of::<Order>() == 128, "two cache lines");
+const _: () = assert!(core::mem::offset_of!(Order, created_time) == 64, "the second line");
 
 impl Order {
     #[inline]
@@ -178,7 +180,7 @@ impl Orders {
 
     #[inline]
     pub(crate) fn prefetch_second_line(&self, slot: Slot) {
-        prefetch(&self.rows[slot as usize].cl_ord_id);
+        prefetch(&self.rows[slot as usize].created_time);
     }
 
     /// The row that the next order will get.
