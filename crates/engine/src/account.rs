@@ -46,14 +46,14 @@ pub(crate) struct Holding {
 }
 
 /// Lots as the signed number that positions count in. Quantities are below 2^40 by definition.
-#[inline]
+#[inline(always)]
 pub(crate) fn lots(qty: Qty) -> i64 {
     i64::try_from(qty.0).expect("an order's quantity is at most 2^40")
 }
 
 impl Account {
     /// Whether the account can spare `need` more.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn check_cash(&self, need: Cash) -> Result<(), Reason> {
         if need.0 <= 0 {
             return Ok(());
@@ -74,7 +74,7 @@ impl Engine {
     }
 
     /// Whether the account can deliver or take `qty` more lots.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn check_position(
         &self,
         account: Slot,
@@ -85,6 +85,16 @@ impl Engine {
         if !self.config.has_risk {
             return Ok(());
         }
+        self.check_lots(account, instrument, side, qty)
+    }
+
+    fn check_lots(
+        &self,
+        account: Slot,
+        instrument: Slot,
+        side: Side,
+        qty: Qty,
+    ) -> Result<(), Reason> {
         let position = self.positions.get(account, instrument);
         if position.is_empty() && self.positions.is_full_for(account, instrument) {
             return Err(Reason::LimitReached);

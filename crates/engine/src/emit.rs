@@ -93,7 +93,7 @@ impl Engine {
     }
 
     /// Tells a change of an order to the session that entered it. The quantities are the row's.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn say_order<S: EventSink>(&mut self, slot: Slot, change: &Change, out: &mut S) {
         self.seq = self.seq.next();
         self.exec_id = self.exec_id.next();

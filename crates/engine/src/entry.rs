@@ -110,7 +110,7 @@ impl Engine {
         Err(Reason::CannotFill)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_entry_killed(&self, session: Slot, account: Slot) -> bool {
         let session = &self.sessions[session];
         self.is_killed
@@ -120,6 +120,7 @@ impl Engine {
     }
 
     /// Makes the order a record and reserves its means.
+    #[inline(always)]
     fn accept(&mut self, place: Place, m: &NewOrder) -> Slot {
         self.rec = self.rec.next();
         self.reserve(Holding {
@@ -220,6 +221,7 @@ fn rests(ord_type: OrdType, time_in_force: TimeInForce) -> bool {
 }
 
 /// The combinations of type, time in force and flags that are served.
+#[inline(always)]
 fn check_kind(m: &NewOrder) -> Result<(), Reason> {
     let is_post_only = m.exec_inst.contains(ExecInst::POST_ONLY);
     match m.ord_type {
