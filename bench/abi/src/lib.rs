@@ -18,6 +18,7 @@ use venue::{Reports, Venue};
 
 /// The harness's queue.
 struct Queue {
+    // SAFETY: the harness's own function; `report` says why it may be called.
     push: unsafe extern "C" fn(*mut c_void, *const Report) -> i32,
     handle: *mut c_void,
 }

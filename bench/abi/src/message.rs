@@ -104,14 +104,19 @@ pub struct Report {
 #[repr(C)]
 pub struct Transport {
     /// Makes a queue for at least so many reports.
+    // SAFETY: the harness's own function; who calls it keeps to its words above.
     pub create: unsafe extern "C" fn(u32) -> *mut c_void,
     /// Appends a report; 0 when the queue is full.
+    // SAFETY: the harness's own function; who calls it keeps to its words above.
     pub push: unsafe extern "C" fn(*mut c_void, *const Report) -> i32,
     /// Takes up to so many reports out.
+    // SAFETY: the harness's own function; who calls it keeps to its words above.
     pub drain: unsafe extern "C" fn(*mut c_void, *mut Report, u32) -> u32,
     /// Makes visible what is buffered.
+    // SAFETY: the harness's own function; who calls it keeps to its words above.
     pub flush: unsafe extern "C" fn(*mut c_void),
     /// Frees a queue.
+    // SAFETY: the harness's own function; who calls it keeps to its words above.
     pub destroy: unsafe extern "C" fn(*mut c_void),
 }
 

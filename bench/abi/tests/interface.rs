@@ -4,22 +4,27 @@ use std::ffi::c_void;
 
 use weir_abi::message::{CancelMessage, ModifyMessage, NewMessage, Report, ReportKind, Transport};
 
+// SAFETY: called by the library only, with what `create` made.
 unsafe extern "C" fn create(_: u32) -> *mut c_void {
     Box::into_raw(Box::<Vec<Report>>::default()).cast()
 }
 
+// SAFETY: called by the library only, with what `create` made.
 unsafe extern "C" fn push(handle: *mut c_void, report: *const Report) -> i32 {
     // SAFETY: the handle is `create`'s, the report the library's.
     unsafe { (*handle.cast::<Vec<Report>>()).push(*report) };
     1
 }
 
+// SAFETY: called by the library only, with what `create` made.
 unsafe extern "C" fn drain(_: *mut c_void, _: *mut Report, _: u32) -> u32 {
     0
 }
 
+// SAFETY: called by the library only, with what `create` made.
 unsafe extern "C" fn flush(_: *mut c_void) {}
 
+// SAFETY: called by the library only, with what `create` made.
 unsafe extern "C" fn destroy(handle: *mut c_void) {
     // SAFETY: the handle is `create`'s and given back once.
     drop(unsafe { Box::from_raw(handle.cast::<Vec<Report>>()) });
@@ -46,21 +51,21 @@ fn messages_become_reports_and_the_queries_show_the_book() {
         weir_abi::engine_init(7, &raw const LIST, list);
         assert_eq!(weir_abi::engine_query_best_bid(), i64::MIN);
         assert_eq!(weir_abi::engine_query_best_ask(), i64::MAX);
-        weir_abi::engine_on_new_order(&raw const *&new(1, 1, 10, 105));
-        weir_abi::engine_on_new_order(&raw const *&new(2, 1, 5, 105));
+        weir_abi::engine_on_new_order(&new(1, 1, 10, 105));
+        weir_abi::engine_on_new_order(&new(2, 1, 5, 105));
         // Shrinks at its price: by the interface's rule it goes behind order 2.
-        weir_abi::engine_on_modify(&raw const *&modify(1, 1, 8, 105));
+        weir_abi::engine_on_modify(&modify(1, 1, 8, 105));
         assert_eq!(weir_abi::engine_query_best_ask(), 105);
         assert_eq!(weir_abi::engine_query_depth_at(105, 1), 13);
         let taker = NewMessage { is_ioc: 1, ..new(3, 0, 6, 106) };
         weir_abi::engine_on_new_order(&raw const taker);
         // Half filled: the modify names the open quantity, not the total.
-        weir_abi::engine_on_modify(&raw const *&modify(1, 1, 20, 104));
+        weir_abi::engine_on_modify(&modify(1, 1, 20, 104));
         assert_eq!(weir_abi::engine_query_depth_at(104, 1), 20);
         let cancel = CancelMessage { order_id: 1, sequence_number: 301 };
         weir_abi::engine_on_cancel(&raw const cancel);
         weir_abi::engine_on_cancel(&raw const cancel);
-        weir_abi::engine_on_modify(&raw const *&modify(9, 0, 1, 1));
+        weir_abi::engine_on_modify(&modify(9, 0, 1, 1));
         weir_abi::engine_flush();
         assert_eq!(weir_abi::engine_query_best_ask(), i64::MAX);
         weir_abi::engine_shutdown();

@@ -411,7 +411,7 @@ impl Engine {
 pub(crate) fn next_checkpoint(position: Position, config: &EngineConfig) -> Position {
     let interval = config.checkpoint_interval;
     // Past the last position there is nothing to check.
-    Position((position.0 / interval + 1).checked_mul(interval).unwrap_or(u64::MAX))
+    Position((position.0 / interval + 1).saturating_mul(interval))
 }
 
 fn state_of(row: &Session) -> SessionState {

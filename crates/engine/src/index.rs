@@ -274,7 +274,7 @@ mod tests {
         let mut index = SlotIndex::new(16);
         // Two buckets; most entries want the second, so that it overflows into the first.
         let keys: Vec<(u32, Slot)> = (0..20)
-            .map(|slot| (if slot % 5 == 0 { 0 } else { 1 + (slot % 3 << 24) }, slot))
+            .map(|slot| (if slot % 5 == 0 { 0 } else { 1 + ((slot % 3) << 24) }, slot))
             .collect();
         for &(hash, slot) in &keys {
             index.insert(hash, slot);

@@ -74,6 +74,7 @@ struct Ring {
     counts: [u64; KINDS],
 }
 
+// SAFETY: called by a library only, with what `create` made.
 unsafe extern "C" fn create(_: u32) -> *mut c_void {
     let empty = Report {
         kind: ReportKind::OrderAck,
@@ -92,6 +93,7 @@ unsafe extern "C" fn create(_: u32) -> *mut c_void {
     Box::into_raw(Box::new(ring)).cast()
 }
 
+// SAFETY: called by a library only, with what `create` made.
 unsafe extern "C" fn push(handle: *mut c_void, report: *const Report) -> i32 {
     // SAFETY: the handle is `create`'s, the report the engine's; the engine is called by one
     // thread and, as far as it reports from it, reports by one.
@@ -102,12 +104,15 @@ unsafe extern "C" fn push(handle: *mut c_void, report: *const Report) -> i32 {
     1
 }
 
+// SAFETY: called by a library only, with what `create` made.
 unsafe extern "C" fn drain(_: *mut c_void, _: *mut Report, _: u32) -> u32 {
     0
 }
 
+// SAFETY: called by a library only, with what `create` made.
 unsafe extern "C" fn flush(_: *mut c_void) {}
 
+// SAFETY: called by a library only, with what `create` made.
 unsafe extern "C" fn destroy(handle: *mut c_void) {
     // SAFETY: the handle is `create`'s and given back once.
     drop(unsafe { Box::from_raw(handle.cast::<Ring>()) });
@@ -117,11 +122,17 @@ static RING: Transport = Transport { create, push, drain, flush, destroy };
 
 /// A library's calls.
 struct Library {
+    // SAFETY: the interface's own function; `play_once` keeps its order of calls.
     init: unsafe extern "C" fn(u64, *const Transport, *mut c_void),
+    // SAFETY: the interface's own function; `play_once` keeps its order of calls.
     shutdown: unsafe extern "C" fn(),
+    // SAFETY: the interface's own function; `play_once` keeps its order of calls.
     new_order: unsafe extern "C" fn(*const NewMessage),
+    // SAFETY: the interface's own function; `play_once` keeps its order of calls.
     cancel: unsafe extern "C" fn(*const CancelMessage),
+    // SAFETY: the interface's own function; `play_once` keeps its order of calls.
     modify: unsafe extern "C" fn(*const ModifyMessage),
+    // SAFETY: the interface's own function; `play_once` keeps its order of calls.
     flush: unsafe extern "C" fn(),
 }
 
