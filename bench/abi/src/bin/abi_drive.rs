@@ -9,6 +9,7 @@
 
 use std::ffi::{CString, c_void};
 use std::io::{Read, Write};
+use std::mem::transmute;
 use std::process::{Command, Stdio};
 
 use weir_abi::message::{CancelMessage, ModifyMessage, NewMessage, Report, ReportKind, Transport};
@@ -120,20 +121,21 @@ unsafe extern "C" fn destroy(handle: *mut c_void) {
 
 static RING: Transport = Transport { create, push, drain, flush, destroy };
 
+// SAFETY: the interface's own function; `play_once` keeps its order of calls.
+type Init = unsafe extern "C" fn(u64, *const Transport, *mut c_void);
+// SAFETY: the interface's own function; `play_once` keeps its order of calls.
+type Take<M> = unsafe extern "C" fn(*const M);
+// SAFETY: the interface's own function; `play_once` keeps its order of calls.
+type Signal = unsafe extern "C" fn();
+
 /// A library's calls.
 struct Library {
-    // SAFETY: the interface's own function; `play_once` keeps its order of calls.
-    init: unsafe extern "C" fn(u64, *const Transport, *mut c_void),
-    // SAFETY: the interface's own function; `play_once` keeps its order of calls.
-    shutdown: unsafe extern "C" fn(),
-    // SAFETY: the interface's own function; `play_once` keeps its order of calls.
-    new_order: unsafe extern "C" fn(*const NewMessage),
-    // SAFETY: the interface's own function; `play_once` keeps its order of calls.
-    cancel: unsafe extern "C" fn(*const CancelMessage),
-    // SAFETY: the interface's own function; `play_once` keeps its order of calls.
-    modify: unsafe extern "C" fn(*const ModifyMessage),
-    // SAFETY: the interface's own function; `play_once` keeps its order of calls.
-    flush: unsafe extern "C" fn(),
+    init: Init,
+    shutdown: Signal,
+    new_order: Take<NewMessage>,
+    cancel: Take<CancelMessage>,
+    modify: Take<ModifyMessage>,
+    flush: Signal,
 }
 
 impl Library {
@@ -152,12 +154,14 @@ impl Library {
         // SAFETY: the interface fixes the types of these symbols.
         unsafe {
             Library {
-                init: std::mem::transmute::<*mut c_void, _>(symbol("engine_init")),
-                shutdown: std::mem::transmute::<*mut c_void, _>(symbol("engine_shutdown")),
-                new_order: std::mem::transmute::<*mut c_void, _>(symbol("engine_on_new_order")),
-                cancel: std::mem::transmute::<*mut c_void, _>(symbol("engine_on_cancel")),
-                modify: std::mem::transmute::<*mut c_void, _>(symbol("engine_on_modify")),
-                flush: std::mem::transmute::<*mut c_void, _>(symbol("engine_flush")),
+                init: transmute::<*mut c_void, Init>(symbol("engine_init")),
+                shutdown: transmute::<*mut c_void, Signal>(symbol("engine_shutdown")),
+                new_order: transmute::<*mut c_void, Take<NewMessage>>(symbol(
+                    "engine_on_new_order",
+                )),
+                cancel: transmute::<*mut c_void, Take<CancelMessage>>(symbol("engine_on_cancel")),
+                modify: transmute::<*mut c_void, Take<ModifyMessage>>(symbol("engine_on_modify")),
+                flush: transmute::<*mut c_void, Signal>(symbol("engine_flush")),
             }
         }
     }
