@@ -26,7 +26,7 @@ fn entries_for(row_count_max: u32) -> Vec<u64> {
 /// Entries of a bucket.
 const LANES: usize = 12;
 /// Rows a bucket is meant for when the table has all it may: few buckets then overflow.
-const ROWS_PER_BUCKET: u32 = 10;
+const ROWS_PER_BUCKET: u32 = 11;
 
 /// One cache line of entries: a lookup seldom needs a second, and taking an entry out moves no
 /// other.
