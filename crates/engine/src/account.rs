@@ -46,14 +46,14 @@ pub(crate) struct Holding {
 }
 
 /// Lots as the signed number that positions count in. Quantities are below 2^40 by definition.
-#[inline]
+#[inline(always)]
 pub(crate) fn lots(qty: Qty) -> i64 {
     i64::try_from(qty.0).expect("an order's quantity is at most 2^40")
 }
 
 impl Account {
     /// Whether the account can spare `need` more.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn check_cash(&self, need: Cash) -> Result<(), Reason> {
         if need.0 <= 0 {
             return Ok(());
@@ -67,9 +67,28 @@ impl Account {
 }
 
 impl Engine {
-    /// Whether the account can deliver or take `qty` more lots.
+    /// Whether the account can spare `need` more, where that matters.
     #[inline]
+    pub(crate) fn check_cash(&self, account: Slot, need: Cash) -> Result<(), Reason> {
+        if self.config.has_risk { self.accounts[account].check_cash(need) } else { Ok(()) }
+    }
+
+    /// Whether the account can deliver or take `qty` more lots.
+    #[inline(always)]
     pub(crate) fn check_position(
+        &self,
+        account: Slot,
+        instrument: Slot,
+        side: Side,
+        qty: Qty,
+    ) -> Result<(), Reason> {
+        if !self.config.has_risk {
+            return Ok(());
+        }
+        self.check_lots(account, instrument, side, qty)
+    }
+
+    fn check_lots(
         &self,
         account: Slot,
         instrument: Slot,
@@ -97,8 +116,14 @@ impl Engine {
     }
 
     /// Sets aside what an accepted order may use.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn reserve(&mut self, holding: Holding) {
+        if self.config.has_risk {
+            self.reserve_means(holding);
+        }
+    }
+
+    fn reserve_means(&mut self, holding: Holding) {
         self.accounts[holding.account].reserved += holding.cash;
         let lots = lots(holding.qty);
         self.positions.update(holding.account, holding.instrument, |position| match holding.side {
@@ -108,8 +133,14 @@ impl Engine {
     }
 
     /// Gives back what was set aside.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn release(&mut self, holding: Holding) {
+        if self.config.has_risk {
+            self.release_means(holding);
+        }
+    }
+
+    fn release_means(&mut self, holding: Holding) {
         self.accounts[holding.account].reserved -= holding.cash;
         let lots = lots(holding.qty);
         self.positions.update(holding.account, holding.instrument, |position| match holding.side {
@@ -119,8 +150,14 @@ impl Engine {
     }
 
     /// Moves a trade's cash and lots on one side of it; `holding` is what was set aside for them.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn settle(&mut self, holding: Holding, price: Price) {
+        if self.config.has_risk {
+            self.settle_means(holding, price);
+        }
+    }
+
+    fn settle_means(&mut self, holding: Holding, price: Price) {
         let account = &mut self.accounts[holding.account];
         account.reserved -= holding.cash;
         let cost = price.notional(holding.qty);

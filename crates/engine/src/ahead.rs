@@ -111,8 +111,10 @@ impl Engine {
         let order = &self.orders[slot];
         self.levels.prefetch(order.level);
         self.orders.prefetch_rec(order.rec);
-        self.accounts.prefetch_row(order.account);
-        self.positions.prefetch(order.account, order.instrument);
+        if self.config.has_risk {
+            self.accounts.prefetch_row(order.account);
+            self.positions.prefetch(order.account, order.instrument);
+        }
         for neighbour in [order.level_prev, order.level_next] {
             if neighbour != NIL {
                 self.orders.prefetch_first_line(neighbour);

@@ -114,6 +114,9 @@ impl Engine {
         let trade = (self.trades.get(m.match_id, self.match_id))
             .filter(|trade| !trade.is_busted || plant::is(Plant::BustTwice))
             .ok_or(Reason::UnknownTrade)?;
+        if !self.config.has_risk {
+            return Ok(*trade);
+        }
         let (buyer, seller) = (trade.buyer.account, trade.seller.account);
         let bought = self.positions.get(buyer, trade.instrument);
         let qty = i128::from(trade.qty.0);
@@ -137,9 +140,11 @@ impl Engine {
 
     fn carry_out_bust(&mut self, match_id: MatchId, trade: &Trade) {
         let (paid, lots) = (trade.price.notional(trade.qty), lots(trade.qty));
-        self.accounts[trade.seller.account].cash -= paid;
-        self.accounts[trade.buyer.account].cash += paid;
-        if !plant::is(Plant::BustKeepsLots) {
+        if self.config.has_risk {
+            self.accounts[trade.seller.account].cash -= paid;
+            self.accounts[trade.buyer.account].cash += paid;
+        }
+        if self.config.has_risk && !plant::is(Plant::BustKeepsLots) {
             self.positions.update(trade.seller.account, trade.instrument, |p| p.total += lots);
             self.positions.update(trade.buyer.account, trade.instrument, |p| p.total -= lots);
         }

@@ -43,6 +43,16 @@ pub struct EngineConfig {
     pub hash_seed: u64,
     /// A checkpoint event follows each position that is a multiple of this.
     pub checkpoint_interval: u64,
+    /// Events are folded into the digest. Without it [`Engine::digest`](crate::Engine::digest)
+    /// stays zero and replicas cannot be compared by it.
+    pub is_digested: bool,
+    /// How many first answers are remembered per session, at most 1,024. A repeated request whose
+    /// answer is not remembered is refused as too old; with zero, all are.
+    pub outcomes_max: u32,
+    /// Orders are checked against their account's cash and lots, which they reserve and trades
+    /// move. Without it no account's means limit anything, and cash and positions stay as
+    /// transfers leave them: for a partition whose risk is looked after elsewhere.
+    pub has_risk: bool,
 }
 
 impl EngineConfig {
@@ -60,6 +70,9 @@ impl EngineConfig {
             trades_max: 1 << 16,
             hash_seed: 0x57e1_2bad_5eed_0001,
             checkpoint_interval: 1 << 16,
+            is_digested: true,
+            outcomes_max: OUTCOMES_MAX as u32,
+            has_risk: true,
         }
     }
 
@@ -74,6 +87,7 @@ impl EngineConfig {
         assert!((1..=1 << 30).contains(&self.positions_max), "positions_max is out of range");
         assert!((1..=1 << 24).contains(&self.trades_max), "trades_max is out of range");
         assert!(self.checkpoint_interval > 0, "checkpoint_interval is zero");
+        assert!(self.outcomes_max as usize <= OUTCOMES_MAX, "outcomes_max is out of range");
     }
 }
 
@@ -85,6 +99,12 @@ impl Default for EngineConfig {
 
 /// Takes the engine's events, in the order in which they happened.
 pub trait EventSink {
+    /// Nobody but the sink sees an event: it is neither digested nor remembered. Known when the
+    /// engine is compiled for the sink, so that an event of which the sink reads three fields is
+    /// never made in memory. Not for implementors: the engine sets it by its configuration.
+    #[doc(hidden)]
+    const IS_ONLY_HEARER: bool = false;
+
     /// Takes one event.
     fn event(&mut self, event: &Event);
 }
@@ -92,6 +112,18 @@ pub trait EventSink {
 impl EventSink for Vec<Event> {
     fn event(&mut self, event: &Event) {
         self.push(*event);
+    }
+}
+
+/// The sink of an engine that neither digests nor remembers.
+pub(crate) struct OnlyHearer<'a, S>(pub(crate) &'a mut S);
+
+impl<S: EventSink> EventSink for OnlyHearer<'_, S> {
+    const IS_ONLY_HEARER: bool = true;
+
+    #[inline(always)]
+    fn event(&mut self, event: &Event) {
+        self.0.event(event);
     }
 }
 

@@ -82,17 +82,21 @@ impl Engine {
     /// Hands an event out and folds it into the digest.
     #[inline]
     pub(crate) fn say<S: EventSink>(&mut self, event: &Event, out: &mut S) {
-        self.digest = digest::fold_event(self.digest, event);
+        if !S::IS_ONLY_HEARER && self.config.is_digested {
+            self.digest = digest::fold_event(self.digest, event);
+        }
         out.event(event);
     }
 
     fn say_answer<S: EventSink>(&mut self, session: Slot, event: PlainEvent, out: &mut S) {
-        self.sessions[session].outcomes.push(event);
+        if !S::IS_ONLY_HEARER {
+            self.sessions[session].outcomes.push(event, self.config.outcomes_max);
+        }
         self.say(&Event::Plain(event), out);
     }
 
     /// Tells a change of an order to the session that entered it. The quantities are the row's.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn say_order<S: EventSink>(&mut self, slot: Slot, change: &Change, out: &mut S) {
         self.seq = self.seq.next();
         self.exec_id = self.exec_id.next();
@@ -138,9 +142,9 @@ impl Engine {
             ord_status: change.ord_status,
             liquidity: change.liquidity,
         }));
-        if change.is_answer {
+        if !S::IS_ONLY_HEARER && change.is_answer {
             let Event::Plain(plain) = &event else { unreachable!("made above") };
-            self.sessions[session_slot].outcomes.push(*plain);
+            self.sessions[session_slot].outcomes.push(*plain, self.config.outcomes_max);
         }
         self.say(&event, out);
     }

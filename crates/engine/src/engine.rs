@@ -4,8 +4,8 @@
 //! dense, time never goes back; a caller that breaks this has lost its log, and the engine stops.
 
 use weir_types::{
-    Cash, EventNo, InstrumentId, Nanos, OrderId, Position, Price, Qty, Reason, Rec, RequestNo, Seq,
-    SessionId, Side,
+    Cash, ClOrdId, EventNo, InstrumentId, Nanos, OrderId, Position, Price, Qty, Reason, Rec,
+    RequestNo, Seq, SessionId, Side,
 };
 use weir_types::{ExecId, MatchId};
 use weir_wire::event::RequestRejected;
@@ -14,7 +14,7 @@ use weir_wire::{Command, Event, PlainEvent, Request};
 use crate::account::Account;
 use crate::book::Levels;
 use crate::bust::Trades;
-use crate::config::{EngineConfig, EventSink};
+use crate::config::{EngineConfig, EventSink, OnlyHearer};
 use crate::digest;
 use crate::emit::{Asker, Named};
 use crate::fillable::Hidden;
@@ -32,6 +32,8 @@ pub struct Engine {
     pub(crate) config: EngineConfig,
     pub(crate) position: Position,
     pub(crate) time: Nanos,
+    /// The position that a checkpoint is to follow: a division less at each of those between.
+    pub(crate) checkpoint_at: Position,
     pub(crate) control_position: Position,
     pub(crate) digest: u64,
     pub(crate) rec: Rec,
@@ -66,6 +68,21 @@ pub struct SessionState {
     pub last_request_no: RequestNo,
     /// The number that its next event will have, from 1.
     pub next_event_no: EventNo,
+}
+
+/// A live order as seen from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OrderState {
+    /// Its number.
+    pub order_id: OrderId,
+    /// Buy or sell.
+    pub side: Side,
+    /// Its limit price.
+    pub price: Price,
+    /// Its total quantity.
+    pub order_qty: Qty,
+    /// What of it is open.
+    pub leaves_qty: Qty,
 }
 
 /// A price level as seen from outside.
@@ -126,6 +143,7 @@ impl Engine {
         Engine {
             position: Position::NONE,
             time: Nanos(0),
+            checkpoint_at: next_checkpoint(Position::NONE, &config),
             control_position: Position::NONE,
             digest: 0,
             rec: Rec::NONE,
@@ -167,7 +185,15 @@ impl Engine {
         assert!(time >= self.time, "log time {time} is before {}", self.time);
         self.position = position;
         self.time = time;
-        self.digest = digest::fold_command(self.digest, position.0, time.0);
+        if self.config.is_digested {
+            self.digest = digest::fold_command(self.digest, position.0, time.0);
+        } else if self.config.outcomes_max == 0 {
+            return self.carry_out(command, &mut OnlyHearer(out));
+        }
+        self.carry_out(command, out);
+    }
+
+    fn carry_out<S: EventSink>(&mut self, command: &Command, out: &mut S) {
         if !plant::is(Plant::TimersAfterCommand) {
             self.fire_timers(out);
         }
@@ -183,7 +209,8 @@ impl Engine {
         if plant::is(Plant::TimersAfterCommand) {
             self.fire_timers(out);
         }
-        if position.0.is_multiple_of(self.config.checkpoint_interval) {
+        if self.position == self.checkpoint_at {
+            self.checkpoint_at = next_checkpoint(self.position, &self.config);
             self.say_checkpoint(out);
         }
     }
@@ -323,6 +350,21 @@ impl Engine {
         self.seq
     }
 
+    /// The live order that a session names so; `None` when there is none.
+    #[inline]
+    #[must_use]
+    pub fn order_by_name(&self, session_id: SessionId, cl_ord_id: ClOrdId) -> Option<OrderState> {
+        let session = self.sessions.find(session_id.0)?;
+        let order = &self.orders[self.orders.find_name(session, cl_ord_id)?];
+        Some(OrderState {
+            order_id: OrderId::new(self.config.partition_id, order.rec),
+            side: order.side,
+            price: order.price,
+            order_qty: order.order_qty,
+            leaves_qty: order.leaves_qty,
+        })
+    }
+
     /// Fills `out` with the best `depth` levels of a side's limits, from the best on, with what
     /// they show; with none when the instrument is not known. Market orders of a call, stops and
     /// parked orders are in no level.
@@ -386,6 +428,13 @@ impl Engine {
             positions,
         }
     }
+}
+
+/// The first multiple of the configured interval after `position`.
+pub(crate) fn next_checkpoint(position: Position, config: &EngineConfig) -> Position {
+    let interval = config.checkpoint_interval;
+    // Past the last position there is nothing to check.
+    Position((position.0 / interval + 1).saturating_mul(interval))
 }
 
 fn state_of(row: &Session) -> SessionState {

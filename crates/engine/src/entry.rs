@@ -30,6 +30,8 @@ struct Target {
 
 impl Engine {
     pub(crate) fn new_order<S: EventSink>(&mut self, session: Slot, m: &NewOrder, out: &mut S) {
+        // Asked for now, so that it is here when the checks come to it.
+        self.orders.prefetch_name(session, m.cl_ord_id);
         let target = match self.check_new_order(session, m) {
             Ok(target) => target,
             Err(reason) => return self.reject_order(session, m, reason, out),
@@ -87,7 +89,7 @@ impl Engine {
             return Err(Reason::LimitReached);
         }
         let need = cash_need(m.side, reserved_at(m, traded), m.order_qty);
-        self.accounts[target.account].check_cash(need)?;
+        self.check_cash(target.account, need)?;
         self.check_position(target.account, target.instrument, m.side, m.order_qty)?;
         self.check_execution(target, m)?;
         Ok(target)
@@ -101,7 +103,9 @@ impl Engine {
         }
         self.prefetch_acceptance(m.side, instrument);
         let account = self.accounts.find(m.account_id.0).ok_or(Reason::UnknownAccount)?;
-        self.positions.prefetch(account, instrument);
+        if self.config.has_risk {
+            self.positions.prefetch(account, instrument);
+        }
         if self.accounts[account].firm != self.sessions[session].firm {
             return Err(Reason::NotYourAccount);
         }
@@ -125,7 +129,7 @@ impl Engine {
         Err(Reason::CannotFill)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_entry_killed(&self, session: Slot, account: Slot) -> bool {
         let session = &self.sessions[session];
         self.is_killed
@@ -135,6 +139,7 @@ impl Engine {
     }
 
     /// Makes the order a record and reserves its means.
+    #[inline(always)]
     fn accept(&mut self, target: Target, m: &NewOrder) -> Slot {
         self.rec = self.rec.next();
         let price = reserved_at(m, &self.instruments[target.instrument]);

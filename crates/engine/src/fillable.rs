@@ -61,7 +61,7 @@ impl Engine {
             open: m.order_qty,
             traded: Qty::ZERO,
             purse: self.accounts[account],
-            is_paying: pays_as_it_goes(m.ord_type),
+            is_paying: self.config.has_risk && pays_as_it_goes(m.ord_type),
         };
         let limit = self.limit_of(instrument, m.ord_type, m.side, m.price);
         let collar = self.instruments[instrument].collar();

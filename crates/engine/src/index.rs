@@ -1,4 +1,4 @@
-//! Hash tables of our own: open addressing, linear probing, a fixed seed, nothing iterated.
+//! Hash tables of our own: open addressing, a fixed seed, nothing iterated.
 //!
 //! [`SlotIndex`] finds a row of a slab by a hash and the row's own key; [`IdMap`] finds a row by a
 //! 32-bit identifier. Both are sized once and never grow, so that no lookup ever pays for one.
@@ -23,23 +23,60 @@ fn entries_for(row_count_max: u32) -> Vec<u64> {
     vec![0; (row_count_max as usize * 2).next_power_of_two()]
 }
 
-/// From a 32-bit hash to the slots of rows that have it. An entry holds the hash above the slot
-/// plus one; zero is an empty entry.
+/// Entries of a bucket.
+const LANES: usize = 12;
+/// Rows a bucket is meant for when the table has all it may: few buckets then overflow.
+const ROWS_PER_BUCKET: u32 = 11;
+
+/// One cache line of entries: a lookup seldom needs a second, and taking an entry out moves no
+/// other.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Bucket {
+    /// Eight bits of each entry's hash, never zero; zero is a free lane.
+    tags: [u8; LANES],
+    /// How many entries went past this bucket because it was full.
+    passed_count: u32,
+    slots: [Slot; LANES],
+}
+
+const EMPTY: Bucket = Bucket { tags: [0; LANES], passed_count: 0, slots: [0; LANES] };
+
+impl Bucket {
+    /// The lanes with this tag, as bit 7 of each lane's byte.
+    #[inline]
+    fn lanes_of(&self, tag: u8) -> u128 {
+        const LOW: u128 = u128::from_le_bytes([0x7f; 16]);
+        let mut bytes = [0; 16];
+        bytes[..LANES].copy_from_slice(&self.tags);
+        let differing = u128::from_le_bytes(bytes) ^ u128::from_le_bytes([tag; 16]);
+        // A byte's bit 7 is clear here exactly when the byte is zero; no lane disturbs another.
+        let nonzero = ((differing & LOW) + LOW) | differing;
+        !nonzero & !LOW & ((1 << (8 * LANES)) - 1)
+    }
+}
+
+#[inline]
+fn first_lane(lanes: u128) -> usize {
+    lanes.trailing_zeros() as usize / 8
+}
+
+/// From a 32-bit hash to the slots of rows that have it.
 pub(crate) struct SlotIndex {
-    entries: Vec<u64>,
+    buckets: Vec<Bucket>,
     mask: u32,
 }
 
 impl SlotIndex {
     pub(crate) fn new(row_count_max: u32) -> SlotIndex {
-        let entries = entries_for(row_count_max);
-        let mask = u32::try_from(entries.len() - 1).expect("orders_max is below 2^24");
-        SlotIndex { entries, mask }
+        let count = row_count_max.div_ceil(ROWS_PER_BUCKET).next_power_of_two();
+        SlotIndex { buckets: vec![EMPTY; count as usize], mask: count - 1 }
     }
 
     #[inline]
-    fn entry(hash: u32, slot: Slot) -> u64 {
-        u64::from(hash) << 32 | u64::from(slot + 1)
+    fn tag(hash: u32) -> u8 {
+        // The mask takes the low bits; limits keep it off the high ones.
+        ((hash >> 24) as u8).max(1)
     }
 
     /// The slot with this hash that `is_it` accepts.
@@ -47,15 +84,17 @@ impl SlotIndex {
     pub(crate) fn find(&self, hash: u32, mut is_it: impl FnMut(Slot) -> bool) -> Option<Slot> {
         let mut at = hash & self.mask;
         loop {
-            let entry = self.entries[at as usize];
-            if entry == 0 {
-                return None;
-            }
-            if (entry >> 32) as u32 == hash {
-                let slot = entry as u32 - 1;
+            let bucket = &self.buckets[at as usize];
+            let mut lanes = bucket.lanes_of(SlotIndex::tag(hash));
+            while lanes != 0 {
+                let slot = bucket.slots[first_lane(lanes)];
                 if is_it(slot) {
                     return Some(slot);
                 }
+                lanes &= lanes - 1;
+            }
+            if bucket.passed_count == 0 {
+                return None;
             }
             at = (at + 1) & self.mask;
         }
@@ -63,10 +102,10 @@ impl SlotIndex {
 
     #[inline]
     pub(crate) fn prefetch(&self, hash: u32) {
-        prefetch(&self.entries[(hash & self.mask) as usize]);
+        prefetch(&self.buckets[(hash & self.mask) as usize]);
     }
 
-    /// The first slot with this hash, without a look at its row.
+    /// A slot that likely has this hash, without a look at its row.
     #[inline]
     pub(crate) fn guess(&self, hash: u32) -> Option<Slot> {
         self.find(hash, |_| true)
@@ -75,35 +114,39 @@ impl SlotIndex {
     #[inline]
     pub(crate) fn insert(&mut self, hash: u32, slot: Slot) {
         let mut at = hash & self.mask;
-        while self.entries[at as usize] != 0 {
+        loop {
+            let bucket = &mut self.buckets[at as usize];
+            let free = bucket.lanes_of(0);
+            if free != 0 {
+                let lane = first_lane(free);
+                bucket.tags[lane] = SlotIndex::tag(hash);
+                bucket.slots[lane] = slot;
+                return;
+            }
+            bucket.passed_count += 1;
             at = (at + 1) & self.mask;
         }
-        self.entries[at as usize] = SlotIndex::entry(hash, slot);
     }
 
-    /// Takes out an entry that is there, and closes the gap behind it.
+    /// Takes out an entry that is there.
     #[inline]
     pub(crate) fn remove(&mut self, hash: u32, slot: Slot) {
-        let wanted = SlotIndex::entry(hash, slot);
-        let mut hole = hash & self.mask;
-        while self.entries[hole as usize] != wanted {
-            assert!(self.entries[hole as usize] != 0, "an indexed row is in its index");
-            hole = (hole + 1) & self.mask;
-        }
-        let mut at = hole;
+        let mut at = hash & self.mask;
         loop {
+            let bucket = &mut self.buckets[at as usize];
+            let mut lanes = bucket.lanes_of(SlotIndex::tag(hash));
+            while lanes != 0 {
+                let lane = first_lane(lanes);
+                if bucket.slots[lane] == slot {
+                    bucket.tags[lane] = 0;
+                    return;
+                }
+                lanes &= lanes - 1;
+            }
+            assert!(bucket.passed_count > 0, "an indexed row is in its index");
+            bucket.passed_count -= 1;
             at = (at + 1) & self.mask;
-            let entry = self.entries[at as usize];
-            if entry == 0 {
-                break;
-            }
-            let home = (entry >> 32) as u32 & self.mask;
-            if at.wrapping_sub(home) & self.mask >= at.wrapping_sub(hole) & self.mask {
-                self.entries[hole as usize] = entry;
-                hole = at;
-            }
         }
-        self.entries[hole as usize] = 0;
     }
 }
 
@@ -147,7 +190,7 @@ impl IdMap {
         while self.entries[at] != 0 {
             at = (at + 1) & (self.entries.len() - 1);
         }
-        self.entries[at] = SlotIndex::entry(id, slot);
+        self.entries[at] = u64::from(id) << 32 | u64::from(slot + 1);
     }
 }
 
@@ -228,8 +271,11 @@ mod tests {
 
     #[test]
     fn entries_are_found_after_others_with_their_hash_are_gone() {
-        let mut index = SlotIndex::new(8);
-        let keys: Vec<(u32, Slot)> = vec![(15, 0), (15, 1), (0, 2), (15, 3), (1, 4), (14, 5)];
+        let mut index = SlotIndex::new(16);
+        // Two buckets; most entries want the second, so that it overflows into the first.
+        let keys: Vec<(u32, Slot)> = (0..20)
+            .map(|slot| (if slot % 5 == 0 { 0 } else { 1 + ((slot % 3) << 24) }, slot))
+            .collect();
         for &(hash, slot) in &keys {
             index.insert(hash, slot);
         }
@@ -240,7 +286,8 @@ mod tests {
                 assert_eq!(found, (i > gone).then_some(slot), "{i} after {gone} is gone");
             }
         }
-        assert!(index.entries.iter().all(|entry| *entry == 0));
+        let is_empty = |b: &Bucket| b.tags == [0; LANES] && b.passed_count == 0;
+        assert!(index.buckets.iter().all(is_empty));
     }
 
     #[test]

@@ -144,7 +144,7 @@ impl Instrument {
     }
 
     /// Whether a limit order may have this price.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn check_price(&self, price: Price) -> Result<(), Reason> {
         let d = &self.definition;
         let is_fine =
@@ -160,7 +160,7 @@ impl Instrument {
     }
 
     /// Whether an order may have this quantity.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn check_qty(&self, qty: Qty) -> Result<(), Reason> {
         let is_fine = !qty.is_zero() && qty <= self.definition.order_qty_max && self.is_on_lot(qty);
         if is_fine { Ok(()) } else { Err(Reason::InvalidQty) }
@@ -186,7 +186,7 @@ pub(crate) fn takes_entry(phase: Phase) -> bool {
 }
 
 /// Whether a limit of `side` accepts a trade at `price`.
-#[inline]
+#[inline(always)]
 pub(crate) fn reaches(side: Side, limit: Price, price: Price) -> bool {
     match side {
         Side::Buy => price <= limit,
@@ -194,7 +194,7 @@ pub(crate) fn reaches(side: Side, limit: Price, price: Price) -> bool {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn is_multiple(price: i64, tick_size: i64) -> bool {
     // The common ticks are one; a 64-bit division costs as much as finding the level.
     tick_size == 1 || price % tick_size == 0

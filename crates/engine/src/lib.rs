@@ -48,7 +48,7 @@ mod timers;
 mod uncross;
 
 pub use config::{EngineConfig, EventSink};
-pub use engine::{Engine, Level, PositionTotals, SessionState, Totals};
+pub use engine::{Engine, Level, OrderState, PositionTotals, SessionState, Totals};
 pub use script::fuzz_commands;
 pub use snapshot::SnapshotError;
 pub use uncross::{CallLevel, Uncrossing, uncrossing_price};

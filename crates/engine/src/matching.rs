@@ -78,7 +78,7 @@ impl Engine {
             let qty = leaves_qty.min(self.orders[maker].shown());
             if pays_as_it_goes(taker.ord_type) {
                 let cost = cash_need(taker.side, price, qty);
-                if let Err(reason) = self.accounts[taker.account].check_cash(cost) {
+                if let Err(reason) = self.check_cash(taker.account, cost) {
                     return Verdict::CancelRest(reason);
                 }
             }

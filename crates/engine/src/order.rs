@@ -57,8 +57,9 @@ pub(crate) struct Order {
     pub(crate) place: Place,
     pub(crate) is_iceberg: bool,
     // The second line.
-    pub(crate) cl_ord_id: ClOrdId,
     pub(crate) created_time: Nanos,
+    // Not before the line's first word: bytes need no alignment and would lie across both lines.
+    pub(crate) cl_ord_id: ClOrdId,
     /// An iceberg's current slice; zero for others.
     pub(crate) shown_qty: Qty,
     /// The session's next live order, by `rec`.
@@ -70,6 +71,7 @@ pub(crate) struct Order {
 }
 
 const _: () = assert!(size_of::<Order>() == 128, "two cache lines");
+const _: () = assert!(core::mem::offset_of!(Order, created_time) == 64, "the second line");
 
 impl Order {
     #[inline]
@@ -104,7 +106,7 @@ pub(crate) struct Orders {
     free: Slot,
     live_count: u32,
     live_count_max: u32,
-    by_rec: SlotIndex,
+    by_rec: RecIndex,
     by_cl_ord_id: SlotIndex,
     seed: u64,
 }
@@ -116,7 +118,7 @@ impl Orders {
             free: NIL,
             live_count: 0,
             live_count_max,
-            by_rec: SlotIndex::new(live_count_max),
+            by_rec: RecIndex::new(live_count_max, seed),
             by_cl_ord_id: SlotIndex::new(live_count_max),
             seed,
         }
@@ -159,19 +161,15 @@ impl Orders {
     #[inline]
     pub(crate) fn index(&mut self, slot: Slot) {
         let row = &self.rows[slot as usize];
-        let (rec_hash, name_hash) =
-            (self.rec_hash(row.rec), self.name_hash(row.session, row.cl_ord_id));
-        self.by_rec.insert(rec_hash, slot);
-        self.by_cl_ord_id.insert(name_hash, slot);
+        self.by_rec.insert(row.rec, slot, &self.rows);
+        self.by_cl_ord_id.insert(self.name_hash(row.session, row.cl_ord_id), slot);
     }
 
     #[inline]
     pub(crate) fn unindex(&mut self, slot: Slot) {
         let row = &self.rows[slot as usize];
-        let (rec_hash, name_hash) =
-            (self.rec_hash(row.rec), self.name_hash(row.session, row.cl_ord_id));
-        self.by_rec.remove(rec_hash, slot);
-        self.by_cl_ord_id.remove(name_hash, slot);
+        self.by_rec.remove(row.rec, slot);
+        self.by_cl_ord_id.remove(self.name_hash(row.session, row.cl_ord_id), slot);
     }
 
     /// Gives a resting order another name.
@@ -184,7 +182,7 @@ impl Orders {
 
     #[inline]
     pub(crate) fn find_rec(&self, rec: Rec) -> Option<Slot> {
-        self.by_rec.find(self.rec_hash(rec), |slot| self.rows[slot as usize].rec == rec)
+        self.by_rec.find(rec, &self.rows)
     }
 
     #[inline]
@@ -197,7 +195,7 @@ impl Orders {
 
     #[inline]
     pub(crate) fn prefetch_rec(&self, rec: Rec) {
-        self.by_rec.prefetch(self.rec_hash(rec));
+        self.by_rec.prefetch(rec);
     }
 
     #[inline]
@@ -207,7 +205,7 @@ impl Orders {
 
     #[inline]
     pub(crate) fn guess_rec(&self, rec: Rec) -> Option<Slot> {
-        self.by_rec.guess(self.rec_hash(rec))
+        self.by_rec.guess(rec)
     }
 
     #[inline]
@@ -228,7 +226,7 @@ impl Orders {
 
     #[inline]
     pub(crate) fn prefetch_second_line(&self, slot: Slot) {
-        prefetch(&self.rows[slot as usize].cl_ord_id);
+        prefetch(&self.rows[slot as usize].created_time);
     }
 
     /// The row that the next order will get.
@@ -239,18 +237,78 @@ impl Orders {
         }
     }
 
-    /// Neighbours in time are neighbours in the index: eight consecutive records share a line.
-    #[inline]
-    fn rec_hash(&self, rec: Rec) -> u32 {
-        let line = fold(rec.0 >> 3 ^ self.seed, 0x9e37_79b9_7f4a_7c15) as u32;
-        line << 3 | (rec.0 & 7) as u32
-    }
-
     #[inline]
     fn name_hash(&self, session: Slot, cl_ord_id: ClOrdId) -> u32 {
         let (head, tail) = halves(cl_ord_id);
         let session = u64::from(session).wrapping_mul(0xd6e8_feb8_6659_fd93);
         fold(head ^ self.seed ^ session, tail ^ 0xa076_1d64_78bd_642f) as u32
+    }
+}
+
+/// From a record's number to its row. Most orders end soon after they came, so the latest records
+/// stand in a window, one place each, in order: neighbours in time share cache lines and nothing is
+/// searched. An order that outlives the window's turn moves to a hash table when a later record
+/// takes its place. INVARIANT: a resting order is in its place of the window or in `elder`.
+struct RecIndex {
+    /// A row's slot plus one; zero is empty.
+    window: Vec<u32>,
+    elder: SlotIndex,
+    seed: u64,
+}
+
+impl RecIndex {
+    fn new(live_count_max: u32, seed: u64) -> RecIndex {
+        let window = vec![0; (live_count_max as usize / 4).next_power_of_two()];
+        RecIndex { window, elder: SlotIndex::new(live_count_max), seed }
+    }
+
+    #[inline]
+    fn place(&self, rec: Rec) -> usize {
+        rec.0 as usize & (self.window.len() - 1)
+    }
+
+    #[inline]
+    fn insert(&mut self, rec: Rec, slot: Slot, rows: &[Order]) {
+        let place = self.place(rec);
+        let before = core::mem::replace(&mut self.window[place], slot + 1);
+        if before != 0 {
+            let hash = self.hash(rows[before as usize - 1].rec);
+            self.elder.insert(hash, before - 1);
+        }
+    }
+
+    #[inline]
+    fn remove(&mut self, rec: Rec, slot: Slot) {
+        let place = self.place(rec);
+        if self.window[place] == slot + 1 {
+            self.window[place] = 0;
+        } else {
+            self.elder.remove(self.hash(rec), slot);
+        }
+    }
+
+    #[inline]
+    fn find(&self, rec: Rec, rows: &[Order]) -> Option<Slot> {
+        match self.window[self.place(rec)] {
+            found if found != 0 && rows[found as usize - 1].rec == rec => Some(found - 1),
+            _ => self.elder.find(self.hash(rec), |slot| rows[slot as usize].rec == rec),
+        }
+    }
+
+    #[inline]
+    fn prefetch(&self, rec: Rec) {
+        prefetch(&self.window[self.place(rec)]);
+    }
+
+    /// The row that has the record, if it is a late one.
+    #[inline]
+    fn guess(&self, rec: Rec) -> Option<Slot> {
+        self.window[self.place(rec)].checked_sub(1)
+    }
+
+    #[inline]
+    fn hash(&self, rec: Rec) -> u32 {
+        fold(rec.0 ^ self.seed, 0x9e37_79b9_7f4a_7c15) as u32
     }
 }
 

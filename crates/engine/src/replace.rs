@@ -79,7 +79,7 @@ impl Engine {
         let leaves_qty = m.order_qty - order.cum_qty();
         let need = cash_need(order.side, new_price(order, m), leaves_qty)
             - cash_need(order.side, order.price, order.leaves_qty);
-        self.accounts[order.account].check_cash(need)?;
+        self.check_cash(order.account, need)?;
         if leaves_qty > order.leaves_qty {
             let more = leaves_qty - order.leaves_qty;
             self.check_position(order.account, order.instrument, order.side, more)?;

@@ -6,7 +6,6 @@
 use weir_types::{EventNo, Nanos, RequestNo, Role, SessionId};
 use weir_wire::PlainEvent;
 
-use crate::config::OUTCOMES_MAX;
 use crate::index::{NIL, Slot};
 use crate::memory::prefetch_all;
 use crate::order::Orders;
@@ -116,18 +115,25 @@ pub(crate) fn request_no_of(event: &PlainEvent) -> RequestNo {
 }
 
 impl Outcomes {
-    /// Remembers the answer to a request later than all before it.
+    /// Remembers the answer to a request later than all before it, one of at most `count_max`.
     #[inline]
-    pub(crate) fn push(&mut self, event: PlainEvent) {
-        if self.events.len() < OUTCOMES_MAX {
+    pub(crate) fn push(&mut self, event: PlainEvent, count_max: u32) {
+        let count_max = count_max as usize;
+        if self.events.len() < count_max {
             // All of it at the first answer: the ring never moves again, and the system gives its
             // memory only as it fills.
-            self.events.reserve_exact(OUTCOMES_MAX - self.events.len());
+            self.events.reserve_exact(count_max - self.events.len());
             self.events.push(event);
             return;
         }
+        if count_max == 0 {
+            return;
+        }
         self.events[self.oldest] = event;
-        self.oldest = (self.oldest + 1) % OUTCOMES_MAX;
+        self.oldest += 1;
+        if self.oldest == count_max {
+            self.oldest = 0;
+        }
     }
 
     /// Asks for the memory that the next answer will be written to.

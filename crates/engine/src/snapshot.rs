@@ -21,8 +21,8 @@ use weir_wire::{Definition, Event};
 
 use crate::account::Account;
 use crate::bust::{Party, Trade};
-use crate::config::{EngineConfig, ORDER_QTY_LIMIT, OUTCOMES_MAX};
-use crate::engine::Engine;
+use crate::config::{EngineConfig, ORDER_QTY_LIMIT};
+use crate::engine::{Engine, next_checkpoint};
 use crate::index::{NIL, Slot};
 use crate::instrument::Firm;
 use crate::order::{Order, Place};
@@ -143,6 +143,7 @@ impl Engine {
 
     fn read_counters(&mut self, r: &mut Reader<'_>) -> Result<(), SnapshotError> {
         self.position = Position(r.u64()?);
+        self.checkpoint_at = next_checkpoint(self.position, &self.config);
         self.time = Nanos(r.u64()?);
         self.control_position = Position(r.u64()?);
         self.digest = r.u64()?;
@@ -244,13 +245,13 @@ impl Engine {
             row.order_rate_max = r.u32()?;
             row.arrival_time = Nanos(r.u64()?);
             let outcome_count = r.u32()? as usize;
-            if outcome_count > OUTCOMES_MAX {
+            if outcome_count > self.config.outcomes_max as usize {
                 return Err(SnapshotError::Invalid("outcome count"));
             }
             for _ in 0..outcome_count {
                 match Event::decode(r.block()?) {
                     Ok(Event::Plain(event)) if Event::Plain(event).address().is_some() => {
-                        row.outcomes.push(event);
+                        row.outcomes.push(event, self.config.outcomes_max);
                     }
                     _ => return Err(SnapshotError::Invalid("outcome")),
                 }

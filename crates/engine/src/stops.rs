@@ -122,10 +122,12 @@ impl Engine {
         let (account, leaves_qty) = (order.account, order.leaves_qty);
         let bound = self.instruments[order.instrument].bound(order.side);
         let need = cash_need(order.side, bound, leaves_qty);
-        self.accounts[account].check_cash(need)?;
+        self.check_cash(account, need)?;
         self.orders[slot].price = bound;
-        let cash = holding_of(&self.orders[slot], leaves_qty).cash;
-        self.accounts[account].reserved += cash;
+        if self.config.has_risk {
+            let cash = holding_of(&self.orders[slot], leaves_qty).cash;
+            self.accounts[account].reserved += cash;
+        }
         Ok(())
     }
 }

@@ -1,0 +1,147 @@
+//! The real engine behind the C interface of a neutral benchmark of matching cores.
+//!
+//! The benchmark's harness loads this library, hands it messages one by one and takes the reports
+//! off its own queue on another core. Each message becomes a command, each command is applied by
+//! `weir_engine::Engine` as a partition would, each event becomes a report: no second book, no
+//! look ahead, nothing put off.
+//!
+//! INVARIANT: one venue a process, used by one thread at a time: the interface has no handle.
+
+pub mod message;
+pub mod venue;
+
+use core::cell::UnsafeCell;
+use core::ffi::c_void;
+
+use message::{CancelMessage, ModifyMessage, NewMessage, Report, Transport};
+use venue::{Reports, Venue};
+
+/// The harness's queue.
+struct Queue {
+    // SAFETY: the harness's own function; `report` says why it may be called.
+    push: unsafe extern "C" fn(*mut c_void, *const Report) -> i32,
+    handle: *mut c_void,
+}
+
+impl Reports for Queue {
+    #[inline]
+    fn report(&mut self, report: &Report) {
+        // SAFETY: `engine_init` was given this pair, to be used until `engine_shutdown`; the queue
+        // copies the report before it returns.
+        while unsafe { (self.push)(self.handle, report) } == 0 {
+            core::hint::spin_loop();
+        }
+    }
+}
+
+struct Desk {
+    venue: Venue,
+    queue: Queue,
+}
+
+/// Where the interface's calls, which carry no handle, find the venue.
+struct Place(UnsafeCell<Option<Box<Desk>>>);
+
+// SAFETY: the interface is driven by one thread at a time, by its contract.
+unsafe impl Sync for Place {}
+
+static PLACE: Place = Place(UnsafeCell::new(None));
+
+/// # Safety
+/// No other call of the interface is running, and `engine_init` came before.
+#[inline]
+unsafe fn desk<'a>() -> &'a mut Desk {
+    // SAFETY: by the caller's word nobody else has a reference into the place now.
+    let desk = unsafe { &mut *PLACE.0.get() };
+    desk.as_mut().expect("engine_init comes before all other calls")
+}
+
+/// Makes the venue, which reports into `handle` by `transport`. The nonce is not used.
+///
+/// # Safety
+/// `transport` and `handle` are valid until `engine_shutdown`; calls do not overlap.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engine_init(_: u64, transport: *const Transport, handle: *mut c_void) {
+    // SAFETY: the caller hands a transport that is valid.
+    let push = unsafe { (*transport).push };
+    let desk = Desk { venue: Venue::new(), queue: Queue { push, handle } };
+    // SAFETY: no other call is running, by the interface's contract.
+    unsafe { *PLACE.0.get() = Some(Box::new(desk)) };
+}
+
+/// Frees the venue.
+///
+/// # Safety
+/// Calls do not overlap.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engine_shutdown() {
+    // SAFETY: no other call is running, by the interface's contract.
+    unsafe { *PLACE.0.get() = None };
+}
+
+/// A new order.
+///
+/// # Safety
+/// `message` points to one; calls do not overlap.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engine_on_new_order(message: *const NewMessage) {
+    // SAFETY: as the caller promises.
+    let (desk, message) = unsafe { (desk(), &*message) };
+    desk.venue.new_order(message, &mut desk.queue);
+}
+
+/// A cancel.
+///
+/// # Safety
+/// `message` points to one; calls do not overlap.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engine_on_cancel(message: *const CancelMessage) {
+    // SAFETY: as the caller promises.
+    let (desk, message) = unsafe { (desk(), &*message) };
+    desk.venue.cancel(message, &mut desk.queue);
+}
+
+/// A change of an order.
+///
+/// # Safety
+/// `message` points to one; calls do not overlap.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engine_on_modify(message: *const ModifyMessage) {
+    // SAFETY: as the caller promises.
+    let (desk, message) = unsafe { (desk(), &*message) };
+    desk.venue.modify(message, &mut desk.queue);
+}
+
+/// Nothing is ever put off, so there is nothing to wait for.
+#[unsafe(no_mangle)]
+pub extern "C" fn engine_flush() {}
+
+/// The highest bid; `INT64_MIN` when there is none.
+///
+/// # Safety
+/// Calls do not overlap.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engine_query_best_bid() -> i64 {
+    // SAFETY: as the caller promises.
+    unsafe { desk() }.venue.best_price(0).unwrap_or(i64::MIN)
+}
+
+/// The lowest offer; `INT64_MAX` when there is none.
+///
+/// # Safety
+/// Calls do not overlap.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engine_query_best_ask() -> i64 {
+    // SAFETY: as the caller promises.
+    unsafe { desk() }.venue.best_price(1).unwrap_or(i64::MAX)
+}
+
+/// The open lots of a side (0 buys, 1 sells) at a price.
+///
+/// # Safety
+/// Calls do not overlap.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn engine_query_depth_at(price: i64, side: u8) -> u64 {
+    // SAFETY: as the caller promises.
+    unsafe { desk() }.venue.depth_at(price, side)
+}

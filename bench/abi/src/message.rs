@@ -1,0 +1,126 @@
+//! The interface's plain data: messages in, reports out, the transport that reports leave by.
+//!
+//! Field for field what the benchmark's public header says, with our names. Sizes are asserted
+//! here because a wrong one would read a neighbour's bytes and still look plausible.
+
+use core::ffi::c_void;
+
+/// A new order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct NewMessage {
+    /// The client's number for the order; free again once the order is gone.
+    pub order_id: u64,
+    /// The message's number, which all reports that it causes carry.
+    pub sequence_number: u64,
+    /// The limit, in ticks.
+    pub price: i64,
+    /// The open quantity, in lots.
+    pub quantity: u32,
+    /// 0 buys, 1 sells.
+    pub side: u8,
+    /// 1 for immediate or cancel.
+    pub is_ioc: u8,
+    /// Zero.
+    pub reserved: [u8; 2],
+}
+
+/// A cancel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct CancelMessage {
+    /// The order to end.
+    pub order_id: u64,
+    /// The message's number.
+    pub sequence_number: u64,
+}
+
+/// A change of an order's price and open quantity, behind all others at its new price.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct ModifyMessage {
+    /// The order to change.
+    pub order_id: u64,
+    /// The message's number.
+    pub sequence_number: u64,
+    /// The new limit, in ticks.
+    pub price: i64,
+    /// The new open quantity, in lots.
+    pub quantity: u32,
+    /// The order's side.
+    pub side: u8,
+    /// Zero.
+    pub reserved: [u8; 3],
+}
+
+/// What a report tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ReportKind {
+    /// A new order was accepted.
+    OrderAck = 0,
+    /// A trade.
+    Trade = 1,
+    /// An order was cancelled, or the rest of an immediate one.
+    CancelAck = 2,
+    /// An order was changed.
+    ModifyAck = 3,
+    /// There was no such order to cancel.
+    CancelReject = 4,
+    /// There was no such order to change.
+    ModifyReject = 5,
+}
+
+/// A report: one cache line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Report {
+    /// What it tells.
+    pub kind: ReportKind,
+    /// The order's side; zero for trades and rejects.
+    pub side: u8,
+    /// Zero.
+    pub reserved: [u8; 6],
+    /// The number of the message that caused it.
+    pub sequence_number: u64,
+    /// The order; zero for trades.
+    pub order_id: u64,
+    /// The order's price, or the resting order's for a trade.
+    pub price: i64,
+    /// The order's open quantity, or the traded one.
+    pub quantity: u32,
+    /// Zero.
+    pub reserved_quantity: u32,
+    /// The resting order of a trade.
+    pub maker_order_id: u64,
+    /// The incoming order of a trade.
+    pub taker_order_id: u64,
+    /// Zero.
+    pub padding: u64,
+}
+
+/// How reports leave; the harness hands one in.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Transport {
+    /// Makes a queue for at least so many reports.
+    // SAFETY: the harness's own function; who calls it keeps to its words above.
+    pub create: unsafe extern "C" fn(u32) -> *mut c_void,
+    /// Appends a report; 0 when the queue is full.
+    // SAFETY: the harness's own function; who calls it keeps to its words above.
+    pub push: unsafe extern "C" fn(*mut c_void, *const Report) -> i32,
+    /// Takes up to so many reports out.
+    // SAFETY: the harness's own function; who calls it keeps to its words above.
+    pub drain: unsafe extern "C" fn(*mut c_void, *mut Report, u32) -> u32,
+    /// Makes visible what is buffered.
+    // SAFETY: the harness's own function; who calls it keeps to its words above.
+    pub flush: unsafe extern "C" fn(*mut c_void),
+    /// Frees a queue.
+    // SAFETY: the harness's own function; who calls it keeps to its words above.
+    pub destroy: unsafe extern "C" fn(*mut c_void),
+}
+
+const _: () = assert!(size_of::<NewMessage>() == 32);
+const _: () = assert!(size_of::<CancelMessage>() == 16);
+const _: () = assert!(size_of::<ModifyMessage>() == 32);
+const _: () = assert!(size_of::<Report>() == 64);

@@ -1,0 +1,385 @@
+//! One instrument, one session, one account of the real engine, spoken to by the interface's
+//! messages. Keeps no book and no orders of its own: what it says and answers, the engine said.
+//!
+//! The interface's order numbers become the orders' client identifiers. Its modify takes an order
+//! out and puts it back with a new open quantity; our replace has the total quantity and keeps the
+//! place of an order that only shrinks, so that case goes in as a cancel and a new order.
+
+use weir_engine::{Engine, EngineConfig, EventSink, OrderState};
+use weir_types::{
+    AccountId, ApiKeyHash, ClOrdId, ExecInst, ExecType, FirmId, InstrumentId, Liquidity, Nanos,
+    OrdType, OrderId, PartitionId, Phase, Position, Price, Qty, Reason, RequestNo, Role,
+    SelfTradePrevention, SessionId, Side, Switch, Symbol, TimeInForce,
+};
+use weir_wire::event::OrderEvent;
+use weir_wire::order_entry::{CancelOrder, NewOrder, ReplaceOrder};
+use weir_wire::reference::{DefineAccount, DefineFirm, DefineInstrument, DefineSession};
+use weir_wire::{Command, Definition, Event, Message, PlainEvent, Request};
+
+use crate::message::{CancelMessage, ModifyMessage, NewMessage, Report, ReportKind};
+
+const OPERATOR: SessionId = SessionId(1);
+const TRADER: SessionId = SessionId(2);
+const FIRM: FirmId = FirmId(1);
+const ACCOUNT: AccountId = AccountId(1);
+const INSTRUMENT: InstrumentId = InstrumentId(1);
+/// Live orders at one time: the benchmark's workloads come to 42,284 at most, fills left aside.
+const ORDERS_MAX: u32 = 45_056;
+/// No price of 64-bit ticks that a cash sum could not hold.
+const PRICE_MAX: Price = Price(1 << 40);
+
+/// Takes reports.
+pub trait Reports {
+    /// Takes one, for good.
+    fn report(&mut self, report: &Report);
+}
+
+impl Reports for Vec<Report> {
+    fn report(&mut self, report: &Report) {
+        self.push(*report);
+    }
+}
+
+/// The engine and what the interface leaves to us: positions and request numbers.
+pub struct Venue {
+    engine: Engine,
+    position: u64,
+    request_no: u64,
+}
+
+/// What the events of a message become.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    All,
+    /// The way out and the way back in of an order that the interface says was changed.
+    OnlyTrades,
+}
+
+impl Default for Venue {
+    fn default() -> Venue {
+        Venue::new()
+    }
+}
+
+fn config() -> EngineConfig {
+    EngineConfig {
+        orders_max: ORDERS_MAX,
+        accounts_max: 1,
+        sessions_max: 2,
+        firms_max: 1,
+        instruments_max: 1,
+        positions_max: 1,
+        is_digested: false,
+        outcomes_max: 0,
+        has_risk: false,
+        ..EngineConfig::new(PartitionId(1))
+    }
+}
+
+impl Venue {
+    /// A venue with an empty book, open for trading.
+    #[must_use]
+    pub fn new() -> Venue {
+        let mut venue = Venue { engine: Engine::new(config()), position: 0, request_no: 0 };
+        for (at, definition) in (1..).zip(reference_data()) {
+            let command = Command::Import(Position(at), definition);
+            venue.apply(&command, &mut |_: &Event| {});
+        }
+        venue
+    }
+
+    #[inline]
+    fn apply<S: EventSink>(&mut self, command: &Command, out: &mut S) {
+        self.position += 1;
+        self.engine.apply(Position(self.position), Nanos(self.position), command, out);
+    }
+
+    #[inline]
+    fn next_request_no(&mut self) -> RequestNo {
+        self.request_no += 1;
+        RequestNo(self.request_no)
+    }
+
+    /// Takes a new order.
+    #[inline]
+    pub fn new_order<R: Reports>(&mut self, message: &NewMessage, out: &mut R) {
+        let order = Entry {
+            name: ClOrdId::from_number(message.order_id),
+            side: side_of(message.side),
+            price: Price(message.price),
+            qty: Qty(u64::from(message.quantity)),
+            is_ioc: message.is_ioc == 1,
+        };
+        self.enter(&order, Telling::new(message.order_id, message.sequence_number, out));
+    }
+
+    #[inline]
+    fn enter<R: Reports>(&mut self, order: &Entry, mut telling: Telling<'_, R>) {
+        let command = Command::Request(Request::NewOrder(NewOrder {
+            request_no: self.next_request_no(),
+            cl_ord_id: order.name,
+            price: order.price,
+            order_qty: order.qty,
+            min_qty: Qty::ZERO,
+            display_qty: Qty::ZERO,
+            stop_px: Price(0),
+            expire_time: Nanos(0),
+            sending_time: Nanos(0),
+            session_id: TRADER,
+            instrument_id: INSTRUMENT,
+            account_id: ACCOUNT,
+            side: order.side,
+            ord_type: OrdType::Limit,
+            time_in_force: if order.is_ioc { TimeInForce::Ioc } else { TimeInForce::Gtc },
+            exec_inst: ExecInst::default(),
+            self_trade_prevention: SelfTradePrevention::None,
+        }));
+        self.apply(&command, &mut telling);
+    }
+
+    /// Takes a cancel.
+    #[inline]
+    pub fn cancel<R: Reports>(&mut self, message: &CancelMessage, out: &mut R) {
+        let name = ClOrdId::from_number(message.order_id);
+        self.take_out(name, Telling::new(message.order_id, message.sequence_number, out));
+    }
+
+    #[inline]
+    fn take_out<R: Reports>(&mut self, name: ClOrdId, mut telling: Telling<'_, R>) {
+        let command = Command::Request(Request::CancelOrder(CancelOrder {
+            request_no: self.next_request_no(),
+            cl_ord_id: name,
+            orig_cl_ord_id: name,
+            order_id: OrderId::NONE,
+            sending_time: Nanos(0),
+            session_id: TRADER,
+            instrument_id: INSTRUMENT,
+        }));
+        self.apply(&command, &mut telling);
+    }
+
+    /// Takes a change of an order.
+    #[inline]
+    pub fn modify<R: Reports>(&mut self, message: &ModifyMessage, out: &mut R) {
+        let name = ClOrdId::from_number(message.order_id);
+        let state = self.engine.order_by_name(TRADER, name);
+        let (price, open) = (Price(message.price), Qty(u64::from(message.quantity)));
+        let cum_qty = state.map_or(Qty::ZERO, |o| o.order_qty - o.leaves_qty);
+        let order_qty = open + cum_qty;
+        if let Some(order) = state
+            && order.price == price
+            && order_qty <= order.order_qty
+        {
+            return self.reinsert(message, &order, out);
+        }
+        let command = Command::Request(Request::ReplaceOrder(ReplaceOrder {
+            request_no: self.next_request_no(),
+            cl_ord_id: name,
+            orig_cl_ord_id: name,
+            order_id: OrderId::NONE,
+            price,
+            order_qty,
+            sending_time: Nanos(0),
+            session_id: TRADER,
+            instrument_id: INSTRUMENT,
+        }));
+        self.apply(&command, &mut Telling::new(message.order_id, message.sequence_number, out));
+    }
+
+    /// A change by which our replace would leave the order its place.
+    #[cold]
+    fn reinsert<R: Reports>(&mut self, message: &ModifyMessage, order: &OrderState, out: &mut R) {
+        let name = ClOrdId::from_number(message.order_id);
+        let entry = Entry {
+            name,
+            side: order.side,
+            price: Price(message.price),
+            qty: Qty(u64::from(message.quantity)),
+            is_ioc: false,
+        };
+        let mut telling = Telling::new(message.order_id, message.sequence_number, out);
+        telling.told = Told::OnlyTrades;
+        self.take_out(name, telling);
+        let mut telling = Telling::new(message.order_id, message.sequence_number, out);
+        telling.told = Told::OnlyTrades;
+        self.enter(&entry, telling);
+        let telling = Telling::new(message.order_id, message.sequence_number, out);
+        let report = Report {
+            side: message.side,
+            price: message.price,
+            quantity: message.quantity,
+            ..telling.report(ReportKind::ModifyAck)
+        };
+        out.report(&report);
+    }
+
+    /// The best price of a side; `None` when it is empty.
+    #[must_use]
+    pub fn best_price(&self, side: u8) -> Option<i64> {
+        let mut levels = Vec::new();
+        self.engine.book_levels(INSTRUMENT, side_of(side), 1, &mut levels);
+        levels.first().map(|level| level.price.0)
+    }
+
+    /// The open lots at a price.
+    #[must_use]
+    pub fn depth_at(&self, price: i64, side: u8) -> u64 {
+        let mut levels = Vec::new();
+        self.engine.book_levels(INSTRUMENT, side_of(side), usize::MAX, &mut levels);
+        levels.iter().find(|level| level.price.0 == price).map_or(0, |level| level.qty.0)
+    }
+}
+
+/// An order about to be entered.
+struct Entry {
+    name: ClOrdId,
+    side: Side,
+    price: Price,
+    qty: Qty,
+    is_ioc: bool,
+}
+
+/// Turns the events that one message caused into reports.
+struct Telling<'a, R> {
+    order_id: u64,
+    sequence_number: u64,
+    told: Told,
+    out: &'a mut R,
+}
+
+impl<R: Reports> EventSink for Telling<'_, R> {
+    // Always: then an event of which four fields are read is never made in memory.
+    #[inline(always)]
+    fn event(&mut self, event: &Event) {
+        match event {
+            Event::Plain(PlainEvent::OrderEvent(e)) => self.order_event(e),
+            Event::Plain(PlainEvent::RequestRejected(e)) => {
+                assert!(e.reason == Reason::UnknownOrder, "refused for {:?}", e.reason);
+                let is_cancel = e.ref_template_id == CancelOrder::TEMPLATE_ID;
+                let kind =
+                    if is_cancel { ReportKind::CancelReject } else { ReportKind::ModifyReject };
+                self.out.report(&self.report(kind));
+            }
+            // The benchmark has no reports for digests and phases.
+            _ => {}
+        }
+    }
+}
+
+impl<'a, R: Reports> Telling<'a, R> {
+    #[inline]
+    fn new(order_id: u64, sequence_number: u64, out: &'a mut R) -> Telling<'a, R> {
+        Telling { order_id, sequence_number, told: Told::All, out }
+    }
+
+    #[inline(always)]
+    fn order_event(&mut self, e: &OrderEvent) {
+        let kind = match e.exec_type {
+            ExecType::Trade => return self.trade(e),
+            _ if self.told == Told::OnlyTrades => return,
+            ExecType::New => ReportKind::OrderAck,
+            ExecType::Replaced => ReportKind::ModifyAck,
+            ExecType::Canceled => ReportKind::CancelAck,
+            other => panic!("the engine said {other:?} for {:?}", e.reason),
+        };
+        let report = Report {
+            side: e.side.code() - Side::Buy.code(),
+            price: e.price.0,
+            quantity: e.leaves_qty.0 as u32,
+            ..self.report(kind)
+        };
+        self.out.report(&report);
+    }
+
+    /// Of a trade's two events the resting order's makes the report; the incoming one's would
+    /// repeat it.
+    #[inline]
+    fn trade(&mut self, e: &OrderEvent) {
+        if e.liquidity != Liquidity::Maker {
+            return;
+        }
+        let report = Report {
+            order_id: 0,
+            price: e.last_px.0,
+            quantity: e.last_qty.0 as u32,
+            maker_order_id: e.cl_ord_id.to_number().expect("every name was made of a number"),
+            taker_order_id: self.order_id,
+            ..self.report(ReportKind::Trade)
+        };
+        self.out.report(&report);
+    }
+
+    /// A report about the message's order.
+    #[inline]
+    fn report(&self, kind: ReportKind) -> Report {
+        Report {
+            kind,
+            side: 0,
+            reserved: [0; 6],
+            sequence_number: self.sequence_number,
+            order_id: self.order_id,
+            price: 0,
+            quantity: 0,
+            reserved_quantity: 0,
+            maker_order_id: 0,
+            taker_order_id: 0,
+            padding: 0,
+        }
+    }
+}
+
+#[inline]
+fn side_of(side: u8) -> Side {
+    if side == 0 { Side::Buy } else { Side::Sell }
+}
+
+fn reference_data() -> [Definition; 5] {
+    let request_no = RequestNo(0);
+    let session = |defined_session_id, firm_id, role| {
+        Definition::DefineSession(DefineSession {
+            request_no,
+            api_key_hash: ApiKeyHash([0; 32]),
+            session_id: OPERATOR,
+            defined_session_id,
+            firm_id,
+            order_rate_max: 0,
+            role,
+        })
+    };
+    [
+        Definition::DefineFirm(DefineFirm {
+            request_no,
+            name: Symbol::new("FIRM").expect("a short text"),
+            session_id: OPERATOR,
+            firm_id: FIRM,
+        }),
+        Definition::DefineAccount(DefineAccount {
+            request_no,
+            session_id: OPERATOR,
+            account_id: ACCOUNT,
+            firm_id: FIRM,
+            unlimited: Switch::On,
+        }),
+        session(OPERATOR, FirmId::NONE, Role::Operator),
+        session(TRADER, FIRM, Role::Trader),
+        Definition::DefineInstrument(DefineInstrument {
+            request_no,
+            symbol: Symbol::new("BENCH").expect("a short text"),
+            tick_size: Price(1),
+            lot_size: Qty(1),
+            order_qty_max: Qty(1 << 40),
+            price_min: Price(-PRICE_MAX.0),
+            price_max: PRICE_MAX,
+            reference_price: Price(0),
+            volatility_call: Nanos(0),
+            static_collar: 0,
+            dynamic_collar: 0,
+            session_id: OPERATOR,
+            instrument_id: INSTRUMENT,
+            partition_id: PartitionId(1),
+            price_exponent: -3,
+            qty_exponent: 0,
+            phase: Phase::Continuous,
+        }),
+    ]
+}
