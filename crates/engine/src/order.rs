@@ -250,8 +250,8 @@ impl Orders {
 /// searched. An order that outlives the window's turn moves to a hash table when a later record
 /// takes its place. INVARIANT: a resting order is in its place of the window or in `elder`.
 struct RecIndex {
-    /// A row's slot plus one; zero is empty.
-    window: Vec<u32>,
+    /// The number's low half above the row's slot plus one; zero is empty.
+    window: Vec<u64>,
     elder: SlotIndex,
     seed: u64,
 }
@@ -270,17 +270,17 @@ impl RecIndex {
     #[inline]
     fn insert(&mut self, rec: Rec, slot: Slot, rows: &[Order]) {
         let place = self.place(rec);
-        let before = core::mem::replace(&mut self.window[place], slot + 1);
+        let before = core::mem::replace(&mut self.window[place], RecIndex::entry(rec, slot));
         if before != 0 {
-            let hash = self.hash(rows[before as usize - 1].rec);
-            self.elder.insert(hash, before - 1);
+            let elder = before as u32 - 1;
+            self.elder.insert(self.hash(rows[elder as usize].rec), elder);
         }
     }
 
     #[inline]
     fn remove(&mut self, rec: Rec, slot: Slot) {
         let place = self.place(rec);
-        if self.window[place] == slot + 1 {
+        if self.window[place] == RecIndex::entry(rec, slot) {
             self.window[place] = 0;
         } else {
             self.elder.remove(self.hash(rec), slot);
@@ -289,21 +289,35 @@ impl RecIndex {
 
     #[inline]
     fn find(&self, rec: Rec, rows: &[Order]) -> Option<Slot> {
-        match self.window[self.place(rec)] {
-            found if found != 0 && rows[found as usize - 1].rec == rec => Some(found - 1),
-            _ => self.elder.find(self.hash(rec), |slot| rows[slot as usize].rec == rec),
+        let is_it = |slot: Slot| rows[slot as usize].rec == rec;
+        match self.late(rec) {
+            Some(slot) if is_it(slot) => Some(slot),
+            _ => self.elder.find(self.hash(rec), is_it),
         }
+    }
+
+    #[inline]
+    fn entry(rec: Rec, slot: Slot) -> u64 {
+        rec.0 << 32 | u64::from(slot + 1)
+    }
+
+    /// The row in the record's place, when the half of its number that stands there agrees.
+    #[inline]
+    fn late(&self, rec: Rec) -> Option<Slot> {
+        let entry = self.window[self.place(rec)];
+        (entry as u32 != 0 && (entry >> 32) as u32 == rec.0 as u32).then(|| entry as u32 - 1)
     }
 
     #[inline]
     fn prefetch(&self, rec: Rec) {
         prefetch(&self.window[self.place(rec)]);
+        self.elder.prefetch(self.hash(rec));
     }
 
-    /// The row that has the record, if it is a late one.
+    /// The row that likely has the record.
     #[inline]
     fn guess(&self, rec: Rec) -> Option<Slot> {
-        self.window[self.place(rec)].checked_sub(1)
+        self.late(rec).or_else(|| self.elder.guess(self.hash(rec)))
     }
 
     #[inline]
