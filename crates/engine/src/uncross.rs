@@ -89,8 +89,20 @@ pub fn uncrossing_price(levels: &[CallLevel], reference: Option<Price>) -> Optio
 }
 
 impl Engine {
-    /// Trades what a call has collected, at one price, and tells the outcome.
+    /// Trades what a call has collected and tells the outcome. Again while limits cross: a market
+    /// order may have taken the volume at a price within its bound, and left them.
     pub(crate) fn uncross<S: EventSink>(&mut self, instrument: Slot, out: &mut S) {
+        while self.uncross_once(instrument, out) && self.do_limits_cross(instrument) {}
+    }
+
+    fn do_limits_cross(&self, instrument: Slot) -> bool {
+        let row = &self.instruments[instrument];
+        let best = (row.side(Side::Buy).best_price(), row.side(Side::Sell).best_price());
+        matches!(best, (Some(bid), Some(ask)) if bid >= ask)
+    }
+
+    /// One price, its trades, and `Uncrossed`; false when nothing traded.
+    fn uncross_once<S: EventSink>(&mut self, instrument: Slot, out: &mut S) -> bool {
         let mut levels = core::mem::take(&mut self.call_levels);
         self.collect_call(instrument, &mut levels);
         let found = uncrossing_price(&levels, self.instruments[instrument].reference());
@@ -114,6 +126,7 @@ impl Engine {
             partition_id: self.config.partition_id,
         }));
         self.say(&event, out);
+        found.is_some()
     }
 
     /// What stands at each price of a book, in ascending order.

@@ -11,8 +11,24 @@ use super::say::News;
 use crate::config::EventSink;
 
 impl NaiveEngine {
-    /// Trades what can trade at one price, and tells that price.
+    /// Trades what can trade, and tells at what price; again while limits cross.
     pub(super) fn uncross<S: EventSink>(&mut self, instrument_id: InstrumentId, out: &mut S) {
+        loop {
+            let has_traded = self.uncross_once(instrument_id, out);
+            let [bid, ask] = [Side::Buy, Side::Sell].map(|side| {
+                let orders = self.side_of_book(instrument_id, side).map(|rec| &self.orders[&rec]);
+                let mut limits = orders.filter(|order| order.now.ord_type == OrdType::Limit);
+                limits.next().map(|order| order.now.price)
+            });
+            let cross = bid.zip(ask).is_some_and(|(bid, ask)| bid >= ask);
+            if !has_traded || !cross {
+                return;
+            }
+        }
+    }
+
+    /// Trades what can trade at one price, and tells that price; false when nothing could.
+    fn uncross_once<S: EventSink>(&mut self, instrument_id: InstrumentId, out: &mut S) -> bool {
         let best = self.best_price(instrument_id);
         let (price, volume, surplus) = best.unwrap_or((Price(0), 0, 0));
         let mut left = volume;
@@ -54,6 +70,7 @@ impl NaiveEngine {
             partition_id: self.config.partition_id,
         };
         self.say(Event::Plain(PlainEvent::Uncrossed(event)), out);
+        volume > 0
     }
 
     /// Price, volume and surplus of the uncrossing; `None` when nothing would trade.

@@ -122,9 +122,6 @@ impl Duel {
         self.naive.apply(position, time, command, &mut self.naive_events);
         self.fast.apply(position, time, command, &mut self.fast_events);
         if self.fast_events != self.naive_events {
-            let tell = |events: &[Event]| -> String {
-                events.iter().map(|event| format!("    {}\n", readable_event(event))).collect()
-            };
             return Err(format!(
                 "events differ\n  fast:\n{}  naive:\n{}",
                 tell(&self.fast_events),
@@ -134,8 +131,9 @@ impl Duel {
         same(self.fast.digest(), self.naive.digest(), "digest")?;
         same(self.fast.next_deadline(), self.naive.next_deadline(), "next deadline")?;
         self.tally.command(command, &self.fast_events);
-        self.check_events()?;
-        self.check_state()
+        self.check_events()
+            .and_then(|()| self.check_state())
+            .map_err(|what| format!("{what}\n  after:\n{}", tell(&self.fast_events)))
     }
 
     fn check_events(&mut self) -> Result<(), String> {
@@ -191,6 +189,11 @@ impl Duel {
         }
         Ok(())
     }
+}
+
+/// Events in short words, a line each.
+fn tell(events: &[Event]) -> String {
+    events.iter().map(|event| format!("    {}\n", readable_event(event))).collect()
 }
 
 fn same<T: PartialEq + std::fmt::Debug>(fast: T, naive: T, what: &str) -> Result<(), String> {
