@@ -51,6 +51,35 @@ fn a_call_collects_and_uncrosses_at_the_price_of_most_volume() {
 }
 
 #[test]
+fn limits_that_a_redefined_bound_left_crossed_are_uncrossed_again() {
+    let mut desk = in_opening_call();
+    step(&mut desk, "bob sell s 96 120");
+    step(&mut desk, "buy b1 97 150");
+    step(&mut desk, "buy b2 96 30");
+    define(&mut desk, |definition| definition.price_min = Price(97));
+    // It may not sell below 97, takes all demand there, and leaves bid and offer at 96.
+    step(&mut desk, "bob sell m 0 160");
+    check_on(
+        &mut desk,
+        &[(
+            "phase continuous",
+            &[
+                "b1 Trade 150@97 0",
+                "m Trade 150@97 10",
+                "uncrossed 150@97 -130",
+                "b2 Trade 30@96 0",
+                "s Trade 30@96 90",
+                "uncrossed 30@96 -90",
+                "m Canceled NoLiquidity",
+                "phase Continuous",
+                "done 1",
+            ],
+        )],
+    );
+    assert_eq!(desk.levels(Side::Sell), [(96, 90, 1)]);
+}
+
+#[test]
 fn market_orders_stand_before_every_limit_and_pay_what_was_reserved() {
     let mut desk = in_opening_call();
     check_on(
