@@ -8,7 +8,7 @@
 //! Invariants: records are dense; a record that is there is never written twice. A snapshot of the
 //! engine may be taken only after `flush_blocking`, or its events could be lost for good.
 
-use weir_io::{Access, Disk};
+use weir_io::{Access, Disk, DiskAction, DiskError, DiskErrorKind};
 use weir_types::{Durability, Nanos, PartitionId, Position};
 
 use crate::api::{Append, SequencedLog};
@@ -202,8 +202,14 @@ impl<D: Disk> EventLog<D> {
     /// # Errors
     /// As [`EventLog::do_work`], and when the disk is full.
     pub fn flush_blocking(&mut self) -> Result<(), LogError> {
-        while !self.batch.is_empty() && !self.hand_over() {
+        if !self.batch.is_empty() && !self.hand_over() {
+            // What was in its way may have been the batch before it.
             self.log.flush_blocking()?;
+            if !self.hand_over() {
+                let (action, kind) = (DiskAction::Write, DiskErrorKind::Full);
+                let reason = "no space for the newest events".to_owned();
+                return Err(DiskError { action, name: String::new(), kind, reason }.into());
+            }
         }
         self.log.flush_blocking()
     }
