@@ -1,7 +1,8 @@
 //! How events are made: numbers taken, the order's whole state filled in, the digest moved on.
 //!
 //! Every order event takes the next `exec_id` and the next `event_no` of the session it goes to;
-//! all but rejections and repeated answers take the next `seq`. No other module makes events.
+//! all but rejections and repeated answers take the next `seq`.
+//! Other modules make only events of their own: phases, uncrossings, busts.
 
 use weir_types::{
     ClOrdId, ExecType, InstrumentId, Liquidity, MatchId, OrdStatus, OrderId, Price, Qty, Reason,
