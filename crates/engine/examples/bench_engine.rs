@@ -1,5 +1,4 @@
-//! The engine alone, on one thread: throughput, latency, allocations, memory; the naive engine
-//! beside it on the same commands.
+//! The engine alone, on one thread: throughput, latency, allocations, memory.
 //!
 //! `bench_engine [OPERATIONS [FLOW_FILE]]`. Prints one JSON line. The synthetic mix is adds,
 //! cancels, replaces and crosses at 45/40/5/10 over 100 instruments and a million accounts. A flow
@@ -20,7 +19,6 @@ use std::hint::black_box;
 use bench::memory::{Counting, allocation_count, resident_bytes};
 use bench::mix::Mix;
 use bench::timing::{Latency, Spent, Ticks, time_spent};
-use weir_engine::naive::NaiveEngine;
 use weir_engine::{Engine, EngineConfig};
 use weir_types::{Nanos, PartitionId, Position};
 use weir_wire::{Command, Event};
@@ -166,41 +164,6 @@ fn memory_figures() -> (f64, f64) {
     (orders as f64 / COUNT as f64, positions as f64 / COUNT as f64)
 }
 
-/// Operations per second of the naive engine on the same mix.
-fn naive_figure(operations: usize, standing: usize) -> f64 {
-    let mut mix = Mix::new(1);
-    let mut naive = NaiveEngine::new(bench_config());
-    let mut position = 0;
-    let mut encoded = Vec::new();
-    let mut apply = |command: &Command, encoded: &mut Vec<u8>| {
-        position += 1;
-        naive.apply(Position(position), Nanos(position), command, &mut |event: &Event| {
-            event.encode(encoded);
-        });
-    };
-    for command in mix.opening() {
-        apply(&command, &mut encoded);
-    }
-    encoded.clear();
-    for _ in 0..standing {
-        apply(&mix.add(), &mut encoded);
-        mix.hear(&encoded);
-        encoded.clear();
-    }
-    let mut block = Vec::new();
-    let (mut spent, mut done) = (Spent::default(), 0);
-    while done < operations {
-        block.clear();
-        mix.block(&mut block, BLOCK_LEN.min(operations - done));
-        spent += time_spent(|| block.iter().for_each(|command| apply(command, &mut encoded)));
-        // Definitions and transfers are long over: all records here are heard.
-        mix.hear(&encoded);
-        encoded.clear();
-        done += block.len();
-    }
-    done as f64 / spent.processor
-}
-
 fn main() {
     let operations: usize = std::env::args()
         .nth(1)
@@ -222,12 +185,7 @@ fn main() {
     drop(run);
     let flow = std::env::args().nth(2).map(|path| flow_figures(&path));
     let (order_bytes, position_bytes) = memory_figures();
-    let naive = naive_figure(operations.min(300_000), standing);
-    print_line(
-        &synthetic,
-        flow.as_ref(),
-        &Rest { live, digest, order_bytes, position_bytes, naive },
-    );
+    print_line(&synthetic, flow.as_ref(), &Rest { live, digest, order_bytes, position_bytes });
 }
 
 /// The recorded flow, played once for throughput and once for latency, each on a fresh engine.
@@ -253,7 +211,6 @@ struct Rest {
     digest: u64,
     order_bytes: f64,
     position_bytes: f64,
-    naive: f64,
 }
 
 fn figures_json(figures: &Figures) -> String {
@@ -277,14 +234,12 @@ fn print_line(synthetic: &Figures, flow: Option<&Figures>, rest: &Rest) {
          \"mix\":\"45/40/5/10 adds/cancels/replaces/crosses, 100 instruments, 1000000 accounts\",\
          \"live_orders\":{},\"synthetic\":{},\"flow\":{},\
          \"bytes_per_live_order\":{:.0},\"bytes_per_open_position\":{:.0},\
-         \"naive_operations_per_second\":{:.0},\"ratio_to_naive\":{:.1},\"digest\":\"{:016x}\"}}",
+         \"digest\":\"{:016x}\"}}",
         rest.live,
         figures_json(synthetic),
         flow.map_or("null".to_owned(), figures_json),
         rest.order_bytes,
         rest.position_bytes,
-        rest.naive,
-        synthetic.per_second / rest.naive,
         rest.digest,
     );
 }
