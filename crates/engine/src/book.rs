@@ -10,7 +10,7 @@ use weir_types::{Price, Qty, Side};
 
 use crate::index::{NIL, Slot};
 use crate::memory::prefetch;
-use crate::order::Orders;
+use crate::order::{Order, Orders};
 use crate::plant::{self, Plant};
 
 /// All live orders of one side at one price.
@@ -54,31 +54,29 @@ impl Levels {
     fn push_back(&mut self, level: Slot, orders: &mut Orders, slot: Slot) {
         let row = &mut self.rows[level as usize];
         let tail = row.tail;
+        let order = &mut orders[slot];
+        order.level = level;
+        order.level_prev = tail;
+        order.level_next = NIL;
         row.tail = slot;
         row.order_count += 1;
-        row.qty += orders[slot].shown();
-        row.iceberg_count += u32::from(orders[slot].is_iceberg);
+        row.qty += order.shown();
+        row.iceberg_count += u32::from(order.is_iceberg);
         if tail == NIL {
             row.head = slot;
         } else {
             orders[tail].level_next = slot;
         }
-        let order = &mut orders[slot];
-        order.level = level;
-        order.level_prev = tail;
-        order.level_next = NIL;
     }
 
     /// Takes an order out; true when the level is then empty.
     #[inline]
-    fn unlink(&mut self, orders: &mut Orders, slot: Slot) -> bool {
-        let order = &orders[slot];
-        let (level, prev, next) = (order.level, order.level_prev, order.level_next);
-        let (shown_qty, is_iceberg) = (order.shown(), order.is_iceberg);
-        let row = &mut self.rows[level as usize];
+    fn unlink(&mut self, orders: &mut Orders, order: &Order) -> bool {
+        let (prev, next) = (order.level_prev, order.level_next);
+        let row = &mut self.rows[order.level as usize];
         row.order_count -= 1;
-        row.qty -= shown_qty;
-        row.iceberg_count -= u32::from(is_iceberg);
+        row.qty -= order.shown();
+        row.iceberg_count -= u32::from(order.is_iceberg);
         if prev == NIL {
             row.head = next;
         } else {
@@ -117,7 +115,8 @@ impl Levels {
             orders[slot].shown_qty = orders[slot].next_slice();
             return self.adjust(level, Qty::ZERO, orders[slot].shown_qty);
         }
-        self.unlink(orders, slot);
+        let order = orders[slot];
+        self.unlink(orders, &order);
         orders[slot].shown_qty = orders[slot].next_slice();
         self.push_back(level, orders, slot);
     }
@@ -143,6 +142,44 @@ struct Rung {
 pub(crate) struct BookSide {
     side: Side,
     rungs: Vec<Rung>,
+    /// Levels that orders came to lately, by their price's hash: most orders come to a price where
+    /// others stand, and need no search. INVARIANT: each is [`NIL`] or a level of this ladder.
+    recent: [Slot; RECENT_LEN],
+}
+
+/// Few enough that both sides' of a hundred instruments stay in a second-level cache.
+const RECENT_LEN: usize = 32;
+
+/// `Vec::insert` for where few elements follow: most levels begin and end near the best price, and
+/// moving some by hand costs less than asking for it.
+#[inline]
+fn insert_near_end(rungs: &mut Vec<Rung>, at: usize, rung: Rung) {
+    if rungs.len() - at > NEAR_RUNGS {
+        return rungs.insert(at, rung);
+    }
+    rungs.push(rung);
+    let mut later = rung;
+    for place in &mut rungs[at..] {
+        core::mem::swap(place, &mut later);
+    }
+}
+
+/// `Vec::remove` for where few elements follow.
+#[inline]
+fn remove_near_end(rungs: &mut Vec<Rung>, at: usize) -> Rung {
+    if rungs.len() - at > NEAR_RUNGS {
+        return rungs.remove(at);
+    }
+    let mut gone = rungs.pop().expect("a level stands on its own rung");
+    for place in rungs[at..].iter_mut().rev() {
+        core::mem::swap(place, &mut gone);
+    }
+    gone
+}
+
+#[inline]
+fn recent_place(price: Price) -> usize {
+    ((price.0 as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59) as usize
 }
 
 /// How many rungs next to the best are looked at one by one before the search halves the rest.
@@ -150,7 +187,7 @@ const NEAR_RUNGS: usize = 8;
 
 impl BookSide {
     pub(crate) fn new(side: Side) -> BookSide {
-        BookSide { side, rungs: Vec::new() }
+        BookSide { side, rungs: Vec::new(), recent: [NIL; RECENT_LEN] }
     }
 
     /// Bitwise not turns prices around without overflow at the edge of the domain.
@@ -212,28 +249,47 @@ impl BookSide {
         slot: Slot,
         price: Price,
     ) {
+        let place = recent_place(price);
+        let recent = self.recent[place];
+        if recent != NIL && levels[recent].price == price {
+            return levels.push_back(recent, orders, slot);
+        }
+        let level = self.find_or_add(levels, price);
+        self.recent[place] = level;
+        levels.push_back(level, orders, slot);
+    }
+
+    fn find_or_add(&mut self, levels: &mut Levels, price: Price) -> Slot {
         let key = self.key(price);
         let at = self.lower_bound(key);
-        let level = match self.rungs.get(at) {
+        match self.rungs.get(at) {
             Some(rung) if rung.key == key => rung.level,
             _ => {
                 let level = levels.alloc(price);
-                self.rungs.insert(at, Rung { key, level });
+                insert_near_end(&mut self.rungs, at, Rung { key, level });
                 level
             }
-        };
-        levels.push_back(level, orders, slot);
+        }
     }
 
     /// Takes a standing order out of the ladder.
     #[inline]
-    pub(crate) fn remove(&mut self, levels: &mut Levels, orders: &mut Orders, slot: Slot) {
-        let level = orders[slot].level;
-        if levels.unlink(orders, slot) {
-            let at = self.lower_bound(self.key(levels[level].price));
-            let rung = self.rungs.remove(at);
-            assert!(rung.level == level, "a level stands on its own rung");
-            levels.free.push(level);
+    pub(crate) fn remove(&mut self, levels: &mut Levels, orders: &mut Orders, order: &Order) {
+        if levels.unlink(orders, order) {
+            self.take_off(levels, order.level);
         }
+    }
+
+    /// Takes an empty level off the ladder.
+    fn take_off(&mut self, levels: &mut Levels, level: Slot) {
+        let price = levels[level].price;
+        let at = self.lower_bound(self.key(price));
+        let rung = remove_near_end(&mut self.rungs, at);
+        assert!(rung.level == level, "a level stands on its own rung");
+        let recent = &mut self.recent[recent_place(price)];
+        if *recent == level {
+            *recent = NIL;
+        }
+        levels.free.push(level);
     }
 }

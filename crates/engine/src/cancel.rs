@@ -24,26 +24,26 @@ impl Engine {
         m: &CancelOrder,
         out: &mut S,
     ) {
-        let mut named = Named {
-            order_id: OrderId::NONE,
+        let named = |order_id| Named {
+            order_id,
             cl_ord_id: m.cl_ord_id,
             orig_cl_ord_id: m.orig_cl_ord_id,
             instrument_id: m.instrument_id,
         };
         let role = self.sessions[asker.session].role;
         if role == Role::Supervisor {
-            return self.reject(asker, named, Reason::NotEntitled, out);
+            return self.reject(asker, named(OrderId::NONE), Reason::NotEntitled, out);
         }
         let found = self.find_order(asker.session, m.order_id, m.orig_cl_ord_id, m.instrument_id);
         let Some(slot) = found else {
-            return self.reject(asker, named, Reason::UnknownOrder, out);
+            return self.reject(asker, named(OrderId::NONE), Reason::UnknownOrder, out);
         };
         self.prefetch_neighbours(slot);
         let order = &self.orders[slot];
-        named.order_id = OrderId::new(self.config.partition_id, order.rec);
         let is_closed = self.instruments[order.instrument].phase == Phase::Closed;
         if is_closed && role != Role::Operator {
-            return self.reject(asker, named, Reason::WrongPhase, out);
+            let order_id = OrderId::new(self.config.partition_id, order.rec);
+            return self.reject(asker, named(order_id), Reason::WrongPhase, out);
         }
         if order.session == asker.session {
             let mut change = Change::new(ExecType::Canceled, OrdStatus::Canceled, asker.request_no);

@@ -9,7 +9,8 @@ use weir_types::{
 };
 use weir_types::{ExecId, MatchId};
 use weir_wire::event::RequestRejected;
-use weir_wire::{Command, Event, PlainEvent, Request};
+use weir_wire::order_entry::{CancelOrder, ReplaceOrder};
+use weir_wire::{Command, Event, Message, PlainEvent, Request};
 
 use crate::account::Account;
 use crate::book::Levels;
@@ -215,41 +216,76 @@ impl Engine {
         }
     }
 
-    /// Takes the request's number, or answers what was asked before.
+    /// Carries a request out under its number. The three that a trading day consists of go their
+    /// way by one look at their kind.
+    #[inline]
     fn request<S: EventSink>(&mut self, request: &Request, out: &mut S) {
-        let request_no = request.request_no();
-        let Some(session) = self.sessions.find(request.session_id().0) else {
-            return self.reject_unknown_session(request, out);
-        };
-        let asker = Asker { session, request_no, template_id: request.template_id() };
-        let row = &mut self.sessions[session];
-        if request_no <= row.last_request_no {
-            return match row.outcomes.find(request_no) {
-                Some(answer) => {
-                    let answer = *answer;
-                    self.say_again(session, answer, out);
+        let (session_id, request_no, template_id) = match request {
+            Request::NewOrder(m) => {
+                if let Some(session) = self.take_request_no(m.session_id, m.request_no) {
+                    return self.new_order(session, m, out);
                 }
-                None => self.reject_too_old(asker, named(request), out),
-            };
+                return self.answer_again(request, out);
+            }
+            Request::CancelOrder(m) => (m.session_id, m.request_no, CancelOrder::TEMPLATE_ID),
+            Request::ReplaceOrder(m) => (m.session_id, m.request_no, ReplaceOrder::TEMPLATE_ID),
+            _ => (request.session_id(), request.request_no(), request.template_id()),
+        };
+        let Some(session) = self.take_request_no(session_id, request_no) else {
+            return self.answer_again(request, out);
+        };
+        let asker = Asker { session, request_no, template_id };
+        match request {
+            Request::CancelOrder(m) => self.cancel_order(asker, m, out),
+            Request::ReplaceOrder(m) => self.replace_order(asker, m, out),
+            _ => self.office_request(asker, request, out),
         }
-        row.last_request_no = request_no;
+    }
+
+    /// All requests but those of single orders.
+    #[cold]
+    fn office_request<S: EventSink>(&mut self, asker: Asker, request: &Request, out: &mut S) {
         if let Some(definition) = request.definition() {
             return self.define(asker, &definition, out);
         }
         match request {
-            Request::NewOrder(m) => self.new_order(session, m, out),
-            Request::ReplaceOrder(m) => self.replace_order(asker, m, out),
-            Request::CancelOrder(m) => self.cancel_order(asker, m, out),
             Request::MassCancel(m) => self.mass_cancel(asker, m, out),
             Request::Transfer(m) => self.transfer(asker, m, out),
             Request::SetPhase(m) => self.set_phase(asker, m, out),
             Request::KillSwitch(m) => self.kill_switch(asker, m, out),
             Request::BustTrade(m) => self.bust_trade(asker, m, out),
             Request::SchedulePhase(m) => self.schedule_phase(asker, m, out),
-            Request::DefineInstrument(_)
-            | Request::DefineFirm(_)
-            | Request::DefineAccount(_)
-            | Request::DefineSession(_) => unreachable!("definitions went their way above"),
+            _ => unreachable!("orders and definitions went their way above"),
+        }
+    }
+
+    /// The slot of a known session whose request is new; the number is taken from now on.
+    #[inline(always)]
+    fn take_request_no(&mut self, session_id: SessionId, request_no: RequestNo) -> Option<Slot> {
+        let session = self.sessions.find(session_id.0)?;
+        let row = &mut self.sessions[session];
+        (request_no > row.last_request_no).then(|| {
+            row.last_request_no = request_no;
+            session
+        })
+    }
+
+    /// Answers a request whose number was taken before, or whose session is not known.
+    #[cold]
+    fn answer_again<S: EventSink>(&mut self, request: &Request, out: &mut S) {
+        let Some(session) = self.sessions.find(request.session_id().0) else {
+            return self.reject_unknown_session(request, out);
+        };
+        let request_no = request.request_no();
+        match self.sessions[session].outcomes.find(request_no) {
+            Some(answer) => {
+                let answer = *answer;
+                self.say_again(session, answer, out);
+            }
+            None => {
+                let asker = Asker { session, request_no, template_id: request.template_id() };
+                self.reject_too_old(asker, named(request), out);
+            }
         }
     }
 

@@ -32,7 +32,8 @@ impl Engine {
     pub(crate) fn new_order<S: EventSink>(&mut self, session: Slot, m: &NewOrder, out: &mut S) {
         // Asked for now, so that it is here when the checks come to it.
         self.orders.prefetch_name(session, m.cl_ord_id);
-        let target = match self.check_new_order(session, m) {
+        let is_plain = is_plain(m);
+        let target = match self.check_new_order(session, m, is_plain) {
             Ok(target) => target,
             Err(reason) => return self.reject_order(session, m, reason, out),
         };
@@ -43,6 +44,9 @@ impl Engine {
         self.say_order(slot, &change, out);
         let instrument = &self.instruments[target.instrument];
         let phase = instrument.phase;
+        if is_plain && phase == Phase::Continuous && !instrument.would_cross(m.side, m.price) {
+            return self.stand(slot, Place::Book, false);
+        }
         if m.time_in_force == TimeInForce::AtTheClose && phase != Phase::ClosingCall {
             return self.stand(slot, Place::Parked, false);
         }
@@ -60,7 +64,12 @@ impl Engine {
         self.look_at_stops(target.instrument, out);
     }
 
-    fn check_new_order(&mut self, session: Slot, m: &NewOrder) -> Result<Target, Reason> {
+    fn check_new_order(
+        &mut self,
+        session: Slot,
+        m: &NewOrder,
+        is_plain: bool,
+    ) -> Result<Target, Reason> {
         if self.config.partition_id.is_none() {
             return Err(Reason::WrongPartition);
         }
@@ -76,9 +85,14 @@ impl Engine {
         if !takes_entry(traded.phase) {
             return Err(Reason::WrongPhase);
         }
-        check_kind(m, self.time)?;
-        check_phase(m, traded.phase)?;
-        check_numbers(m, traded)?;
+        if is_plain {
+            traded.check_price(m.price)?;
+            traded.check_qty(m.order_qty)?;
+        } else {
+            check_kind(m, self.time)?;
+            check_phase(m, traded.phase)?;
+            check_numbers(m, traded)?;
+        }
         if m.cl_ord_id.is_none() {
             return Err(Reason::FieldOutOfRange);
         }
@@ -88,10 +102,14 @@ impl Engine {
         if self.orders.is_full() {
             return Err(Reason::LimitReached);
         }
-        let need = cash_need(m.side, reserved_at(m, traded), m.order_qty);
-        self.check_cash(target.account, need)?;
-        self.check_position(target.account, target.instrument, m.side, m.order_qty)?;
-        self.check_execution(target, m)?;
+        if self.config.has_risk {
+            let need = cash_need(m.side, reserved_at(m, traded), m.order_qty);
+            self.check_cash(target.account, need)?;
+            self.check_position(target.account, target.instrument, m.side, m.order_qty)?;
+        }
+        if !is_plain {
+            self.check_execution(target, m)?;
+        }
         Ok(target)
     }
 
@@ -143,17 +161,19 @@ impl Engine {
     fn accept(&mut self, target: Target, m: &NewOrder) -> Slot {
         self.rec = self.rec.next();
         let price = reserved_at(m, &self.instruments[target.instrument]);
-        self.reserve(Holding {
-            account: target.account,
-            instrument: target.instrument,
-            side: m.side,
-            qty: m.order_qty,
-            cash: if is_unreserved(m.ord_type) {
-                Cash::ZERO
-            } else {
-                cash_need(m.side, price, m.order_qty)
-            },
-        });
+        if self.config.has_risk {
+            self.reserve(Holding {
+                account: target.account,
+                instrument: target.instrument,
+                side: m.side,
+                qty: m.order_qty,
+                cash: if is_unreserved(m.ord_type) {
+                    Cash::ZERO
+                } else {
+                    cash_need(m.side, price, m.order_qty)
+                },
+            });
+        }
         self.orders.alloc(Order {
             rec: self.rec,
             price,
@@ -250,8 +270,10 @@ impl Engine {
     /// Gives back what an order that ends had reserved for its open quantity.
     #[inline]
     pub(crate) fn release_rest(&mut self, slot: Slot) {
-        let order = &self.orders[slot];
-        self.release(holding_of(order, order.leaves_qty));
+        if self.config.has_risk {
+            let order = &self.orders[slot];
+            self.release(holding_of(order, order.leaves_qty));
+        }
     }
 }
 
@@ -279,6 +301,18 @@ fn reserved_at(m: &NewOrder, instrument: &Instrument) -> Price {
         OrdType::Market if waits => instrument.bound(m.side),
         _ => m.price,
     }
+}
+
+/// Most orders: a limit that stands until it is filled or cancelled, with nothing asked besides.
+/// No check of combinations can refuse it, in no phase that takes orders, and it never trades
+/// unless it crosses the best price.
+#[inline(always)]
+fn is_plain(m: &NewOrder) -> bool {
+    let asked = m.min_qty.0 | m.display_qty.0 | m.stop_px.0 as u64 | m.expire_time.0;
+    asked == 0
+        && m.exec_inst == ExecInst::NONE
+        && m.ord_type == OrdType::Limit
+        && matches!(m.time_in_force, TimeInForce::Day | TimeInForce::Gtc)
 }
 
 /// Whether what is left of an order after continuous matching stands in the book.

@@ -4,7 +4,7 @@
 //! 32-bit identifier. Both are sized once and never grow, so that no lookup ever pays for one.
 //! INVARIANT: at most half of the entries are taken, so that every probe meets an empty one.
 
-use crate::memory::prefetch;
+use crate::memory::{equal_bytes, prefetch};
 
 /// The place of a row in a slab.
 pub(crate) type Slot = u32;
@@ -33,32 +33,35 @@ const ROWS_PER_BUCKET: u32 = 11;
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Bucket {
-    /// Eight bits of each entry's hash, never zero; zero is a free lane.
-    tags: [u8; LANES],
-    /// How many entries went past this bucket because it was full.
-    passed_count: u32,
+    /// Eight bits of each entry's hash, never zero; zero is a free lane. The last four bytes are
+    /// no lanes but a count: how many entries went past this bucket because it was full.
+    head: [u8; 16],
     slots: [Slot; LANES],
 }
 
-const EMPTY: Bucket = Bucket { tags: [0; LANES], passed_count: 0, slots: [0; LANES] };
+const EMPTY: Bucket = Bucket { head: [0; 16], slots: [0; LANES] };
 
 impl Bucket {
-    /// The lanes with this tag, as bit 7 of each lane's byte.
+    /// The lanes with this tag, a bit each.
     #[inline]
-    fn lanes_of(&self, tag: u8) -> u128 {
-        const LOW: u128 = u128::from_le_bytes([0x7f; 16]);
-        let mut bytes = [0; 16];
-        bytes[..LANES].copy_from_slice(&self.tags);
-        let differing = u128::from_le_bytes(bytes) ^ u128::from_le_bytes([tag; 16]);
-        // A byte's bit 7 is clear here exactly when the byte is zero; no lane disturbs another.
-        let nonzero = ((differing & LOW) + LOW) | differing;
-        !nonzero & !LOW & ((1 << (8 * LANES)) - 1)
+    fn lanes_of(&self, tag: u8) -> u32 {
+        equal_bytes(&self.head, tag) & ((1 << LANES) - 1)
+    }
+
+    #[inline]
+    fn passed_count(&self) -> u32 {
+        let [.., a, b, c, d] = self.head;
+        u32::from_le_bytes([a, b, c, d])
+    }
+
+    fn set_passed_count(&mut self, count: u32) {
+        self.head[LANES..].copy_from_slice(&count.to_le_bytes());
     }
 }
 
 #[inline]
-fn first_lane(lanes: u128) -> usize {
-    lanes.trailing_zeros() as usize / 8
+fn first_lane(lanes: u32) -> usize {
+    lanes.trailing_zeros() as usize
 }
 
 /// From a 32-bit hash to the slots of rows that have it.
@@ -93,7 +96,7 @@ impl SlotIndex {
                 }
                 lanes &= lanes - 1;
             }
-            if bucket.passed_count == 0 {
+            if bucket.passed_count() == 0 {
                 return None;
             }
             at = (at + 1) & self.mask;
@@ -119,11 +122,11 @@ impl SlotIndex {
             let free = bucket.lanes_of(0);
             if free != 0 {
                 let lane = first_lane(free);
-                bucket.tags[lane] = SlotIndex::tag(hash);
+                bucket.head[lane] = SlotIndex::tag(hash);
                 bucket.slots[lane] = slot;
                 return;
             }
-            bucket.passed_count += 1;
+            bucket.set_passed_count(bucket.passed_count() + 1);
             at = (at + 1) & self.mask;
         }
     }
@@ -138,30 +141,35 @@ impl SlotIndex {
             while lanes != 0 {
                 let lane = first_lane(lanes);
                 if bucket.slots[lane] == slot {
-                    bucket.tags[lane] = 0;
+                    bucket.head[lane] = 0;
                     return;
                 }
                 lanes &= lanes - 1;
             }
-            assert!(bucket.passed_count > 0, "an indexed row is in its index");
-            bucket.passed_count -= 1;
+            assert!(bucket.passed_count() > 0, "an indexed row is in its index");
+            bucket.set_passed_count(bucket.passed_count() - 1);
             at = (at + 1) & self.mask;
         }
     }
 }
 
 /// From an identifier (not zero) to the slot of its row. Rows are never taken out.
+///
+/// Identifiers are mostly counted from one: those below twice the limit are an array's places, the
+/// others hashed.
 pub(crate) struct IdMap {
-    entries: Vec<u64>,
+    /// The row's slot plus one; zero is no row.
+    low: Vec<u32>,
+    high: Vec<u64>,
     shift: u32,
     seed: u64,
 }
 
 impl IdMap {
     pub(crate) fn new(row_count_max: u32, seed: u64) -> IdMap {
-        let entries = entries_for(row_count_max.max(2));
-        let shift = 64 - entries.len().trailing_zeros();
-        IdMap { entries, shift, seed: seed | 1 }
+        let high = entries_for(row_count_max.max(2));
+        let shift = 64 - high.len().trailing_zeros();
+        IdMap { low: vec![0; row_count_max as usize * 2 + 1], high, shift, seed: seed | 1 }
     }
 
     #[inline]
@@ -171,26 +179,46 @@ impl IdMap {
 
     #[inline]
     pub(crate) fn find(&self, id: u32) -> Option<Slot> {
+        match self.low.get(id as usize) {
+            Some(slot) => slot.checked_sub(1),
+            None => self.find_high(id),
+        }
+    }
+
+    #[inline]
+    fn find_high(&self, id: u32) -> Option<Slot> {
         let mut at = self.home(id);
         loop {
-            let entry = self.entries[at];
+            let entry = self.high[at];
             if entry == 0 {
                 return None;
             }
             if (entry >> 32) as u32 == id {
                 return Some(entry as u32 - 1);
             }
-            at = (at + 1) & (self.entries.len() - 1);
+            at = (at + 1) & (self.high.len() - 1);
+        }
+    }
+
+    #[inline]
+    fn prefetch(&self, id: u32) {
+        match self.low.get(id as usize) {
+            Some(slot) => prefetch(slot),
+            None => prefetch(&self.high[self.home(id)]),
         }
     }
 
     /// Adds an identifier that is not there.
     pub(crate) fn insert(&mut self, id: u32, slot: Slot) {
-        let mut at = self.home(id);
-        while self.entries[at] != 0 {
-            at = (at + 1) & (self.entries.len() - 1);
+        if let Some(place) = self.low.get_mut(id as usize) {
+            *place = slot + 1;
+            return;
         }
-        self.entries[at] = u64::from(id) << 32 | u64::from(slot + 1);
+        let mut at = self.home(id);
+        while self.high[at] != 0 {
+            at = (at + 1) & (self.high.len() - 1);
+        }
+        self.high[at] = u64::from(id) << 32 | u64::from(slot + 1);
     }
 }
 
@@ -223,7 +251,7 @@ impl<T> Table<T> {
 
     #[inline]
     pub(crate) fn prefetch_entry(&self, id: u32) {
-        prefetch(&self.ids.entries[self.ids.home(id)]);
+        self.ids.prefetch(id);
     }
 
     #[inline]
@@ -286,7 +314,7 @@ mod tests {
                 assert_eq!(found, (i > gone).then_some(slot), "{i} after {gone} is gone");
             }
         }
-        let is_empty = |b: &Bucket| b.tags == [0; LANES] && b.passed_count == 0;
+        let is_empty = |b: &Bucket| b.head == [0; 16];
         assert!(index.buckets.iter().all(is_empty));
     }
 

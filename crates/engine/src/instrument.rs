@@ -100,15 +100,25 @@ impl Instrument {
     /// The queue that an order in its place stands in, and the price that it stands at there.
     #[inline]
     pub(crate) fn queue_mut(&mut self, order: &Order) -> (&mut BookSide, Price) {
-        match (order.place, order.ord_type, order.side) {
-            (Place::Book, OrdType::Limit, Side::Buy) => (&mut self.bids, order.price),
-            (Place::Book, OrdType::Limit, Side::Sell) => (&mut self.asks, order.price),
-            (Place::Book, _, Side::Buy) => (&mut self.market_bids, Price(0)),
-            (Place::Book, _, Side::Sell) => (&mut self.market_asks, Price(0)),
-            (Place::Stop, _, Side::Buy) => (&mut self.buy_stops, order.stop_px),
-            (Place::Stop, _, Side::Sell) => (&mut self.sell_stops, order.stop_px),
-            (Place::Parked, _, _) => (&mut self.parked, Price(0)),
-            (Place::None, _, _) => unreachable!("an order stands somewhere before it is moved"),
+        if order.place != Place::Book || order.ord_type != OrdType::Limit {
+            return self.other_queue_mut(order);
+        }
+        match order.side {
+            Side::Buy => (&mut self.bids, order.price),
+            Side::Sell => (&mut self.asks, order.price),
+        }
+    }
+
+    /// The queue of an order that is no limit in the book.
+    #[cold]
+    fn other_queue_mut(&mut self, order: &Order) -> (&mut BookSide, Price) {
+        match (order.place, order.side) {
+            (Place::Book, Side::Buy) => (&mut self.market_bids, Price(0)),
+            (Place::Book, Side::Sell) => (&mut self.market_asks, Price(0)),
+            (Place::Stop, Side::Buy) => (&mut self.buy_stops, order.stop_px),
+            (Place::Stop, Side::Sell) => (&mut self.sell_stops, order.stop_px),
+            (Place::Parked, _) => (&mut self.parked, Price(0)),
+            (Place::None, _) => unreachable!("an order stands somewhere before it is moved"),
         }
     }
 

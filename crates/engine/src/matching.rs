@@ -17,7 +17,7 @@ use crate::engine::Engine;
 use crate::entry::{holding_of, pays_as_it_goes};
 use crate::index::{NIL, Slot};
 use crate::instrument::reaches;
-use crate::order::Place;
+use crate::order::{Order, Place};
 use crate::plant::{self, Plant};
 
 /// How matching left the incoming order.
@@ -232,28 +232,37 @@ impl Engine {
     /// Takes a live order out of its queue, the indexes and its session, and frees its row.
     #[inline]
     pub(crate) fn remove_resting(&mut self, slot: Slot) {
-        self.unlink(slot);
-        self.delist(slot);
+        let order = self.orders[slot];
+        self.unqueue(&order);
+        self.forget(slot, &order);
     }
 
     /// Takes a live order out of its queue.
     #[inline]
     pub(crate) fn unlink(&mut self, slot: Slot) {
-        let order = &self.orders[slot];
-        let (queue, _) = self.instruments[order.instrument].queue_mut(order);
-        queue.remove(&mut self.levels, &mut self.orders, slot);
+        let order = self.orders[slot];
+        self.unqueue(&order);
         self.orders[slot].place = Place::None;
     }
 
     /// Takes an order in no queue out of the indexes and its session, and frees its row.
-    #[inline]
     pub(crate) fn delist(&mut self, slot: Slot) {
-        let order = &self.orders[slot];
-        let (session, does_expire) = (order.session, order.expire_time != Nanos(0));
-        self.sessions[session].unlink(&mut self.orders, slot);
-        self.orders.unindex(slot);
+        let order = self.orders[slot];
+        self.forget(slot, &order);
+    }
+
+    #[inline]
+    fn unqueue(&mut self, order: &Order) {
+        let (queue, _) = self.instruments[order.instrument].queue_mut(order);
+        queue.remove(&mut self.levels, &mut self.orders, order);
+    }
+
+    #[inline]
+    fn forget(&mut self, slot: Slot, order: &Order) {
+        self.sessions[order.session].unlink(&mut self.orders, order);
+        self.orders.unindex(slot, order);
         self.orders.release(slot);
-        if does_expire {
+        if order.expire_time != Nanos(0) {
             self.timers.forget_expiry(&self.orders);
         }
     }

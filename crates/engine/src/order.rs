@@ -166,8 +166,7 @@ impl Orders {
     }
 
     #[inline]
-    pub(crate) fn unindex(&mut self, slot: Slot) {
-        let row = &self.rows[slot as usize];
+    pub(crate) fn unindex(&mut self, slot: Slot, row: &Order) {
         self.by_rec.remove(row.rec, slot);
         self.by_cl_ord_id.remove(self.name_hash(row.session, row.cl_ord_id), slot);
     }

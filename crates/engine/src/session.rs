@@ -8,7 +8,7 @@ use weir_wire::PlainEvent;
 
 use crate::index::{NIL, Slot};
 use crate::memory::prefetch_all;
-use crate::order::Orders;
+use crate::order::{Order, Orders};
 
 /// A session as defined, and where it stands.
 pub(crate) struct Session {
@@ -70,8 +70,8 @@ impl Session {
 
     /// Takes out an order that ends.
     #[inline]
-    pub(crate) fn unlink(&mut self, orders: &mut Orders, slot: Slot) {
-        let (prev, next) = (orders[slot].session_prev, orders[slot].session_next);
+    pub(crate) fn unlink(&mut self, orders: &mut Orders, order: &Order) {
+        let (prev, next) = (order.session_prev, order.session_next);
         if prev == NIL {
             self.order_head = next;
         } else {

@@ -24,8 +24,10 @@ use crate::order::Orders;
 const SWEEP_MIN: usize = 64;
 
 /// The deadlines of one partition.
-#[derive(Default)]
 pub(crate) struct Timers {
+    /// No deadline is before this: what a command looks at when nothing is due. INVARIANT: the
+    /// earliest deadline of the three below; the end of time when there is none.
+    earliest: Nanos,
     expiries: BinaryHeap<Reverse<(Nanos, Rec)>>,
     /// Live orders that have an entry.
     expiring_count: usize,
@@ -43,11 +45,24 @@ enum Due {
     Scheduled(InstrumentId, Phase),
 }
 
+impl Default for Timers {
+    fn default() -> Timers {
+        Timers {
+            earliest: Nanos(u64::MAX),
+            expiries: BinaryHeap::new(),
+            expiring_count: 0,
+            call_ends: Vec::new(),
+            schedule: Vec::new(),
+        }
+    }
+}
+
 impl Timers {
     /// An order that expires begins to stand.
     pub(crate) fn add_expiry(&mut self, at: Nanos, rec: Rec) {
         self.expiries.push(Reverse((at, rec)));
         self.expiring_count += 1;
+        self.earliest = self.earliest.min(at);
     }
 
     /// An order that had an expiry has ended, and is in no index any more.
@@ -61,6 +76,7 @@ impl Timers {
         {
             self.expiries.pop();
         }
+        self.find_earliest();
     }
 
     /// When an instrument's volatility call ends; `None` for not by itself.
@@ -71,6 +87,7 @@ impl Timers {
             let at = self.call_ends.partition_point(|other| *other > entry);
             self.call_ends.insert(at, entry);
         }
+        self.find_earliest();
     }
 
     pub(crate) fn call_ends(&self) -> &[(Nanos, InstrumentId)] {
@@ -95,6 +112,7 @@ impl Timers {
             return false;
         }
         self.schedule.insert(place, (at, instrument_id, phase));
+        self.earliest = self.earliest.min(at);
         true
     }
 
@@ -102,10 +120,14 @@ impl Timers {
     fn clear(&mut self, instrument_id: InstrumentId) -> u64 {
         let before = self.schedule.len();
         self.schedule.retain(|(_, id, _)| *id != instrument_id);
+        self.find_earliest();
         (before - self.schedule.len()) as u64
     }
 
-    #[inline]
+    fn find_earliest(&mut self) {
+        self.earliest = self.next_deadline().unwrap_or(Nanos(u64::MAX));
+    }
+
     fn next(&self) -> Option<(Nanos, Due)> {
         let expiry = self.expiries.peek().map(|Reverse((at, rec))| (*at, Due::Expiry(*rec)));
         let call_end = self.call_ends.last().map(|(at, id)| (*at, Due::CallEnd(*id)));
@@ -114,7 +136,6 @@ impl Timers {
         [expiry, call_end, scheduled].into_iter().flatten().min()
     }
 
-    #[inline]
     pub(crate) fn next_deadline(&self) -> Option<Nanos> {
         self.next().map(|(at, _)| at)
     }
@@ -122,8 +143,15 @@ impl Timers {
 
 impl Engine {
     /// Lets everything happen that is due by now.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn fire_timers<S: EventSink>(&mut self, out: &mut S) {
+        if self.timers.earliest <= self.time {
+            self.fire_due(out);
+        }
+    }
+
+    #[cold]
+    fn fire_due<S: EventSink>(&mut self, out: &mut S) {
         while let Some((at, due)) = self.timers.next()
             && at <= self.time
         {
@@ -140,11 +168,13 @@ impl Engine {
             }
             Due::CallEnd(instrument_id) => {
                 self.timers.call_ends.pop();
+                self.timers.find_earliest();
                 let slot = self.timed_instrument(instrument_id);
                 self.change_phase(slot, Phase::Continuous, out);
             }
             Due::Scheduled(instrument_id, phase) => {
                 self.timers.schedule.pop();
+                self.timers.find_earliest();
                 let slot = self.timed_instrument(instrument_id);
                 if self.check_change(slot, phase).is_ok() {
                     self.change_phase(slot, phase, out);

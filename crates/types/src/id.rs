@@ -162,7 +162,9 @@ impl ClOrdId {
     #[inline]
     #[must_use]
     pub fn from_number(number: u64) -> ClOrdId {
-        let (head, tail) = (hex((number >> 32) as u32), hex(number as u32));
+        // Tools seldom count past 2^32.
+        let head = if number >> 32 == 0 { const { hex(0) } } else { hex((number >> 32) as u32) };
+        let tail = hex(number as u32);
         ClOrdId((u128::from(head) << 64 | u128::from(tail)).to_be_bytes())
     }
 
