@@ -19,7 +19,7 @@ use std::hint::black_box;
 use bench::memory::{Counting, allocation_count, resident_bytes};
 use bench::mix::Mix;
 use bench::timing::{Latency, Spent, Ticks, time_spent};
-use weir_engine::{Engine, EngineConfig};
+use weir_engine::{Engine, EngineConfig, Memory};
 use weir_types::{Nanos, PartitionId, Position};
 use weir_wire::{Command, Event};
 
@@ -27,7 +27,7 @@ use weir_wire::{Command, Event};
 static ALLOCATOR: Counting = Counting;
 
 /// Commands built ahead of each timed stretch, so that building them is not timed.
-const BLOCK_LEN: usize = 10_000;
+const BLOCK_LEN: usize = 1_000;
 
 struct Run {
     engine: Engine,
@@ -115,7 +115,11 @@ fn measure(run: &mut Run, operations: usize, next: &mut Source<'_>) -> Figures {
 }
 
 fn bench_config() -> EngineConfig {
-    EngineConfig { positions_max: 1 << 22, ..EngineConfig::new(PartitionId(1)) }
+    EngineConfig {
+        positions_max: 1 << 22,
+        memory: Memory::Ahead,
+        ..EngineConfig::new(PartitionId(1))
+    }
 }
 
 /// The mix's reference data and money, then its standing orders.
@@ -136,8 +140,12 @@ fn furnish(run: &mut Run, mix: &mut Mix, standing: usize) {
 /// Bytes per live order and per open position, by what the process grows as they are added.
 fn memory_figures() -> (f64, f64) {
     const COUNT: usize = 1_000_000;
-    let config =
-        EngineConfig { positions_max: COUNT as u32, orders_max: COUNT as u32, ..bench_config() };
+    let config = EngineConfig {
+        positions_max: COUNT as u32,
+        orders_max: COUNT as u32,
+        memory: Memory::AsFilled,
+        ..bench_config()
+    };
     let mut mix = Mix::new(7);
     let mut run = Run::new(config);
     let mut sink = Vec::with_capacity(1 << 20);

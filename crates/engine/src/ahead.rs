@@ -2,8 +2,8 @@
 //! for each line in turn is most of what an operation costs.
 //!
 //! Three steps, each taking what the one before it has brought: from a command some places ahead
-//! the entries of the indexes, from one closer the rows that they name, and in the operation
-//! itself the neighbours of the row found. Nothing here changes state or can be observed.
+//! the entries of the indexes, from one closer the rows that they name, from one closer still the
+//! neighbours of those rows. Nothing here changes state or can be observed.
 
 use weir_types::{ClOrdId, OrderId, SessionId, Side};
 use weir_wire::order_entry::NewOrder;
@@ -13,9 +13,11 @@ use crate::engine::Engine;
 use crate::index::{NIL, Slot};
 
 /// How many commands ahead index entries are asked for.
-const FAR: usize = 6;
+const FAR: usize = 10;
 /// How many commands ahead rows are asked for.
-const NEAR: usize = 2;
+const MIDDLE: usize = 6;
+/// How many commands ahead the neighbours of rows are asked for.
+const NEAR: usize = 3;
 
 impl Engine {
     /// Asks for the memory that the commands after the next one will need. `ahead` holds the
@@ -26,8 +28,11 @@ impl Engine {
         if let Some(Command::Request(request)) = ahead.get(FAR) {
             self.prefetch_entries(request);
         }
-        if let Some(Command::Request(request)) = ahead.get(NEAR) {
+        if let Some(Command::Request(request)) = ahead.get(MIDDLE) {
             self.prefetch_rows(request);
+        }
+        if let Some(Command::Request(request)) = ahead.get(NEAR) {
+            self.prefetch_around(request);
         }
     }
 
@@ -81,27 +86,55 @@ impl Engine {
             self.accounts.prefetch_row(account);
             self.positions.prefetch(account, instrument);
         }
-        let row = &self.instruments[instrument];
-        if let Some(level) = row.side(m.side).level_at(m.price) {
-            self.orders.prefetch_row(self.levels[level].tail);
+        if let Some(level) = self.instruments[instrument].side(m.side).likely_level(m.price) {
+            self.levels.prefetch(level);
         }
         if let Some(session) = self.sessions.find(m.session_id.0) {
             self.sessions[session].outcomes.prefetch_next();
         }
     }
 
-    /// The row of an order likely to be named so: the first with the right hash.
     #[inline]
     fn prefetch_named(&self, session_id: SessionId, order_id: OrderId, name: ClOrdId) {
         let Some(session) = self.sessions.find(session_id.0) else { return };
         self.sessions[session].outcomes.prefetch_next();
-        let slot = if order_id.is_none() {
+        if let Some(slot) = self.guess(session, order_id, name) {
+            self.orders.prefetch_row(slot);
+        }
+    }
+
+    /// An order likely to be named so: the first with the right hash.
+    #[inline]
+    fn guess(&self, session: Slot, order_id: OrderId, name: ClOrdId) -> Option<Slot> {
+        if order_id.is_none() {
             self.orders.guess_name(session, name)
         } else {
             self.orders.guess_rec(order_id.rec())
+        }
+    }
+
+    #[inline]
+    fn prefetch_around(&self, request: &Request) {
+        let (session_id, order_id, name) = match request {
+            Request::NewOrder(m) => return self.prefetch_tail(m),
+            Request::CancelOrder(m) => (m.session_id, m.order_id, m.orig_cl_ord_id),
+            Request::ReplaceOrder(m) => (m.session_id, m.order_id, m.orig_cl_ord_id),
+            _ => return,
         };
-        if let Some(slot) = slot {
-            self.orders.prefetch_row(slot);
+        if let Some(session) = self.sessions.find(session_id.0)
+            && let Some(slot) = self.guess(session, order_id, name)
+        {
+            self.prefetch_neighbours(slot);
+        }
+    }
+
+    /// The order that a new one will likely stand behind.
+    #[inline]
+    fn prefetch_tail(&self, m: &NewOrder) {
+        if let Some(instrument) = self.instruments.find(m.instrument_id.0)
+            && let Some(level) = self.instruments[instrument].side(m.side).likely_level(m.price)
+        {
+            self.orders.prefetch_first_line(self.levels[level].tail);
         }
     }
 

@@ -15,7 +15,7 @@ use weir_wire::{Command, Event, Message, PlainEvent, Request};
 use crate::account::Account;
 use crate::book::Levels;
 use crate::bust::Trades;
-use crate::config::{EngineConfig, EventSink, OnlyHearer};
+use crate::config::{EngineConfig, EventSink, Memory, OnlyHearer};
 use crate::digest;
 use crate::emit::{Asker, Named};
 use crate::fillable::Hidden;
@@ -141,7 +141,8 @@ impl Engine {
     pub fn new(config: EngineConfig) -> Engine {
         config.assert_valid();
         let seed = config.hash_seed;
-        Engine {
+        let takes_ahead = config.memory == Memory::Ahead;
+        let mut engine = Engine {
             position: Position::NONE,
             time: Nanos(0),
             checkpoint_at: next_checkpoint(Position::NONE, &config),
@@ -167,7 +168,13 @@ impl Engine {
             call_levels: Vec::new(),
             hidden: Vec::new(),
             config,
+        };
+        if takes_ahead {
+            engine.accounts.take_memory();
+            engine.positions.take_memory();
+            engine.orders.take_memory();
         }
+        engine
     }
 
     /// Applies the command at `position`, stamped `time` by the log, and says what came of it.

@@ -2,9 +2,8 @@
 //!
 //! [`SlotIndex`] finds a row of a slab by a hash and the row's own key; [`IdMap`] finds a row by a
 //! 32-bit identifier. Both are sized once and never grow, so that no lookup ever pays for one.
-//! INVARIANT: at most half of the entries are taken, so that every probe meets an empty one.
 
-use crate::memory::{equal_bytes, prefetch};
+use crate::memory::{equal_bytes, prefetch, take_ahead};
 
 /// The place of a row in a slab.
 pub(crate) type Slot = u32;
@@ -76,6 +75,11 @@ impl SlotIndex {
         SlotIndex { buckets: vec![EMPTY; count as usize], mask: count - 1 }
     }
 
+    /// Takes all its memory now.
+    pub(crate) fn take_memory(&mut self) {
+        take_ahead(&mut self.buckets);
+    }
+
     #[inline]
     fn tag(hash: u32) -> u8 {
         // The mask takes the low bits; limits keep it off the high ones.
@@ -86,6 +90,8 @@ impl SlotIndex {
     #[inline]
     pub(crate) fn find(&self, hash: u32, mut is_it: impl FnMut(Slot) -> bool) -> Option<Slot> {
         let mut at = hash & self.mask;
+        // Entries may have gone past every bucket, if only some stand now.
+        let mut left = self.mask;
         loop {
             let bucket = &self.buckets[at as usize];
             let mut lanes = bucket.lanes_of(SlotIndex::tag(hash));
@@ -96,10 +102,11 @@ impl SlotIndex {
                 }
                 lanes &= lanes - 1;
             }
-            if bucket.passed_count() == 0 {
+            if bucket.passed_count() == 0 || left == 0 {
                 return None;
             }
             at = (at + 1) & self.mask;
+            left -= 1;
         }
     }
 
@@ -153,7 +160,8 @@ impl SlotIndex {
     }
 }
 
-/// From an identifier (not zero) to the slot of its row. Rows are never taken out.
+/// From an identifier (not zero) to the slot of its row. Rows are never taken out. INVARIANT: at
+/// most half of `high` is taken, so that every probe there meets an empty entry.
 ///
 /// Identifiers are mostly counted from one: those below twice the limit are an array's places, the
 /// others hashed.
@@ -222,11 +230,6 @@ impl IdMap {
     }
 }
 
-/// An empty vector with room for all it may ever hold; the memory is the system's until used.
-pub(crate) fn huge_vec<T>(capacity: usize) -> Vec<T> {
-    Vec::with_capacity(capacity)
-}
-
 /// Rows by identifier and by slot, in order of their first definition, never taken out.
 pub(crate) struct Table<T> {
     ids: IdMap,
@@ -239,9 +242,15 @@ impl<T> Table<T> {
         let row_count_max_usize = row_count_max as usize;
         Table {
             ids: IdMap::new(row_count_max, seed),
-            rows: huge_vec(row_count_max_usize),
+            rows: Vec::with_capacity(row_count_max_usize),
             row_count_max: row_count_max_usize,
         }
+    }
+
+    /// Takes all its memory now.
+    pub(crate) fn take_memory(&mut self) {
+        take_ahead(&mut self.ids.low);
+        take_ahead(&mut self.rows);
     }
 
     #[inline]
@@ -316,6 +325,20 @@ mod tests {
         }
         let is_empty = |b: &Bucket| b.head == [0; 16];
         assert!(index.buckets.iter().all(is_empty));
+    }
+
+    #[test]
+    fn a_miss_ends_where_entries_have_gone_past_every_bucket() {
+        let mut index = SlotIndex::new(22);
+        // Two buckets. One entry more than the first takes, then the same for the second.
+        let in_first: Vec<Slot> = (0..13).collect();
+        in_first.iter().for_each(|slot| index.insert(0, *slot));
+        in_first[..12].iter().for_each(|slot| index.remove(0, *slot));
+        (20..32).for_each(|slot| index.insert(1, slot));
+        assert!(index.buckets.iter().all(|bucket| bucket.passed_count() > 0));
+        assert_eq!((index.find(0, |_| false), index.find(1, |_| false)), (None, None));
+        assert_eq!(index.find(0, |slot| slot == 12), Some(12));
+        assert_eq!(index.find(1, |slot| slot == 31), Some(31));
     }
 
     #[test]

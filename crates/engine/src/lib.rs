@@ -47,7 +47,7 @@ mod throttle;
 mod timers;
 mod uncross;
 
-pub use config::{EngineConfig, EventSink};
+pub use config::{EngineConfig, EventSink, Memory};
 pub use engine::{Engine, Level, OrderState, PositionTotals, SessionState, Totals};
 pub use script::fuzz_commands;
 pub use snapshot::SnapshotError;

@@ -8,8 +8,8 @@ use weir_types::{
     ClOrdId, ExecInst, Nanos, OrdType, Price, Qty, Rec, SelfTradePrevention, Side, TimeInForce,
 };
 
-use crate::index::{NIL, Slot, SlotIndex, fold, huge_vec};
-use crate::memory::prefetch;
+use crate::index::{NIL, Slot, SlotIndex, fold};
+use crate::memory::{prefetch, take_ahead};
 
 /// Where a live order is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +114,7 @@ pub(crate) struct Orders {
 impl Orders {
     pub(crate) fn new(live_count_max: u32, seed: u64) -> Orders {
         Orders {
-            rows: huge_vec(live_count_max as usize),
+            rows: Vec::with_capacity(live_count_max as usize),
             free: NIL,
             live_count: 0,
             live_count_max,
@@ -122,6 +122,14 @@ impl Orders {
             by_cl_ord_id: SlotIndex::new(live_count_max),
             seed,
         }
+    }
+
+    /// Takes all its memory now.
+    pub(crate) fn take_memory(&mut self) {
+        take_ahead(&mut self.rows);
+        take_ahead(&mut self.by_rec.window);
+        self.by_rec.elder.take_memory();
+        self.by_cl_ord_id.take_memory();
     }
 
     pub(crate) fn live_count(&self) -> u32 {

@@ -5,7 +5,7 @@
 //! At its limit the table is four fifths full: 40 bytes a position.
 
 use crate::index::{Slot, fold};
-use crate::memory::prefetch;
+use crate::memory::{prefetch, take_ahead};
 
 /// What an account has of an instrument, in lots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,6 +49,11 @@ impl Positions {
         let count_max = count_max as usize;
         let rows = vec![[0; 4]; count_max + count_max / 4 + 1];
         Positions { rows, count: 0, count_max, seed }
+    }
+
+    /// Takes all its memory now.
+    pub(crate) fn take_memory(&mut self) {
+        take_ahead(&mut self.rows);
     }
 
     pub(crate) fn count(&self) -> usize {

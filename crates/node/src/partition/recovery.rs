@@ -151,7 +151,7 @@ pub fn recover(
     let rebuilt = rebuild(Sources {
         log,
         event_segment_bytes: segment_bytes(partition_id, config.events.segment_bytes),
-        engine: EngineConfig::new(partition_id),
+        engine: EngineConfig { hash_seed: OsRng.next_u64(), ..EngineConfig::new(partition_id) },
         commands: open_disk(&dirs.commands(), Some(wake), &mut notes)?,
         events: open_disk(&dirs.events(), None, &mut notes)?,
         snapshots: ThreadDisk::open(&dirs.snapshots(), None)?,
