@@ -1,6 +1,6 @@
 #!/bin/sh
 # engine.sh [--pairs N] [OPERATIONS]: the engine alone, on a synthetic mix and on the recorded day;
-# beside it the naive engine, and the peer exchange-core on both in N interleaved rounds.
+# beside it the peer exchange-core on both, in N interleaved rounds.
 #
 # The recorded day is first played through a whole node, so that the engine is timed on exactly the
 # commands that its log holds. Without a JDK and Maven, or when Maven cannot fetch the peer, the
@@ -51,7 +51,10 @@ round() {
     side "$work/ours" $ours play $warm_up "$operations"
     side "$work/peer_risk_on" $peer/run.sh "$work/peer" "$work/flow" direct risk
     side "$work/peer_risk_off" $peer/run.sh "$work/peer" "$work/flow" direct no-risk
-    side "$work/day_ours" $ours play-day "$work/day.commands" $day_warm_up $day_passes
+    # A fresh engine on memory that the one before it had, as the JVM's is: else the first touch of
+    # each page would be a good third of so short a pass.
+    side "$work/day_ours" env MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=100000000000 \
+        $ours play-day "$work/day.commands" $day_warm_up $day_passes
     day_of_peer risk_on risk
     day_of_peer risk_off no-risk
 }

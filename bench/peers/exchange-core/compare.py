@@ -87,8 +87,9 @@ def day(work):
     ours, result = sides(work, "day_")
     more = {name: ours[0][name] for name in ("passes", "warm_up_passes", "left_out")}
     how = (
-        "the recorded day, in each round played so many times, each on fresh engines, after "
-        "passes that only warm up; accounts get money and lots, so that both sides check them"
+        "the recorded day, in each round played so many times, each on fresh engines in memory "
+        "that was used before, after passes that only warm up; accounts get money and lots, so "
+        "that both sides check them"
     )
     return {"how": how, **more, **result}
 
