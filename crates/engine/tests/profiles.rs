@@ -4,13 +4,13 @@
 //! values are constants, so both, and builds by other compilers and for other machines, are held to
 //! one another. What a change of them means:
 //!
-//! * Nothing but the generator (`src/script`) was changed: other scripts, as `commands` shows. Write
-//!   the new values down.
-//! * `digest` changed otherwise (`commands` mostly too, because scripts name what they hear of): the
-//!   engine says other events of the same log. A log that was written before gives other events
-//!   after: nodes of both builds do not agree, and what clients were told would be said again in
-//!   other words. So it needs a decision on how running partitions pass over: at which place of the
-//!   log, from which snapshot, in a new epoch or a new log; and a word to users.
+//! * Nothing but the generator (`src/script`) was changed: other scripts, as `commands` shows.
+//!   Write the new values down.
+//! * `digest` changed otherwise (`commands` mostly too, because scripts name what they hear of):
+//!   the engine says other events of the same log. A log that was written before gives other
+//!   events after: nodes of both builds do not agree, and what clients were told would be said
+//!   again in other words. So it needs a decision on how running partitions pass over: at which
+//!   place of the log, from which snapshot, in a new epoch or a new log; and a word to users.
 //! * `snapshot` alone changed: its format did. It has a version; old ones must be refused or read.
 //!
 //! Never write a new value down because the test is red.

@@ -4,8 +4,8 @@
 //! included: the same service that any client has, no door of its own. Beside it stands what the
 //! level shows at most: an order's row tells an iceberg's slice, not what is left of the current
 //! one. Needs a session that may see all orders. The phase is the status page's, which follows the
-//! same events; in a call the book says at which price it would uncross now. Stops, and at-the-close
-//! orders before the closing call, are not in the book: they are counted beside it.
+//! same events; in a call the book says at which price it would uncross now. Stops, and orders at
+//! the close before the closing call, are not in the book: they are counted beside it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -20,11 +20,11 @@ import exchange.core2.core.orderbook.OrderBookDirectImpl;
 import java.nio.file.Path;
 
 /**
- * Plays a flow into exchange-core: {@code Main FLOW (direct|pipeline) (risk|no-risk) [WARM_UP_PASSES
- * PASSES]}. Prints one line of JSON. Commands are built in blocks outside of the timing, which
- * begins after the flow's opening and warm-up. A short flow is played several times, each on fresh
- * engines; the figures are of the passes after the warm-up ones. Its books are the "direct" ones,
- * which its makers name for large books.
+ * Plays a flow into exchange-core: {@code Main FLOW (direct|pipeline) (risk|no-risk)
+ * [WARM_UP_PASSES PASSES]}. Prints one line of JSON. Commands are built in blocks outside of the
+ * timing, which begins after the flow's opening and warm-up. A short flow is played several times,
+ * each on fresh engines; the figures are of the passes after the warm-up ones. Its books are the
+ * "direct" ones, which its makers name for large books.
  */
 public final class Main {
     private static final int CASH = 1_000;
