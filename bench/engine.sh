@@ -1,6 +1,6 @@
 #!/bin/sh
 # engine.sh [--pairs N] [OPERATIONS]: the engine alone, on a synthetic mix and on the recorded day;
-# beside it the naive engine, and the peer exchange-core on the same mix in N interleaved rounds.
+# beside it the peer exchange-core on both, in N interleaved rounds.
 #
 # The recorded day is first played through a whole node, so that the engine is timed on exactly the
 # commands that its log holds. Without a JDK and Maven, or when Maven cannot fetch the peer, the
@@ -12,8 +12,11 @@ if [ "${1:-}" = --pairs ]; then
     pairs=$2
     shift 2
 fi
-operations=${1:-2000000}
+operations=$(echo "${1:-2000000}" | tr -d _)
 warm_up=1000000
+# The day has some 100,000 commands: it is played over and over, as many as there are of the mix.
+day_warm_up=$((warm_up / 100000))
+day_passes=$(((operations + 99999) / 100000))
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 weir="cargo run --release -q -p weir --"
@@ -43,15 +46,27 @@ side() {
     echo "$(basename "$into"): $(tail -n 1 "$work/run")"
 }
 
-# One round: ours, then the peer with its checks and without.
+# One round of the mix and one of the day: ours, then the peer with its checks and without.
 round() {
     side "$work/ours" $ours play $warm_up "$operations"
     side "$work/peer_risk_on" $peer/run.sh "$work/peer" "$work/flow" direct risk
     side "$work/peer_risk_off" $peer/run.sh "$work/peer" "$work/flow" direct no-risk
+    # A fresh engine on memory that the one before it had, as the JVM's is: else the first touch of
+    # each page would be a good third of so short a pass.
+    side "$work/day_ours" env MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=100000000000 \
+        $ours play-day "$work/day.commands" $day_warm_up $day_passes
+    day_of_peer risk_on risk
+    day_of_peer risk_off no-risk
+}
+
+day_of_peer() {
+    side "$work/day_peer_$1" $peer/run.sh "$work/peer" "$work/day.flow" direct "$2" \
+        $day_warm_up $day_passes
 }
 
 play_peer() {
     $ours export $warm_up "$operations" "$work/flow" >/dev/null
+    $ours export-day "$work/day.commands" "$work/day.flow" >/dev/null
     round=0
     while [ $round -lt "$pairs" ]; do
         round

@@ -1,8 +1,9 @@
 """Puts the figures of the engine alone and of the rounds beside the peer into one JSON line.
 
 `compare.py DIR`: DIR holds `alone`, `left_out`, and a line per round in `ours`, `peer_risk_on`,
-`peer_risk_off`; one in `peer_pipeline`. A comparison of engines that did different things is none:
-it fails when the trades of the two sides differ by more than one in a thousand.
+`peer_risk_off`, and the same of the recorded day in files whose names begin with `day_`; one line
+in `peer_pipeline`. A comparison of engines that did different things is none: it fails when trades,
+lots or live orders of the two sides differ by more than one in a thousand.
 """
 
 import json
@@ -56,13 +57,10 @@ def side(runs):
     }
 
 
-def compare(work):
-    ours = lines(work / "ours")
+def sides(work, flow):
+    """The rounds of one flow; `flow` is what its files' names begin with."""
+    ours = lines(work / f"{flow}ours")
     result = {
-        "name": "exchange-core",
-        "version": VERSION,
-        "how": "its risk and matching engines called on one thread, books of its direct kind; "
-        "operations per second of that thread's processor time",
         "rounds": len(ours),
         "operations": ours[0]["operations"],
         "ours": side(ours),
@@ -71,8 +69,8 @@ def compare(work):
         "live_orders": ours[0]["live_orders"],
     }
     for name in ("risk_on", "risk_off"):
-        theirs = lines(work / f"peer_{name}")
-        check_same_work(ours, theirs, name)
+        theirs = lines(work / f"{flow}peer_{name}")
+        check_same_work(ours, theirs, f"{flow}peer_{name}")
         result[name] = side(theirs)
         result[f"ratio_to_{name}"] = interval(
             [
@@ -82,11 +80,35 @@ def compare(work):
         )
         result["java"] = theirs[0]["java"]
         result[name]["refused"] = theirs[0]["refused"]
+    return ours, result
+
+
+def day(work):
+    ours, result = sides(work, "day_")
+    more = {name: ours[0][name] for name in ("passes", "warm_up_passes", "left_out")}
+    how = (
+        "the recorded day, in each round played so many times, each on fresh engines in memory "
+        "that was used before, after passes that only warm up; accounts get money and lots, so "
+        "that both sides check them"
+    )
+    return {"how": how, **more, **result}
+
+
+def compare(work):
+    ours, mix = sides(work, "")
+    result = {
+        "name": "exchange-core",
+        "version": VERSION,
+        "how": "its risk and matching engines called on one thread, books of its direct kind; "
+        "operations per second of that thread's processor time",
+        **mix,
+    }
     pipeline = lines(work / "peer_pipeline")
     check_same_work(ours, pipeline, "the pipeline")
     result["pipeline_risk_on"] = side(pipeline)
     by_thread = "whole_run_cpu_ms_by_thread"
     result["pipeline_risk_on"][by_thread] = pipeline[0][by_thread]
+    result["day"] = day(work)
     return result
 
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# run.sh OUT FLOW (direct|pipeline) (risk|no-risk): plays a flow into exchange-core. OUT is where
-# Maven built the player; without a flow it is built there.
+# run.sh OUT FLOW (direct|pipeline) (risk|no-risk) [WARM_UP_PASSES PASSES]: plays a flow into
+# exchange-core. OUT is where Maven built the player; without a flow it is built there.
 #
 # The packages that are opened are those that its Chronicle libraries reach into.
 set -eu

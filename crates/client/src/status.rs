@@ -36,6 +36,12 @@ pub struct InstrumentStatus {
     /// Quantities are multiples of this.
     #[serde(default)]
     pub lot_size: u64,
+    /// The lowest price, to which market sells trade, as a mantissa; absent from older nodes.
+    #[serde(default)]
+    pub price_min: Option<i64>,
+    /// The highest price, to which market buys trade, as a mantissa; absent from older nodes.
+    #[serde(default)]
+    pub price_max: Option<i64>,
     /// The name of the phase it is in; absent when the node has not kept what told it.
     #[serde(default)]
     pub phase: Option<String>,

@@ -566,6 +566,7 @@ fn row(seq: u64, rec: u64, flags: RowFlags) -> OrderRow {
         exec_type: event.exec_type,
         ord_status: event.ord_status,
         flags,
+        display_qty: Qty(0),
     }
 }
 

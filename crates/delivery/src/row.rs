@@ -120,6 +120,7 @@ pub(crate) fn row_of(event: &OrderEvent) -> OrderRow {
         exec_type: event.exec_type,
         ord_status: event.ord_status,
         flags: RowFlags::default(),
+        display_qty: event.display_qty,
     }
 }
 
@@ -155,6 +156,7 @@ pub(crate) fn bodiless_row(place: Place, order_id: OrderId, flags: RowFlags) -> 
         exec_type: ExecType::Restated,
         ord_status: OrdStatus::Canceled,
         flags,
+        display_qty: Qty::ZERO,
     }
 }
 

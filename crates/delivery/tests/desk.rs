@@ -10,9 +10,11 @@ use weir_delivery::{
     Retention, StoreConfig, TokenKey, TokenSealer,
 };
 use weir_types::{
-    AccountId, Epoch, FirmId, InstrumentId, Nanos, OrdStatus, Reason, Rec, Seq, SessionId, Switch,
+    AccountId, Epoch, FirmId, InstrumentId, Nanos, OrdStatus, Qty, Reason, Rec, Seq, SessionId,
+    Switch,
 };
 use weir_wire::delivery::{FetchOrders, OrderPage, OrderRow, PageFlags};
+use weir_wire::event::OrderEvent;
 use weir_wire::frame::{Framing, RawMessage, next_frame};
 use weir_wire::{DecodeError, NodeMessage};
 
@@ -322,6 +324,18 @@ fn a_page_that_ends_inside_the_changes_of_one_seq_says_partial() {
     let second = bench.fetch(&FetchOrders { rows_max: 3, ..fetch() }, &first.token);
     assert!(!second.header.flags.contains(PageFlags::PARTIAL));
     assert_eq!(second.rows.iter().map(|row| row.rec.0).collect::<Vec<_>>(), [4, 5]);
+}
+
+#[test]
+fn a_row_tells_an_icebergs_slice() {
+    let mut bench = Bench::with_orders(1);
+    bench.seq += 1;
+    let slice = Qty(3);
+    let iceberg = event(bench.seq, 2, keys(1, 1, 1), OrdStatus::New);
+    let iceberg = OrderEvent { display_qty: slice, ..iceberg };
+    let _ = bench.desk.ingest(&iceberg).expect("events come in order");
+    let shown: Vec<_> = bench.fetch(&fetch(), &[]).rows.iter().map(|r| r.display_qty).collect();
+    assert_eq!(shown, [Qty::ZERO, slice]);
 }
 
 #[test]

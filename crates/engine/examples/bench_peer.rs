@@ -1,63 +1,54 @@
-//! Our side of the comparison with a peer engine on one and the same flow.
+//! Our side of the comparison with a peer engine on one and the same flow. Prints one line of JSON.
 //!
-//! `bench_peer play WARM_UP OPERATIONS` plays the synthetic mix and prints one line of JSON;
-//! `bench_peer export WARM_UP OPERATIONS FILE` also writes the same commands to a file that
-//! `bench/peers` can read: a header of two 64-bit counts (operations of the warm-up, standing
-//! orders included, and timed ones), then records of 40 bytes, all little-endian. A replace
-//! becomes a move of the first order of its chain, because peers keep an order's number.
+//! `bench_peer play WARM_UP OPERATIONS` plays the synthetic mix, `bench_peer play-day COMMANDS
+//! WARM_UP_PASSES PASSES` the recorded day (a file of `weir log export`), each pass on a fresh
+//! engine. `bench_peer export WARM_UP OPERATIONS FILE` and `bench_peer export-day COMMANDS FILE`
+//! write the same commands to a file that `bench/peers` can read.
 
 mod bench {
+    pub(crate) mod day;
+    pub(crate) mod flow;
     #[allow(dead_code, reason = "every benchmark takes a part of it")]
     pub(crate) mod mix;
+    pub(crate) mod peer;
     #[allow(dead_code, reason = "every benchmark takes a part of it")]
     pub(crate) mod timing;
 }
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
-
+use bench::day::Day;
 use bench::mix::Mix;
+use bench::peer::{FlowFile, Translator};
 use bench::timing::{Spent, time_spent};
 use weir_engine::{Engine, EngineConfig};
-use weir_types::{ClOrdId, Nanos, PartitionId, Position, Side, TimeInForce};
+use weir_types::{Nanos, PartitionId, Position};
 use weir_wire::event::{OrderEvent, RequestRejected};
 use weir_wire::frame::{MESSAGE_HEADER_LEN, parse_message};
 use weir_wire::message::Message;
-use weir_wire::{Command, Definition, Event, Request};
+use weir_wire::{Command, Event};
 
 const STANDING: usize = 500_000;
 const BLOCK_LEN: usize = 10_000;
 
-/// Kinds of records in the file.
-const USER: u8 = 1;
-const DEPOSIT: u8 = 2;
-const PLACE: u8 = 3;
-const CANCEL: u8 = 4;
-const MOVE: u8 = 5;
-
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let number = |at: usize| -> usize {
-        let text = arguments.get(at).expect("a count is missing");
-        text.replace('_', "").parse().expect("a whole number")
-    };
-    let (warm_up, operations) = (number(1), number(2));
-    let export = match arguments[0].as_str() {
-        "play" => None,
+    let text = |at: usize| arguments.get(at).expect("an argument is missing").as_str();
+    let number =
+        |at: usize| -> usize { text(at).replace('_', "").parse().expect("a whole number") };
+    match text(0) {
+        "play" => mix(number(1), number(2), None),
         "export" => {
-            let path = arguments.get(3).expect("the file to write");
-            Some(Export::new(path, STANDING + warm_up, operations))
+            let (warm_up, operations) = (number(1), number(2));
+            let file = FlowFile::create(text(3), STANDING + warm_up, operations);
+            mix(warm_up, operations, Some(Export { file, translator: Translator::default() }));
         }
+        "play-day" => play_day(&Day::of(bench::flow::read(text(1))), number(2), number(3)),
+        "export-day" => export_day(&Day::of(bench::flow::read(text(1))), text(2)),
         other => panic!("unknown mode {other:?}"),
-    };
-    let config = EngineConfig { positions_max: 1 << 22, ..EngineConfig::new(PartitionId(1)) };
-    let mut run = Run {
-        engine: Engine::new(config),
-        position: 0,
-        records: Vec::with_capacity(64 << 20),
-        trades: Trades::default(),
-        export,
-    };
+    }
+}
+
+fn mix(warm_up: usize, operations: usize, export: Option<Export>) {
+    let mut run = Run::new(export);
     let mut mix = Mix::new(1);
     for block in mix.opening().chunks(BLOCK_LEN) {
         run.play(block);
@@ -68,21 +59,61 @@ fn main() {
     play_all(&mut run, &mut mix, warm_up, Mix::block);
     run.trades = Trades::default();
     let spent = play_all(&mut run, &mut mix, operations, Mix::block);
-    if let Some(export) = run.export {
-        export.file.into_inner().expect("room for the file");
+    if let Some(export) = run.export.take() {
+        export.file.close();
     }
-    assert!(run.engine.totals().is_conserved());
+    print(operations, spent, &run.trades, &run.engine, "");
+}
+
+/// All passes are the same: the figures are of the timed ones together, live orders of the last.
+fn play_day(day: &Day, warm_up_passes: usize, passes: usize) {
+    assert!(passes > 0, "nothing would be timed");
+    let (mut spent, mut trades) = (Spent::default(), Trades::default());
+    let mut last = None;
+    for pass in 0..warm_up_passes + passes {
+        drop(last.take()); // only one engine at a time has memory
+        let mut run = Run::new(None);
+        run.play(&day.opening);
+        run.trades.hear(&run.records);
+        assert_eq!(run.trades.refused, 0, "of the opening");
+        for block in day.orders.chunks(BLOCK_LEN) {
+            let of_block = run.play(block);
+            if pass >= warm_up_passes {
+                spent += of_block;
+                trades.hear(&run.records);
+            }
+        }
+        last = Some(run);
+    }
+    let engine = last.expect("a pass was played").engine;
+    let how = format!(
+        "\"warm_up_passes\":{warm_up_passes},\"passes\":{passes},\"left_out\":{},",
+        day.left_out_json()
+    );
+    print(day.orders.len() * passes, spent, &trades, &engine, &how);
+}
+
+fn export_day(day: &Day, path: &str) {
+    let mut file = FlowFile::create(path, 0, day.orders.len());
+    file.write(&day.opening_records);
+    file.write(&day.order_records);
+    file.close();
+    println!("{{\"operations\":{},\"left_out\":{}}}", day.orders.len(), day.left_out_json());
+}
+
+fn print(operations: usize, spent: Spent, trades: &Trades, engine: &Engine, more: &str) {
+    assert!(engine.totals().is_conserved());
     println!(
-        "{{\"operations\":{operations},\"operations_per_second\":{:.0},\
+        "{{\"operations\":{operations},{more}\"operations_per_second\":{:.0},\
          \"operations_per_wall_second\":{:.0},\"trades\":{},\"traded_lots\":{},\"refused\":{},\
          \"live_orders\":{},\"digest\":\"{:016x}\"}}",
         operations as f64 / spent.processor,
         operations as f64 / spent.wall,
-        run.trades.sides / 2,
-        run.trades.lots / 2,
-        run.trades.refused,
-        run.engine.live_order_count(),
-        run.engine.digest()
+        trades.sides / 2,
+        trades.lots / 2,
+        trades.refused,
+        engine.live_order_count(),
+        engine.digest()
     );
 }
 
@@ -114,6 +145,17 @@ struct Run {
 }
 
 impl Run {
+    fn new(export: Option<Export>) -> Run {
+        let config = EngineConfig { positions_max: 1 << 22, ..EngineConfig::new(PartitionId(1)) };
+        Run {
+            engine: Engine::new(config),
+            position: 0,
+            records: Vec::with_capacity(64 << 20),
+            trades: Trades::default(),
+            export,
+        }
+    }
+
     /// Event records are encoded as the event log has them, inside of the timing.
     fn play(&mut self, block: &[Command]) -> Spent {
         if let Some(export) = &mut self.export {
@@ -159,114 +201,16 @@ impl Trades {
     }
 }
 
-/// One record of the file.
-#[derive(Default)]
-struct Record {
-    kind: u8,
-    is_sell: bool,
-    is_ioc: bool,
-    instrument: u32,
-    account: u32,
-    order: u64,
-    price_or_amount: i64,
-    qty: u64,
-}
-
 /// Writes commands as a peer understands them.
 struct Export {
-    file: BufWriter<File>,
-    /// The first order's number and the account, by each name that the order got.
-    orders: Vec<(u64, u32)>,
+    file: FlowFile,
+    translator: Translator,
 }
 
 impl Export {
-    fn new(path: &str, warm_up: usize, operations: usize) -> Export {
-        let mut file = BufWriter::new(File::create(path).expect("the file can be made"));
-        for count in [warm_up as u64, operations as u64] {
-            file.write_all(&count.to_le_bytes()).expect("room for the file");
-        }
-        Export { file, orders: Vec::new() }
-    }
-
     fn write(&mut self, command: &Command) {
-        let none = Record::default();
-        match command {
-            Command::Import(_, Definition::DefineAccount(account)) => {
-                self.put(&Record { kind: USER, account: account.account_id.0, ..none });
-            }
-            // The peer's symbols are fixed; firms and sessions are none of its.
-            Command::Import(..) => {}
-            Command::Request(Request::Transfer(transfer)) => {
-                let cash = i64::try_from(transfer.cash.0).expect("an amount of the mix");
-                let account = transfer.account_id.0;
-                let lots = (transfer.instrument_id.0, transfer.position_qty);
-                for (instrument, price_or_amount) in [(0, cash), lots] {
-                    self.put(&Record {
-                        kind: DEPOSIT,
-                        instrument,
-                        account,
-                        price_or_amount,
-                        ..none
-                    });
-                }
-            }
-            Command::Request(Request::NewOrder(order)) => {
-                let (order_no, account) = (number(order.cl_ord_id), order.account_id.0);
-                self.name(order_no, (order_no, account));
-                self.put(&Record {
-                    kind: PLACE,
-                    is_sell: order.side == Side::Sell,
-                    is_ioc: order.time_in_force == TimeInForce::Ioc,
-                    instrument: order.instrument_id.0,
-                    account,
-                    order: order_no,
-                    price_or_amount: order.price.0,
-                    qty: order.order_qty.0,
-                });
-            }
-            Command::Request(Request::CancelOrder(cancel)) => {
-                let (order, account) = self.orders[number(cancel.orig_cl_ord_id) as usize];
-                let instrument = cancel.instrument_id.0;
-                self.put(&Record { kind: CANCEL, instrument, account, order, ..none });
-            }
-            Command::Request(Request::ReplaceOrder(replace)) => {
-                let (order, account) = self.orders[number(replace.orig_cl_ord_id) as usize];
-                self.name(number(replace.cl_ord_id), (order, account));
-                self.put(&Record {
-                    kind: MOVE,
-                    instrument: replace.instrument_id.0,
-                    account,
-                    order,
-                    price_or_amount: replace.price.0,
-                    ..none
-                });
-            }
-            other => panic!("the mix has no {other:?}"),
-        }
+        let mut records = Vec::new();
+        self.translator.translate(command, &mut records).expect("the mix has its equal");
+        self.file.write(&records);
     }
-
-    fn name(&mut self, name: u64, order: (u64, u32)) {
-        let at = name as usize;
-        if self.orders.len() <= at {
-            self.orders.resize(at + 1, (0, 0));
-        }
-        self.orders[at] = order;
-    }
-
-    fn put(&mut self, record: &Record) {
-        let mut bytes = [0; 40];
-        bytes[0] = record.kind;
-        bytes[1] = u8::from(record.is_sell);
-        bytes[2] = u8::from(record.is_ioc);
-        bytes[4..8].copy_from_slice(&record.instrument.to_le_bytes());
-        bytes[8..12].copy_from_slice(&record.account.to_le_bytes());
-        bytes[16..24].copy_from_slice(&record.order.to_le_bytes());
-        bytes[24..32].copy_from_slice(&record.price_or_amount.to_le_bytes());
-        bytes[32..40].copy_from_slice(&record.qty.to_le_bytes());
-        self.file.write_all(&bytes).expect("room for the file");
-    }
-}
-
-fn number(name: ClOrdId) -> u64 {
-    name.to_number().expect("names count")
 }

@@ -128,6 +128,10 @@ pub struct InstrumentReport {
     pub tick_size: i64,
     /// Quantities are multiples of this.
     pub lot_size: u64,
+    /// No order is entered at a lower price, and market sells trade no lower, as a mantissa.
+    pub price_min: i64,
+    /// No order is entered at a higher price, and market buys trade no higher, as a mantissa.
+    pub price_max: i64,
     /// The phase it is in; absent when no retained event tells it.
     pub phase: Option<&'static str>,
     /// Log time of the change to it, nanoseconds since the Unix epoch.
@@ -171,6 +175,8 @@ impl InstrumentReport {
             qty_exponent: d.qty_exponent,
             tick_size: d.tick_size.0,
             lot_size: d.lot_size.0,
+            price_min: d.price_min.0,
+            price_max: d.price_max.0,
             phase: market.phase.map(phase_name),
             phase_since_ns: market.phase_since.map(|at| at.0),
             last_price: market.last_price.map(|price| price.0),

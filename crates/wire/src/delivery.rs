@@ -201,5 +201,7 @@ messages! {
         ord_status: OrdStatus,
         /// Tombstone, leave.
         flags: RowFlags,
+        /// The most that it shows at a time; zero shows all.
+        display_qty: Qty,
     }
 }

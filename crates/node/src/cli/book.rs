@@ -1,10 +1,11 @@
 //! `weir book SYMBOL`: an instrument's book as a ladder, made of delivered order state.
 //!
 //! It follows the live orders of one instrument by token and adds them up by price, hidden parts
-//! included: the same service that any client has, no door of its own. Needs a session that may
-//! see all orders. The phase is the status page's, which follows the same events; in a call the
-//! book says at which price it would uncross now. Stops, and at-the-close orders before the
-//! closing call, are not in the book: they are counted beside it.
+//! included: the same service that any client has, no door of its own. Beside it stands what the
+//! level shows at most: an order's row tells an iceberg's slice, not what is left of the current
+//! one. Needs a session that may see all orders. The phase is the status page's, which follows the
+//! same events; in a call the book says at which price it would uncross now. Stops, and orders at
+//! the close before the closing call, are not in the book: they are counted beside it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -100,8 +101,19 @@ fn take(client: &mut Client, follower: &mut Follower) -> anyhow::Result<()> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Level {
     price: Price,
+    /// Hidden parts included.
     qty: u128,
+    /// The most of it that is shown now.
+    shown_qty: u128,
     order_count: u32,
+}
+
+/// All of an order, or an iceberg's slice as it is when nothing of it has traded yet.
+fn shown_at_most(row: &OrderRow) -> u64 {
+    match row.display_qty.0 {
+        0 => row.leaves_qty.0,
+        slice => slice.min(row.leaves_qty.0),
+    }
 }
 
 /// An instrument's book, and what waits beside it.
@@ -129,8 +141,9 @@ impl Book {
     fn of(orders: &BTreeMap<OrderId, OrderRow>, instrument: &InstrumentStatus) -> Book {
         let phase = instrument.phase();
         let mut book = Book::default();
-        let mut sides: [BTreeMap<Price, (u128, u32)>; 2] = Default::default();
-        let mut call = CallBook::default();
+        let mut sides: [BTreeMap<Price, Level>; 2] = Default::default();
+        let (price_min, price_max) = (instrument.price_min, instrument.price_max);
+        let mut call = CallBook::within(price_min.map(Price), price_max.map(Price));
         for row in orders.values().filter(|row| !row.leaves_qty.is_zero()) {
             let limit = match row.ord_type {
                 OrdType::Stop | OrdType::StopLimit => {
@@ -149,18 +162,15 @@ impl Book {
             call.add(row.side, limit, row.leaves_qty.0);
             if let Some(price) = limit {
                 let side = &mut sides[usize::from(row.side == Side::Sell)];
-                let level = side.entry(price).or_default();
-                level.0 += u128::from(row.leaves_qty.0);
-                level.1 += 1;
+                let empty = Level { price, qty: 0, shown_qty: 0, order_count: 0 };
+                let level = side.entry(price).or_insert(empty);
+                level.qty += u128::from(row.leaves_qty.0);
+                level.shown_qty += u128::from(shown_at_most(row));
+                level.order_count += 1;
             }
         }
-        let level = |(price, (qty, order_count)): (&Price, &(u128, u32))| Level {
-            price: *price,
-            qty: *qty,
-            order_count: *order_count,
-        };
-        book.bids = sides[0].iter().rev().map(level).collect();
-        book.asks = sides[1].iter().map(level).collect();
+        book.bids = sides[0].values().rev().copied().collect();
+        book.asks = sides[1].values().copied().collect();
         book.market = [call.market_qty(Side::Buy), call.market_qty(Side::Sell)];
         if phase.is_some_and(is_call) {
             book.indication = call.indication(instrument.reference());
@@ -196,6 +206,7 @@ fn json(args: &BookArgs, instrument: &InstrumentStatus, book: &Book) -> String {
                     "price": decimal(i128::from(level.price.0), instrument.price_exponent),
                     "price_mantissa": level.price.0,
                     "qty": lots(level.qty),
+                    "shown_qty_max": lots(level.shown_qty),
                     "orders": level.order_count,
                 })
             })
@@ -235,16 +246,17 @@ fn ladder(
     let qty_max = bids.iter().chain(&asks).map(|level| level.qty).max().unwrap_or(1);
     let phase = instrument.phase.as_deref().unwrap_or("phase unknown");
     let mut text = format!("{}  {phase}  {order_count} live orders\n\n", instrument.symbol);
-    let _ = writeln!(text, "{:>16} {:>16} {:>7}", "price", "quantity", "orders");
+    let (most, orders) = ("shown at most", "orders");
+    let _ = writeln!(text, "{:>16} {:>16} {most:>16} {orders:>7}", "price", "quantity");
     let quantity =
         |lots: u128| decimal(i128::try_from(lots).unwrap_or(i128::MAX), instrument.qty_exponent);
     let mut line = |level: &Level, colour: &str| {
         let price = decimal(i128::from(level.price.0), instrument.price_exponent);
-        let qty = quantity(level.qty);
+        let (qty, shown) = (quantity(level.qty), quantity(level.shown_qty));
         let bar = "█".repeat(usize::try_from(level.qty * BAR_LEN / qty_max).unwrap_or(0));
         let orders = level.order_count;
         let (on, off) = if args.once { ("", "") } else { (colour, "\x1b[0m") };
-        let _ = writeln!(text, "{on}{price:>16} {qty:>16} {orders:>7} {bar}{off}");
+        let _ = writeln!(text, "{on}{price:>16} {qty:>16} {shown:>16} {orders:>7} {bar}{off}");
     };
     asks.iter().rev().for_each(|level| line(level, "\x1b[31m"));
     bids.iter().for_each(|level| line(level, "\x1b[32m"));
@@ -321,6 +333,7 @@ mod tests {
             exec_type: ExecType::New,
             ord_status: OrdStatus::New,
             flags: RowFlags::default(),
+            display_qty: Qty(0),
         }
     }
 
@@ -355,6 +368,30 @@ mod tests {
         let closing = Book::of(&orders(), &instrument("closing-call"));
         assert_eq!((closing.asks.len(), closing.parked_count), (2, 0));
         assert_eq!(closing.indication.map(|of| (of.qty, of.surplus)), Some((Qty(20), 0)));
+    }
+
+    #[test]
+    fn a_level_tells_what_its_icebergs_show_at_most() {
+        let slice = |rec, display_qty| OrderRow {
+            display_qty: Qty(display_qty),
+            ..row(rec, Side::Buy, OrdType::Limit, 102)
+        };
+        let rows = [slice(1, 0), slice(2, 3), slice(3, 30)];
+        let orders = rows.into_iter().map(|row| (row.order_id, row)).collect();
+        let book = Book::of(&orders, &instrument("continuous"));
+        let level = Level { price: Price(102), qty: 30, shown_qty: 23, order_count: 3 };
+        assert_eq!(book.bids, [level]);
+    }
+
+    #[test]
+    fn a_market_order_of_a_call_trades_within_the_bounds() {
+        let mut page = instrument("opening-call");
+        page.price_max = Some(101);
+        let rows = [row(1, Side::Buy, OrdType::Market, 0), row(2, Side::Sell, OrdType::Limit, 102)];
+        let orders = rows.into_iter().map(|row| (row.order_id, row)).collect();
+        assert_eq!(Book::of(&orders, &page).indication, None);
+        page.price_max = Some(102);
+        assert_eq!(Book::of(&orders, &page).indication.map(|of| of.price), Some(Price(102)));
     }
 
     #[test]

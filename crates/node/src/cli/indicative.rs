@@ -7,12 +7,20 @@ use weir_engine::{CallLevel, Uncrossing, uncrossing_price};
 use weir_types::{Price, Qty, Side};
 
 /// What stands at each price, hidden parts included.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallBook {
     /// Lots of buys and of sells at a limit.
     limits: BTreeMap<Price, [u128; 2]>,
     /// Lots of market buys and of market sells.
     market: [u128; 2],
+    /// The worst price that market buys and that market sells trade at.
+    bounds: [Price; 2],
+}
+
+impl Default for CallBook {
+    fn default() -> CallBook {
+        CallBook::within(None, None)
+    }
 }
 
 fn place(side: Side) -> usize {
@@ -20,6 +28,13 @@ fn place(side: Side) -> usize {
 }
 
 impl CallBook {
+    /// An empty book of an instrument of these bounds, where they are known.
+    #[must_use]
+    pub fn within(price_min: Option<Price>, price_max: Option<Price>) -> CallBook {
+        let bounds = [price_max.unwrap_or(Price(i64::MAX)), price_min.unwrap_or(Price(i64::MIN))];
+        CallBook { limits: BTreeMap::new(), market: [0; 2], bounds }
+    }
+
     /// Adds an order: its limit, none for a market order, and all that can still trade of it.
     pub fn add(&mut self, side: Side, limit: Option<Price>, leaves: u64) {
         let there = match limit {
@@ -40,11 +55,12 @@ impl CallBook {
     #[must_use]
     pub fn indication(&self, reference: Option<Price>) -> Option<Uncrossing> {
         // The bound of a market order is the instrument's at its entry, which its row does not
-        // tell: here it trades at any price.
-        let market = |price, buy, sell| level(Price(price), [buy, sell], false);
-        let mut levels = vec![market(i64::MIN, 0, self.market[1])];
+        // tell: here it is the one of now. Limits may stand beyond it after a redefinition.
+        let [price_max, price_min] = self.bounds;
+        let mut levels = vec![level(price_min, [0, self.market[1]], false)];
         levels.extend(self.limits.iter().map(|(price, at)| level(*price, *at, true)));
-        levels.push(market(i64::MAX, self.market[0], 0));
+        levels.push(level(price_max, [self.market[0], 0], false));
+        levels.sort_by_key(|level| level.price);
         uncrossing_price(&levels, reference)
     }
 }
@@ -94,6 +110,24 @@ mod tests {
         let want = Uncrossing { price: Price(7), qty: Qty(20), surplus: 10 };
         assert_eq!(book.indication(Some(Price(7))), Some(want));
         assert_eq!(book.indication(None), None);
+    }
+
+    #[test]
+    fn market_orders_trade_within_the_bounds_only() {
+        // Limits that stand since before the bounds were narrowed to 90 and 110.
+        let cases = [
+            (Side::Buy, Side::Sell, 111, None),
+            (Side::Buy, Side::Sell, 110, Some(110)),
+            (Side::Sell, Side::Buy, 89, None),
+            (Side::Sell, Side::Buy, 90, Some(90)),
+        ];
+        for (market, limit, price, want) in cases {
+            let mut book = CallBook::within(Some(Price(90)), Some(Price(110)));
+            book.add(market, None, 5);
+            book.add(limit, Some(Price(price)), 5);
+            let got = book.indication(None).map(|of| of.price.0);
+            assert_eq!(got, want, "a market {market:?} and a limit at {price}");
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use anyhow::{Context, bail};
 use weir_client::follower::{PageEvent, RowEvent};
 use weir_client::session::SessionEvent;
 use weir_client::{Client, ClientError, Follower, FollowerConfig, Incoming};
-use weir_types::{AccountId, FirmId, InstrumentId, OrdType, Price, TimeInForce};
+use weir_types::{AccountId, FirmId, InstrumentId, OrdType, Price, Qty, TimeInForce};
 use weir_wire::delivery::OrderRow;
 use weir_wire::event::TradeBusted;
 
@@ -213,8 +213,8 @@ fn is_triggered(row: &OrderRow) -> bool {
     has_stop(row) && matches!(row.ord_type, OrdType::Market | OrdType::Limit)
 }
 
-/// How long it stands where that is not until the day's end, whether it was triggered, why it
-/// ended.
+/// How long it stands where that is not until the day's end, how much an iceberg shows, whether it
+/// was triggered, why it ended.
 fn notes(row: &OrderRow) -> String {
     let time_in_force = match row.time_in_force {
         TimeInForce::Day => String::new(),
@@ -226,7 +226,11 @@ fn notes(row: &OrderRow) -> String {
         TimeInForce::AtTheClose => "at the close".to_owned(),
     };
     let triggered = if is_triggered(row) { "triggered" } else { "" };
-    let notes = [triggered, &time_in_force, reason(row)];
+    let shown = match row.display_qty {
+        Qty::ZERO => String::new(),
+        most => format!("shows {most}"),
+    };
+    let notes = [triggered, &time_in_force, &shown, reason(row)];
     let notes: Vec<_> = notes.into_iter().filter(|note| !note.is_empty()).collect();
     notes.join(", ")
 }
@@ -283,6 +287,7 @@ fn json_line(event: &RowEvent) -> String {
         "expire_time": row.expire_time.0,
         "order_qty": row.order_qty.0,
         "leaves_qty": row.leaves_qty.0,
+        "display_qty": row.display_qty.0,
         "cum_qty": row.cum_qty.0,
         "last_px": row.last_px.0,
         "last_qty": row.last_qty.0,

@@ -167,6 +167,13 @@ fn an_iceberg_shows_its_next_slice_behind_the_others() {
     bob.ask_for_report(BOB.sell(1, 50, 5));
     carol.ask_for_report(CAROL.buy(1, 50, 9));
     carol.settle();
+    let asks = until("the book after the trades", || {
+        let book = weir(&node, &["book", "WEIR1", "--once"]);
+        (book["asks"][0]["qty"] == 6).then(|| book["asks"][0].clone())
+    });
+    assert_eq!(asks["shown_qty_max"], 2);
+    let orders = weir(&node, &["orders", "--live", "--once"]);
+    assert_eq!((&orders["leaves_qty"], &orders["display_qty"]), (&6.into(), &2.into()));
     let trades = carol.reports().iter().filter(|r| r.event.exec_type == ExecType::Trade);
     let quantities: Vec<_> = trades.map(|report| report.event.last_qty.0).collect();
     assert_eq!(quantities, [2, 5, 2]);

@@ -31,16 +31,14 @@ final class DirectDriver implements Driver {
     }
 
     @Override
-    public void addSymbols(int first, int last) {
-        for (int id = first; id <= last; id++) {
-            CoreSymbolSpecification spec = Main.symbol(id);
-            risk.getSymbolSpecificationProvider().addSymbol(spec);
-            matching.getOrderBooks().put(id, matching.getOrderBookFactory().create(
-                    spec,
-                    matching.getObjectsPool(),
-                    matching.getEventsHelper(),
-                    matching.getLoggingCfg()));
-        }
+    public void addSymbol(int id) {
+        CoreSymbolSpecification spec = Main.symbol(id);
+        risk.getSymbolSpecificationProvider().addSymbol(spec);
+        matching.getOrderBooks().put(id, matching.getOrderBookFactory().create(
+                spec,
+                matching.getObjectsPool(),
+                matching.getEventsHelper(),
+                matching.getLoggingCfg()));
     }
 
     @Override

@@ -7,7 +7,7 @@ interface Driver {
     /** Commands that may be given at once. */
     int BLOCK_LEN = 10_000;
 
-    void addSymbols(int first, int last) throws Exception;
+    void addSymbol(int id) throws Exception;
 
     /** Plays the first {@code count} commands of a block and tells results and events to them. */
     void play(OrderCommand[] block, int count) throws Exception;

@@ -11,7 +11,8 @@ import java.nio.file.StandardOpenOption;
 /**
  * A flow file: a header of two counts (warm-up and timed operations, 64 bits each), then records
  * of 40 bytes, little-endian: kind, side and time in force (8 bits each), one byte of zero, symbol,
- * account (32 bits each), four bytes of zero, order id, price or amount, quantity (64 bits each).
+ * account (32 bits each), four bytes of zero, order id, price or amount, quantity (64 bits each);
+ * a reduction's quantity is what the order loses.
  */
 final class Flow implements Closeable {
     static final int USER = 1;
@@ -19,6 +20,8 @@ final class Flow implements Closeable {
     static final int PLACE = 3;
     static final int CANCEL = 4;
     static final int MOVE = 5;
+    static final int REDUCE = 6;
+    static final int SYMBOL = 7;
 
     private static final int RECORD_LEN = 40;
 

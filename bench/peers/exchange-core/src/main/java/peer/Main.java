@@ -20,22 +20,64 @@ import exchange.core2.core.orderbook.OrderBookDirectImpl;
 import java.nio.file.Path;
 
 /**
- * Plays a flow into exchange-core: {@code Main FLOW (direct|pipeline) (risk|no-risk)}. Prints one
- * line of JSON. Commands are built in blocks outside of the timing, which begins after the flow's
- * opening and warm-up. Its books are the "direct" ones, which its makers name for large books.
+ * Plays a flow into exchange-core: {@code Main FLOW (direct|pipeline) (risk|no-risk)
+ * [WARM_UP_PASSES PASSES]}. Prints one line of JSON. Commands are built in blocks outside of the
+ * timing, which begins after the flow's opening and warm-up. A short flow is played several times,
+ * each on fresh engines; the figures are of the passes after the warm-up ones. Its books are the
+ * "direct" ones, which its makers name for large books.
  */
 public final class Main {
-    private static final int SYMBOLS = 100;
     private static final int CASH = 1_000;
+
+    /** What the timed operations came to. */
+    private static final class Figures {
+        long operations;
+        long trades;
+        long tradedLots;
+        long refused;
+        long cpuNanos;
+        long wallNanos;
+        long liveOrders;
+        long opening;
+        String cpuByThread = "null";
+
+        void add(Figures pass) {
+            operations += pass.operations;
+            trades += pass.trades;
+            tradedLots += pass.tradedLots;
+            refused += pass.refused;
+            cpuNanos += pass.cpuNanos;
+            wallNanos += pass.wallNanos;
+            liveOrders = pass.liveOrders;
+            opening = pass.opening;
+            cpuByThread = pass.cpuByThread;
+        }
+
+        String json() {
+            return String.format(
+                    "{\"operations\":%d,\"operations_per_second\":%.0f,"
+                            + "\"operations_per_wall_second\":%.0f,\"trades\":%d,"
+                            + "\"traded_lots\":%d,\"refused\":%d,\"live_orders\":%d,"
+                            + "\"opening\":%d,\"whole_run_cpu_ms_by_thread\":%s,"
+                            + "\"java\":\"%s\"}",
+                    operations,
+                    operations / (cpuNanos * 1e-9),
+                    operations / (wallNanos * 1e-9),
+                    trades,
+                    tradedLots,
+                    refused,
+                    liveOrders,
+                    opening,
+                    cpuByThread,
+                    System.getProperty("java.vm.version"));
+        }
+    }
 
     private final Flow flow;
     private final Driver driver;
     private final OrderCommand[] block = new OrderCommand[Driver.BLOCK_LEN];
     private long transactionId;
-    private long tradedLots;
-    private long trades;
-    private long refused;
-    private long wallNanos;
+    private Figures figures = new Figures();
 
     private Main(Flow flow, Driver driver) {
         this.flow = flow;
@@ -59,6 +101,24 @@ public final class Main {
     public static void main(String[] arguments) throws Exception {
         boolean isDirect = choice(arguments[1], "direct", "pipeline");
         boolean checksRisk = choice(arguments[2], "risk", "no-risk");
+        int warmUpPasses = arguments.length > 3 ? Integer.parseInt(arguments[3]) : 0;
+        int passes = arguments.length > 4 ? Integer.parseInt(arguments[4]) : 1;
+        Figures sum = new Figures();
+        for (int pass = 0; pass < warmUpPasses + passes; pass++) {
+            Driver driver = driver(isDirect, checksRisk);
+            try (Flow flow = new Flow(Path.of(arguments[0]))) {
+                Figures figures = new Main(flow, driver).run();
+                if (pass >= warmUpPasses) {
+                    sum.add(figures);
+                }
+            }
+            driver.close();
+        }
+        System.out.println(sum.json());
+        System.exit(0); // threads of its pipeline may sleep on
+    }
+
+    private static Driver driver(boolean isDirect, boolean checksRisk) {
         PipelineDriver.Threads threads = new PipelineDriver.Threads();
         ExchangeConfiguration config = ExchangeConfiguration.defaultBuilder()
                 .ordersProcessingCfg(OrdersProcessingConfiguration.builder()
@@ -75,13 +135,7 @@ public final class Main {
                         .orderBookFactory(OrderBookDirectImpl::new)
                         .build())
                 .build();
-        Driver driver =
-                isDirect ? new DirectDriver(config) : new PipelineDriver(config, threads);
-        try (Flow flow = new Flow(Path.of(arguments[0]))) {
-            System.out.println(new Main(flow, driver).run());
-        }
-        driver.close();
-        System.exit(0); // threads of its pipeline may sleep on
+        return isDirect ? new DirectDriver(config) : new PipelineDriver(config, threads);
     }
 
     private static boolean choice(String given, String yes, String no) {
@@ -91,41 +145,26 @@ public final class Main {
         return given.equals(yes);
     }
 
-    private String run() throws Exception {
-        driver.addSymbols(1, SYMBOLS);
+    private Figures run() throws Exception {
         long opening = play(Long.MAX_VALUE, true);
-        if (refused > 0) {
-            throw new IllegalStateException(refused + " of the opening's commands were refused");
+        if (figures.refused > 0) {
+            throw new IllegalStateException(figures.refused + " of the opening were refused");
         }
         play(flow.warmUp, false);
-        tradedLots = 0;
-        trades = 0;
-        refused = 0;
-        wallNanos = 0;
+        figures = new Figures();
         long cpuBefore = driver.cpuNanos();
-        long operations = play(flow.timed, false);
-        if (operations != flow.timed) {
+        figures.operations = play(flow.timed, false);
+        if (figures.operations != flow.timed) {
             throw new IllegalStateException("the flow ends early");
         }
-        double cpu = (driver.cpuNanos() - cpuBefore) * 1e-9;
-        return String.format(
-                "{\"operations\":%d,\"operations_per_second\":%.0f,"
-                        + "\"operations_per_wall_second\":%.0f,\"trades\":%d,\"traded_lots\":%d,"
-                        + "\"refused\":%d,\"live_orders\":%d,\"opening\":%d,"
-                        + "\"whole_run_cpu_ms_by_thread\":%s,\"java\":\"%s\"}",
-                operations,
-                operations / cpu,
-                operations / (wallNanos * 1e-9),
-                trades,
-                tradedLots,
-                refused,
-                driver.liveOrders(),
-                opening,
-                driver.cpuByThread(),
-                System.getProperty("java.vm.version"));
+        figures.cpuNanos = driver.cpuNanos() - cpuBefore;
+        figures.liveOrders = driver.liveOrders();
+        figures.opening = opening;
+        figures.cpuByThread = driver.cpuByThread();
+        return figures;
     }
 
-    /** The opening is what comes before the first record that has no account's money in it. */
+    /** The opening is what comes before the first record that asks something of an order. */
     private boolean isBuffered;
 
     private long play(long operations, boolean isOpening) throws Exception {
@@ -135,6 +174,10 @@ public final class Main {
             while (count < block.length && played + count < operations) {
                 if (!isBuffered && !flow.next()) {
                     break;
+                }
+                if (flow.kind == Flow.SYMBOL) {
+                    driver.addSymbol(flow.symbol);
+                    continue;
                 }
                 isBuffered = isOpening && flow.kind != Flow.USER && flow.kind != Flow.DEPOSIT;
                 if (isBuffered) {
@@ -148,7 +191,7 @@ public final class Main {
             }
             long start = System.nanoTime();
             driver.play(block, count);
-            wallNanos += System.nanoTime() - start;
+            figures.wallNanos += System.nanoTime() - start;
             for (int at = 0; at < count; at++) {
                 hear(block[at]);
             }
@@ -180,19 +223,20 @@ public final class Main {
             }
             case Flow.CANCEL -> command.command = OrderCommandType.CANCEL_ORDER;
             case Flow.MOVE -> command.command = OrderCommandType.MOVE_ORDER;
+            case Flow.REDUCE -> command.command = OrderCommandType.REDUCE_ORDER;
             default -> throw new IllegalStateException("no such record: " + flow.kind);
         }
     }
 
     private void hear(OrderCommand command) {
         if (command.resultCode != CommandResultCode.SUCCESS) {
-            refused++;
+            figures.refused++;
         }
         for (MatcherTradeEvent event = command.matcherEvent; event != null;
                 event = event.nextEvent) {
             if (event.eventType == MatcherEventType.TRADE) {
-                trades++;
-                tradedLots += event.size;
+                figures.trades++;
+                figures.tradedLots += event.size;
             }
         }
         command.matcherEvent = null;

@@ -3,14 +3,12 @@ package peer;
 import exchange.core2.core.ExchangeApi;
 import exchange.core2.core.ExchangeCore;
 import exchange.core2.core.common.BalanceAdjustmentType;
-import exchange.core2.core.common.CoreSymbolSpecification;
 import exchange.core2.core.common.api.binary.BatchAddSymbolsCommand;
 import exchange.core2.core.common.cmd.CommandResultCode;
 import exchange.core2.core.common.cmd.OrderCommand;
 import exchange.core2.core.common.cmd.OrderCommandType;
 import exchange.core2.core.common.config.ExchangeConfiguration;
 import java.lang.management.ManagementFactory;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
@@ -63,15 +61,11 @@ final class PipelineDriver implements Driver {
     }
 
     @Override
-    public void addSymbols(int first, int last) throws Exception {
-        List<CoreSymbolSpecification> all = new ArrayList<>();
-        for (int id = first; id <= last; id++) {
-            all.add(Main.symbol(id));
-        }
-        CommandResultCode code =
-                core.getApi().submitBinaryDataAsync(new BatchAddSymbolsCommand(all)).get();
+    public void addSymbol(int id) throws Exception {
+        var command = new BatchAddSymbolsCommand(Main.symbol(id));
+        CommandResultCode code = core.getApi().submitBinaryDataAsync(command).get();
         if (code != CommandResultCode.SUCCESS) {
-            throw new IllegalStateException("symbols: " + code);
+            throw new IllegalStateException("symbol " + id + ": " + code);
         }
     }
 
@@ -89,6 +83,8 @@ final class PipelineDriver implements Driver {
                 case CANCEL_ORDER -> api.cancelOrder(0, 0, 1, c.orderId, c.symbol, c.uid);
                 case MOVE_ORDER ->
                         api.moveOrder(0, 0, 1, c.price, c.orderId, c.symbol, c.uid);
+                case REDUCE_ORDER ->
+                        api.reduceOrder(0, 0, 1, c.size, c.orderId, c.symbol, c.uid);
                 case ADD_USER -> api.createUser(0, 0, 1, c.uid);
                 case BALANCE_ADJUSTMENT -> api.balanceAdjustment(0, 0, 1, c.uid, c.orderId,
                         c.symbol, c.price, BalanceAdjustmentType.ADJUSTMENT);

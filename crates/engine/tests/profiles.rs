@@ -1,0 +1,215 @@
+//! The same log gives the same digest and the same snapshot on every build profile.
+//!
+//! `cargo test` plays these scripts built for development, `./x test` in release too; the wanted
+//! values are constants, so both, and builds by other compilers and for other machines, are held to
+//! one another. What a change of them means:
+//!
+//! * Nothing but the generator (`src/script`) was changed: other scripts, as `commands` shows.
+//!   Write the new values down.
+//! * `digest` changed otherwise (`commands` mostly too, because scripts name what they hear of):
+//!   the engine says other events of the same log. A log that was written before gives other
+//!   events after: nodes of both builds do not agree, and what clients were told would be said
+//!   again in other words. So it needs a decision on how running partitions pass over: at which
+//!   place of the log, from which snapshot, in a new epoch or a new log; and a word to users.
+//! * `snapshot` alone changed: its format did. It has a version; old ones must be refused or read.
+//!
+//! Never write a new value down because the test is red.
+
+use proptest::prelude::*;
+use weir_engine::script::{Script, Tally};
+use weir_engine::{Engine, EngineConfig};
+use weir_types::{PartitionId, Position};
+
+/// A script, and what must become of it.
+struct Want {
+    seed: u64,
+    partition_id: PartitionId,
+    commands: u64,
+    digest: u64,
+    snapshot: u64,
+}
+
+const WANTED: [Want; 4] = [
+    Want {
+        seed: 1,
+        partition_id: PartitionId(1),
+        commands: 0x4fa0_922a_5d9a_70e0,
+        digest: 0x9511_c2ad_2ad4_7628,
+        snapshot: 0xfab2_7118_cb9b_0374,
+    },
+    Want {
+        seed: 2,
+        partition_id: PartitionId(1),
+        commands: 0x5c20_df9f_a796_7645,
+        digest: 0x1ad8_b468_ff1a_bbd2,
+        snapshot: 0x8353_7d35_0228_cb79,
+    },
+    Want {
+        seed: 3,
+        partition_id: PartitionId(1),
+        commands: 0x7d99_3832_c47c_bd49,
+        digest: 0xe44d_6b2d_51e8_5048,
+        snapshot: 0xcc93_a595_4305_b683,
+    },
+    Want {
+        seed: 4,
+        partition_id: PartitionId(0),
+        commands: 0x6719_d180_6f08_162f,
+        digest: 0x9175_5712_b17a_7875,
+        snapshot: 0xfef8_bc48_e929_b8c5,
+    },
+];
+
+/// What the scripts must have met, or their digests would say little.
+const REACHED: &[(&str, &[&str])] = &[
+    (
+        "command",
+        &[
+            "NewOrder",
+            "ReplaceOrder",
+            "CancelOrder",
+            "MassCancel",
+            "Define",
+            "Transfer",
+            "SetPhase",
+            "KillSwitch",
+            "BustTrade",
+            "SchedulePhase",
+            "Import",
+            "Tick",
+            "SessionLost",
+        ],
+    ),
+    (
+        "event",
+        &[
+            "OrderEvent",
+            "RequestRejected",
+            "RequestDone",
+            "PhaseChanged",
+            "Checkpoint",
+            "TradeBusted",
+            "Uncrossed",
+            "Uncrossed with trades",
+            "Defined",
+        ],
+    ),
+    ("phase", &["Closed", "OpeningCall", "Continuous", "VolatilityCall", "ClosingCall", "Halted"]),
+    ("entered type", &["Limit", "Market", "Stop", "StopLimit"]),
+    ("entered time in force", &["Day", "Gtc", "Gtd", "Ioc", "Fok", "AtTheOpen", "AtTheClose"]),
+    ("entered condition", &["Iceberg", "MinQty", "PostOnly"]),
+    ("order event", &["New", "Trade", "Canceled", "Expired", "Replaced", "Restated", "Triggered"]),
+];
+
+const COMMAND_COUNT: u64 = 12_000;
+const CHUNK_LEN: usize = 1 << 14;
+
+/// What became of a script.
+#[derive(Debug, PartialEq, Eq)]
+struct Became {
+    commands: u64,
+    digest: u64,
+    snapshot: u64,
+}
+
+/// Bytes that look random, the same everywhere.
+fn fill(state: &mut u64, bytes: &mut [u8]) {
+    for byte in bytes {
+        *state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        *byte = (*state >> 56) as u8;
+    }
+}
+
+/// FNV-1a, goes on from `hash`.
+fn hashed(hash: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+const HASH_START: u64 = 0xcbf2_9ce4_8422_2325;
+
+fn config(partition_id: PartitionId) -> EngineConfig {
+    EngineConfig {
+        orders_max: 64,
+        accounts_max: 8,
+        sessions_max: 8,
+        firms_max: 3,
+        instruments_max: 4,
+        positions_max: 10,
+        trades_max: 64,
+        checkpoint_interval: 64,
+        ..EngineConfig::new(partition_id)
+    }
+}
+
+fn snapshot_of(engine: &Engine) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    engine.snapshot(&mut bytes);
+    bytes
+}
+
+/// Plays a script; after `restore_after` commands goes on with what a snapshot makes.
+fn play(seed: u64, partition_id: PartitionId, restore_after: u64, tally: &mut Tally) -> Became {
+    let mut script = if partition_id.0 == 0 { Script::for_control(&[]) } else { Script::new(&[]) };
+    let mut engine = Engine::new(config(partition_id));
+    let (mut state, mut bytes) = (seed, vec![0; CHUNK_LEN]);
+    let (mut events, mut encoded) = (Vec::new(), Vec::new());
+    let (mut count, mut commands) = (0, HASH_START);
+    while count < COMMAND_COUNT {
+        fill(&mut state, &mut bytes);
+        let mut part = script.continued(&bytes);
+        while count < COMMAND_COUNT && !part.is_over() {
+            let command = part.command();
+            count += 1;
+            encoded.clear();
+            command.encode(&mut encoded);
+            commands = hashed(commands, &encoded);
+            events.clear();
+            engine.apply(Position(count), part.now(), &command, &mut events);
+            part.hear(&events);
+            tally.command(&command, &events);
+            if count == restore_after {
+                // Where rows lie in memory must show nowhere.
+                let config = EngineConfig { hash_seed: seed ^ count, ..config(partition_id) };
+                engine = Engine::restore(config, &snapshot_of(&engine)).expect("it reads back");
+            }
+        }
+        script = part.continued(&[]);
+    }
+    let snapshot = hashed(HASH_START, &snapshot_of(&engine));
+    Became { commands, digest: engine.digest(), snapshot }
+}
+
+fn check(want: &Want, restore_after: u64, tally: &mut Tally) {
+    let became = play(want.seed, want.partition_id, restore_after, tally);
+    let Want { commands, digest, snapshot, .. } = *want;
+    let wanted = Became { commands, digest, snapshot };
+    assert!(
+        became == wanted,
+        "seed {} restored after {restore_after}: {became:#018x?}, not {wanted:#018x?}; read the \
+         top of this file",
+        want.seed
+    );
+}
+
+#[test]
+fn the_same_log_gives_the_same_digest_on_every_build_profile() {
+    let mut tally = Tally::default();
+    for want in &WANTED {
+        check(want, 0, &mut tally);
+    }
+    for (group, kinds) in REACHED {
+        for kind in *kinds {
+            assert!(tally.of(group, kind) >= 3, "{group} {kind}: {}", tally.of(group, kind));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_restore_on_the_way_changes_nothing(which in 0..WANTED.len(), after in 1..COMMAND_COUNT) {
+        check(&WANTED[which], after, &mut Tally::default());
+    }
+}
