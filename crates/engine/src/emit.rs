@@ -91,7 +91,7 @@ impl Engine {
 
     fn say_answer<S: EventSink>(&mut self, session: Slot, event: PlainEvent, out: &mut S) {
         if !S::IS_ONLY_HEARER {
-            self.sessions[session].outcomes.push(event, self.config.outcomes_max);
+            self.sessions[session].outcomes.push(&event, self.config.outcomes_max);
         }
         self.say(&Event::Plain(event), out);
     }
@@ -145,7 +145,7 @@ impl Engine {
         }));
         if !S::IS_ONLY_HEARER && change.is_answer {
             let Event::Plain(plain) = &event else { unreachable!("made above") };
-            self.sessions[session_slot].outcomes.push(*plain, self.config.outcomes_max);
+            self.sessions[session_slot].outcomes.push(plain, self.config.outcomes_max);
         }
         self.say(&event, out);
     }

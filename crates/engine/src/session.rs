@@ -98,8 +98,8 @@ impl Session {
 #[derive(Default)]
 pub(crate) struct Outcomes {
     events: Vec<PlainEvent>,
-    /// The oldest one's place once the ring is full.
-    oldest: usize,
+    /// The next one's place: past the end until the ring is full, then that of the oldest.
+    next: usize,
 }
 
 pub(crate) fn request_no_of(event: &PlainEvent) -> RequestNo {
@@ -117,36 +117,41 @@ pub(crate) fn request_no_of(event: &PlainEvent) -> RequestNo {
 impl Outcomes {
     /// Remembers the answer to a request later than all before it, one of at most `count_max`.
     #[inline]
-    pub(crate) fn push(&mut self, event: PlainEvent, count_max: u32) {
-        let count_max = count_max as usize;
-        if self.events.len() < count_max {
-            // All of it at the first answer: the ring never moves again, and the system gives its
-            // memory only as it fills.
-            self.events.reserve_exact(count_max - self.events.len());
-            self.events.push(event);
+    pub(crate) fn push(&mut self, event: &PlainEvent, count_max: u32) {
+        let Some(place) = self.events.get_mut(self.next) else {
+            return self.add(event, count_max as usize);
+        };
+        *place = *event;
+        self.next += 1;
+        if self.next == count_max as usize {
+            self.next = 0;
+        }
+    }
+
+    /// While the ring is not full.
+    #[cold]
+    fn add(&mut self, event: &PlainEvent, count_max: usize) {
+        if self.events.len() == count_max {
             return;
         }
-        if count_max == 0 {
-            return;
-        }
-        self.events[self.oldest] = event;
-        self.oldest += 1;
-        if self.oldest == count_max {
-            self.oldest = 0;
-        }
+        // All of it at the first answer: the ring never moves again, and the system gives its
+        // memory only as it fills.
+        self.events.reserve_exact(count_max - self.events.len());
+        self.events.push(*event);
+        self.next = if self.events.len() == count_max { 0 } else { self.events.len() };
     }
 
     /// Asks for the memory that the next answer will be written to.
     #[inline]
     pub(crate) fn prefetch_next(&self) {
-        if let Some(event) = self.events.get(self.oldest) {
+        if let Some(event) = self.events.get(self.next) {
             prefetch_all(event);
         }
     }
 
     /// The answer to a request, while it is remembered.
     pub(crate) fn find(&self, request_no: RequestNo) -> Option<&PlainEvent> {
-        let (newer, older) = self.events.split_at(self.oldest);
+        let (newer, older) = self.events.split_at(self.next);
         for run in [older, newer] {
             if let Ok(at) = run.binary_search_by_key(&request_no, request_no_of) {
                 return run.get(at);
@@ -157,7 +162,7 @@ impl Outcomes {
 
     /// From the oldest to the newest.
     pub(crate) fn in_order(&self) -> impl Iterator<Item = &PlainEvent> {
-        let (newer, older) = self.events.split_at(self.oldest);
+        let (newer, older) = self.events.split_at(self.next);
         older.iter().chain(newer)
     }
 }

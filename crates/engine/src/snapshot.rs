@@ -251,7 +251,7 @@ impl Engine {
             for _ in 0..outcome_count {
                 match Event::decode(r.block()?) {
                     Ok(Event::Plain(event)) if Event::Plain(event).address().is_some() => {
-                        row.outcomes.push(event, self.config.outcomes_max);
+                        row.outcomes.push(&event, self.config.outcomes_max);
                     }
                     _ => return Err(SnapshotError::Invalid("outcome")),
                 }
