@@ -46,15 +46,15 @@ side() {
     echo "$(basename "$into"): $(tail -n 1 "$work/run")"
 }
 
-# One round of the mix and one of the day: ours, then the peer with its checks and without.
+# One round of the mix and one of the day: ours, ours without what the peer does not do either
+# (digest, remembered answers, encoded events), then the peer with its checks and without.
 round() {
     side "$work/ours" $ours play $warm_up "$operations"
+    side "$work/ours_bare" $ours play $warm_up "$operations" bare
     side "$work/peer_risk_on" $peer/run.sh "$work/peer" "$work/flow" direct risk
     side "$work/peer_risk_off" $peer/run.sh "$work/peer" "$work/flow" direct no-risk
-    # A fresh engine on memory that the one before it had, as the JVM's is: else the first touch of
-    # each page would be a good third of so short a pass.
-    side "$work/day_ours" env MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=100000000000 \
-        $ours play-day "$work/day.commands" $day_warm_up $day_passes
+    side "$work/day_ours" $ours play-day "$work/day.commands" $day_warm_up $day_passes
+    side "$work/day_ours_bare" $ours play-day "$work/day.commands" $day_warm_up $day_passes bare
     day_of_peer risk_on risk
     day_of_peer risk_off no-risk
 }

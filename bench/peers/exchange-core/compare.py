@@ -57,6 +57,15 @@ def side(runs):
     }
 
 
+def ratio(ours, theirs):
+    return interval(
+        [
+            mine["operations_per_second"] / other["operations_per_second"]
+            for mine, other in zip(ours, theirs)
+        ]
+    )
+
+
 def sides(work, flow):
     """The rounds of one flow; `flow` is what its files' names begin with."""
     ours = lines(work / f"{flow}ours")
@@ -64,20 +73,19 @@ def sides(work, flow):
         "rounds": len(ours),
         "operations": ours[0]["operations"],
         "ours": side(ours),
+        "ours_bare": side(lines(work / f"{flow}ours_bare")),
         "trades": ours[0]["trades"],
         "traded_lots": ours[0]["traded_lots"],
         "live_orders": ours[0]["live_orders"],
     }
+    bare = lines(work / f"{flow}ours_bare")
+    check_same_work(ours, bare, f"{flow}ours_bare")
     for name in ("risk_on", "risk_off"):
         theirs = lines(work / f"{flow}peer_{name}")
         check_same_work(ours, theirs, f"{flow}peer_{name}")
         result[name] = side(theirs)
-        result[f"ratio_to_{name}"] = interval(
-            [
-                mine["operations_per_second"] / other["operations_per_second"]
-                for mine, other in zip(ours, theirs)
-            ]
-        )
+        result[f"ratio_to_{name}"] = ratio(ours, theirs)
+        result[f"ratio_bare_to_{name}"] = ratio(bare, theirs)
         result["java"] = theirs[0]["java"]
         result[name]["refused"] = theirs[0]["refused"]
     return ours, result
@@ -87,8 +95,8 @@ def day(work):
     ours, result = sides(work, "day_")
     more = {name: ours[0][name] for name in ("passes", "warm_up_passes", "left_out")}
     how = (
-        "the recorded day, in each round played so many times, each on fresh engines in memory "
-        "that was used before, after passes that only warm up; accounts get money and lots, so "
+        "the recorded day, in each round played so many times, each on fresh engines whose "
+        "memory is there, after passes that only warm up; accounts get money and lots, so "
         "that both sides check them"
     )
     return {"how": how, **more, **result}

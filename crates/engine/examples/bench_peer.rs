@@ -1,8 +1,10 @@
 //! Our side of the comparison with a peer engine on one and the same flow. Prints one line of JSON.
 //!
-//! `bench_peer play WARM_UP OPERATIONS` plays the synthetic mix, `bench_peer play-day COMMANDS
-//! WARM_UP_PASSES PASSES` the recorded day (a file of `weir log export`), each pass on a fresh
-//! engine. `bench_peer export WARM_UP OPERATIONS FILE` and `bench_peer export-day COMMANDS FILE`
+//! `bench_peer play WARM_UP OPERATIONS [bare]` plays the synthetic mix, `bench_peer play-day COMMANDS
+//! WARM_UP_PASSES PASSES [bare]` the recorded day (a file of `weir log export`), each pass on a
+//! fresh engine. `bare`: without what a peer does not do either, that is the digest, remembered
+//! answers and the encoding of events, of which only trades and ends are then taken down.
+//! `bench_peer export WARM_UP OPERATIONS FILE` and `bench_peer export-day COMMANDS FILE`
 //! write the same commands to a file that `bench/peers` can read.
 
 mod bench {
@@ -19,36 +21,39 @@ use bench::day::Day;
 use bench::mix::Mix;
 use bench::peer::{FlowFile, Translator};
 use bench::timing::{Spent, time_spent};
-use weir_engine::{Engine, EngineConfig};
+use weir_engine::{Engine, EngineConfig, Memory};
 use weir_types::{Nanos, PartitionId, Position};
 use weir_wire::event::{OrderEvent, RequestRejected};
 use weir_wire::frame::{MESSAGE_HEADER_LEN, parse_message};
 use weir_wire::message::Message;
-use weir_wire::{Command, Event};
+use weir_wire::{Command, Event, PlainEvent};
 
 const STANDING: usize = 500_000;
-const BLOCK_LEN: usize = 10_000;
+const BLOCK_LEN: usize = 1_000;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let text = |at: usize| arguments.get(at).expect("an argument is missing").as_str();
     let number =
         |at: usize| -> usize { text(at).replace('_', "").parse().expect("a whole number") };
+    let is_bare = arguments.last().is_some_and(|last| last == "bare");
     match text(0) {
-        "play" => mix(number(1), number(2), None),
+        "play" => mix(number(1), number(2), Run::new(is_bare, None)),
         "export" => {
             let (warm_up, operations) = (number(1), number(2));
             let file = FlowFile::create(text(3), STANDING + warm_up, operations);
-            mix(warm_up, operations, Some(Export { file, translator: Translator::default() }));
+            let export = Export { file, translator: Translator::default() };
+            mix(warm_up, operations, Run::new(false, Some(export)));
         }
-        "play-day" => play_day(&Day::of(bench::flow::read(text(1))), number(2), number(3)),
+        "play-day" => {
+            play_day(&Day::of(bench::flow::read(text(1))), number(2), number(3), is_bare);
+        }
         "export-day" => export_day(&Day::of(bench::flow::read(text(1))), text(2)),
         other => panic!("unknown mode {other:?}"),
     }
 }
 
-fn mix(warm_up: usize, operations: usize, export: Option<Export>) {
-    let mut run = Run::new(export);
+fn mix(warm_up: usize, operations: usize, mut run: Run) {
     let mut mix = Mix::new(1);
     for block in mix.opening().chunks(BLOCK_LEN) {
         run.play(block);
@@ -66,22 +71,25 @@ fn mix(warm_up: usize, operations: usize, export: Option<Export>) {
 }
 
 /// All passes are the same: the figures are of the timed ones together, live orders of the last.
-fn play_day(day: &Day, warm_up_passes: usize, passes: usize) {
+fn play_day(day: &Day, warm_up_passes: usize, passes: usize, is_bare: bool) {
     assert!(passes > 0, "nothing would be timed");
     let (mut spent, mut trades) = (Spent::default(), Trades::default());
     let mut last = None;
     for pass in 0..warm_up_passes + passes {
         drop(last.take()); // only one engine at a time has memory
-        let mut run = Run::new(None);
+        let mut run = Run::new(is_bare, None);
         run.play(&day.opening);
-        run.trades.hear(&run.records);
+        run.hear();
         assert_eq!(run.trades.refused, 0, "of the opening");
         for block in day.orders.chunks(BLOCK_LEN) {
             let of_block = run.play(block);
+            run.hear();
             if pass >= warm_up_passes {
                 spent += of_block;
-                trades.hear(&run.records);
             }
+        }
+        if pass >= warm_up_passes {
+            trades += run.trades;
         }
         last = Some(run);
     }
@@ -130,8 +138,9 @@ fn play_all(
         next(mix, &mut block, left.min(BLOCK_LEN));
         left -= block.len();
         spent += run.play(&block);
-        run.trades.hear(&run.records);
+        run.hear();
         mix.hear(&run.records);
+        run.ended.drain(..).for_each(|name| mix.hear_of_end(name));
     }
     spent
 }
@@ -139,18 +148,30 @@ fn play_all(
 struct Run {
     engine: Engine,
     position: u64,
+    is_bare: bool,
     records: Vec<u8>,
+    /// Names of orders that ended, where no records are made.
+    ended: Vec<u64>,
     trades: Trades,
     export: Option<Export>,
 }
 
 impl Run {
-    fn new(export: Option<Export>) -> Run {
-        let config = EngineConfig { positions_max: 1 << 22, ..EngineConfig::new(PartitionId(1)) };
+    fn new(is_bare: bool, export: Option<Export>) -> Run {
+        let usual = EngineConfig::new(PartitionId(1));
+        let config = EngineConfig {
+            positions_max: 1 << 22,
+            memory: Memory::Ahead,
+            is_digested: !is_bare,
+            outcomes_max: if is_bare { 0 } else { usual.outcomes_max },
+            ..usual
+        };
         Run {
             engine: Engine::new(config),
             position: 0,
-            records: Vec::with_capacity(64 << 20),
+            is_bare,
+            records: Vec::with_capacity(4 << 20),
+            ended: Vec::with_capacity(1 << 16),
             trades: Trades::default(),
             export,
         }
@@ -162,27 +183,73 @@ impl Run {
             block.iter().for_each(|command| export.write(command));
         }
         self.records.clear();
-        let Run { engine, position, records, .. } = self;
-        time_spent(|| {
-            for (at, command) in block.iter().enumerate() {
-                engine.prefetch(&block[at + 1..]);
-                *position += 1;
-                let (at, time) = (Position(*position), Nanos(*position));
-                engine.apply(at, time, command, &mut |event: &Event| event.encode(records));
-            }
-        })
+        let Run { engine, position, records, ended, trades, .. } = self;
+        if self.is_bare {
+            return time_spent(|| {
+                play_to(engine, position, block, |event| trades.take(event, ended))
+            });
+        }
+        time_spent(|| play_to(engine, position, block, |event| event.encode(records)))
+    }
+
+    /// Takes down what the records of the last block tell.
+    fn hear(&mut self) {
+        self.trades.hear(&self.records);
+    }
+}
+
+#[inline(always)]
+fn play_to(
+    engine: &mut Engine,
+    position: &mut u64,
+    block: &[Command],
+    mut out: impl FnMut(&Event),
+) {
+    for (at, command) in block.iter().enumerate() {
+        engine.prefetch(&block[at + 1..]);
+        *position += 1;
+        engine.apply(Position(*position), Nanos(*position), command, &mut out);
     }
 }
 
 /// What came of the commands, to be held beside the peer's.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Trades {
     sides: u64,
     lots: u64,
     refused: u64,
 }
 
+impl std::ops::AddAssign for Trades {
+    fn add_assign(&mut self, other: Trades) {
+        self.sides += other.sides;
+        self.lots += other.lots;
+        self.refused += other.refused;
+    }
+}
+
 impl Trades {
+    /// Takes an event where no record of it is made.
+    #[inline(always)]
+    fn take(&mut self, event: &Event, ended: &mut Vec<u64>) {
+        match event {
+            Event::Plain(PlainEvent::OrderEvent(e)) => {
+                if !e.match_id.is_none() {
+                    self.sides += 1;
+                    self.lots += e.last_qty.0;
+                }
+                self.refused += u64::from(e.rec.is_none());
+                if !e.ord_status.is_live()
+                    && let Some(name) = e.cl_ord_id.to_number()
+                {
+                    ended.push(name);
+                }
+            }
+            Event::Plain(PlainEvent::RequestRejected(_)) => self.refused += 1,
+            _ => {}
+        }
+    }
+
     fn hear(&mut self, records: &[u8]) {
         let mut rest = records;
         while !rest.is_empty() {

@@ -309,6 +309,14 @@ impl Mix {
         }
     }
 
+    /// Forgets an order that ended, by its name's number.
+    #[allow(dead_code, reason = "for the comparison with a peer")]
+    pub(crate) fn hear_of_end(&mut self, name: u64) {
+        if let Some(place) = self.places.get(&name).copied() {
+            self.forget(place);
+        }
+    }
+
     /// Forgets the orders that ended, by the records of the event log.
     pub(crate) fn hear(&mut self, records: &[u8]) {
         let mut rest = records;
