@@ -5,8 +5,8 @@
 //! Other modules make only events of their own: phases, uncrossings, busts.
 
 use weir_types::{
-    ClOrdId, ExecType, InstrumentId, Liquidity, MatchId, OrdStatus, OrderId, Price, Qty, Reason,
-    Rec, RequestNo, Seq,
+    ClOrdId, ExecType, FirmId, InstrumentId, Liquidity, MatchId, OrdStatus, OrderId, Price, Qty,
+    Reason, Rec, RequestNo, Seq,
 };
 use weir_wire::event::{Checkpoint, OrderEvent, RequestDone, RequestRejected};
 use weir_wire::order_entry::NewOrder;
@@ -16,6 +16,8 @@ use crate::config::EventSink;
 use crate::digest;
 use crate::engine::Engine;
 use crate::index::{NIL, Slot};
+use crate::outcomes::Asking;
+use crate::session::Session;
 
 /// What an event tells of an order besides its row.
 #[derive(Clone, Copy)]
@@ -150,6 +152,17 @@ impl Engine {
         self.say(&event, out);
     }
 
+    /// What all answers to a session have in common.
+    pub(crate) fn asking(&self, session: Slot) -> Asking {
+        self.asking_of(&self.sessions[session])
+    }
+
+    pub(crate) fn asking_of(&self, session: &Session) -> Asking {
+        let is_firmless = session.firm == NIL;
+        let firm_id = if is_firmless { FirmId::NONE } else { self.firms[session.firm].firm_id };
+        Asking { session_id: session.session_id, firm_id, partition_id: self.config.partition_id }
+    }
+
     /// Refuses a new order: it never becomes a record.
     pub(crate) fn reject_order<S: EventSink>(
         &mut self,
@@ -160,8 +173,7 @@ impl Engine {
     ) {
         self.exec_id = self.exec_id.next();
         let row = &mut self.sessions[session];
-        let firm_id =
-            if row.firm == NIL { weir_types::FirmId::NONE } else { self.firms[row.firm].firm_id };
+        let firm_id = if row.firm == NIL { FirmId::NONE } else { self.firms[row.firm].firm_id };
         let event = PlainEvent::OrderEvent(OrderEvent {
             position: self.position,
             event_no: row.take_event_no(),

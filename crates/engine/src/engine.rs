@@ -284,11 +284,8 @@ impl Engine {
             return self.reject_unknown_session(request, out);
         };
         let request_no = request.request_no();
-        match self.sessions[session].outcomes.find(request_no) {
-            Some(answer) => {
-                let answer = *answer;
-                self.say_again(session, answer, out);
-            }
+        match self.sessions[session].outcomes.find(request_no, self.asking(session)) {
+            Some(answer) => self.say_again(session, answer, out),
             None => {
                 let asker = Asker { session, request_no, template_id: request.template_id() };
                 self.reject_too_old(asker, named(request), out);

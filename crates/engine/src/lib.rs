@@ -35,6 +35,7 @@ mod matching;
 mod memory;
 pub mod naive;
 mod order;
+mod outcomes;
 mod phases;
 pub mod plant;
 mod position;

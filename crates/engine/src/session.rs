@@ -1,14 +1,13 @@
-//! Sessions: who asks, how far its numbers have come, its live orders, its remembered answers.
+//! Sessions: who asks, how far its numbers have come, its live orders.
 //!
 //! INVARIANT: the live orders of a session form a list in order of `rec`, because an order enters
 //! the list when it first rests and never leaves it while it lives.
 
 use weir_types::{EventNo, Nanos, RequestNo, Role, SessionId};
-use weir_wire::PlainEvent;
 
 use crate::index::{NIL, Slot};
-use crate::memory::prefetch_all;
 use crate::order::{Order, Orders};
+use crate::outcomes::Outcomes;
 
 /// A session as defined, and where it stands.
 pub(crate) struct Session {
@@ -91,78 +90,5 @@ impl Session {
             out.push(slot);
             slot = orders[slot].session_next;
         }
-    }
-}
-
-/// The first answers to the last requests: a ring in order of request number.
-#[derive(Default)]
-pub(crate) struct Outcomes {
-    events: Vec<PlainEvent>,
-    /// The next one's place: past the end until the ring is full, then that of the oldest.
-    next: usize,
-}
-
-pub(crate) fn request_no_of(event: &PlainEvent) -> RequestNo {
-    match event {
-        PlainEvent::OrderEvent(e) => e.request_no,
-        PlainEvent::RequestRejected(e) => e.request_no,
-        PlainEvent::RequestDone(e) => e.request_no,
-        PlainEvent::PhaseChanged(_)
-        | PlainEvent::Checkpoint(_)
-        | PlainEvent::TradeBusted(_)
-        | PlainEvent::Uncrossed(_) => RequestNo::NONE,
-    }
-}
-
-impl Outcomes {
-    /// Remembers the answer to a request later than all before it, one of at most `count_max`.
-    #[inline]
-    pub(crate) fn push(&mut self, event: &PlainEvent, count_max: u32) {
-        let Some(place) = self.events.get_mut(self.next) else {
-            return self.add(event, count_max as usize);
-        };
-        *place = *event;
-        self.next += 1;
-        if self.next == count_max as usize {
-            self.next = 0;
-        }
-    }
-
-    /// While the ring is not full.
-    #[cold]
-    fn add(&mut self, event: &PlainEvent, count_max: usize) {
-        if self.events.len() == count_max {
-            return;
-        }
-        // All of it at the first answer: the ring never moves again, and the system gives its
-        // memory only as it fills.
-        self.events.reserve_exact(count_max - self.events.len());
-        self.events.push(*event);
-        self.next = if self.events.len() == count_max { 0 } else { self.events.len() };
-    }
-
-    /// Asks for the memory that the next answer will be written to.
-    #[inline]
-    pub(crate) fn prefetch_next(&self) {
-        if let Some(event) = self.events.get(self.next) {
-            prefetch_all(event);
-        }
-    }
-
-    /// The answer to a request, while it is remembered.
-    pub(crate) fn find(&self, request_no: RequestNo) -> Option<&PlainEvent> {
-        let (newer, older) = self.events.split_at(self.next);
-        for run in [older, newer] {
-            if let Ok(at) = run.binary_search_by_key(&request_no, request_no_of) {
-                return run.get(at);
-            }
-        }
-        None
-    }
-
-    /// From the oldest to the newest.
-    pub(crate) fn in_order(&self) -> impl Iterator<Item = &PlainEvent> {
-        let (newer, older) = self.events.split_at(self.next);
-        older.iter().chain(newer)
     }
 }

@@ -225,9 +225,9 @@ impl Engine {
             w.u64(session.next_event_no.0);
             w.u32(session.order_rate_max);
             w.u64(session.arrival_time.0);
-            w.count(session.outcomes.in_order().count());
-            for event in session.outcomes.in_order() {
-                w.block(|out| Event::Plain(*event).encode(out));
+            w.count(session.outcomes.count());
+            for event in session.outcomes.in_order(self.asking_of(session)) {
+                w.block(|out| Event::Plain(event).encode(out));
             }
         }
     }
@@ -248,11 +248,11 @@ impl Engine {
             if outcome_count > self.config.outcomes_max as usize {
                 return Err(SnapshotError::Invalid("outcome count"));
             }
+            let asking = self.asking_of(&row);
             for _ in 0..outcome_count {
                 match Event::decode(r.block()?) {
-                    Ok(Event::Plain(event)) if Event::Plain(event).address().is_some() => {
-                        row.outcomes.push(&event, self.config.outcomes_max);
-                    }
+                    Ok(Event::Plain(event))
+                        if row.outcomes.restore(event, self.config.outcomes_max, asking) => {}
                     _ => return Err(SnapshotError::Invalid("outcome")),
                 }
             }

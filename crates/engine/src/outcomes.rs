@@ -1,0 +1,403 @@
+//! The first answers to a session's last requests, kept short: two cache lines each, because every
+//! request writes one and hardly one is ever read.
+//!
+//! Left out is what a repeated answer does not have or what is known without it: its position and
+//! numbers are new, its `rec` and `seq` are zero, no answer tells of a trade, its session and
+//! firm are those that ask. What few orders have besides lies in a ring of its own.
+
+use weir_types::{
+    AccountId, ClOrdId, EventNo, ExecInst, ExecType, FirmId, InstrumentId, Liquidity, MatchId,
+    Nanos, OrdStatus, OrdType, OrderId, PartitionId, Position, Price, Qty, Reason, Rec, RequestNo,
+    SelfTradePrevention, Seq, SessionId, Side, TimeInForce,
+};
+use weir_wire::PlainEvent;
+use weir_wire::event::{OrderEvent, RequestDone, RequestRejected};
+
+use crate::memory::prefetch_all;
+
+/// Who asks again: what all answers to a session have in common.
+#[derive(Clone, Copy)]
+pub(crate) struct Asking {
+    pub(crate) session_id: SessionId,
+    pub(crate) firm_id: FirmId,
+    pub(crate) partition_id: PartitionId,
+}
+
+/// A ring in order of request number.
+#[derive(Default)]
+pub(crate) struct Outcomes {
+    answers: Vec<Answer>,
+    /// The next one's place: past the end until the ring is full, then that of the oldest.
+    next: usize,
+    /// For the answers that have more, at their own places; empty while there was none.
+    more: Vec<More>,
+}
+
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Answer(Kind);
+
+const _: () = assert!(size_of::<Answer>() == 128, "two cache lines");
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Order(OrderAnswer),
+    Rejected(RejectedAnswer),
+    Done(DoneAnswer),
+}
+
+/// Of an [`OrderEvent`].
+#[derive(Clone, Copy)]
+struct OrderAnswer {
+    request_no: RequestNo,
+    order_id: OrderId,
+    exec_id: weir_types::ExecId,
+    transact_time: Nanos,
+    created_time: Nanos,
+    cl_ord_id: ClOrdId,
+    orig_cl_ord_id: ClOrdId,
+    price: Price,
+    order_qty: Qty,
+    cum_qty: Qty,
+    account_id: AccountId,
+    instrument_id: InstrumentId,
+    reason: Reason,
+    side: Side,
+    ord_type: OrdType,
+    time_in_force: TimeInForce,
+    exec_inst: ExecInst,
+    self_trade_prevention: SelfTradePrevention,
+    exec_type: ExecType,
+    ord_status: OrdStatus,
+    has_more: bool,
+}
+
+/// Of a [`RequestRejected`].
+#[derive(Clone, Copy)]
+struct RejectedAnswer {
+    request_no: RequestNo,
+    order_id: OrderId,
+    transact_time: Nanos,
+    cl_ord_id: ClOrdId,
+    orig_cl_ord_id: ClOrdId,
+    instrument_id: InstrumentId,
+    reason: Reason,
+    ref_template_id: u16,
+}
+
+/// Of a [`RequestDone`].
+#[derive(Clone, Copy)]
+struct DoneAnswer {
+    request_no: RequestNo,
+    transact_time: Nanos,
+    cl_ord_id: ClOrdId,
+    affected_count: u64,
+    ref_template_id: u16,
+}
+
+/// What a stop, an iceberg, a minimum or a date adds to an [`OrderAnswer`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct More {
+    stop_px: Price,
+    display_qty: Qty,
+    min_qty: Qty,
+    expire_time: Nanos,
+}
+
+const NO_MORE: More =
+    More { stop_px: Price(0), display_qty: Qty::ZERO, min_qty: Qty::ZERO, expire_time: Nanos(0) };
+
+impl Kind {
+    /// The short form of an answer, and what it has besides; `None` for events that answer nobody.
+    #[inline(always)]
+    fn of(event: &PlainEvent) -> Option<(Kind, More)> {
+        Some(match event {
+            PlainEvent::OrderEvent(e) => {
+                let more = More {
+                    stop_px: e.stop_px,
+                    display_qty: e.display_qty,
+                    min_qty: e.min_qty,
+                    expire_time: e.expire_time,
+                };
+                let answer = OrderAnswer {
+                    request_no: e.request_no,
+                    order_id: e.order_id,
+                    exec_id: e.exec_id,
+                    transact_time: e.transact_time,
+                    created_time: e.created_time,
+                    cl_ord_id: e.cl_ord_id,
+                    orig_cl_ord_id: e.orig_cl_ord_id,
+                    price: e.price,
+                    order_qty: e.order_qty,
+                    cum_qty: e.cum_qty,
+                    account_id: e.account_id,
+                    instrument_id: e.instrument_id,
+                    reason: e.reason,
+                    side: e.side,
+                    ord_type: e.ord_type,
+                    time_in_force: e.time_in_force,
+                    exec_inst: e.exec_inst,
+                    self_trade_prevention: e.self_trade_prevention,
+                    exec_type: e.exec_type,
+                    ord_status: e.ord_status,
+                    has_more: more != NO_MORE,
+                };
+                (Kind::Order(answer), more)
+            }
+            PlainEvent::RequestRejected(e) => {
+                let answer = RejectedAnswer {
+                    request_no: e.request_no,
+                    order_id: e.order_id,
+                    transact_time: e.transact_time,
+                    cl_ord_id: e.cl_ord_id,
+                    orig_cl_ord_id: e.orig_cl_ord_id,
+                    instrument_id: e.instrument_id,
+                    reason: e.reason,
+                    ref_template_id: e.ref_template_id,
+                };
+                (Kind::Rejected(answer), NO_MORE)
+            }
+            PlainEvent::RequestDone(e) => {
+                let answer = DoneAnswer {
+                    request_no: e.request_no,
+                    transact_time: e.transact_time,
+                    cl_ord_id: e.cl_ord_id,
+                    affected_count: e.affected_count,
+                    ref_template_id: e.ref_template_id,
+                };
+                (Kind::Done(answer), NO_MORE)
+            }
+            PlainEvent::PhaseChanged(_)
+            | PlainEvent::Checkpoint(_)
+            | PlainEvent::TradeBusted(_)
+            | PlainEvent::Uncrossed(_) => return None,
+        })
+    }
+
+    fn request_no(&self) -> RequestNo {
+        match self {
+            Kind::Order(a) => a.request_no,
+            Kind::Rejected(a) => a.request_no,
+            Kind::Done(a) => a.request_no,
+        }
+    }
+}
+
+impl Outcomes {
+    /// Remembers the answer to a request later than all before it, one of at most `count_max`.
+    /// Events that answer nobody are not remembered; false for those.
+    #[inline]
+    pub(crate) fn push(&mut self, event: &PlainEvent, count_max: u32) -> bool {
+        let Some((kind, more)) = Kind::of(event) else { return false };
+        if more != NO_MORE {
+            self.put_more(more, count_max);
+        }
+        match self.answers.get_mut(self.next) {
+            Some(place) => *place = Answer(kind),
+            None => self.add(kind, count_max as usize),
+        }
+        self.next += 1;
+        if self.next >= count_max as usize {
+            self.next = 0;
+        }
+        true
+    }
+
+    /// Remembers an answer of a snapshot; false for what is none of the asking session's.
+    pub(crate) fn restore(&mut self, event: PlainEvent, count_max: u32, asking: Asking) -> bool {
+        let place = self.next;
+        let mut unnumbered = event;
+        match &mut unnumbered {
+            PlainEvent::OrderEvent(e) => {
+                (e.position, e.event_no) = (Position::NONE, EventNo::NONE);
+                (e.rec, e.seq) = (Rec::NONE, Seq::NONE);
+            }
+            PlainEvent::RequestRejected(e) => {
+                (e.position, e.event_no) = (Position::NONE, EventNo::NONE);
+            }
+            PlainEvent::RequestDone(e) => {
+                (e.position, e.event_no) = (Position::NONE, EventNo::NONE);
+            }
+            _ => return false,
+        }
+        self.push(&event, count_max) && self.event(place, asking) == unnumbered
+    }
+
+    /// While the ring is not full.
+    #[cold]
+    fn add(&mut self, kind: Kind, count_max: usize) {
+        if self.answers.len() < count_max {
+            // All of it at the first answer: the ring never moves again, and the system gives its
+            // memory only as it fills.
+            self.answers.reserve_exact(count_max - self.answers.len());
+            self.answers.push(Answer(kind));
+        }
+    }
+
+    #[cold]
+    fn put_more(&mut self, more: More, count_max: u32) {
+        if self.more.is_empty() {
+            self.more = vec![NO_MORE; count_max as usize];
+        }
+        if let Some(place) = self.more.get_mut(self.next) {
+            *place = more;
+        }
+    }
+
+    /// Asks for the memory that the next answer will be written to.
+    #[inline]
+    pub(crate) fn prefetch_next(&self) {
+        if let Some(answer) = self.answers.get(self.next) {
+            prefetch_all(answer);
+        }
+    }
+
+    /// The answer to a request, while it is remembered; without position and numbers.
+    pub(crate) fn find(&self, request_no: RequestNo, asking: Asking) -> Option<PlainEvent> {
+        self.runs().find_map(|run| {
+            let at = self.answers[run.clone()]
+                .binary_search_by_key(&request_no, |answer| answer.0.request_no());
+            Some(self.event(run.start + at.ok()?, asking))
+        })
+    }
+
+    /// From the oldest to the newest, as [`find`](Outcomes::find) gives them.
+    pub(crate) fn in_order(&self, asking: Asking) -> impl Iterator<Item = PlainEvent> {
+        self.runs().flatten().map(move |place| self.event(place, asking))
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.answers.len()
+    }
+
+    /// The request numbers from the oldest to the newest.
+    pub(crate) fn request_nos(&self) -> impl Iterator<Item = RequestNo> {
+        self.runs().flatten().map(|place| self.answers[place].0.request_no())
+    }
+
+    /// The places from the oldest to the newest.
+    fn runs(&self) -> impl Iterator<Item = core::ops::Range<usize>> {
+        let newest = self.next.min(self.answers.len());
+        [newest..self.answers.len(), 0..newest].into_iter()
+    }
+
+    fn event(&self, place: usize, asking: Asking) -> PlainEvent {
+        let Asking { session_id, firm_id, partition_id } = asking;
+        let (position, event_no) = (Position::NONE, EventNo::NONE);
+        match self.answers[place].0 {
+            Kind::Order(a) => {
+                let more = if a.has_more { self.more[place] } else { NO_MORE };
+                let is_live = a.ord_status.is_live();
+                // Only a snapshot that nobody wrote has more filled than there was.
+                let open_qty = Qty(a.order_qty.0.saturating_sub(a.cum_qty.0));
+                PlainEvent::OrderEvent(OrderEvent {
+                    position,
+                    event_no,
+                    request_no: a.request_no,
+                    rec: Rec::NONE,
+                    seq: Seq::NONE,
+                    order_id: a.order_id,
+                    exec_id: a.exec_id,
+                    match_id: MatchId::NONE,
+                    transact_time: a.transact_time,
+                    created_time: a.created_time,
+                    cl_ord_id: a.cl_ord_id,
+                    orig_cl_ord_id: a.orig_cl_ord_id,
+                    price: a.price,
+                    stop_px: more.stop_px,
+                    last_px: Price(0),
+                    last_qty: Qty::ZERO,
+                    order_qty: a.order_qty,
+                    leaves_qty: if is_live { open_qty } else { Qty::ZERO },
+                    cum_qty: a.cum_qty,
+                    display_qty: more.display_qty,
+                    min_qty: more.min_qty,
+                    expire_time: more.expire_time,
+                    session_id,
+                    firm_id,
+                    account_id: a.account_id,
+                    instrument_id: a.instrument_id,
+                    partition_id,
+                    reason: a.reason,
+                    side: a.side,
+                    ord_type: a.ord_type,
+                    time_in_force: a.time_in_force,
+                    exec_inst: a.exec_inst,
+                    self_trade_prevention: a.self_trade_prevention,
+                    exec_type: a.exec_type,
+                    ord_status: a.ord_status,
+                    liquidity: Liquidity::None,
+                })
+            }
+            Kind::Rejected(a) => PlainEvent::RequestRejected(RequestRejected {
+                position,
+                event_no,
+                request_no: a.request_no,
+                order_id: a.order_id,
+                transact_time: a.transact_time,
+                cl_ord_id: a.cl_ord_id,
+                orig_cl_ord_id: a.orig_cl_ord_id,
+                session_id,
+                instrument_id: a.instrument_id,
+                partition_id,
+                reason: a.reason,
+                ref_template_id: a.ref_template_id,
+            }),
+            Kind::Done(a) => PlainEvent::RequestDone(RequestDone {
+                position,
+                event_no,
+                request_no: a.request_no,
+                transact_time: a.transact_time,
+                cl_ord_id: a.cl_ord_id,
+                affected_count: a.affected_count,
+                session_id,
+                partition_id,
+                ref_template_id: a.ref_template_id,
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ASKING: Asking =
+        Asking { session_id: SessionId(3), firm_id: FirmId(4), partition_id: PartitionId(1) };
+
+    fn done(number: u64) -> PlainEvent {
+        PlainEvent::RequestDone(RequestDone {
+            position: Position::NONE,
+            event_no: EventNo::NONE,
+            request_no: RequestNo(number),
+            transact_time: Nanos(number * 10),
+            cl_ord_id: ClOrdId::from_number(number),
+            affected_count: number,
+            session_id: ASKING.session_id,
+            partition_id: ASKING.partition_id,
+            ref_template_id: 9,
+        })
+    }
+
+    #[test]
+    fn a_ring_has_the_last_answers_in_order_before_and_after_it_is_full() {
+        let mut outcomes = Outcomes::default();
+        for number in 1..=40 {
+            assert!(outcomes.push(&done(number), 8));
+            let kept: Vec<u64> = (number.saturating_sub(7).max(1)..=number).collect();
+            assert!(outcomes.request_nos().map(|no| no.0).eq(kept.iter().copied()));
+            assert!(outcomes.in_order(ASKING).eq(kept.iter().map(|no| done(*no))));
+            for asked in 0..=number + 1 {
+                let found = outcomes.find(RequestNo(asked), ASKING);
+                assert_eq!(found, kept.contains(&asked).then(|| done(asked)), "{asked}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_ring_of_no_length_keeps_nothing() {
+        let mut outcomes = Outcomes::default();
+        assert!(outcomes.push(&done(1), 0));
+        assert_eq!((outcomes.count(), outcomes.find(RequestNo(1), ASKING)), (0, None));
+    }
+}
