@@ -107,7 +107,7 @@ impl Engine {
         let session_slot = order.session;
         let session = &mut self.sessions[session_slot];
         let is_live = change.ord_status.is_live();
-        let event = Event::Plain(PlainEvent::OrderEvent(OrderEvent {
+        let event = OrderEvent {
             position: self.position,
             event_no: session.take_event_no(),
             request_no: change.request_no,
@@ -144,12 +144,11 @@ impl Engine {
             exec_type: change.exec_type,
             ord_status: change.ord_status,
             liquidity: change.liquidity,
-        }));
+        };
         if !S::IS_ONLY_HEARER && change.is_answer {
-            let Event::Plain(plain) = &event else { unreachable!("made above") };
-            self.sessions[session_slot].outcomes.push(plain, self.config.outcomes_max);
+            self.sessions[session_slot].outcomes.push_order(&event, self.config.outcomes_max);
         }
-        self.say(&event, out);
+        self.say(&Event::Plain(PlainEvent::OrderEvent(event)), out);
     }
 
     /// What all answers to a session have in common.

@@ -96,7 +96,7 @@ struct DoneAnswer {
 }
 
 /// What a stop, an iceberg, a minimum or a date adds to an [`OrderAnswer`].
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 struct More {
     stop_px: Price,
     display_qty: Qty,
@@ -107,43 +107,45 @@ struct More {
 const NO_MORE: More =
     More { stop_px: Price(0), display_qty: Qty::ZERO, min_qty: Qty::ZERO, expire_time: Nanos(0) };
 
-impl Kind {
-    /// The short form of an answer, and what it has besides; `None` for events that answer nobody.
+impl OrderAnswer {
     #[inline(always)]
-    fn of(event: &PlainEvent) -> Option<(Kind, More)> {
+    fn of(e: &OrderEvent) -> OrderAnswer {
+        OrderAnswer {
+            request_no: e.request_no,
+            order_id: e.order_id,
+            exec_id: e.exec_id,
+            transact_time: e.transact_time,
+            created_time: e.created_time,
+            cl_ord_id: e.cl_ord_id,
+            orig_cl_ord_id: e.orig_cl_ord_id,
+            price: e.price,
+            order_qty: e.order_qty,
+            cum_qty: e.cum_qty,
+            account_id: e.account_id,
+            instrument_id: e.instrument_id,
+            reason: e.reason,
+            side: e.side,
+            ord_type: e.ord_type,
+            time_in_force: e.time_in_force,
+            exec_inst: e.exec_inst,
+            self_trade_prevention: e.self_trade_prevention,
+            exec_type: e.exec_type,
+            ord_status: e.ord_status,
+            has_more: has_more(e),
+        }
+    }
+}
+
+#[inline(always)]
+fn has_more(e: &OrderEvent) -> bool {
+    e.stop_px.0 as u64 | e.display_qty.0 | e.min_qty.0 | e.expire_time.0 != 0
+}
+
+impl Kind {
+    /// The short form of an answer; `None` for events that answer nobody.
+    fn of(event: &PlainEvent) -> Option<Kind> {
         Some(match event {
-            PlainEvent::OrderEvent(e) => {
-                let more = More {
-                    stop_px: e.stop_px,
-                    display_qty: e.display_qty,
-                    min_qty: e.min_qty,
-                    expire_time: e.expire_time,
-                };
-                let answer = OrderAnswer {
-                    request_no: e.request_no,
-                    order_id: e.order_id,
-                    exec_id: e.exec_id,
-                    transact_time: e.transact_time,
-                    created_time: e.created_time,
-                    cl_ord_id: e.cl_ord_id,
-                    orig_cl_ord_id: e.orig_cl_ord_id,
-                    price: e.price,
-                    order_qty: e.order_qty,
-                    cum_qty: e.cum_qty,
-                    account_id: e.account_id,
-                    instrument_id: e.instrument_id,
-                    reason: e.reason,
-                    side: e.side,
-                    ord_type: e.ord_type,
-                    time_in_force: e.time_in_force,
-                    exec_inst: e.exec_inst,
-                    self_trade_prevention: e.self_trade_prevention,
-                    exec_type: e.exec_type,
-                    ord_status: e.ord_status,
-                    has_more: more != NO_MORE,
-                };
-                (Kind::Order(answer), more)
-            }
+            PlainEvent::OrderEvent(e) => Kind::Order(OrderAnswer::of(e)),
             PlainEvent::RequestRejected(e) => {
                 let answer = RejectedAnswer {
                     request_no: e.request_no,
@@ -155,7 +157,7 @@ impl Kind {
                     reason: e.reason,
                     ref_template_id: e.ref_template_id,
                 };
-                (Kind::Rejected(answer), NO_MORE)
+                Kind::Rejected(answer)
             }
             PlainEvent::RequestDone(e) => {
                 let answer = DoneAnswer {
@@ -165,7 +167,7 @@ impl Kind {
                     affected_count: e.affected_count,
                     ref_template_id: e.ref_template_id,
                 };
-                (Kind::Done(answer), NO_MORE)
+                Kind::Done(answer)
             }
             PlainEvent::PhaseChanged(_)
             | PlainEvent::Checkpoint(_)
@@ -186,21 +188,39 @@ impl Kind {
 impl Outcomes {
     /// Remembers the answer to a request later than all before it, one of at most `count_max`.
     /// Events that answer nobody are not remembered; false for those.
-    #[inline]
     pub(crate) fn push(&mut self, event: &PlainEvent, count_max: u32) -> bool {
-        let Some((kind, more)) = Kind::of(event) else { return false };
-        if more != NO_MORE {
-            self.put_more(more, count_max);
+        if let PlainEvent::OrderEvent(e) = event {
+            self.push_order(e, count_max);
+            return true;
         }
+        let Some(kind) = Kind::of(event) else { return false };
         match self.answers.get_mut(self.next) {
             Some(place) => *place = Answer(kind),
-            None => self.add(kind, count_max as usize),
+            None => self.add(kind, count_max),
         }
+        self.step(count_max);
+        true
+    }
+
+    /// The same for what becomes of most requests.
+    #[inline(always)]
+    pub(crate) fn push_order(&mut self, e: &OrderEvent, count_max: u32) {
+        match self.answers.get_mut(self.next) {
+            Some(place) => place.0 = Kind::Order(OrderAnswer::of(e)),
+            None => self.add(Kind::Order(OrderAnswer::of(e)), count_max),
+        }
+        if has_more(e) {
+            self.put_more(e, count_max);
+        }
+        self.step(count_max);
+    }
+
+    #[inline(always)]
+    fn step(&mut self, count_max: u32) {
         self.next += 1;
         if self.next >= count_max as usize {
             self.next = 0;
         }
-        true
     }
 
     /// Remembers an answer of a snapshot; false for what is none of the asking session's.
@@ -225,7 +245,8 @@ impl Outcomes {
 
     /// While the ring is not full.
     #[cold]
-    fn add(&mut self, kind: Kind, count_max: usize) {
+    fn add(&mut self, kind: Kind, count_max: u32) {
+        let count_max = count_max as usize;
         if self.answers.len() < count_max {
             // All of it at the first answer: the ring never moves again, and the system gives its
             // memory only as it fills.
@@ -235,12 +256,17 @@ impl Outcomes {
     }
 
     #[cold]
-    fn put_more(&mut self, more: More, count_max: u32) {
+    fn put_more(&mut self, e: &OrderEvent, count_max: u32) {
         if self.more.is_empty() {
             self.more = vec![NO_MORE; count_max as usize];
         }
         if let Some(place) = self.more.get_mut(self.next) {
-            *place = more;
+            *place = More {
+                stop_px: e.stop_px,
+                display_qty: e.display_qty,
+                min_qty: e.min_qty,
+                expire_time: e.expire_time,
+            };
         }
     }
 
@@ -268,11 +294,6 @@ impl Outcomes {
 
     pub(crate) fn count(&self) -> usize {
         self.answers.len()
-    }
-
-    /// The request numbers from the oldest to the newest.
-    pub(crate) fn request_nos(&self) -> impl Iterator<Item = RequestNo> {
-        self.runs().flatten().map(|place| self.answers[place].0.request_no())
     }
 
     /// The places from the oldest to the newest.
@@ -385,7 +406,6 @@ mod tests {
         for number in 1..=40 {
             assert!(outcomes.push(&done(number), 8));
             let kept: Vec<u64> = (number.saturating_sub(7).max(1)..=number).collect();
-            assert!(outcomes.request_nos().map(|no| no.0).eq(kept.iter().copied()));
             assert!(outcomes.in_order(ASKING).eq(kept.iter().map(|no| done(*no))));
             for asked in 0..=number + 1 {
                 let found = outcomes.find(RequestNo(asked), ASKING);
