@@ -23,7 +23,7 @@ pub enum Plant {
     WaveByStopPrice,
     /// Trades of a wave reach no further stops.
     NoSecondWave,
-    /// Of equally good prices an uncrossing takes the lowest.
+    /// Of equally good prices an uncrossing takes the lowest, whatever the side of the surplus.
     UncrossingTakesLowest,
     /// An uncrossing counts what icebergs show instead of what they have.
     UncrossingIgnoresHidden,

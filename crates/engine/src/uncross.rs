@@ -40,52 +40,135 @@ pub struct Uncrossing {
     pub surplus: i64,
 }
 
-/// The price with the most volume; among those the one with the least surplus, then the nearest
-/// to `reference`, then the highest. `levels` are in ascending order of price (equal prices in any
-/// order). `None` when nothing would trade.
+/// The price that `docs/matching.md`, Uncrossing, says: the most volume at a limit, the least
+/// surplus, the side of that surplus, `reference`. `levels` are in ascending order of price (equal
+/// prices in any order). `None` when nothing would trade.
 #[must_use]
-pub fn uncrossing_price(levels: &[CallLevel], reference: Option<Price>) -> Option<Uncrossing> {
-    let mut demand: u128 = levels.iter().map(|level| u128::from(level.buy_qty.0)).sum();
-    let mut supply: u128 = 0;
-    let mut best: Option<(u128, u128, u64, Price, i128)> = None;
-    let has_limits = levels.iter().any(|level| level.is_limit);
-    let mut consider = |price: Price, demand: u128, supply: u128| {
-        let (volume, surplus) = (demand.min(supply), demand.abs_diff(supply));
-        let distance = reference.map_or(0, |reference| reference.0.abs_diff(price.0));
-        let is_better = best.is_none_or(|(v, s, d, p, _)| {
-            let (mine, other) = if plant::is(Plant::UncrossingTakesLowest) {
-                ((volume, s, d, p), (v, surplus, distance, price))
-            } else {
-                ((volume, s, d, price), (v, surplus, distance, p))
-            };
-            mine > other
-        });
-        if volume > 0 && is_better {
-            // Sums of orders' quantities are far below 2^127.
-            let signed = demand.cast_signed() - supply.cast_signed();
-            best = Some((volume, surplus, distance, price, signed));
-        }
-    };
-    if !has_limits {
-        let price = reference?;
-        let at = |level: &&CallLevel, side| reaches(side, level.price, price);
-        demand = levels.iter().filter(|l| at(l, Side::Buy)).map(|l| u128::from(l.buy_qty.0)).sum();
-        supply =
-            levels.iter().filter(|l| at(l, Side::Sell)).map(|l| u128::from(l.sell_qty.0)).sum();
-        consider(price, demand, supply);
+pub fn uncrossing_price(
+    levels: &[CallLevel],
+    reference: Option<Price>,
+    tick_size: Price,
+) -> Option<Uncrossing> {
+    let reference = reference.map(|price| nearest_on_tick(price, tick_size));
+    let price = if levels.iter().any(|level| level.is_limit) {
+        best_limits(levels)?.price(reference)
     } else {
-        for group in levels.chunk_by(|a, b| a.price == b.price) {
-            supply += group.iter().map(|level| u128::from(level.sell_qty.0)).sum::<u128>();
-            if group.iter().any(|level| level.is_limit) {
-                consider(group[0].price, demand, supply);
-            }
-            demand -= group.iter().map(|level| u128::from(level.buy_qty.0)).sum::<u128>();
-        }
+        reference?
+    };
+    let sums = Sums::at(levels, price);
+    let volume = sums.volume();
+    if volume == 0 {
+        return None;
     }
-    let (volume, _, _, price, signed) = best?;
-    let surplus = signed.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
+    let surplus = sums.surplus().clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
     let qty = Qty(u64::try_from(volume).unwrap_or(u64::MAX));
     Some(Uncrossing { price, qty, surplus })
+}
+
+/// The price on the tick that lies nearest, of two the higher: a redefinition may have left a
+/// reference off it, and no limit of an order stands there.
+fn nearest_on_tick(price: Price, tick_size: Price) -> Price {
+    let above = price.0.rem_euclid(tick_size.0);
+    let below = tick_size.0 - above;
+    let nearest =
+        if above < below { price.0.checked_sub(above) } else { price.0.checked_add(below) };
+    nearest.map_or(price, Price)
+}
+
+/// What a price would bring together.
+#[derive(Clone, Copy)]
+struct Sums {
+    demand: u128,
+    supply: u128,
+}
+
+impl Sums {
+    fn at(levels: &[CallLevel], price: Price) -> Sums {
+        let reach = |side| levels.iter().filter(move |level| reaches(side, level.price, price));
+        Sums {
+            demand: reach(Side::Buy).map(|level| u128::from(level.buy_qty.0)).sum(),
+            supply: reach(Side::Sell).map(|level| u128::from(level.sell_qty.0)).sum(),
+        }
+    }
+
+    fn volume(self) -> u128 {
+        self.demand.min(self.supply)
+    }
+
+    fn surplus(self) -> i128 {
+        // Sums of orders' quantities are far below 2^127.
+        self.demand.cast_signed() - self.supply.cast_signed()
+    }
+}
+
+/// The limits with the most volume and, of these, the least surplus. A higher price has less
+/// demand and more supply, so those with a surplus of buys lie below those with one of sells.
+struct BestLimits {
+    volume: u128,
+    surplus: u128,
+    lowest: Price,
+    highest: Price,
+    highest_with_buys_left: Option<Price>,
+    lowest_with_sells_left: Option<Price>,
+}
+
+/// Goes once over the limits; `None` when none of them would trade.
+fn best_limits(levels: &[CallLevel]) -> Option<BestLimits> {
+    let mut sums = Sums { demand: 0, supply: 0 };
+    sums.demand = levels.iter().map(|level| u128::from(level.buy_qty.0)).sum();
+    let mut best: Option<BestLimits> = None;
+    for group in levels.chunk_by(|a, b| a.price == b.price) {
+        sums.supply += group.iter().map(|level| u128::from(level.sell_qty.0)).sum::<u128>();
+        if group.iter().any(|level| level.is_limit) && sums.volume() > 0 {
+            best = Some(BestLimits::with(best, group[0].price, sums));
+        }
+        sums.demand -= group.iter().map(|level| u128::from(level.buy_qty.0)).sum::<u128>();
+    }
+    best
+}
+
+impl BestLimits {
+    /// The best ones of `before` and of a limit above them all.
+    fn with(before: Option<BestLimits>, price: Price, sums: Sums) -> BestLimits {
+        let (volume, surplus) = (sums.volume(), sums.surplus().unsigned_abs());
+        let before = match before {
+            Some(before) if (before.volume, surplus) > (volume, before.surplus) => return before,
+            Some(before) if (before.volume, before.surplus) == (volume, surplus) => before,
+            _ => BestLimits {
+                volume,
+                surplus,
+                lowest: price,
+                highest: price,
+                highest_with_buys_left: None,
+                lowest_with_sells_left: None,
+            },
+        };
+        let mut best = BestLimits { highest: price, ..before };
+        match sums.surplus().signum() {
+            1 => best.highest_with_buys_left = Some(price),
+            -1 => best.lowest_with_sells_left = best.lowest_with_sells_left.or(Some(price)),
+            _ => {}
+        }
+        best
+    }
+
+    /// The one of them that the surplus decides for, else what lies nearest to the reference from
+    /// the lowest to the highest of those between which the sides of the surplus change.
+    fn price(&self, reference: Option<Price>) -> Price {
+        let takes_lowest = plant::is(Plant::UncrossingTakesLowest);
+        let (low, high) = match (self.highest_with_buys_left, self.lowest_with_sells_left) {
+            (Some(_), None) if takes_lowest => return self.lowest,
+            (Some(_), None) => return self.highest,
+            (None, Some(_)) => return self.lowest,
+            (Some(buys_left), Some(sells_left)) => (buys_left, sells_left),
+            (None, None) => (self.lowest, self.highest),
+        };
+        match reference {
+            Some(reference) => reference.clamp(low, high),
+            None if takes_lowest => low,
+            None => high,
+        }
+    }
 }
 
 impl Engine {
@@ -105,7 +188,8 @@ impl Engine {
     fn uncross_once<S: EventSink>(&mut self, instrument: Slot, out: &mut S) -> bool {
         let mut levels = core::mem::take(&mut self.call_levels);
         self.collect_call(instrument, &mut levels);
-        let found = uncrossing_price(&levels, self.instruments[instrument].reference());
+        let row = &self.instruments[instrument];
+        let found = uncrossing_price(&levels, row.reference(), row.definition.tick_size);
         self.call_levels = levels;
         let told = found.unwrap_or(Uncrossing { price: Price(0), qty: Qty::ZERO, surplus: 0 });
         let mut open_qty = told.qty;
@@ -255,12 +339,12 @@ mod tests {
                 None,
                 Some((201, 200, -50)),
             ),
-            (vec![limit(200, 0, 100), limit(202, 100, 0)], Some(201), Some((202, 100, 0))),
+            (vec![limit(200, 0, 100), limit(202, 100, 0)], Some(201), Some((201, 100, 0))),
             (vec![limit(200, 0, 100), limit(202, 100, 0)], Some(199), Some((200, 100, 0))),
             (
                 vec![limit(98, 0, 100), limit(99, 100, 0), market(1_000, 50, 0)],
                 Some(97),
-                Some((98, 100, 50)),
+                Some((99, 100, 50)),
             ),
             (vec![limit(98, 0, 100), limit(99, 100, 0)], None, Some((99, 100, 0))),
             (vec![limit(98, 100, 0), limit(99, 0, 100)], Some(98), None),
@@ -271,7 +355,7 @@ mod tests {
             (vec![], Some(50), None),
         ];
         for (levels, reference, want) in rows {
-            let found = uncrossing_price(&levels, reference.map(Price));
+            let found = uncrossing_price(&levels, reference.map(Price), Price(1));
             let found = found.map(|u| (u.price.0, u.qty.0, u.surplus));
             assert_eq!(found, want, "{levels:?} {reference:?}");
         }

@@ -177,23 +177,23 @@ fn the_most_volume_decides_an_uncrossings_price() {
 }
 
 #[test]
-fn of_prices_equally_near_the_higher_is_an_uncrossings() {
+fn a_reference_between_the_best_limits_is_an_uncrossings_price() {
     let mut bench = Bench::with(Phase::OpeningCall, |d| d.reference_price = Price(201));
     bench.limit(Side::Buy, 100, 202);
     bench.limit(Side::Sell, 100, 200);
-    assert_eq!(uncrossed(&bench.phase(Phase::Continuous)), (202, 100, 0));
+    assert_eq!(uncrossed(&bench.phase(Phase::Continuous)), (201, 100, 0));
 }
 
 #[test]
-fn the_price_nearest_to_the_reference_is_an_uncrossings() {
+fn a_surplus_of_buys_takes_the_highest_of_the_best_prices_whatever_the_reference() {
     let mut bench = Bench::with(Phase::OpeningCall, |d| d.reference_price = Price(97));
     bench.enter(|m| (m.ord_type, m.price, m.order_qty) = (OrdType::Market, Price(0), Qty(50)));
     bench.limit(Side::Buy, 100, 99);
     bench.limit(Side::Sell, 100, 98);
     let events = bench.phase(Phase::Continuous);
-    assert_eq!(uncrossed(&events), (98, 100, 50));
+    assert_eq!(uncrossed(&events), (99, 100, 50));
     let trades: Vec<_> = short(&events);
-    assert_eq!(trades[0], (1, ExecType::Trade, 50, 98), "market orders trade first");
+    assert_eq!(trades[0], (1, ExecType::Trade, 50, 99), "market orders trade first");
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn a_trade_beyond_a_collar_interrupts_and_the_call_ends_by_itself() {
     assert_eq!(bench.engine.next_deadline(), Some(Nanos(1_050)));
     bench.time = 1_050;
     let events = bench.play(&Command::Tick);
-    assert_eq!(uncrossed(&events), (106, 10, 10), "nearest to the last price, 105");
+    assert_eq!(uncrossed(&events), (110, 10, 10), "buys are left at 106 and at 110");
     assert_eq!(bench.engine.phase(IT), Some(Phase::Continuous));
     assert_eq!(bench.engine.next_deadline(), None);
 }

@@ -77,36 +77,66 @@ impl NaiveEngine {
     fn best_price(&self, instrument_id: InstrumentId) -> Option<(Price, u64, i64)> {
         let instrument = &self.instruments[&instrument_id];
         let reference = instrument.last_price.or(instrument.static_reference());
+        let reference = reference.map(|price| on_tick(price, instrument.definition.tick_size));
         let all: Vec<Rec> = [Side::Buy, Side::Sell]
             .into_iter()
             .flat_map(|side| self.side_of_book(instrument_id, side))
             .collect();
-        let mut candidates: Vec<Price> = (all.iter().map(|rec| &self.orders[rec].now))
-            .filter(|now| now.ord_type == OrdType::Limit)
-            .map(|now| now.price)
-            .collect();
-        if candidates.is_empty() {
-            candidates.extend(reference);
-        }
         let lots = |side: Side, price: Price| -> u64 {
             (all.iter().map(|rec| &self.orders[rec]))
                 .filter(|order| order.now.side == side && order.is_willing_in_call(price))
                 .map(|order| order.leaves_qty())
                 .sum()
         };
-        let rated = candidates.into_iter().map(|price| {
-            let demand = lots(Side::Buy, price);
-            let supply = lots(Side::Sell, price);
-            let volume = demand.min(supply);
-            let surplus = i128::from(demand) - i128::from(supply);
-            let distance =
-                reference.map_or(0, |near| (i128::from(price.0) - i128::from(near.0)).abs());
-            // The greatest of these is the best.
-            let rating = (volume, -surplus.abs(), -distance, price);
-            (rating, surplus)
-        });
-        let ((volume, _, _, price), surplus) = rated.max()?;
-        let surplus = surplus.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
-        (volume > 0).then_some((price, volume, surplus))
+        let volume = |price: Price| lots(Side::Buy, price).min(lots(Side::Sell, price));
+        let surplus =
+            |price: Price| i128::from(lots(Side::Buy, price)) - i128::from(lots(Side::Sell, price));
+        let mut limits: Vec<Price> = (all.iter().map(|rec| &self.orders[rec].now))
+            .filter(|now| now.ord_type == OrdType::Limit)
+            .map(|now| now.price)
+            .collect();
+        let price = if limits.is_empty() {
+            reference?
+        } else {
+            let most = limits.iter().map(|limit| volume(*limit)).max()?;
+            limits.retain(|limit| volume(*limit) == most);
+            let least = limits.iter().map(|limit| surplus(*limit).abs()).min()?;
+            limits.retain(|limit| surplus(*limit).abs() == least);
+            let surpluses: Vec<(Price, i128)> =
+                limits.into_iter().map(|limit| (limit, surplus(limit))).collect();
+            tied_price(&surpluses, reference)?
+        };
+        let told = surplus(price).clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+        (volume(price) > 0).then_some((price, volume(price), told))
     }
+}
+
+/// The nearest price that is a whole number of ticks, of two the higher.
+fn on_tick(price: Price, tick_size: Price) -> Price {
+    let tick = i128::from(tick_size.0);
+    let ticks = (2 * i128::from(price.0) + tick).div_euclid(2 * tick);
+    i64::try_from(ticks * tick).map_or(price, Price)
+}
+
+/// The price, of limits with equal volume and equally much surplus: step 3 and 4 of the page.
+fn tied_price(limits: &[(Price, i128)], reference: Option<Price>) -> Option<Price> {
+    let prices_of = |is_it: fn(i128) -> bool| {
+        limits.iter().filter(move |(_, surplus)| is_it(*surplus)).map(|(price, _)| *price)
+    };
+    let lowest = limits.iter().map(|(price, _)| *price).min()?;
+    let highest = limits.iter().map(|(price, _)| *price).max()?;
+    let low = prices_of(|surplus| surplus > 0).max().unwrap_or(lowest);
+    let high = prices_of(|surplus| surplus < 0).min().unwrap_or(highest);
+    if limits.iter().all(|(_, surplus)| *surplus > 0) {
+        return Some(highest);
+    }
+    if limits.iter().all(|(_, surplus)| *surplus < 0) {
+        return Some(lowest);
+    }
+    Some(match reference {
+        None => high,
+        Some(reference) if reference >= high => high,
+        Some(reference) if reference <= low => low,
+        Some(reference) => reference,
+    })
 }

@@ -2,6 +2,7 @@
 //! instruments, and short words for requests.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
+pub mod play;
 pub mod steps;
 
 use weir_engine::{Engine, EngineConfig};

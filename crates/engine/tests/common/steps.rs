@@ -25,7 +25,7 @@ pub fn step(desk: &mut Desk, text: &str) -> Vec<String> {
     events.iter().map(tell).collect()
 }
 
-fn request(words: &[&str], session_id: SessionId) -> Request {
+pub fn request(words: &[&str], session_id: SessionId) -> Request {
     let number = |at: usize| -> i64 { words[at].parse().expect("a step's number") };
     match words[0] {
         "cancel" => Request::CancelOrder(CancelOrder { session_id, ..cancel(words[1]) }),
@@ -112,7 +112,7 @@ fn set_flag(order: &mut NewOrder, flag: &str) {
     }
 }
 
-fn tell(event: &Event) -> String {
+pub fn tell(event: &Event) -> String {
     let Event::Plain(event) = event else { return format!("{event:?}") };
     match event {
         PlainEvent::OrderEvent(e) => told(&[*e]).remove(0),

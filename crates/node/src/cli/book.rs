@@ -173,7 +173,8 @@ impl Book {
         book.asks = sides[1].values().copied().collect();
         book.market = [call.market_qty(Side::Buy), call.market_qty(Side::Sell)];
         if phase.is_some_and(is_call) {
-            book.indication = call.indication(instrument.reference());
+            let tick_size = Price(instrument.tick_size.max(1));
+            book.indication = call.indication(instrument.reference(), tick_size);
         }
         book
     }

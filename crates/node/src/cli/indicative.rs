@@ -53,7 +53,7 @@ impl CallBook {
     /// What the book would uncross to, if it would trade anything. `reference` is the last price,
     /// else the static reference.
     #[must_use]
-    pub fn indication(&self, reference: Option<Price>) -> Option<Uncrossing> {
+    pub fn indication(&self, reference: Option<Price>, tick_size: Price) -> Option<Uncrossing> {
         // The bound of a market order is the instrument's at its entry, which its row does not
         // tell: here it is the one of now. Limits may stand beyond it after a redefinition.
         let [price_max, price_min] = self.bounds;
@@ -61,7 +61,7 @@ impl CallBook {
         levels.extend(self.limits.iter().map(|(price, at)| level(*price, *at, true)));
         levels.push(level(price_max, [self.market[0], 0], false));
         levels.sort_by_key(|level| level.price);
-        uncrossing_price(&levels, reference)
+        uncrossing_price(&levels, reference, tick_size)
     }
 }
 
@@ -75,6 +75,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    const TICK: Price = Price(1);
 
     /// (limit or none, lots) of each side.
     fn book(bids: &[(Option<i64>, u64)], asks: &[(Option<i64>, u64)]) -> CallBook {
@@ -95,12 +97,12 @@ mod tests {
                 None,
                 (201, 200, -50),
             ),
-            (book(&[(Some(202), 100)], &[(Some(200), 100)]), Some(201), (202, 100, 0)),
-            (book(&[(None, 50), (Some(99), 100)], &[(Some(98), 100)]), Some(97), (98, 100, 50)),
+            (book(&[(Some(202), 100)], &[(Some(200), 100)]), Some(201), (201, 100, 0)),
+            (book(&[(None, 50), (Some(99), 100)], &[(Some(98), 100)]), Some(97), (99, 100, 50)),
         ];
         for (book, reference, (price, volume, surplus)) in cases {
             let want = Uncrossing { price: Price(price), qty: Qty(volume), surplus };
-            assert_eq!(book.indication(reference.map(Price)), Some(want));
+            assert_eq!(book.indication(reference.map(Price), TICK), Some(want));
         }
     }
 
@@ -108,8 +110,8 @@ mod tests {
     fn market_orders_alone_meet_at_the_reference_and_nowhere_without_one() {
         let book = book(&[(None, 30)], &[(None, 20)]);
         let want = Uncrossing { price: Price(7), qty: Qty(20), surplus: 10 };
-        assert_eq!(book.indication(Some(Price(7))), Some(want));
-        assert_eq!(book.indication(None), None);
+        assert_eq!(book.indication(Some(Price(7)), TICK), Some(want));
+        assert_eq!(book.indication(None, TICK), None);
     }
 
     #[test]
@@ -125,15 +127,15 @@ mod tests {
             let mut book = CallBook::within(Some(Price(90)), Some(Price(110)));
             book.add(market, None, 5);
             book.add(limit, Some(Price(price)), 5);
-            let got = book.indication(None).map(|of| of.price.0);
+            let got = book.indication(None, TICK).map(|of| of.price.0);
             assert_eq!(got, want, "a market {market:?} and a limit at {price}");
         }
     }
 
     #[test]
     fn a_book_that_does_not_cross_has_no_price() {
-        assert_eq!(book(&[(Some(9), 5)], &[(Some(10), 5)]).indication(Some(Price(9))), None);
-        assert_eq!(CallBook::default().indication(None), None);
+        assert_eq!(book(&[(Some(9), 5)], &[(Some(10), 5)]).indication(Some(Price(9)), TICK), None);
+        assert_eq!(CallBook::default().indication(None, TICK), None);
     }
 
     /// The same by the words of the rules, each sum made anew.
@@ -145,24 +147,35 @@ mod tests {
             let of_side = orders.iter().filter(|order| order.0 == is_sell);
             of_side.filter(|o| o.1.is_none_or(takes)).map(|o| i128::from(o.2)).sum()
         };
+        let sums = |p: i64| {
+            let (demand, supply) =
+                (sum(false, &|limit| limit >= p), sum(true, &|limit| limit <= p));
+            (p, demand.min(supply), demand - supply)
+        };
         let mut prices: Vec<i64> = orders.iter().filter_map(|order| order.1).collect();
         if prices.is_empty() {
             prices.extend(reference);
         }
-        let all = prices.into_iter().map(|p| {
-            let (demand, supply) =
-                (sum(false, &|limit| limit >= p), sum(true, &|limit| limit <= p));
-            (p, demand.min(supply), demand - supply)
-        });
+        let all = prices.into_iter().map(sums);
         let all: Vec<_> = all.filter(|(_, volume, _)| *volume > 0).collect();
         let most = all.iter().map(|(_, volume, _)| *volume).max()?;
         let all: Vec<_> = all.into_iter().filter(|(_, volume, _)| *volume == most).collect();
         let least = all.iter().map(|(_, _, surplus)| surplus.abs()).min()?;
         let all: Vec<_> =
             all.into_iter().filter(|(_, _, surplus)| surplus.abs() == least).collect();
-        let away = |p: i64| reference.map_or(0, |reference| p.abs_diff(reference));
-        let nearest = all.iter().map(|(p, _, _)| away(*p)).min()?;
-        let best = all.into_iter().filter(|(p, _, _)| away(*p) == nearest).max()?;
+        let is_left = |sign: i128| all.iter().any(|(_, _, surplus)| surplus.signum() == sign);
+        let low = all.iter().filter(|(_, _, surplus)| *surplus > 0).map(|tied| tied.0).max();
+        let high = all.iter().filter(|(_, _, surplus)| *surplus < 0).map(|tied| tied.0).min();
+        let (lowest, highest) = (all.iter().map(|t| t.0).min()?, all.iter().map(|t| t.0).max()?);
+        let price = match (is_left(1), is_left(-1)) {
+            (true, false) => highest,
+            (false, true) => lowest,
+            _ => {
+                let (low, high) = (low.unwrap_or(lowest), high.unwrap_or(highest));
+                reference.map_or(high, |reference| reference.max(low).min(high))
+            }
+        };
+        let best = sums(price);
         Some((best.0, u64::try_from(best.1).unwrap(), i64::try_from(best.2).unwrap()))
     }
 
@@ -178,7 +191,7 @@ mod tests {
                 let side = if *is_sell { Side::Sell } else { Side::Buy };
                 book.add(side, limit.map(Price), *lots);
             }
-            let got = book.indication(reference.map(Price));
+            let got = book.indication(reference.map(Price), TICK);
             let got = got.map(|u| (u.price.0, u.qty.0, u.surplus));
             prop_assert_eq!(got, by_the_words(&orders, reference));
         }
