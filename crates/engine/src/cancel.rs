@@ -155,6 +155,11 @@ impl Engine {
                     return Err(Reason::NotEntitled);
                 }
             }
+            MassCancelScope::Instrument if !is_operator => return Err(Reason::NotEntitled),
+            MassCancelScope::Instrument if m.instrument_id.is_none() => {
+                return Err(Reason::UnknownInstrument);
+            }
+            MassCancelScope::Instrument => {}
         }
         if !m.instrument_id.is_none() && self.instruments.find(m.instrument_id.0).is_none() {
             return Err(Reason::UnknownInstrument);
@@ -180,12 +185,29 @@ impl Engine {
                 };
                 self.collect_firm(firm, batch);
             }
+            MassCancelScope::Instrument => {
+                let row = self.instruments.find(m.instrument_id.0).expect("checked before");
+                self.collect_instrument(row, batch);
+            }
         }
     }
 
     fn collect_firm(&self, firm: Slot, batch: &mut Vec<Slot>) {
         for session in &self.firms[firm].sessions {
             self.sessions[*session].collect_orders(&self.orders, batch);
+        }
+    }
+
+    /// All firms' orders of an instrument, wherever they stand.
+    fn collect_instrument(&self, instrument: Slot, batch: &mut Vec<Slot>) {
+        for queue in self.instruments[instrument].queues() {
+            for level in queue.best_first() {
+                let mut slot = self.levels[level].head;
+                while slot != NIL {
+                    batch.push(slot);
+                    slot = self.orders[slot].level_next;
+                }
+            }
         }
     }
 

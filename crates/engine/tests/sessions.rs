@@ -192,7 +192,7 @@ fn a_mass_cancel_covers_its_scope_in_order_of_rec() {
         scope: MassCancelScope::Session,
     };
     let firm = MassCancelScope::Firm;
-    let account = MassCancelScope::Account;
+    let (account, instrument) = (MassCancelScope::Account, MassCancelScope::Instrument);
     let by_operator = MassCancel { session_id: OPERATOR, ..all };
     let rows: &[(MassCancel, Result<&[&str], Reason>)] = &[
         (all, Ok(&["a", "r", "m"])),
@@ -203,6 +203,13 @@ fn a_mass_cancel_covers_its_scope_in_order_of_rec() {
         (MassCancel { scope: firm, firm_id: FirmId(2), ..all }, Err(Reason::NotEntitled)),
         (MassCancel { scope: firm, firm_id: FirmId(2), ..by_operator }, Ok(&["x"])),
         (MassCancel { scope: firm, ..by_operator }, Err(Reason::UnknownFirm)),
+        (MassCancel { scope: instrument, instrument_id: TULIP, ..all }, Err(Reason::NotEntitled)),
+        (
+            MassCancel { scope: instrument, instrument_id: TULIP, ..by_operator },
+            Ok(&["a", "x", "n", "m"]),
+        ),
+        (MassCancel { scope: instrument, instrument_id: ROSE, ..by_operator }, Ok(&["r"])),
+        (MassCancel { scope: instrument, ..by_operator }, Err(Reason::UnknownInstrument)),
         (MassCancel { partition_id: PartitionId(2), ..all }, Err(Reason::WrongPartition)),
     ];
     for (request, want) in rows {

@@ -2,8 +2,8 @@
 
 use weir_types::{EventNo, PartitionId};
 use weir_types::{
-    ExecType, FirmId, KillScope, MassCancelScope, Phase, Position, Reason, Rec, RequestNo, Role,
-    Switch,
+    ExecType, FirmId, InstrumentId, KillScope, MassCancelScope, Phase, Position, Reason, Rec,
+    RequestNo, Role, Switch,
 };
 use weir_wire::event::Defined;
 use weir_wire::order_entry::MassCancel;
@@ -329,6 +329,11 @@ impl NaiveEngine {
                 return Err(Reason::NotEntitled);
             }
             MassCancelScope::Firm => {}
+            MassCancelScope::Instrument if !is_operator => return Err(Reason::NotEntitled),
+            MassCancelScope::Instrument if m.instrument_id.0 == 0 => {
+                return Err(Reason::UnknownInstrument);
+            }
+            MassCancelScope::Instrument => {}
         }
         if m.instrument_id.0 != 0 && !self.instruments.contains_key(&m.instrument_id) {
             return Err(Reason::UnknownInstrument);
@@ -338,6 +343,7 @@ impl NaiveEngine {
                 MassCancelScope::Session => order.now.session_id == m.session_id,
                 MassCancelScope::Account => order.now.account_id == m.account_id,
                 MassCancelScope::Firm => self.sessions[&order.now.session_id].firm_id == firm_id,
+                MassCancelScope::Instrument => true,
             };
             let phase = self.instruments[&order.now.instrument_id].phase;
             in_scope
