@@ -1,8 +1,8 @@
 //! Accounts and their cash, and the pre-trade check: what an order may cost is reserved when it is
 //! entered, given back as it ends, and moved as it trades.
 //!
-//! INVARIANT: an account's `reserved` is the sum over its live limit orders of [`cash_need`] of
-//! price and leaves. An account that is not unlimited never reserves more than it has.
+//! INVARIANT: an account's `reserved` is the sum of [`cash_need`] of price and leaves over its live
+//! orders that reserve: limits, stop-limits, and market orders of a call's book or parked for one. An account that is not unlimited never reserves more than it has.
 
 use weir_types::{AccountId, Cash, Price, Qty, Reason, Side};
 
@@ -16,8 +16,6 @@ pub(crate) struct Account {
     /// All cash, what is reserved included.
     pub(crate) cash: Cash,
     pub(crate) reserved: Cash,
-    /// The highest transfer carried out.
-    pub(crate) transfer_id_last: u64,
     pub(crate) account_id: AccountId,
     pub(crate) firm: Slot,
     pub(crate) is_unlimited: bool,

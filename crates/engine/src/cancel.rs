@@ -12,6 +12,7 @@ use weir_wire::order_entry::{CancelOrder, MassCancel};
 use weir_wire::reference::SessionLost;
 
 use crate::config::EventSink;
+use crate::digest;
 use crate::emit::{Asker, Change, Named};
 use crate::engine::Engine;
 use crate::index::{NIL, Slot};
@@ -217,6 +218,9 @@ impl Engine {
 
     /// A session's connection is gone: cancels its orders, whatever their phase, if it wanted so.
     pub(crate) fn session_lost<S: EventSink>(&mut self, lost: &SessionLost, out: &mut S) {
+        if self.config.is_digested {
+            self.digest = digest::fold_lost(self.digest, lost);
+        }
         let Some(session) = self.sessions.find(lost.session_id.0) else { return };
         if lost.cancel_on_disconnect == Switch::Off {
             return;

@@ -110,7 +110,11 @@ fn a_transfer_is_carried_out_once() {
         (1, 100, 0, Ok(1)),
         (1, 100, 0, Ok(0)),
         (5, -60, 7, Ok(1)),
-        (4, 100, 0, Ok(0)),
+        (5, -60, 7, Ok(0)),
+        (5, 60, 7, Err(Reason::TransferIdUsed)),
+        (5, -60, 8, Err(Reason::TransferIdUsed)),
+        (4, 100, 0, Err(Reason::TransferIdUsed)),
+        (1, 100, 0, Err(Reason::TransferIdUsed)),
         (6, -50, 0, Err(Reason::InsufficientCash)),
         (6, 0, -8, Err(Reason::InsufficientPosition)),
         (6, -40, -7, Ok(1)),
@@ -303,6 +307,15 @@ fn a_partition_imports_a_definition_once_and_takes_none_from_requests() {
 }
 
 #[test]
+fn imports_that_a_partition_refuses_are_counted_and_said_nothing_of() {
+    let mut desk = Desk::open();
+    assert_eq!(desk.import(firm(0)), []);
+    assert_eq!(desk.import(account(RICH, 2, Switch::Off)), []);
+    assert_eq!(desk.import(firm(3)).len(), 1);
+    assert_eq!(desk.engine.refused_import_count(), 2);
+}
+
+#[test]
 fn a_checkpoint_tells_the_digest_at_its_interval() {
     let config = EngineConfig { checkpoint_interval: 8, ..EngineConfig::new(HERE) };
     let mut desk = Desk::with_config(config);
@@ -341,7 +354,10 @@ fn a_damaged_snapshot_is_refused_and_says_why() {
     let elsewhere = EngineConfig { partition_id: PartitionId(2), ..config() };
     assert_eq!(Engine::restore(elsewhere, &bytes).err(), Some(SnapshotError::WrongPartition(HERE)));
     let small = EngineConfig { accounts_max: 2, ..config() };
-    assert_eq!(Engine::restore(small, &bytes).err(), Some(SnapshotError::LimitReached("accounts")));
+    let refused = Engine::restore(small, &bytes).err().unwrap();
+    assert_eq!(refused, SnapshotError::LimitReached { what: "accounts", held: 4, allowed: 2 });
+    let text = "the snapshot holds 4 accounts, the configuration allows 2";
+    assert_eq!(refused.to_string(), text);
     for at in 0..bytes.len() {
         let mut damaged = bytes.clone();
         damaged[at] ^= 0x10;

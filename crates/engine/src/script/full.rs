@@ -265,23 +265,17 @@ impl Script<'_> {
         let sum = self.one_of(&[30_000, -30_000, 60_000, -60_000]);
         let lots = self.one_of(&[0, 300, -300, 0]);
         let is_odd = self.byte() % 8 == 7;
-        match self.transfer() {
-            Command::Request(Request::Transfer(mut m)) if !is_odd => {
-                m.account_id = account;
-                m.cash.0 = sum;
-                m.position_qty = lots;
-                m.instrument_id = InstrumentId(if lots == 0 { 0 } else { 100 });
-                Command::Request(Request::Transfer(m))
-            }
-            Command::Request(Request::Transfer(mut m)) => {
-                // Who was given a fortune would never lack money again.
-                if m.cash.0 > 1_000_000 || m.position_qty > 100_000 {
-                    m.account_id = AccountId(13);
-                }
-                Command::Request(Request::Transfer(m))
-            }
-            other => other,
+        let mut m = self.transfer();
+        if !is_odd {
+            m.account_id = account;
+            m.cash.0 = sum;
+            m.position_qty = lots;
+            m.instrument_id = InstrumentId(if lots == 0 { 0 } else { 100 });
+        } else if m.cash.0 > 1_000_000 || m.position_qty > 100_000 {
+            // Who was given a fortune would never lack money again.
+            m.account_id = AccountId(13);
         }
+        self.once_or_again(m)
     }
 
     /// New collars, references, call lengths and rates, else anything.
