@@ -2,7 +2,9 @@
 //! entered, given back as it ends, and moved as it trades.
 //!
 //! INVARIANT: an account's `reserved` is the sum of [`cash_need`] of price and leaves over its live
-//! orders that reserve: limits, stop-limits, and market orders of a call's book or parked for one. An account that is not unlimited never reserves more than it has.
+//! orders that reserve: limits, stop-limits, and market orders of a call's book or parked for one.
+//! No check lets an account that is not unlimited reserve more than it has; one that was unlimited
+//! before may stand below that, and then reserves nothing more.
 
 use weir_types::{AccountId, Cash, Price, Qty, Reason, Side};
 
@@ -10,8 +12,10 @@ use crate::config::{CASH_LIMIT, POSITION_LIMIT};
 use crate::engine::Engine;
 use crate::index::Slot;
 
-/// An account as defined, and its cash in this partition.
+/// An account as defined, and its cash in this partition. A row is a cache line: the rows that an
+/// order names lie anywhere.
 #[derive(Clone, Copy)]
+#[repr(align(64))]
 pub(crate) struct Account {
     /// All cash, what is reserved included.
     pub(crate) cash: Cash,
@@ -21,6 +25,8 @@ pub(crate) struct Account {
     pub(crate) is_unlimited: bool,
     pub(crate) is_killed: bool,
 }
+
+const _: () = assert!(size_of::<Account>() == 64, "a cache line");
 
 /// What trading `qty` at `price` can cost the side: buyers pay positive prices, sellers negative
 /// ones.

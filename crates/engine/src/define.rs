@@ -53,8 +53,8 @@ impl Engine {
 
     /// A definition of the control log reaches this partition. In the control log itself an import
     /// does one thing: it makes the first operator, without whom nobody could define anything. An
-    /// import that this partition's limits or rules refuse is counted and passed over: there is nobody
-    /// to answer.
+    /// import that this partition's limits or rules refuse is counted and passed over: there is
+    /// nobody to answer.
     pub(crate) fn import<S: EventSink>(
         &mut self,
         control_position: Position,

@@ -3,7 +3,7 @@
 //! | folded in | when |
 //! | --- | --- |
 //! | position and log time | with each command |
-//! | what an operator's request, a mass cancel, a lost session or an import says | as it is carried out |
+//! | what an operator's request, mass cancel, lost session or import says | when carried out |
 //! | every event but checkpoints | as it is said |
 //! | what stands, as far as it is counted anyway ([`Standing`]) | before each checkpoint is said |
 //!

@@ -282,7 +282,8 @@ impl Engine {
                 let event = read_answer(r)?;
                 row.outcomes.push(event, self.config.outcomes_max);
             }
-            if !row.outcomes.in_order().map(request_no_of).is_sorted() {
+            let last = core::iter::once(row.last_request_no);
+            if !row.outcomes.in_order().map(request_no_of).chain(last).is_sorted() {
                 return Err(SnapshotError::Invalid("remembered answer"));
             }
             new_id(&self.sessions, session_id.0, "sessions")?;
@@ -411,8 +412,8 @@ impl Engine {
         self.list_restored(&by_rec)
     }
 
-    /// Lists orders by record number and reserves what they may use. Each row and its places in the indexes are asked for ahead:
-    /// with millions of orders none of them is near.
+    /// Lists orders by record number and reserves what they may use. Each row and its places in the
+    /// indexes are asked for ahead: with millions of orders none of them is near.
     fn list_restored(&mut self, by_rec: &[(Rec, Slot)]) -> Result<(), SnapshotError> {
         const AHEAD: usize = 12;
         for (at, (_, slot)) in by_rec.iter().enumerate() {

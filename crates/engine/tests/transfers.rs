@@ -37,7 +37,8 @@ impl Partition {
 
     /// The process ends; the log is all that is left besides an old snapshot.
     fn crash(&mut self) {
-        let mut engine = Engine::restore(self.config.clone(), &self.snapshot).unwrap();
+        let engine = Engine::restore(self.config.clone(), &self.snapshot);
+        let mut engine = engine.expect("a snapshot reads back");
         for command in &self.log[engine.position().0 as usize..] {
             apply_next(&mut engine, command);
         }
@@ -135,7 +136,7 @@ fn cash_between_two_partitions_is_in_one_of_them_or_in_transit_whatever_crashes(
         }
         mover.check();
         mover.leg(1 - from, transfer_id, cash, draw >> 16);
-        if draw % 7 == 0 {
+        if draw.is_multiple_of(7) {
             mover.partitions[from].take_snapshot();
         }
         // What was long done is not said to be done again, and other amounts are never taken.

@@ -337,7 +337,8 @@ fn skip_records(desk: &mut Desk, last: u64) {
     let body_len = bytes.len() - 4;
     let crc = crc32c::crc32c(&bytes[..body_len]);
     bytes[body_len..].copy_from_slice(&crc.to_le_bytes());
-    desk.engine = weir_engine::Engine::restore(desk.engine.config().clone(), &bytes).unwrap();
+    desk.engine =
+        weir_engine::Engine::restore(desk.engine.config().clone(), &bytes).expect("it reads back");
     assert_eq!(desk.engine.last_rec(), Rec(last));
 }
 
