@@ -1,7 +1,7 @@
 //! Any bytes as an engine's snapshot, and a real one with changes in it.
 //!
 //! Holds that restoring refuses or succeeds, and that an engine restored from changed bytes can
-//! still say what it holds.
+//! still say what it holds and goes on with whatever commands come.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -14,7 +14,7 @@ use weir_types::{Nanos, PartitionId, Position};
 const CRC_LEN: usize = 4;
 
 fuzz_target!(|bytes: &[u8]| {
-    restore(bytes);
+    restore(bytes, bytes);
     let mut recipe = Recipe::new(bytes);
     let mut snapshot = Vec::new();
     let script = recipe.bytes_up_to(255);
@@ -26,12 +26,12 @@ fuzz_target!(|bytes: &[u8]| {
             _ => snapshot[at] ^= recipe.byte(),
         }
     }
-    restore(&snapshot);
+    restore(&snapshot, bytes);
     // Once more with a checksum that holds, to get to what it guards.
     let body_len = snapshot.len() - CRC_LEN;
     let crc = crc32c::crc32c(&snapshot[..body_len]);
     snapshot[body_len..].copy_from_slice(&crc.to_le_bytes());
-    restore(&snapshot);
+    restore(&snapshot, bytes);
 });
 
 fn config() -> EngineConfig {
@@ -60,13 +60,35 @@ fn played(bytes: &[u8]) -> Engine {
     engine
 }
 
-fn restore(bytes: &[u8]) {
-    match Engine::restore(config(), bytes) {
+fn restore(snapshot: &[u8], script: &[u8]) {
+    match Engine::restore(config(), snapshot) {
         Ok(engine) => {
             let mut again = Vec::new();
             engine.snapshot(&mut again);
             assert!(Engine::restore(config(), &again).is_ok(), "its own snapshot is refused");
+            go_on(engine, script);
         }
         Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+/// Plays a script to an engine that has been made of anything; its snapshot must still read back.
+fn go_on(mut engine: Engine, bytes: &[u8]) {
+    let mut script = Script::new(bytes);
+    let mut events = Vec::new();
+    for _ in 0..200 {
+        if script.is_over() {
+            break;
+        }
+        let command = script.command();
+        let time = Nanos(engine.time().0.saturating_add(1)).max(script.now());
+        events.clear();
+        engine.apply(engine.position().next(), time, &command, &mut events);
+        script.hear(&events);
+    }
+    let mut again = Vec::new();
+    engine.snapshot(&mut again);
+    if let Err(error) = Engine::restore(config(), &again) {
+        panic!("its later snapshot is refused: {error}");
     }
 }

@@ -1,8 +1,10 @@
 //! Accounts and their cash, and the pre-trade check: what an order may cost is reserved when it is
 //! entered, given back as it ends, and moved as it trades.
 //!
-//! INVARIANT: an account's `reserved` is the sum over its live limit orders of [`cash_need`] of
-//! price and leaves. An account that is not unlimited never reserves more than it has.
+//! INVARIANT: an account's `reserved` is the sum of [`cash_need`] of price and leaves over its live
+//! orders that reserve: limits, stop-limits, and market orders of a call's book or parked for one.
+//! No check lets an account that is not unlimited reserve more than it has; one that was unlimited
+//! before may stand below that, and then reserves nothing more.
 
 use weir_types::{AccountId, Cash, Price, Qty, Reason, Side};
 
@@ -10,19 +12,21 @@ use crate::config::{CASH_LIMIT, POSITION_LIMIT};
 use crate::engine::Engine;
 use crate::index::Slot;
 
-/// An account as defined, and its cash in this partition.
+/// An account as defined, and its cash in this partition. A row is a cache line: the rows that an
+/// order names lie anywhere.
 #[derive(Clone, Copy)]
+#[repr(align(64))]
 pub(crate) struct Account {
     /// All cash, what is reserved included.
     pub(crate) cash: Cash,
     pub(crate) reserved: Cash,
-    /// The highest transfer carried out.
-    pub(crate) transfer_id_last: u64,
     pub(crate) account_id: AccountId,
     pub(crate) firm: Slot,
     pub(crate) is_unlimited: bool,
     pub(crate) is_killed: bool,
 }
+
+const _: () = assert!(size_of::<Account>() == 64, "a cache line");
 
 /// What trading `qty` at `price` can cost the side: buyers pay positive prices, sellers negative
 /// ones.

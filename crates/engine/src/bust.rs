@@ -1,6 +1,6 @@
 //! Trades that can be taken back: the last ones, in a ring, and the operator's request to do it.
 //!
-//! Match numbers have no gaps, so a trade's number is its place in the ring.
+//! Match numbers have no gaps, so a trade's age is its distance from the newest in the ring.
 
 use weir_types::{ClOrdId, EventNo, MatchId, OrderId, Price, Qty, Reason, Rec, Side};
 use weir_wire::event::TradeBusted;
@@ -44,55 +44,51 @@ pub(crate) struct Trade {
 /// The last trades.
 pub(crate) struct Trades {
     rows: Vec<Trade>,
+    /// Where the next one goes while there is room for none besides.
+    oldest: usize,
     count_max: usize,
 }
 
 impl Trades {
     pub(crate) fn new(count_max: u32) -> Trades {
-        Trades { rows: Vec::new(), count_max: count_max as usize }
+        Trades { rows: Vec::new(), oldest: 0, count_max: count_max as usize }
     }
 
-    pub(crate) fn count_max(&self) -> usize {
-        self.count_max
+    /// How many are kept.
+    pub(crate) fn count(&self) -> usize {
+        self.rows.len()
     }
 
-    /// How many are kept when `last` was the last one.
-    pub(crate) fn count_at(&self, last: MatchId) -> usize {
-        last.0.min(self.count_max as u64) as usize
-    }
-
+    /// Keeps a trade, in the place of the oldest when there is no room.
     #[inline]
-    fn place(&self, match_id: MatchId) -> usize {
-        ((match_id.0 - 1) % self.count_max as u64) as usize
-    }
-
-    /// Keeps the trade `match_id`, the one after the last kept, in the place of the oldest.
-    #[inline]
-    pub(crate) fn push(&mut self, match_id: MatchId, trade: Trade) {
+    pub(crate) fn push(&mut self, trade: Trade) {
         if self.rows.len() < self.count_max {
             // All of it at the first trade: the system gives its memory only as it fills.
             self.rows.reserve_exact(self.count_max - self.rows.len());
             self.rows.push(trade);
             return;
         }
-        let place = self.place(match_id);
-        self.rows[place] = trade;
-    }
-
-    /// Makes room for a snapshot's `count` trades, to be put in one by one.
-    pub(crate) fn put(&mut self, match_id: MatchId, count: usize, trade: Trade) {
-        if self.rows.is_empty() {
-            self.rows = vec![trade; count];
+        self.rows[self.oldest] = trade;
+        self.oldest += 1;
+        if self.oldest == self.count_max {
+            self.oldest = 0;
         }
-        let place = self.place(match_id);
-        self.rows[place] = trade;
     }
 
-    /// The trade `match_id`, while it is kept; `last` is the last one of all.
-    pub(crate) fn get(&self, match_id: MatchId, last: MatchId) -> Option<&Trade> {
-        let is_kept =
-            match_id.0 != 0 && match_id <= last && last.0 - match_id.0 < self.count_max as u64;
-        if is_kept { self.rows.get(self.place(match_id)) } else { None }
+    /// From the oldest to the newest.
+    pub(crate) fn in_order(&self) -> impl Iterator<Item = &Trade> {
+        let (newer, older) = self.rows.split_at(self.oldest);
+        older.iter().chain(newer)
+    }
+
+    /// The place of the trade `match_id`, while it is kept; `last` is the last one of all.
+    fn place(&self, match_id: MatchId, last: MatchId) -> Option<usize> {
+        let age = last.0.checked_sub(match_id.0)?;
+        if match_id.is_none() || age >= self.rows.len() as u64 {
+            return None;
+        }
+        let from_oldest = self.rows.len() - 1 - age as usize;
+        Some((self.oldest + from_oldest) % self.rows.len())
     }
 }
 
@@ -111,7 +107,8 @@ impl Engine {
 
     fn check_bust(&self, asker: Asker, m: &BustTrade) -> Result<Trade, Reason> {
         self.check_operator(asker, m.partition_id)?;
-        let trade = (self.trades.get(m.match_id, self.match_id))
+        let trade = (self.trades.place(m.match_id, self.match_id))
+            .map(|place| &self.trades.rows[place])
             .filter(|trade| !trade.is_busted || plant::is(Plant::BustTwice))
             .ok_or(Reason::UnknownTrade)?;
         if !self.config.has_risk {
@@ -148,7 +145,7 @@ impl Engine {
             self.positions.update(trade.seller.account, trade.instrument, |p| p.total += lots);
             self.positions.update(trade.buyer.account, trade.instrument, |p| p.total -= lots);
         }
-        let place = self.trades.place(match_id);
+        let place = self.trades.place(match_id, self.match_id).expect("found before");
         self.trades.rows[place].is_busted = true;
     }
 

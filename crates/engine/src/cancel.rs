@@ -12,6 +12,7 @@ use weir_wire::order_entry::{CancelOrder, MassCancel};
 use weir_wire::reference::SessionLost;
 
 use crate::config::EventSink;
+use crate::digest;
 use crate::emit::{Asker, Change, Named};
 use crate::engine::Engine;
 use crate::index::{NIL, Slot};
@@ -155,6 +156,11 @@ impl Engine {
                     return Err(Reason::NotEntitled);
                 }
             }
+            MassCancelScope::Instrument if !is_operator => return Err(Reason::NotEntitled),
+            MassCancelScope::Instrument if m.instrument_id.is_none() => {
+                return Err(Reason::UnknownInstrument);
+            }
+            MassCancelScope::Instrument => {}
         }
         if !m.instrument_id.is_none() && self.instruments.find(m.instrument_id.0).is_none() {
             return Err(Reason::UnknownInstrument);
@@ -180,6 +186,10 @@ impl Engine {
                 };
                 self.collect_firm(firm, batch);
             }
+            MassCancelScope::Instrument => {
+                let row = self.instruments.find(m.instrument_id.0).expect("checked before");
+                self.collect_instrument(row, batch);
+            }
         }
     }
 
@@ -189,12 +199,28 @@ impl Engine {
         }
     }
 
+    /// All firms' orders of an instrument, wherever they stand.
+    fn collect_instrument(&self, instrument: Slot, batch: &mut Vec<Slot>) {
+        for queue in self.instruments[instrument].queues() {
+            for level in queue.best_first() {
+                let mut slot = self.levels[level].head;
+                while slot != NIL {
+                    batch.push(slot);
+                    slot = self.orders[slot].level_next;
+                }
+            }
+        }
+    }
+
     pub(crate) fn sort_by_rec(&self, batch: &mut [Slot]) {
         batch.sort_unstable_by_key(|slot| -> Rec { self.orders[*slot].rec });
     }
 
     /// A session's connection is gone: cancels its orders, whatever their phase, if it wanted so.
     pub(crate) fn session_lost<S: EventSink>(&mut self, lost: &SessionLost, out: &mut S) {
+        if self.config.is_digested {
+            self.digest = digest::fold_lost(self.digest, lost);
+        }
         let Some(session) = self.sessions.find(lost.session_id.0) else { return };
         if lost.cancel_on_disconnect == Switch::Off {
             return;

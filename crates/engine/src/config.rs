@@ -35,19 +35,20 @@ pub enum Memory {
 pub struct EngineConfig {
     /// The partition; zero is the control partition.
     pub partition_id: PartitionId,
-    /// Live orders at one time, below 2^24.
+    /// Live orders at one time, from 1 to 2^24 - 1.
     pub orders_max: u32,
-    /// Accounts, at most 2^24.
+    /// Accounts, from 1 to 2^24.
     pub accounts_max: u32,
-    /// Sessions, at most 2^20.
+    /// Sessions, from 1 to 2^20.
     pub sessions_max: u32,
-    /// Firms, at most 2^20.
+    /// Firms, from 1 to 2^20.
     pub firms_max: u32,
-    /// Instruments, at most 2^20.
+    /// Instruments, from 1 to 2^20.
     pub instruments_max: u32,
-    /// Pairs of account and instrument with a position or a live order, at most 2^30.
+    /// Pairs of account and instrument with a position or a live order, from 1 to 2^30.
     pub positions_max: u32,
-    /// How many of the last trades can be busted, at most 2^24.
+    /// How many of the last trades can be busted, from 1 to 2^24. It may be raised over a restart;
+    /// a lower one than a snapshot holds is refused.
     pub trades_max: u32,
     /// Spreads the hash tables; shows in no event and no digest, so that every node may have one of
     /// its own that nobody else knows: who knew it could name orders so that they all lie in one
@@ -55,12 +56,14 @@ pub struct EngineConfig {
     pub hash_seed: u64,
     /// When the tables' memory is taken.
     pub memory: Memory,
-    /// A checkpoint event follows each position that is a multiple of this.
+    /// A checkpoint event follows each position that is a multiple of this, which is 1 or more. At
+    /// each the digest takes in what stands, all scheduled phases included: with one after every
+    /// command that would be felt.
     pub checkpoint_interval: u64,
     /// Events are folded into the digest. Without it [`Engine::digest`](crate::Engine::digest)
     /// stays zero and replicas cannot be compared by it.
     pub is_digested: bool,
-    /// How many first answers are remembered per session, at most 1,024. A repeated request whose
+    /// How many first answers are remembered per session, from 0 to 1,024. A repeated request whose
     /// answer is not remembered is refused as too old; with zero, all are.
     pub outcomes_max: u32,
     /// Orders are checked against their account's cash and lots, which they reserve and trades

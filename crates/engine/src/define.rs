@@ -11,11 +11,13 @@ use weir_wire::{Definition, Event};
 
 use crate::account::Account;
 use crate::config::{EventSink, ORDER_QTY_LIMIT};
+use crate::digest;
 use crate::emit::{Asker, Named};
 use crate::engine::Engine;
 use crate::index::NIL;
 use crate::instrument::{Firm, Instrument};
 use crate::session::Session;
+use crate::transfer::LastTransfer;
 
 impl Engine {
     /// An operator's definition, in the control partition.
@@ -51,13 +53,17 @@ impl Engine {
 
     /// A definition of the control log reaches this partition. In the control log itself an import
     /// does one thing: it makes the first operator, without whom nobody could define anything. An
-    /// import that this partition's limits or rules refuse is passed over without an event.
+    /// import that this partition's limits or rules refuse is counted and passed over: there is
+    /// nobody to answer.
     pub(crate) fn import<S: EventSink>(
         &mut self,
         control_position: Position,
         definition: &Definition,
         out: &mut S,
     ) {
+        if self.config.is_digested {
+            self.digest = digest::fold_import(self.digest, control_position, definition);
+        }
         if self.config.partition_id.is_none() {
             let is_operator =
                 matches!(definition, Definition::DefineSession(d) if d.role == Role::Operator);
@@ -72,8 +78,9 @@ impl Engine {
             return;
         }
         self.control_position = control_position;
-        if self.accept_definition(definition).is_ok() {
-            self.say_defined(control_position, definition, out);
+        match self.accept_definition(definition) {
+            Ok(()) => self.say_defined(control_position, definition, out),
+            Err(_) => self.imports_refused += 1,
         }
     }
 
@@ -173,13 +180,13 @@ impl Engine {
         let row = Account {
             cash: Cash::ZERO,
             reserved: Cash::ZERO,
-            transfer_id_last: 0,
             account_id: d.account_id,
             firm,
             is_unlimited,
             is_killed: false,
         };
         self.accounts.insert(d.account_id.0, row);
+        self.last_transfers.push(LastTransfer::default());
         Ok(())
     }
 

@@ -1,15 +1,27 @@
-//! The digest: 64 bits that depend on every event said so far, in order.
+//! The digest: 64 bits that depend on all that happened so far, in order.
+//!
+//! | folded in | when |
+//! | --- | --- |
+//! | position and log time | with each command |
+//! | what an operator's request, mass cancel, lost session or import says | when carried out |
+//! | every event but checkpoints | as it is said |
+//! | what stands, as far as it is counted anyway ([`Standing`]) | before each checkpoint is said |
+//!
+//! Orders, cancels and replaces are not folded in themselves: an accepted one shows in its events,
+//! and of a refused one nothing stays but the refusal. What no event and no count tells (an
+//! account's cash, an iceberg's slice) is in [`Engine::state_hash`](crate::Engine::state_hash).
 //!
 //! An event's words are multiplied in pairs with fixed constants added, the products summed (so
 //! that they overlap in the processor), and the sum folded into the running value by one more
-//! product. Each applied command folds in its position and time besides. It tells replicas that
-//! went different ways apart; it is no defence against someone who forges.
+//! product. It tells replicas that went different ways apart; it is no defence against someone who
+//! forges.
 
-use weir_types::ClOrdId;
+use weir_types::{Cash, ClOrdId, InstrumentId, Nanos, Phase, Position};
 use weir_wire::event::{
     Defined, OrderEvent, PhaseChanged, RequestDone, RequestRejected, TradeBusted, Uncrossed,
 };
-use weir_wire::{Definition, Event, PlainEvent};
+use weir_wire::reference::SessionLost;
+use weir_wire::{Definition, Event, PlainEvent, Request};
 
 use crate::index::fold;
 use crate::order::halves;
@@ -35,6 +47,130 @@ const KEYS: [u64; WORDS_MAX] = {
 #[inline]
 pub(crate) fn fold_command(digest: u64, position: u64, time: u64) -> u64 {
     fold(digest.wrapping_add(position) ^ KEYS[0], time.wrapping_add(KEYS[1]) | 1)
+}
+
+/// Folds in what a request says, as far as no event tells it when it is carried out: orders show
+/// in theirs, definitions in `Defined`.
+pub(crate) fn fold_request(digest: u64, request: &Request) -> u64 {
+    let words: [u64; 5] = match request {
+        Request::Transfer(m) => {
+            let (high, low) = cash_words(m.cash);
+            let place = pair(m.account_id.0, m.instrument_id.0);
+            [m.transfer_id, high, low, m.position_qty.cast_unsigned(), place]
+        }
+        Request::KillSwitch(m) => {
+            let codes = u64::from(m.scope.code()) << 8 | u64::from(m.switch.code());
+            [u64::from(m.id), codes, 0, 0, 0]
+        }
+        Request::SetPhase(m) => [u64::from(m.instrument_id.0), u64::from(m.phase.code()), 0, 0, 0],
+        Request::SchedulePhase(m) => {
+            [u64::from(m.instrument_id.0), u64::from(m.phase.code()), m.at.0, 0, 0]
+        }
+        Request::MassCancel(m) => {
+            let whose = pair(m.account_id.0, m.firm_id.0);
+            [u64::from(m.instrument_id.0), whose, u64::from(m.scope.code()), 0, 0]
+        }
+        Request::BustTrade(m) => [m.match_id.0, 0, 0, 0, 0],
+        Request::NewOrder(_)
+        | Request::ReplaceOrder(_)
+        | Request::CancelOrder(_)
+        | Request::DefineInstrument(_)
+        | Request::DefineFirm(_)
+        | Request::DefineAccount(_)
+        | Request::DefineSession(_) => return digest,
+    };
+    let [a, b, c, d, e] = words;
+    fold(digest ^ sum([a, b, c, d, e, u64::from(request.template_id())]), KEYS[4] | 1)
+}
+
+/// Folds in the loss of a session: of one without orders no event tells.
+pub(crate) fn fold_lost(digest: u64, lost: &SessionLost) -> u64 {
+    let switch = u64::from(lost.cancel_on_disconnect.code());
+    fold(digest ^ sum([u64::from(lost.session_id.0), switch]), KEYS[5] | 1)
+}
+
+/// Folds in an import: of one that is passed over no event tells.
+pub(crate) fn fold_import(digest: u64, at: Position, definition: &Definition) -> u64 {
+    fold(digest ^ sum([at.0, u64::from(definition.template_id())]), KEYS[6] | 1)
+}
+
+/// What stands at a checkpoint, as far as it costs little to say.
+pub(crate) struct Standing {
+    pub(crate) numbers: Numbers,
+    pub(crate) control_position: Position,
+    pub(crate) is_killed: bool,
+    pub(crate) cash_moved_in: Cash,
+    pub(crate) cash_moved_out: Cash,
+    pub(crate) counts: Counts,
+    /// The sum of the [`timer_word`]s of all that stand.
+    pub(crate) timers: u64,
+}
+
+/// The numbers given last.
+pub(crate) struct Numbers {
+    pub(crate) rec: u64,
+    pub(crate) seq: u64,
+    pub(crate) exec_id: u64,
+    pub(crate) match_id: u64,
+}
+
+/// How many there are. How many trades are kept follows from the last match number.
+pub(crate) struct Counts {
+    pub(crate) orders: usize,
+    pub(crate) positions: usize,
+    pub(crate) firms: usize,
+    pub(crate) accounts: usize,
+    pub(crate) sessions: usize,
+    pub(crate) instruments: usize,
+    pub(crate) imports_refused: u64,
+}
+
+/// Folds in what stands before a checkpoint.
+pub(crate) fn fold_standing(digest: u64, standing: &Standing) -> u64 {
+    let (in_high, in_low) = cash_words(standing.cash_moved_in);
+    let (out_high, out_low) = cash_words(standing.cash_moved_out);
+    let (numbers, counts) = (&standing.numbers, &standing.counts);
+    let sum = sum([
+        numbers.rec,
+        numbers.seq,
+        numbers.exec_id,
+        numbers.match_id,
+        standing.control_position.0,
+        u64::from(standing.is_killed),
+        in_high,
+        in_low,
+        out_high,
+        out_low,
+        counts.orders as u64,
+        counts.positions as u64,
+        counts.firms as u64,
+        counts.accounts as u64,
+        counts.sessions as u64,
+        counts.instruments as u64,
+        counts.imports_refused,
+        standing.timers,
+    ]);
+    fold(digest ^ sum, KEYS[7] | 1)
+}
+
+/// A scheduled phase, or the end of a volatility call, as a word: added up in any order.
+pub(crate) fn timer_word(at: Nanos, instrument_id: InstrumentId, to: Option<Phase>) -> u64 {
+    let code = to.map_or(0, |phase| u64::from(phase.code()) + 1);
+    sum([at.0, pair(instrument_id.0, 0), code, 8])
+}
+
+/// A hash of bytes of any length.
+pub(crate) fn hash_bytes(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    let words = words.iter().chain(core::iter::once(&last)).map(|word| u64::from_le_bytes(*word));
+    words
+        .fold(bytes.len() as u64, |hash, word| fold(hash ^ word.wrapping_add(KEYS[8]), KEYS[9] | 1))
+}
+
+fn cash_words(cash: Cash) -> (u64, u64) {
+    ((cash.0 >> 64) as u64, cash.0 as u64)
 }
 
 /// Folds an event into the digest. Checkpoints carry the digest and are not part of it.

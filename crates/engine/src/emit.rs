@@ -8,7 +8,7 @@ use weir_types::{
     ClOrdId, ExecType, FirmId, InstrumentId, Liquidity, MatchId, OrdStatus, OrderId, Price, Qty,
     Reason, Rec, RequestNo, Seq,
 };
-use weir_wire::event::{Checkpoint, OrderEvent, RequestDone, RequestRejected};
+use weir_wire::event::{OrderEvent, RequestDone, RequestRejected};
 use weir_wire::order_entry::NewOrder;
 use weir_wire::{Event, PlainEvent};
 
@@ -297,18 +297,5 @@ impl Engine {
             }
         }
         self.say(&Event::Plain(answer), out);
-    }
-
-    /// Tells the digest.
-    pub(crate) fn say_checkpoint<S: EventSink>(&mut self, out: &mut S) {
-        let event = Event::Plain(PlainEvent::Checkpoint(Checkpoint {
-            position: self.position,
-            transact_time: self.time,
-            digest: self.digest,
-            seq: self.seq,
-            rec: self.rec,
-            partition_id: self.config.partition_id,
-        }));
-        self.say(&event, out);
     }
 }

@@ -26,6 +26,7 @@ use crate::plant::{self, Plant};
 use crate::position::Positions;
 use crate::session::Session;
 use crate::timers::Timers;
+use crate::transfer::LastTransfer;
 use crate::uncross::CallLevel;
 
 /// The deterministic engine of one partition.
@@ -42,9 +43,15 @@ pub struct Engine {
     pub(crate) exec_id: ExecId,
     pub(crate) match_id: MatchId,
     pub(crate) is_killed: bool,
-    pub(crate) cash_transferred_in: Cash,
+    /// Sums of what transfers moved, neither below zero but for wrapping around.
+    pub(crate) cash_moved_in: Cash,
+    pub(crate) cash_moved_out: Cash,
+    /// Imports that this partition's limits or rules refused.
+    pub(crate) imports_refused: u64,
     pub(crate) firms: Table<Firm>,
     pub(crate) accounts: Table<Account>,
+    /// By the slot of the account.
+    pub(crate) last_transfers: Vec<LastTransfer>,
     pub(crate) sessions: Table<Session>,
     pub(crate) instruments: Table<Instrument>,
     pub(crate) positions: Positions,
@@ -78,7 +85,8 @@ pub struct OrderState {
     pub order_id: OrderId,
     /// Buy or sell.
     pub side: Side,
-    /// Its limit price.
+    /// Its limit price, in the instrument's price unit; of a market order the price that cash is
+    /// reserved at, zero where none is.
     pub price: Price,
     /// Its total quantity.
     pub order_qty: Qty,
@@ -89,7 +97,7 @@ pub struct OrderState {
 /// A price level as seen from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Level {
-    /// Its price.
+    /// Its price, in the instrument's price unit.
     pub price: Price,
     /// The lots that its orders show.
     pub qty: Qty,
@@ -100,8 +108,10 @@ pub struct Level {
 /// The sums that no trade may change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Totals {
-    /// Cash moved in by transfers less cash moved out.
-    pub cash_transferred_in: Cash,
+    /// Cash moved in by transfers, in price units times lots, as the three below.
+    pub cash_moved_in: Cash,
+    /// Cash moved out by transfers. What is on its way to another partition is in here.
+    pub cash_moved_out: Cash,
     /// Cash of all accounts that no live order has reserved.
     pub cash_free: Cash,
     /// Cash that live orders have reserved.
@@ -124,10 +134,16 @@ pub struct PositionTotals {
 }
 
 impl Totals {
+    /// Cash moved in by transfers less cash moved out.
+    #[must_use]
+    pub fn cash_transferred_in(&self) -> Cash {
+        Cash(self.cash_moved_in.0.wrapping_sub(self.cash_moved_out.0))
+    }
+
     /// True when what the accounts hold is what was moved in: nothing was created or lost.
     #[must_use]
     pub fn is_conserved(&self) -> bool {
-        self.cash_free + self.cash_reserved == self.cash_transferred_in
+        self.cash_free + self.cash_reserved == self.cash_transferred_in()
             && self.positions.iter().all(|p| p.free + p.reserved == p.transferred_in)
     }
 }
@@ -153,9 +169,12 @@ impl Engine {
             exec_id: ExecId::NONE,
             match_id: MatchId::NONE,
             is_killed: false,
-            cash_transferred_in: Cash::ZERO,
+            cash_moved_in: Cash::ZERO,
+            cash_moved_out: Cash::ZERO,
+            imports_refused: 0,
             firms: Table::new(config.firms_max, seed),
             accounts: Table::new(config.accounts_max, seed),
+            last_transfers: Vec::with_capacity(config.accounts_max as usize),
             sessions: Table::new(config.sessions_max, seed),
             instruments: Table::new(config.instruments_max, seed),
             positions: Positions::new(config.positions_max, seed),
@@ -252,6 +271,9 @@ impl Engine {
     /// All requests but those of single orders.
     #[cold]
     fn office_request<S: EventSink>(&mut self, asker: Asker, request: &Request, out: &mut S) {
+        if self.config.is_digested {
+            self.digest = digest::fold_request(self.digest, request);
+        }
         if let Some(definition) = request.definition() {
             return self.define(asker, &definition, out);
         }
@@ -331,7 +353,8 @@ impl Engine {
         self.timers.next_deadline()
     }
 
-    /// The digest of all that happened so far.
+    /// The digest of all that happened so far; see [`state_hash`](Engine::state_hash) for what it
+    /// cannot see.
     #[must_use]
     pub fn digest(&self) -> u64 {
         self.digest
@@ -341,6 +364,13 @@ impl Engine {
     #[must_use]
     pub fn control_position(&self) -> Position {
         self.control_position
+    }
+
+    /// How many definitions of the control log this partition's limits or rules refused: it goes
+    /// on without them.
+    #[must_use]
+    pub fn refused_import_count(&self) -> u64 {
+        self.imports_refused
     }
 
     /// The limits it was made with.
@@ -462,7 +492,8 @@ impl Engine {
         }
         positions.sort_unstable_by_key(|row| row.instrument_id);
         Totals {
-            cash_transferred_in: self.cash_transferred_in,
+            cash_moved_in: self.cash_moved_in,
+            cash_moved_out: self.cash_moved_out,
             cash_free: Cash(cash - cash_reserved),
             cash_reserved: Cash(cash_reserved),
             positions,

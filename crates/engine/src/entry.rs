@@ -1,7 +1,8 @@
 //! New orders: the checks in their fixed order, the acceptance, what becomes of the rest.
 //!
 //! The first check that fails is the reason; the order of checks is part of the protocol, because
-//! every replica and the oracle must give the same one. A refusal changes nothing but numbers.
+//! every replica and the oracle must give the same one. A refusal changes numbers, the session's
+//! remembered answers and, from the throttle on, its rate's count; nothing of orders and means.
 
 use weir_types::{
     Cash, ExecInst, ExecType, Nanos, OrdStatus, OrdType, Phase, Price, Qty, Reason, RequestNo,

@@ -2,7 +2,8 @@
 //!
 //! `(state, command, log time) -> (state, events)`, one thread, no clock, no chance, no I/O, no
 //! floating point, no iteration over a hash table. Every replica that applies the same log is in
-//! the same state and has said the same events; [`Engine::digest`] is how they compare.
+//! the same state and has said the same events; [`Engine::digest`] and
+//! [`Engine::state_hash`] are how they compare.
 //!
 //! * [`Engine`]: the fast one. [`Engine::apply`] is the only way to change it.
 //! * [`EngineConfig`]: its partition and its limits; equal on all replicas of a partition.
@@ -21,6 +22,7 @@ mod ahead;
 mod book;
 mod bust;
 mod cancel;
+mod checkpoint;
 mod collar;
 mod config;
 mod define;
@@ -46,6 +48,7 @@ mod snapshot;
 mod stops;
 mod throttle;
 mod timers;
+mod transfer;
 mod uncross;
 
 pub use config::{EngineConfig, EventSink, Memory};

@@ -164,7 +164,7 @@ impl Engine {
             instrument: self.orders[buy].instrument,
             is_busted: false,
         };
-        self.trades.push(self.match_id, trade);
+        self.trades.push(trade);
     }
 
     /// The incoming order met its own account's. `None`: go on matching.

@@ -223,24 +223,10 @@ impl Outcomes {
         }
     }
 
-    /// Remembers an answer of a snapshot; false for what is none of the asking session's.
-    pub(crate) fn restore(&mut self, event: PlainEvent, count_max: u32, asking: Asking) -> bool {
+    /// Remembers an answer of a snapshot; false for what no snapshot of the asking session has.
+    pub(crate) fn restore(&mut self, event: &PlainEvent, count_max: u32, asking: Asking) -> bool {
         let place = self.next;
-        let mut unnumbered = event;
-        match &mut unnumbered {
-            PlainEvent::OrderEvent(e) => {
-                (e.position, e.event_no) = (Position::NONE, EventNo::NONE);
-                (e.rec, e.seq) = (Rec::NONE, Seq::NONE);
-            }
-            PlainEvent::RequestRejected(e) => {
-                (e.position, e.event_no) = (Position::NONE, EventNo::NONE);
-            }
-            PlainEvent::RequestDone(e) => {
-                (e.position, e.event_no) = (Position::NONE, EventNo::NONE);
-            }
-            _ => return false,
-        }
-        self.push(&event, count_max) && self.event(place, asking) == unnumbered
+        self.push(event, count_max) && self.event(place, asking) == *event
     }
 
     /// While the ring is not full.
@@ -294,6 +280,11 @@ impl Outcomes {
 
     pub(crate) fn count(&self) -> usize {
         self.answers.len()
+    }
+
+    /// The request numbers from the oldest to the newest.
+    pub(crate) fn request_nos(&self) -> impl Iterator<Item = RequestNo> {
+        self.runs().flatten().map(|place| self.answers[place].0.request_no())
     }
 
     /// The places from the oldest to the newest.

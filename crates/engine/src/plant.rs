@@ -15,6 +15,8 @@ pub enum Plant {
     ReservationKeptOnCancel,
     /// What is due happens after the command instead of before.
     TimersAfterCommand,
+    /// Of what is due at the same time, ends of calls and scheduled phases come before expiries.
+    ExpiryAfterPhase,
     /// An iceberg's next slice keeps its place in the queue.
     IcebergKeepsPlace,
     /// Stops are measured by the command's last trade alone.
@@ -51,11 +53,12 @@ pub enum Plant {
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 20] = [
+    pub const ALL: [Plant; 21] = [
         Plant::PriorityLostOnPartialFill,
         Plant::SelfTradeCheckAfterFill,
         Plant::ReservationKeptOnCancel,
         Plant::TimersAfterCommand,
+        Plant::ExpiryAfterPhase,
         Plant::IcebergKeepsPlace,
         Plant::StopsSeeLastTradeOnly,
         Plant::WaveByStopPrice,

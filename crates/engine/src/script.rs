@@ -58,6 +58,7 @@ pub struct Script<'a> {
     /// The number that each session's next request gets, unless it repeats one.
     request_nos: [u64; 8],
     transfer_id: u64,
+    last_transfer: Option<Transfer>,
     control_position: u64,
     /// Orders heard of, the last at the end: most cancels and replaces name one of them.
     heard: Vec<OrderEvent>,
@@ -80,6 +81,7 @@ impl<'a> Script<'a> {
             at: 0,
             request_nos: [1_000; 8],
             transfer_id: 1_000,
+            last_transfer: None,
             control_position: 1_000,
             heard: Vec::new(),
             trades: Vec::new(),
@@ -106,6 +108,7 @@ impl<'a> Script<'a> {
             at: 0,
             request_nos: self.request_nos,
             transfer_id: self.transfer_id,
+            last_transfer: self.last_transfer,
             control_position: self.control_position,
             heard: self.heard,
             trades: self.trades,
@@ -159,7 +162,10 @@ impl<'a> Script<'a> {
         match self.byte() {
             0..=5 => self.cancel_order(),
             6 => self.mass_cancel(),
-            7..=13 => self.transfer(),
+            7..=13 => {
+                let new = self.transfer();
+                self.once_or_again(new)
+            }
             14..=22 => Command::Tick,
             23..=25 => self.kill_switch(),
             26 => self.session_lost(),
@@ -280,25 +286,43 @@ impl<'a> Script<'a> {
         }))
     }
 
-    fn transfer(&mut self) -> Command {
+    fn transfer(&mut self) -> Transfer {
         let session_id = self.rarely(OPERATOR, &[SessionId(1), SessionId(91)]);
         self.transfer_id += 1;
-        let repeated = self.transfer_id.saturating_sub(u64::from(self.byte() % 4));
         let big = 1i128 << 95;
         let cash = [1_000, 50_000, -1_000, -50_000, 0, big, -big, big * 4];
         let lots = [0, 0, 10, 1_000, -10, -1_000, i64::MAX, 1 << 61];
         let position_qty = self.one_of(&lots);
         let instrument_id = self.instrument();
-        Command::Request(Request::Transfer(Transfer {
-            request_no: self.request_no(session_id),
-            transfer_id: self.rarely(repeated, &[0, 1]),
+        let request_no = self.request_no(session_id);
+        let transfer_id = self.rarely(self.transfer_id, &[0, 1]);
+        Transfer {
+            request_no,
+            transfer_id,
             cash: Cash(self.one_of(&cash)),
             position_qty,
             session_id,
             account_id: self.account(SessionId(1)),
             instrument_id: if position_qty == 0 { InstrumentId(0) } else { instrument_id },
             partition_id: self.rarely(HERE, &[PartitionId(2)]),
-        }))
+        }
+    }
+
+    /// The transfer, or the last one again: as it was, with other amounts, or one before it.
+    fn once_or_again(&mut self, new: Transfer) -> Command {
+        let byte = self.byte();
+        let again = self.last_transfer.unwrap_or(new);
+        let transfer = match byte {
+            0..=31 => Transfer { request_no: new.request_no, session_id: new.session_id, ..again },
+            32..=39 => {
+                let (transfer_id, account_id) = (again.transfer_id, again.account_id);
+                Transfer { transfer_id, account_id, ..new }
+            }
+            40..=47 => Transfer { transfer_id: new.transfer_id.saturating_sub(4), ..new },
+            _ => new,
+        };
+        self.last_transfer = Some(transfer);
+        Command::Request(Request::Transfer(transfer))
     }
 
     fn kill_switch(&mut self) -> Command {

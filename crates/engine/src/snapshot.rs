@@ -8,9 +8,11 @@
 //! All integers little-endian. Tables are in order of definition, positions by account and
 //! instrument, orders by instrument, queue (market buys, buys, market sells, sells, buy stops, sell
 //! stops, parked), price from the best and time: the bytes are a function of the log alone, equal
-//! on every replica. Reading never panics on bytes from outside.
+//! on every replica. No bytes from outside make reading panic, nor the engine that they were read
+//! into: what is read is bounded, and what accounts have reserved must be what their orders say.
 
 mod bytes;
+mod promised;
 
 use weir_types::{
     AccountId, Cash, ClOrdId, EventNo, ExecId, ExecInst, FirmId, InstrumentId, MatchId, Nanos,
@@ -21,7 +23,7 @@ use weir_wire::{Definition, Event};
 
 use crate::account::Account;
 use crate::bust::{Party, Trade};
-use crate::config::{EngineConfig, ORDER_QTY_LIMIT};
+use crate::config::{EngineConfig, ORDER_QTY_LIMIT, SCHEDULE_MAX};
 use crate::engine::{Engine, next_checkpoint};
 use crate::index::{NIL, Slot};
 use crate::instrument::Firm;
@@ -29,13 +31,19 @@ use crate::order::{Order, Place};
 use crate::plant::{self, Plant};
 use crate::session::Session;
 use crate::stops::is_stop;
+use crate::transfer::LastTransfer;
 use bytes::{Reader, Writer};
+use promised::Promised;
 
 const MAGIC: [u8; 8] = *b"WEIRSNAP";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const CRC_LEN: usize = 4;
 /// No account can come to have more: the most that all others may owe together.
 const CASH_MAX: u128 = 1 << 121;
+/// Numbers that only count up leave room for as many commands as anybody can send.
+const NUMBER_MAX: u64 = 1 << 63;
+/// The same for record numbers, of which there are 2^48.
+const REC_MAX: u64 = (1 << 48) - (1 << 32);
 
 /// Why bytes are no snapshot to go on from.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -61,8 +69,15 @@ pub enum SnapshotError {
     #[error("the snapshot is of partition {0}")]
     WrongPartition(PartitionId),
     /// It holds more than the configuration allows.
-    #[error("the snapshot holds more {0} than the configuration allows")]
-    LimitReached(&'static str),
+    #[error("the snapshot holds {held} {what}, the configuration allows {allowed}")]
+    LimitReached {
+        /// Of what.
+        what: &'static str,
+        /// How many there are.
+        held: u32,
+        /// How many there may be.
+        allowed: u32,
+    },
     /// A value has no meaning.
     #[error("the snapshot's {0} has a value without meaning")]
     Invalid(&'static str),
@@ -118,11 +133,13 @@ impl Engine {
         }
         let mut engine = Engine::new(config);
         engine.read_counters(&mut r)?;
-        engine.read_owners(&mut r)?;
+        let mut promised = Promised::default();
+        engine.read_owners(&mut r, &mut promised)?;
         engine.read_sessions(&mut r)?;
         engine.read_instruments(&mut r)?;
-        engine.read_positions(&mut r)?;
+        engine.read_positions(&mut r, &mut promised)?;
         engine.read_orders(&mut r)?;
+        engine.check_promised(&promised)?;
         engine.read_timers(&mut r)?;
         engine.read_trades(&mut r)?;
         if r.0.is_empty() { Ok(engine) } else { Err(SnapshotError::Invalid("length")) }
@@ -138,24 +155,28 @@ impl Engine {
         w.u64(self.exec_id.0);
         w.u64(self.match_id.0);
         w.flag(self.is_killed);
-        w.i128(self.cash_transferred_in.0);
+        w.i128(self.cash_moved_in.0);
+        w.i128(self.cash_moved_out.0);
+        w.u64(self.imports_refused);
     }
 
     fn read_counters(&mut self, r: &mut Reader<'_>) -> Result<(), SnapshotError> {
-        self.position = Position(r.u64()?);
+        self.position = Position(r.number()?);
         self.checkpoint_at = next_checkpoint(self.position, &self.config);
         self.time = Nanos(r.u64()?);
         self.control_position = Position(r.u64()?);
         self.digest = r.u64()?;
         self.rec = Rec(r.u64()?);
-        if self.rec.0 >= 1 << 48 {
+        if self.rec.0 > REC_MAX {
             return Err(SnapshotError::Invalid("record number"));
         }
-        self.seq = Seq(r.u64()?);
-        self.exec_id = ExecId(r.u64()?);
-        self.match_id = MatchId(r.u64()?);
+        self.seq = Seq(r.number()?);
+        self.exec_id = ExecId(r.number()?);
+        self.match_id = MatchId(r.number()?);
         self.is_killed = r.flag()?;
-        self.cash_transferred_in = Cash(r.i128()?);
+        self.cash_moved_in = Cash(r.i128()?);
+        self.cash_moved_out = Cash(r.i128()?);
+        self.imports_refused = r.number()?;
         Ok(())
     }
 
@@ -167,25 +188,32 @@ impl Engine {
             w.flag(firm.is_killed);
         }
         w.count(self.accounts.rows().len());
-        for account in self.accounts.rows() {
+        for (account, last) in self.accounts.rows().iter().zip(&self.last_transfers) {
             w.u32(account.account_id.0);
             w.u32(account.firm);
             w.flag(account.is_unlimited);
             w.flag(account.is_killed);
             w.i128(account.cash.0);
             w.i128(account.reserved.0);
-            w.u64(account.transfer_id_last);
+            w.u64(last.transfer_id);
+            w.i128(last.cash.0);
+            w.u64(last.position_qty.cast_unsigned());
+            w.u32(last.instrument_id.0);
         }
     }
 
-    fn read_owners(&mut self, r: &mut Reader<'_>) -> Result<(), SnapshotError> {
-        for _ in 0..r.u32()? {
+    fn read_owners(
+        &mut self,
+        r: &mut Reader<'_>,
+        promised: &mut Promised,
+    ) -> Result<(), SnapshotError> {
+        for _ in 0..r.count("firms", self.config.firms_max)? {
             let firm_id = FirmId(r.u32()?);
             let row = Firm { firm_id, is_killed: r.flag()?, sessions: Vec::new() };
             new_id(&self.firms, firm_id.0, "firms")?;
             self.firms.insert(firm_id.0, row);
         }
-        for _ in 0..r.u32()? {
+        for _ in 0..r.count("accounts", self.config.accounts_max)? {
             let account_id = AccountId(r.u32()?);
             let firm = self.firm_slot(r.u32()?)?;
             let row = Account {
@@ -194,15 +222,21 @@ impl Engine {
                 is_unlimited: r.flag()?,
                 is_killed: r.flag()?,
                 cash: Cash(r.i128()?),
-                reserved: Cash(r.i128()?),
-                transfer_id_last: r.u64()?,
+                reserved: Cash::ZERO,
             };
-            let is_bounded = |cash: Cash| cash.0.unsigned_abs() <= CASH_MAX;
-            if !is_bounded(row.cash) || !is_bounded(row.reserved) {
+            if row.cash.0.unsigned_abs() > CASH_MAX {
                 return Err(SnapshotError::Invalid("cash"));
             }
+            promised.reserved.push(Cash(r.i128()?));
+            let last = LastTransfer {
+                transfer_id: r.u64()?,
+                cash: Cash(r.i128()?),
+                position_qty: r.u64()?.cast_signed(),
+                instrument_id: InstrumentId(r.u32()?),
+            };
             new_id(&self.accounts, account_id.0, "accounts")?;
             self.accounts.insert(account_id.0, row);
+            self.last_transfers.push(last);
         }
         Ok(())
     }
@@ -233,7 +267,7 @@ impl Engine {
     }
 
     fn read_sessions(&mut self, r: &mut Reader<'_>) -> Result<(), SnapshotError> {
-        for _ in 0..r.u32()? {
+        for _ in 0..r.count("sessions", self.config.sessions_max)? {
             let session_id = SessionId(r.u32()?);
             let firm = r.u32()?;
             let role = Role::from_code(r.u8()?).ok_or(SnapshotError::Invalid("role"))?;
@@ -241,20 +275,20 @@ impl Engine {
             let mut row = Session::new(session_id, firm, role);
             row.is_killed = r.flag()?;
             row.last_request_no = RequestNo(r.u64()?);
-            row.next_event_no = EventNo(r.u64()?);
+            row.next_event_no = EventNo(r.number()?);
             row.order_rate_max = r.u32()?;
             row.arrival_time = Nanos(r.u64()?);
-            let outcome_count = r.u32()? as usize;
-            if outcome_count > self.config.outcomes_max as usize {
-                return Err(SnapshotError::Invalid("outcome count"));
-            }
             let asking = self.asking_of(&row);
-            for _ in 0..outcome_count {
+            for _ in 0..r.count("remembered answers", self.config.outcomes_max)? {
                 match Event::decode(r.block()?) {
                     Ok(Event::Plain(event))
-                        if row.outcomes.restore(event, self.config.outcomes_max, asking) => {}
-                    _ => return Err(SnapshotError::Invalid("outcome")),
+                        if row.outcomes.restore(&event, self.config.outcomes_max, asking) => {}
+                    _ => return Err(SnapshotError::Invalid("remembered answer")),
                 }
+            }
+            let numbers = row.outcomes.request_nos();
+            if !numbers.chain([row.last_request_no]).is_sorted() {
+                return Err(SnapshotError::Invalid("remembered answer"));
             }
             new_id(&self.sessions, session_id.0, "sessions")?;
             let slot = self.sessions.insert(session_id.0, row);
@@ -279,7 +313,7 @@ impl Engine {
     }
 
     fn read_instruments(&mut self, r: &mut Reader<'_>) -> Result<(), SnapshotError> {
-        for _ in 0..r.u32()? {
+        for _ in 0..r.count("instruments", self.config.instruments_max)? {
             let raw = weir_wire::frame::parse_message(r.block()?);
             let Ok(Ok(Definition::DefineInstrument(definition))) =
                 raw.map(|raw| Definition::decode(&raw))
@@ -295,6 +329,9 @@ impl Engine {
             let row = &mut self.instruments[slot];
             row.phase = Phase::from_code(r.u8()?).ok_or(SnapshotError::Invalid("phase"))?;
             row.transferred_in = r.i128()?;
+            if row.transferred_in.unsigned_abs() > CASH_MAX {
+                return Err(SnapshotError::Invalid("transferred lots"));
+            }
             row.last_price = r.optional_price()?;
             row.uncrossed_price = r.optional_price()?;
             row.traded = r.optional_price()?.zip(r.optional_price()?);
@@ -315,19 +352,18 @@ impl Engine {
         }
     }
 
-    fn read_positions(&mut self, r: &mut Reader<'_>) -> Result<(), SnapshotError> {
-        for _ in 0..r.u32()? {
+    /// Takes in what is held; what is reserved comes of the orders.
+    fn read_positions(
+        &mut self,
+        r: &mut Reader<'_>,
+        promised: &mut Promised,
+    ) -> Result<(), SnapshotError> {
+        for _ in 0..r.count("positions", self.config.positions_max)? {
             let (account, instrument) = (r.u32()?, r.u32()?);
             self.check_slots(account, instrument)?;
-            if self.positions.is_full_for(account, instrument) {
-                return Err(SnapshotError::LimitReached("positions"));
-            }
-            let (total, reserved, open_buy) = (r.u64()?, r.u64()?, r.u64()?);
-            self.positions.update(account, instrument, |position| {
-                position.total = total.cast_signed();
-                position.reserved = reserved.cast_signed();
-                position.open_buy = open_buy.cast_signed();
-            });
+            let position = promised.position((account, instrument), [r.u64()?, r.u64()?, r.u64()?]);
+            let total = position?.total;
+            self.positions.update(account, instrument, |position| position.total = total);
         }
         Ok(())
     }
@@ -355,7 +391,7 @@ impl Engine {
 
     fn read_orders(&mut self, r: &mut Reader<'_>) -> Result<(), SnapshotError> {
         let mut by_rec = Vec::new();
-        for _ in 0..r.u32()? {
+        for _ in 0..r.count("orders", self.config.orders_max)? {
             let order = read_order(r)?;
             self.check_slots(order.account, order.instrument)?;
             let is_trader = (self.sessions.rows().get(order.session as usize))
@@ -367,9 +403,6 @@ impl Engine {
             if !is_trader || !is_sized || !is_numbered || !is_consistent(&order) {
                 return Err(SnapshotError::Invalid("order"));
             }
-            if self.orders.is_full() {
-                return Err(SnapshotError::LimitReached("orders"));
-            }
             let rec = order.rec;
             let slot = self.orders.alloc(order);
             self.restore_place(slot);
@@ -380,13 +413,12 @@ impl Engine {
         if by_rec.windows(2).any(|pair| pair[0].0 == pair[1].0) {
             return Err(SnapshotError::Invalid("record number"));
         }
-        self.list_restored(&by_rec);
-        Ok(())
+        self.list_restored(&by_rec)
     }
 
-    /// Lists orders by record number. Each row and its places in the indexes are asked for ahead:
-    /// with millions of orders none of them is near.
-    fn list_restored(&mut self, by_rec: &[(Rec, Slot)]) {
+    /// Lists orders by record number and reserves what they may use. Each row and its places in the
+    /// indexes are asked for ahead: with millions of orders none of them is near.
+    fn list_restored(&mut self, by_rec: &[(Rec, Slot)]) -> Result<(), SnapshotError> {
         const AHEAD: usize = 12;
         for (at, (_, slot)) in by_rec.iter().enumerate() {
             if let Some((_, later)) = by_rec.get(at + 2 * AHEAD) {
@@ -396,9 +428,12 @@ impl Engine {
                 let order = &self.orders[*later];
                 self.orders.prefetch_rec(*rec);
                 self.orders.prefetch_name(order.session, order.cl_ord_id);
+                self.positions.prefetch(order.account, order.instrument);
             }
             self.list(*slot);
+            self.reserve_restored(*slot)?;
         }
+        Ok(())
     }
 
     /// Puts an order behind those that were before it, with what it showed.
@@ -425,18 +460,17 @@ impl Engine {
     }
 
     fn read_timers(&mut self, r: &mut Reader<'_>) -> Result<(), SnapshotError> {
-        for _ in 0..r.u32()? {
+        for _ in 0..r.count("ends of calls", self.config.instruments_max)? {
             let end = Nanos(r.u64()?);
             let instrument_id = self.known_instrument(r.u32()?)?;
             self.timers.set_call_end(instrument_id, Some(end));
         }
-        for _ in 0..r.u32()? {
+        for _ in 0..r.count("scheduled phases", SCHEDULE_MAX as u32)? {
             let at = Nanos(r.u64()?);
             let instrument_id = self.known_instrument(r.u32()?)?;
             let phase = Phase::from_code(r.u8()?).ok_or(SnapshotError::Invalid("phase"))?;
-            if !self.timers.enter(at, instrument_id, phase) {
-                return Err(SnapshotError::LimitReached("scheduled phases"));
-            }
+            let has_room = self.timers.enter(at, instrument_id, phase);
+            assert!(has_room, "counted above");
         }
         Ok(())
     }
@@ -448,11 +482,8 @@ impl Engine {
 
     /// From the oldest on; their numbers end at the last match number.
     fn write_trades(&self, w: &mut Writer<'_>) {
-        let count = self.trades.count_at(self.match_id);
-        w.count(count);
-        for number in self.match_id.0 + 1 - count as u64..=self.match_id.0 {
-            let trade = self.trades.get(MatchId(number), self.match_id);
-            let trade = trade.expect("the last trades are kept");
+        w.count(self.trades.count());
+        for trade in self.trades.in_order() {
             for party in [&trade.buyer, &trade.seller] {
                 w.u64(party.rec.0);
                 w.u32(party.session);
@@ -466,14 +497,12 @@ impl Engine {
     }
 
     fn read_trades(&mut self, r: &mut Reader<'_>) -> Result<(), SnapshotError> {
-        let count = r.u32()? as usize;
-        if count > self.trades.count_max() {
-            return Err(SnapshotError::LimitReached("trades"));
-        }
-        if count != self.trades.count_at(self.match_id) {
+        let count = r.count("trades", self.config.trades_max)?;
+        // Fewer than there were since the limit was raised.
+        if u64::from(count) > self.match_id.0 {
             return Err(SnapshotError::Invalid("trade count"));
         }
-        for at in 0..count as u64 {
+        for _ in 0..count {
             let buyer = self.read_party(r)?;
             let seller = self.read_party(r)?;
             let trade = Trade {
@@ -488,8 +517,7 @@ impl Engine {
             if trade.qty.is_zero() || trade.qty.0 > ORDER_QTY_LIMIT {
                 return Err(SnapshotError::Invalid("trade"));
             }
-            let match_id = MatchId(self.match_id.0 + 1 - count as u64 + at);
-            self.trades.put(match_id, count, trade);
+            self.trades.push(trade);
         }
         Ok(())
     }
@@ -530,9 +558,6 @@ fn new_id<T>(
     id: u32,
     what: &'static str,
 ) -> Result<(), SnapshotError> {
-    if table.is_full() {
-        return Err(SnapshotError::LimitReached(what));
-    }
     if id == 0 || table.find(id).is_some() {
         return Err(SnapshotError::Invalid(what));
     }

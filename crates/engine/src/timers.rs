@@ -15,10 +15,12 @@ use weir_types::{
 use weir_wire::reference::SchedulePhase;
 
 use crate::config::{EventSink, SCHEDULE_MAX};
+use crate::digest::timer_word;
 use crate::emit::{Asker, Change, Named};
 use crate::engine::Engine;
 use crate::index::Slot;
 use crate::order::Orders;
+use crate::plant::{self, Plant};
 
 /// Below so many entries a sweep of the heap gains nothing.
 const SWEEP_MIN: usize = 64;
@@ -133,7 +135,18 @@ impl Timers {
         let call_end = self.call_ends.last().map(|(at, id)| (*at, Due::CallEnd(*id)));
         let scheduled =
             self.schedule.last().map(|(at, id, phase)| (*at, Due::Scheduled(*id, *phase)));
-        [expiry, call_end, scheduled].into_iter().flatten().min()
+        let due = [expiry, call_end, scheduled].into_iter().flatten();
+        if plant::is(Plant::ExpiryAfterPhase) {
+            return due.min_by_key(|(at, due)| (*at, core::cmp::Reverse(*due)));
+        }
+        due.min()
+    }
+
+    /// Ends of calls and scheduled phases as one word, for the digest.
+    pub(crate) fn word(&self) -> u64 {
+        let ends = self.call_ends.iter().map(|(at, id)| timer_word(*at, *id, None));
+        let changes = self.schedule.iter().map(|(at, id, to)| timer_word(*at, *id, Some(*to)));
+        ends.chain(changes).fold(0, u64::wrapping_add)
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Nanos> {

@@ -19,7 +19,8 @@ use crate::plant::{self, Plant};
 /// What would trade at a price: the lots of all orders there, hidden parts included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallLevel {
-    /// The limit; for market orders the worst price that they may trade at.
+    /// The limit; for market orders the worst price that they may trade at. In the instrument's
+    /// price unit, as all prices here.
     pub price: Price,
     /// Lots to buy at this price or a lower one.
     pub buy_qty: Qty,
@@ -32,7 +33,7 @@ pub struct CallLevel {
 /// What an uncrossing would give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Uncrossing {
-    /// The price of all its trades.
+    /// The price of all its trades, in the instrument's price unit.
     pub price: Price,
     /// The lots traded, not zero.
     pub qty: Qty,
@@ -42,7 +43,8 @@ pub struct Uncrossing {
 
 /// The price that `docs/matching.md`, Uncrossing, says: the most volume at a limit, the least
 /// surplus, the side of that surplus, `reference`. `levels` are in ascending order of price (equal
-/// prices in any order). `None` when nothing would trade.
+/// prices in any order); of others it makes a price that means nothing, and does not panic. `None`
+/// when nothing would trade.
 #[must_use]
 pub fn uncrossing_price(
     levels: &[CallLevel],
@@ -358,6 +360,17 @@ mod tests {
             let found = uncrossing_price(&levels, reference.map(Price), Price(1));
             let found = found.map(|u| (u.price.0, u.qty.0, u.surplus));
             assert_eq!(found, want, "{levels:?} {reference:?}");
+        }
+    }
+
+    #[test]
+    fn levels_out_of_order_make_no_panic() {
+        let levels = [limit(202, 100, 0), limit(200, 0, 150), market(201, 7, 7), limit(199, 5, 1)];
+        for turn in 0..levels.len() {
+            let mut levels = levels.to_vec();
+            levels.rotate_left(turn);
+            let found = uncrossing_price(&levels, Some(Price(201)), Price(1));
+            assert!(found.is_none_or(|found| !found.qty.is_zero()));
         }
     }
 }

@@ -4,7 +4,7 @@ mod common;
 
 use common::steps::*;
 use common::*;
-use weir_engine::EngineConfig;
+use weir_engine::{Engine, EngineConfig, SnapshotError};
 use weir_types::*;
 use weir_wire::{Definition, Request};
 
@@ -36,6 +36,55 @@ fn a_bust_returns_cash_and_lots_once_and_leaves_the_orders() {
         ],
     );
     assert_eq!(desk.levels(Side::Sell), [(100, 1_000_000, 2)]);
+}
+
+#[test]
+fn a_snapshot_is_read_with_more_trades_allowed_and_refused_by_both_numbers_with_fewer() {
+    let config = |trades_max| EngineConfig { trades_max, ..EngineConfig::new(HERE) };
+    let mut desk = Desk::with_config(config(3));
+    desk.furnish();
+    let trade = |desk: &mut Desk| {
+        step(desk, "sell a 100 1");
+        step(desk, "bob buy x 100 1");
+    };
+    for _ in 0..5 {
+        trade(&mut desk);
+    }
+    let mut bytes = Vec::new();
+    desk.engine.snapshot(&mut bytes);
+    let refused = Engine::restore(config(2), &bytes).err();
+    let want = SnapshotError::LimitReached { what: "trades", held: 3, allowed: 2 };
+    assert_eq!(refused, Some(want));
+    desk.engine = Engine::restore(config(5), &bytes).unwrap();
+    for _ in 0..3 {
+        trade(&mut desk);
+    }
+    // Eight trades, of which the last five are kept: none of those forgotten before comes back.
+    check_on(
+        &mut desk,
+        &[
+            ("bust 2", &["refused UnknownTrade"]),
+            ("bust 3", &["refused UnknownTrade"]),
+            ("bust 4", &["busted Buy 1@100", "busted Sell 1@100", "done 2"]),
+            ("bust 8", &["busted Buy 1@100", "busted Sell 1@100", "done 2"]),
+            ("bust 9", &["refused UnknownTrade"]),
+        ],
+    );
+}
+
+#[test]
+fn a_snapshot_with_more_answers_than_may_be_remembered_is_refused_by_both_numbers() {
+    let config = |outcomes_max| EngineConfig { outcomes_max, ..EngineConfig::new(HERE) };
+    let mut desk = Desk::with_config(config(8));
+    desk.furnish();
+    for text in ["buy a 90 1", "buy b 90 1", "buy c 90 1"] {
+        step(&mut desk, text);
+    }
+    let mut bytes = Vec::new();
+    desk.engine.snapshot(&mut bytes);
+    let want = SnapshotError::LimitReached { what: "remembered answers", held: 3, allowed: 2 };
+    assert_eq!(Engine::restore(config(2), &bytes).err(), Some(want));
+    assert!(Engine::restore(config(9), &bytes).is_ok());
 }
 
 #[test]

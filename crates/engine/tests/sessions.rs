@@ -110,7 +110,11 @@ fn a_transfer_is_carried_out_once() {
         (1, 100, 0, Ok(1)),
         (1, 100, 0, Ok(0)),
         (5, -60, 7, Ok(1)),
-        (4, 100, 0, Ok(0)),
+        (5, -60, 7, Ok(0)),
+        (5, 60, 7, Err(Reason::TransferIdUsed)),
+        (5, -60, 8, Err(Reason::TransferIdUsed)),
+        (4, 100, 0, Err(Reason::TransferIdUsed)),
+        (1, 100, 0, Err(Reason::TransferIdUsed)),
         (6, -50, 0, Err(Reason::InsufficientCash)),
         (6, 0, -8, Err(Reason::InsufficientPosition)),
         (6, -40, -7, Ok(1)),
@@ -192,7 +196,7 @@ fn a_mass_cancel_covers_its_scope_in_order_of_rec() {
         scope: MassCancelScope::Session,
     };
     let firm = MassCancelScope::Firm;
-    let account = MassCancelScope::Account;
+    let (account, instrument) = (MassCancelScope::Account, MassCancelScope::Instrument);
     let by_operator = MassCancel { session_id: OPERATOR, ..all };
     let rows: &[(MassCancel, Result<&[&str], Reason>)] = &[
         (all, Ok(&["a", "r", "m"])),
@@ -203,6 +207,13 @@ fn a_mass_cancel_covers_its_scope_in_order_of_rec() {
         (MassCancel { scope: firm, firm_id: FirmId(2), ..all }, Err(Reason::NotEntitled)),
         (MassCancel { scope: firm, firm_id: FirmId(2), ..by_operator }, Ok(&["x"])),
         (MassCancel { scope: firm, ..by_operator }, Err(Reason::UnknownFirm)),
+        (MassCancel { scope: instrument, instrument_id: TULIP, ..all }, Err(Reason::NotEntitled)),
+        (
+            MassCancel { scope: instrument, instrument_id: TULIP, ..by_operator },
+            Ok(&["a", "x", "n", "m"]),
+        ),
+        (MassCancel { scope: instrument, instrument_id: ROSE, ..by_operator }, Ok(&["r"])),
+        (MassCancel { scope: instrument, ..by_operator }, Err(Reason::UnknownInstrument)),
         (MassCancel { partition_id: PartitionId(2), ..all }, Err(Reason::WrongPartition)),
     ];
     for (request, want) in rows {
@@ -296,6 +307,15 @@ fn a_partition_imports_a_definition_once_and_takes_none_from_requests() {
 }
 
 #[test]
+fn imports_that_a_partition_refuses_are_counted_and_said_nothing_of() {
+    let mut desk = Desk::open();
+    assert_eq!(desk.import(firm(0)), []);
+    assert_eq!(desk.import(account(RICH, 2, Switch::Off)), []);
+    assert_eq!(desk.import(firm(3)).len(), 1);
+    assert_eq!(desk.engine.refused_import_count(), 2);
+}
+
+#[test]
 fn a_checkpoint_tells_the_digest_at_its_interval() {
     let config = EngineConfig { checkpoint_interval: 8, ..EngineConfig::new(HERE) };
     let mut desk = Desk::with_config(config);
@@ -334,7 +354,10 @@ fn a_damaged_snapshot_is_refused_and_says_why() {
     let elsewhere = EngineConfig { partition_id: PartitionId(2), ..config() };
     assert_eq!(Engine::restore(elsewhere, &bytes).err(), Some(SnapshotError::WrongPartition(HERE)));
     let small = EngineConfig { accounts_max: 2, ..config() };
-    assert_eq!(Engine::restore(small, &bytes).err(), Some(SnapshotError::LimitReached("accounts")));
+    let refused = Engine::restore(small, &bytes).err().unwrap();
+    assert_eq!(refused, SnapshotError::LimitReached { what: "accounts", held: 4, allowed: 2 });
+    let text = "the snapshot holds 4 accounts, the configuration allows 2";
+    assert_eq!(refused.to_string(), text);
     for at in 0..bytes.len() {
         let mut damaged = bytes.clone();
         damaged[at] ^= 0x10;

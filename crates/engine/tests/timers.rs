@@ -7,7 +7,7 @@ use common::steps::*;
 use common::*;
 use weir_engine::Engine;
 use weir_types::*;
-use weir_wire::Request;
+use weir_wire::{Command, Request};
 
 #[test]
 fn an_order_expires_before_the_command_that_comes_later() {
@@ -197,6 +197,21 @@ fn a_snapshot_in_the_middle_of_a_call_goes_on_as_the_engine_that_it_came_from() 
     }
 }
 
+/// Plays the whole day to an engine of whatever state, each request as a repeated one too.
+fn go_on(mut engine: Engine) {
+    let mut events = Vec::new();
+    for (round, text) in (1..).zip(DAY.iter().chain(AFTER)) {
+        for request_no in [round, u64::MAX - 100 + round] {
+            let command = match asked_in(text) {
+                Some(request) => Command::Request(numbered(request, request_no)),
+                None => Command::Tick,
+            };
+            let time = Nanos(engine.time().0.saturating_add(250));
+            engine.apply(engine.position().next(), time, &command, &mut events);
+        }
+    }
+}
+
 #[test]
 fn bytes_that_are_no_snapshot_are_refused_and_never_a_panic() {
     let mut desk = Desk::open();
@@ -207,15 +222,26 @@ fn bytes_that_are_no_snapshot_are_refused_and_never_a_panic() {
     desk.engine.snapshot(&mut bytes);
     let config = desk.engine.config().clone();
     let body = bytes.len() - 4;
-    for at in (0..body).step_by(3) {
+    // All bytes in turn, and words that are extreme.
+    for (at, word) in (0..body).flat_map(|at| [(at, 0x81), (at, 0), (at, u64::MAX)]) {
         let mut broken = bytes.clone();
-        broken[at] ^= 0x81;
+        match word {
+            0x81 => broken[at] ^= 0x81,
+            word => {
+                let end = body.min(at + 8);
+                broken[at..end].copy_from_slice(&word.to_le_bytes()[..end - at]);
+            }
+        }
         let crc = crc32c::crc32c(&broken[..body]);
         broken[body..].copy_from_slice(&crc.to_le_bytes());
-        // A change that only renames something may read; what reads must be whole.
+        // A change that only renames something may read; what reads must be whole, and go on.
         if let Ok(engine) = Engine::restore(config.clone(), &broken) {
             let mut again = Vec::new();
             engine.snapshot(&mut again);
+            assert!(Engine::restore(config.clone(), &again).is_ok(), "byte {at}");
+            if word != 0x81 || at % 3 == 0 {
+                go_on(engine);
+            }
         }
     }
 }

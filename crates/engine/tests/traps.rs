@@ -328,6 +328,60 @@ fn where_rows_lie_in_memory_shows_in_no_event_and_no_digest() {
     }
 }
 
+/// The desk goes on as if so many records had been given before.
+fn skip_records(desk: &mut Desk, last: u64) {
+    const REC_AT: usize = 14 + 4 * 8;
+    let mut bytes = Vec::new();
+    desk.engine.snapshot(&mut bytes);
+    bytes[REC_AT..REC_AT + 8].copy_from_slice(&last.to_le_bytes());
+    let body_len = bytes.len() - 4;
+    let crc = crc32c::crc32c(&bytes[..body_len]);
+    bytes[body_len..].copy_from_slice(&crc.to_le_bytes());
+    desk.engine =
+        weir_engine::Engine::restore(desk.engine.config().clone(), &bytes).expect("it reads back");
+    assert_eq!(desk.engine.last_rec(), Rec(last));
+}
+
+#[test]
+fn record_numbers_that_pass_two_to_the_32_keep_age_order_and_are_found_by_number() {
+    // A small window, so that most orders are elder ones.
+    let config = EngineConfig { orders_max: 12, ..EngineConfig::new(HERE) };
+    let mut desk = Desk::with_config(config);
+    desk.furnish();
+    // Its number's low half will come again, 2^32 later.
+    let first = desk.order(sell(100, 1, "old"))[0];
+    skip_records(&mut desk, (1 << 32) - 3);
+    let mut ids = vec![("old", first.order_id)];
+    for text in ["a", "b", "c", "d", "e", "f"] {
+        ids.push((text, desk.order(sell(100, 1, text))[0].order_id));
+    }
+    let recs: Vec<u64> = ids.iter().map(|(_, id)| id.rec().0).collect();
+    assert_eq!(recs[1..5], [(1 << 32) - 2, (1 << 32) - 1, 1 << 32, (1 << 32) + 1]);
+    assert_eq!(recs[4] as u32, recs[0] as u32, "the same low half");
+    let queue = desk.engine.orders_at(TULIP, Side::Sell, Price(100));
+    assert!(queue.iter().eq(ids.iter().map(|(_, id)| id)), "the older one is first");
+    desk.engine = {
+        let mut bytes = Vec::new();
+        desk.engine.snapshot(&mut bytes);
+        weir_engine::Engine::restore(desk.engine.config().clone(), &bytes).unwrap()
+    };
+    for (text, order_id) in [ids[4], ids[0], ids[2]] {
+        let by_number = weir_wire::order_entry::CancelOrder {
+            order_id,
+            orig_cl_ord_id: ClOrdId::NONE,
+            ..cancel("x")
+        };
+        let events = orders(&desk.ask(Request::CancelOrder(by_number)));
+        assert_eq!(told(&events), [format!("{text} Canceled None")]);
+    }
+    let events = orders(&desk.ask(Request::MassCancel(mass_cancel(MassCancelScope::Firm))));
+    assert_eq!(
+        events.iter().map(|e| e.cl_ord_id).collect::<Vec<_>>(),
+        ["a", "c", "e", "f"].map(name)
+    );
+    assert_eq!(desk.engine.live_order_count(), 0);
+}
+
 fn mass_cancel(scope: MassCancelScope) -> MassCancel {
     MassCancel {
         request_no: RequestNo(0),

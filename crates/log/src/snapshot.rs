@@ -142,7 +142,7 @@ impl<D: Disk> SnapshotStore<D> {
         self.disk.sync_dir()?;
         for position in positions.into_iter().rev().filter(|position| *position <= log_end) {
             let file = file_name(position);
-            match self.load(&file, position)? {
+            match self.load(position)? {
                 Ok(bytes) => return Ok((Some(Snapshot { position, bytes }), skipped)),
                 Err(fault) => skipped.push(SkippedSnapshot { file, fault }),
             }
@@ -167,12 +167,17 @@ impl<D: Disk> SnapshotStore<D> {
         Ok(positions.get(surplus).copied())
     }
 
-    fn load(
+    /// The state at one of the [listed](SnapshotStore::list) positions, or why its file cannot be
+    /// used. Changes nothing.
+    ///
+    /// # Errors
+    /// When the disk fails; [`DiskErrorKind::NotFound`](weir_io::DiskErrorKind::NotFound) when it
+    /// was pruned meanwhile.
+    pub fn load(
         &mut self,
-        name: &str,
         position: Position,
     ) -> Result<Result<Vec<u8>, SnapshotFault>, DiskError> {
-        let file = self.disk.open(name, Access::Read)?;
+        let file = self.disk.open(&file_name(position), Access::Read)?;
         let read = self.disk.len(file).and_then(|len| {
             let mut bytes = vec![0; usize::try_from(len).expect("a snapshot fits in memory")];
             let read = self.disk.read(file, 0, &mut bytes)?;

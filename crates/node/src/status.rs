@@ -92,6 +92,13 @@ pub struct PartitionReport {
     pub batches: u64,
     /// Commands refused because the log was full.
     pub refused: u64,
+    /// Definitions of the control log that the partition's limits or rules refused: it goes on
+    /// without them.
+    pub imports_refused: u64,
+    /// The position of the last snapshot that this run took; absent before the first.
+    pub snapshot_position: Option<u64>,
+    /// The hash of the engine's whole state there, in hexadecimal.
+    pub snapshot_state: Option<String>,
 }
 
 /// The delivery store's figures.
@@ -357,12 +364,18 @@ impl NodeStatus {
 
     fn put_partitions(&self, report: &StatusReport, text: &mut String) {
         type Figure = fn(&PartitionReport) -> u64;
-        let figures: [(&str, &str, &str, Figure); 5] = [
+        let figures: [(&str, &str, &str, Figure); 6] = [
             ("weir_partition_position", "Last applied position.", "counter", |p| p.position),
             ("weir_partition_events_total", "Events said.", "counter", |p| p.events),
             ("weir_partition_live_orders", "Live orders.", "gauge", |p| p.live_orders),
             ("weir_partition_uncommitted", "Commands before commit.", "gauge", |p| p.uncommitted),
             ("weir_partition_batches_total", "Batches appended.", "counter", |p| p.batches),
+            (
+                "weir_partition_imports_refused_total",
+                "Definitions of the control log that the partition refused.",
+                "counter",
+                |p| p.imports_refused,
+            ),
         ];
         for (name, help, kind, figure) in figures {
             let values = report.partitions.iter();
@@ -386,6 +399,7 @@ fn partition_report(
     (id, epoch, figures): &(PartitionId, Epoch, Arc<PartitionFigures>),
 ) -> PartitionReport {
     let load = |figure: &std::sync::atomic::AtomicU64| figure.load(Ordering::Relaxed);
+    let snapshot = figures.snapshot();
     PartitionReport {
         id: id.0,
         epoch: epoch.0,
@@ -396,6 +410,9 @@ fn partition_report(
         uncommitted: load(&figures.uncommitted),
         batches: load(&figures.batches),
         refused: load(&figures.refused),
+        imports_refused: load(&figures.imports_refused),
+        snapshot_position: snapshot.map(|(position, _)| position),
+        snapshot_state: snapshot.map(|(_, state)| format!("{state:016x}")),
     }
 }
 

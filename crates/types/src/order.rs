@@ -156,8 +156,10 @@ codes! {
         Session = 0,
         /// All live orders of an account of the asker's firm.
         Account = 1,
-        /// All live orders of the asker's firm.
+        /// All live orders of the asker's firm; of any firm for operators.
         Firm = 2,
+        /// All live orders of an instrument, of all firms: for operators.
+        Instrument = 3,
     }
 
     /// What a kill switch stops.

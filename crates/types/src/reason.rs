@@ -146,6 +146,8 @@ reasons! {
     UnknownTrade = 86, "no trade that can be taken back has this number";
     /// The session enters orders faster than it may.
     Throttled = 87, "the session enters orders faster than it may";
+    /// The account's last transfer has this number or a higher one, and is not this one again.
+    TransferIdUsed = 88, "the account's last transfer has this number or a higher one";
 
     /// The token cannot be honoured.
     ResyncToken = 100, "the token is not valid here; start again from the oldest legal one";

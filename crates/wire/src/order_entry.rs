@@ -107,7 +107,7 @@ messages! {
         firm_id: FirmId,
         /// Which partition.
         partition_id: PartitionId,
-        /// Session, account or firm.
+        /// Session, account, firm or instrument.
         scope: MassCancelScope,
     }
 }

@@ -36,7 +36,8 @@ struct Account {
     firm_id: FirmId,
     is_unlimited: bool,
     cash: i128,
-    transfer_id_last: u64,
+    /// The last transfer's number, cash, lots and instrument; no number before the first.
+    last_transfer: (u64, i128, i64, InstrumentId),
 }
 
 #[derive(Clone)]
@@ -208,7 +209,9 @@ pub struct NaiveEngine {
     exec_id: u64,
     match_id: u64,
     arrival: u64,
-    cash_transferred_in: i128,
+    cash_moved_in: i128,
+    cash_moved_out: i128,
+    imports_refused: u64,
     /// Scope codes and identifiers of the kill switches that are on.
     kills: BTreeSet<(u8, u32)>,
     firms: BTreeSet<FirmId>,
@@ -243,7 +246,9 @@ impl NaiveEngine {
             exec_id: 0,
             match_id: 0,
             arrival: 0,
-            cash_transferred_in: 0,
+            cash_moved_in: 0,
+            cash_moved_out: 0,
+            imports_refused: 0,
             kills: BTreeSet::new(),
             firms: BTreeSet::new(),
             accounts: BTreeMap::new(),
@@ -302,6 +307,7 @@ impl NaiveEngine {
             };
         }
         session.last_request_no = request_no;
+        self.digest = digest::fold_request(self.digest, request);
         let refused = match request {
             Request::NewOrder(m) => return self.new_order(m, out),
             Request::ReplaceOrder(m) => return self.replace_order(request, m, out),
@@ -347,6 +353,12 @@ impl NaiveEngine {
     #[must_use]
     pub fn control_position(&self) -> Position {
         self.control_position
+    }
+
+    /// As [`Engine::refused_import_count`](crate::Engine::refused_import_count).
+    #[must_use]
+    pub fn refused_import_count(&self) -> u64 {
+        self.imports_refused
     }
 
     /// As [`Engine::session_state`](crate::Engine::session_state).
@@ -432,7 +444,8 @@ impl NaiveEngine {
             }
         });
         Totals {
-            cash_transferred_in: Cash(self.cash_transferred_in),
+            cash_moved_in: Cash(self.cash_moved_in),
+            cash_moved_out: Cash(self.cash_moved_out),
             cash_free: Cash(cash - reserved),
             cash_reserved: Cash(reserved),
             positions: positions.collect(),

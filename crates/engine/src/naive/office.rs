@@ -2,8 +2,8 @@
 
 use weir_types::{EventNo, PartitionId};
 use weir_types::{
-    ExecType, FirmId, KillScope, MassCancelScope, Phase, Position, Reason, Rec, RequestNo, Role,
-    Switch,
+    ExecType, FirmId, InstrumentId, KillScope, MassCancelScope, Phase, Position, Reason, Rec,
+    RequestNo, Role, Switch,
 };
 use weir_wire::event::Defined;
 use weir_wire::order_entry::MassCancel;
@@ -15,6 +15,7 @@ use weir_wire::{Definition, Event, Request};
 use super::say::News;
 use super::{Account, Instrument, NaiveEngine, Order, Session};
 use crate::config::{CASH_LIMIT, EventSink, ORDER_QTY_LIMIT, POSITION_LIMIT};
+use crate::digest;
 
 impl NaiveEngine {
     pub(super) fn define<S: EventSink>(
@@ -41,6 +42,7 @@ impl NaiveEngine {
         definition: &Definition,
         out: &mut S,
     ) {
+        self.digest = digest::fold_import(self.digest, at, definition);
         if self.is_control() {
             let has_operator = self.sessions.values().any(|s| s.role == Role::Operator);
             let makes_operator = match definition {
@@ -54,6 +56,8 @@ impl NaiveEngine {
             self.control_position = at;
             if self.take_in(definition).is_ok() {
                 self.say_defined(at, definition, out);
+            } else {
+                self.imports_refused += 1;
             }
         }
     }
@@ -155,7 +159,8 @@ impl NaiveEngine {
         if self.accounts.len() >= self.config.accounts_max as usize {
             return Err(Reason::LimitReached);
         }
-        let row = Account { firm_id: d.firm_id, is_unlimited, cash: 0, transfer_id_last: 0 };
+        let last_transfer = (0, 0, 0, InstrumentId(0));
+        let row = Account { firm_id: d.firm_id, is_unlimited, cash: 0, last_transfer };
         self.accounts.insert(d.account_id, row);
         Ok(())
     }
@@ -220,9 +225,13 @@ impl NaiveEngine {
         if m.transfer_id == 0 {
             return Err(Reason::FieldOutOfRange);
         }
-        if m.transfer_id <= account.transfer_id_last {
+        let this = (m.transfer_id, m.cash.0, m.position_qty, m.instrument_id);
+        if this == account.last_transfer {
             self.say_done(request, 0, out);
             return Ok(());
+        }
+        if m.transfer_id <= account.last_transfer.0 {
+            return Err(Reason::TransferIdUsed);
         }
         let cash = m.cash.0;
         if !(-CASH_LIMIT..=CASH_LIMIT).contains(&cash) {
@@ -240,8 +249,9 @@ impl NaiveEngine {
         }
         let row = self.accounts.get_mut(&m.account_id).expect("checked above");
         row.cash += cash;
-        row.transfer_id_last = m.transfer_id;
-        self.cash_transferred_in += cash;
+        row.last_transfer = this;
+        self.cash_moved_in += cash.max(0);
+        self.cash_moved_out += (-cash).max(0);
         self.say_done(request, 1, out);
         Ok(())
     }
@@ -329,6 +339,11 @@ impl NaiveEngine {
                 return Err(Reason::NotEntitled);
             }
             MassCancelScope::Firm => {}
+            MassCancelScope::Instrument if !is_operator => return Err(Reason::NotEntitled),
+            MassCancelScope::Instrument if m.instrument_id.0 == 0 => {
+                return Err(Reason::UnknownInstrument);
+            }
+            MassCancelScope::Instrument => {}
         }
         if m.instrument_id.0 != 0 && !self.instruments.contains_key(&m.instrument_id) {
             return Err(Reason::UnknownInstrument);
@@ -338,6 +353,7 @@ impl NaiveEngine {
                 MassCancelScope::Session => order.now.session_id == m.session_id,
                 MassCancelScope::Account => order.now.account_id == m.account_id,
                 MassCancelScope::Firm => self.sessions[&order.now.session_id].firm_id == firm_id,
+                MassCancelScope::Instrument => true,
             };
             let phase = self.instruments[&order.now.instrument_id].phase;
             in_scope
@@ -354,6 +370,7 @@ impl NaiveEngine {
     }
 
     pub(super) fn session_lost<S: EventSink>(&mut self, lost: &SessionLost, out: &mut S) {
+        self.digest = digest::fold_lost(self.digest, lost);
         if lost.cancel_on_disconnect == Switch::Off {
             return;
         }

@@ -1,8 +1,8 @@
 //! The naive engine's events.
 
 use weir_types::{
-    ClOrdId, EventNo, ExecId, ExecType, InstrumentId, Liquidity, MatchId, Nanos, OrdStatus,
-    OrderId, Price, Qty, Reason, Rec, RequestNo, Seq, SessionId,
+    Cash, ClOrdId, EventNo, ExecId, ExecType, InstrumentId, KillScope, Liquidity, MatchId, Nanos,
+    OrdStatus, OrderId, Price, Qty, Reason, Rec, RequestNo, Seq, SessionId,
 };
 use weir_wire::event::{Checkpoint, OrderEvent, RequestDone, RequestRejected};
 use weir_wire::order_entry::NewOrder;
@@ -10,7 +10,7 @@ use weir_wire::{Event, PlainEvent, Request};
 
 use super::NaiveEngine;
 use crate::config::EventSink;
-use crate::digest;
+use crate::digest::{self, Counts, Numbers, Standing};
 
 /// What is to be told of an order, besides its state.
 pub(super) struct News {
@@ -230,7 +230,38 @@ impl NaiveEngine {
         self.say(Event::Plain(again), out);
     }
 
+    fn standing(&self) -> Standing {
+        let ends = self.instruments.iter().filter_map(|(id, instrument)| {
+            instrument.call_end.map(|at| digest::timer_word(at, *id, None))
+        });
+        let changes = (self.schedule.iter())
+            .map(|((id, at), phase)| digest::timer_word(*at, *id, Some(*phase)));
+        Standing {
+            numbers: Numbers {
+                rec: self.rec,
+                seq: self.seq,
+                exec_id: self.exec_id,
+                match_id: self.match_id,
+            },
+            control_position: self.control_position,
+            is_killed: self.kills.contains(&(KillScope::All.code(), 0)),
+            cash_moved_in: Cash(self.cash_moved_in),
+            cash_moved_out: Cash(self.cash_moved_out),
+            counts: Counts {
+                orders: self.orders.len(),
+                positions: self.open_position_count(),
+                firms: self.firms.len(),
+                accounts: self.accounts.len(),
+                sessions: self.sessions.len(),
+                instruments: self.instruments.len(),
+                imports_refused: self.imports_refused,
+            },
+            timers: ends.chain(changes).fold(0, u64::wrapping_add),
+        }
+    }
+
     pub(super) fn say_checkpoint<S: EventSink>(&mut self, out: &mut S) {
+        self.digest = digest::fold_standing(self.digest, &self.standing());
         let checkpoint = Checkpoint {
             position: self.position,
             transact_time: self.time,

@@ -168,6 +168,8 @@ impl Duel {
         same(totals.is_conserved(), true, "conservation of money and lots")?;
         same(fast.live_order_count(), naive.live_order_count(), "count of live orders")?;
         same(fast.open_position_count(), naive.open_position_count(), "count of positions")?;
+        let (refused, should) = (fast.refused_import_count(), naive.refused_import_count());
+        same(refused, should, "count of refused imports")?;
         same(fast.control_position(), naive.control_position(), "control position")?;
         for (session_id, state) in fast.sessions() {
             same(state, naive.session_state(session_id), "state of a session")?;

@@ -143,6 +143,8 @@ impl Script<'_> {
             display_qty: zero_or(is_iceberg, small),
             stop_px: if is_stop { stop_px } else { Price(0) },
             expire_time: match time_in_force {
+                // Some expire at the very moments that changes of phase are scheduled for.
+                TimeInForce::Gtd if expiry >= 160 => self.moment(expiry),
                 TimeInForce::Gtd => Nanos(self.now.0 + 1 + expiry * MILLISECOND),
                 _ => Nanos(0),
             },
@@ -223,21 +225,24 @@ impl Script<'_> {
         }))
     }
 
+    /// One of few moments to come, so that changes replace one another.
+    fn moment(&self, byte: u64) -> Nanos {
+        Nanos((self.now.0 / (10 * MILLISECOND) + 1 + byte % 8) * 10 * MILLISECOND)
+    }
+
     fn schedule_phase(&mut self) -> Command {
         let session_id = self.rarely(OPERATOR, &[SessionId(1)]);
         let instrument_id = self.instrument();
         let phase = self.phase_after(self.phase_of(instrument_id));
         let byte = u64::from(self.byte());
-        // Few moments, so that changes replace one another.
-        let moment = (self.now.0 / (10 * MILLISECOND) + 1 + byte % 8) * 10 * MILLISECOND;
         let at = match byte {
-            0..=15 => 0,
-            16..=19 => self.now.0,
-            _ => moment,
+            0..=15 => Nanos(0),
+            16..=19 => self.now,
+            _ => self.moment(byte),
         };
         Command::Request(Request::SchedulePhase(SchedulePhase {
             request_no: self.request_no(session_id),
-            at: Nanos(at),
+            at,
             session_id,
             instrument_id,
             phase,
@@ -265,23 +270,17 @@ impl Script<'_> {
         let sum = self.one_of(&[30_000, -30_000, 60_000, -60_000]);
         let lots = self.one_of(&[0, 300, -300, 0]);
         let is_odd = self.byte() % 8 == 7;
-        match self.transfer() {
-            Command::Request(Request::Transfer(mut m)) if !is_odd => {
-                m.account_id = account;
-                m.cash.0 = sum;
-                m.position_qty = lots;
-                m.instrument_id = InstrumentId(if lots == 0 { 0 } else { 100 });
-                Command::Request(Request::Transfer(m))
-            }
-            Command::Request(Request::Transfer(mut m)) => {
-                // Who was given a fortune would never lack money again.
-                if m.cash.0 > 1_000_000 || m.position_qty > 100_000 {
-                    m.account_id = AccountId(13);
-                }
-                Command::Request(Request::Transfer(m))
-            }
-            other => other,
+        let mut m = self.transfer();
+        if !is_odd {
+            m.account_id = account;
+            m.cash.0 = sum;
+            m.position_qty = lots;
+            m.instrument_id = InstrumentId(if lots == 0 { 0 } else { 100 });
+        } else if m.cash.0 > 1_000_000 || m.position_qty > 100_000 {
+            // Who was given a fortune would never lack money again.
+            m.account_id = AccountId(13);
         }
+        self.once_or_again(m)
     }
 
     /// New collars, references, call lengths and rates, else anything.

@@ -2,7 +2,7 @@
 
 use weir_types::Price;
 
-use super::SnapshotError;
+use super::{NUMBER_MAX, SnapshotError};
 
 pub(super) struct Writer<'a>(pub(super) &'a mut Vec<u8>);
 
@@ -91,6 +91,21 @@ impl<'a> Reader<'a> {
 
     pub(super) fn u64(&mut self) -> Result<u64, SnapshotError> {
         self.array().map(u64::from_le_bytes)
+    }
+
+    /// A number that only counts up.
+    pub(super) fn number(&mut self) -> Result<u64, SnapshotError> {
+        let number = self.u64()?;
+        if number <= NUMBER_MAX { Ok(number) } else { Err(SnapshotError::Invalid("number")) }
+    }
+
+    /// How many of something follow, which may be so many.
+    pub(super) fn count(&mut self, what: &'static str, allowed: u32) -> Result<u32, SnapshotError> {
+        let held = self.u32()?;
+        if held <= allowed {
+            return Ok(held);
+        }
+        Err(SnapshotError::LimitReached { what, held, allowed })
     }
 
     pub(super) fn i128(&mut self) -> Result<i128, SnapshotError> {

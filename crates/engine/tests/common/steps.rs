@@ -6,23 +6,26 @@
 use super::*;
 
 pub fn step(desk: &mut Desk, text: &str) -> Vec<String> {
+    if let Some(time) = text.strip_prefix("at ") {
+        desk.clock = time.parse().expect("a time");
+        return Vec::new();
+    }
+    let events = match asked_in(text) {
+        Some(request) => desk.ask(request),
+        None => desk.apply(&Command::Tick),
+    };
+    events.iter().map(tell).collect()
+}
+
+/// The request of a step; `None` for a tick or a time.
+pub fn asked_in(text: &str) -> Option<Request> {
     let mut words: Vec<&str> = text.split_whitespace().collect();
     let is_bob = words[0] == "bob";
     if is_bob {
         words.remove(0);
     }
-    let number = |at: usize| -> i64 { words[at].parse().expect("a step's number") };
-    if words[0] == "at" {
-        desk.clock = number(1) as u64;
-        return Vec::new();
-    }
-    let events = if words[0] == "tick" {
-        desk.apply(&Command::Tick)
-    } else {
-        let request = request(&words, if is_bob { BOB } else { ALICE });
-        desk.ask(request)
-    };
-    events.iter().map(tell).collect()
+    let is_request = !matches!(words[0], "tick" | "at");
+    is_request.then(|| request(&words, if is_bob { BOB } else { ALICE }))
 }
 
 pub fn request(words: &[&str], session_id: SessionId) -> Request {

@@ -12,9 +12,11 @@ use weir_client::load::setup::{fresh_key, key_hash};
 use weir_client::status::{InstrumentStatus, phase_name, phase_named};
 use weir_client::{Admin, ClientError};
 use weir_types::{
-    AccountId, Cash, FirmId, InstrumentId, KillScope, MatchId, Nanos, PartitionId, Phase, Price,
-    Qty, RequestNo, Role, SessionId, Symbol,
+    AccountId, Cash, ClOrdId, FirmId, InstrumentId, KillScope, MassCancelScope, MatchId, Nanos,
+    PartitionId, Phase, Price, Qty, RequestNo, Role, SessionId, Symbol,
 };
+use weir_wire::Request;
+use weir_wire::order_entry::MassCancel;
 use weir_wire::reference::{
     DefineAccount, DefineFirm, DefineInstrument, DefineSession, KillSwitch, Transfer,
 };
@@ -122,6 +124,23 @@ enum AdminCommand {
         #[arg(long)]
         off: bool,
     },
+    /// Cancel all live orders of a firm or an account, or of an instrument over all firms.
+    Cancel(CancelArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct CancelArgs {
+    /// firm, account or instrument.
+    #[arg(value_parser = parse_cancel_scope)]
+    scope: MassCancelScope,
+    /// The firm's or account's identifier, the instrument's symbol or identifier.
+    of: String,
+    /// Only orders of this instrument: symbol or identifier.
+    #[arg(long)]
+    instrument: Option<String>,
+    /// Only in this partition; else in all, or in the instrument's.
+    #[arg(long)]
+    partition: Option<u16>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -226,8 +245,9 @@ struct DepositArgs {
     /// The partition of the cash; the instrument's when a position moves.
     #[arg(long, default_value_t = 1)]
     partition: u16,
-    /// The transfer's own number, increasing per account: a repeated one changes nothing. The
-    /// time of day when not given.
+    /// The transfer's own number, increasing per account: the last one again, with the same
+    /// amounts, moves nothing and says so; any other that is not above it is refused. The time of
+    /// day when not given.
     #[arg(long)]
     transfer_id: Option<u64>,
 }
@@ -292,6 +312,7 @@ fn carry_out(admin: &mut Admin, args: &AdminArgs) -> anyhow::Result<Outcome> {
             let json = serde_json::json!({ "busted": match_id, "partition": partition });
             Ok(Outcome { text, json })
         }
+        AdminCommand::Cancel(of) => mass_cancel(admin, args, of),
         AdminCommand::Kill { scope, id, partition, off } => {
             if *scope != KillScope::All && *id == 0 {
                 bail!("whom? give the firm's, account's or session's identifier");
@@ -368,7 +389,7 @@ fn transfer(admin: &mut Admin, args: &AdminArgs, deposit: &DepositArgs) -> anyho
         bail!("nothing to move: give --cash or --instrument with --qty");
     }
     let transfer_id = deposit.transfer_id.unwrap_or_else(|| unix_time().0);
-    admin.transfer(Transfer {
+    let transfer = Request::Transfer(Transfer {
         request_no: RequestNo::NONE,
         transfer_id,
         cash: Cash(deposit.cash),
@@ -377,12 +398,51 @@ fn transfer(admin: &mut Admin, args: &AdminArgs, deposit: &DepositArgs) -> anyho
         account_id: AccountId(deposit.account),
         instrument_id,
         partition_id,
-    })?;
-    Ok(done(format!(
+    });
+    let is_moved = admin.request(partition_id, transfer)? > 0;
+    let what = format!(
         "account {} got cash {} and {position_qty} lots in partition {partition_id} \
          (transfer {transfer_id})",
         deposit.account, deposit.cash
-    )))
+    );
+    let text = if is_moved { what } else { format!("{what}: before now; nothing was moved again") };
+    let json = serde_json::json!({ "transfer_id": transfer_id, "moved": is_moved });
+    Ok(Outcome { text, json })
+}
+
+fn mass_cancel(admin: &mut Admin, args: &AdminArgs, of: &CancelArgs) -> anyhow::Result<Outcome> {
+    let is_by_instrument = of.scope == MassCancelScope::Instrument;
+    if is_by_instrument && of.instrument.is_some() {
+        bail!("one instrument: {} or --instrument?", of.of);
+    }
+    let named = if is_by_instrument { Some(&of.of) } else { of.instrument.as_ref() };
+    let instrument = named.map(|name| args.login.endpoint.instrument(name)).transpose()?;
+    let id = match of.scope {
+        MassCancelScope::Instrument => 0,
+        _ => of.of.parse().with_context(|| format!("{:?} is no identifier", of.of))?,
+    };
+    let partitions = match (&instrument, of.partition) {
+        (Some(instrument), _) => vec![instrument.partition_id()],
+        (None, Some(partition)) => vec![PartitionId(partition)],
+        (None, None) => admin.partitions(),
+    };
+    let mut cancelled = 0;
+    for partition_id in partitions {
+        let cancel = MassCancel {
+            request_no: RequestNo::NONE,
+            cl_ord_id: ClOrdId::NONE,
+            sending_time: Nanos(0),
+            session_id: SessionId::NONE,
+            instrument_id: instrument.as_ref().map_or(InstrumentId::NONE, |i| i.instrument_id()),
+            account_id: AccountId(if of.scope == MassCancelScope::Account { id } else { 0 }),
+            firm_id: FirmId(if of.scope == MassCancelScope::Firm { id } else { 0 }),
+            partition_id,
+            scope: of.scope,
+        };
+        cancelled += admin.request(partition_id, Request::MassCancel(cancel))?;
+    }
+    let text = format!("{cancelled} orders of {:?} {} are cancelled", of.scope, of.of);
+    Ok(Outcome { text, json: serde_json::json!({ "cancelled": cancelled }) })
 }
 
 fn set_phase(
@@ -544,6 +604,11 @@ fn parse_scope(text: &str) -> Result<KillScope, String> {
     by_name(text, KillScope::ALL)
 }
 
+fn parse_cancel_scope(text: &str) -> Result<MassCancelScope, String> {
+    use MassCancelScope::{Account, Firm, Instrument};
+    by_name(text, &[Firm, Account, Instrument])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -554,6 +619,8 @@ mod tests {
         assert_eq!(parse_phase("halted"), Ok(Phase::Halted));
         assert_eq!(parse_phase("opening-call"), Ok(Phase::OpeningCall));
         assert_eq!(parse_scope("all"), Ok(KillScope::All));
+        assert_eq!(parse_cancel_scope("instrument"), Ok(MassCancelScope::Instrument));
+        assert!(parse_cancel_scope("session").is_err(), "an operator's session has no orders");
         assert_eq!(parse_role("king"), Err("want trader, supervisor, operator".to_owned()));
     }
 

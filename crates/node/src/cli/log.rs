@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use serde_json::json;
 use weir_engine::{Engine, EngineConfig};
-use weir_io::{Disk, ThreadDisk};
+use weir_io::{Disk, DiskErrorKind, ThreadDisk};
+use weir_log::snapshot::SnapshotStore;
 use weir_log::{LogReader, SegmentKind};
 use weir_types::{PartitionId, Position};
 use weir_wire::{Command, Event};
 
-use crate::partition::recovery::PartitionDirs;
+use crate::partition::recovery::{PartitionDirs, state_in};
 
 /// Options of `weir log`.
 #[derive(Debug, clap::Args)]
@@ -30,7 +31,7 @@ enum LogCommand {
     /// the engine's benchmark plays.
     Export(ExportArgs),
     /// Read a command log from its beginning, check every checksum and link, apply it to a new
-    /// engine and print the digest.
+    /// engine, compare each snapshot's whole state on the way and print the digest.
     Verify(Where),
 }
 
@@ -174,6 +175,53 @@ fn export(args: &ExportArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A snapshot on the disk, by the hash of the engine's state that it holds.
+struct Told {
+    position: Position,
+    event_count: u64,
+    state: u64,
+}
+
+/// The snapshots of a log, oldest first; what of them cannot be read is said, for it is passed over
+/// at a start too.
+fn snapshots(dir: &Path, log_id: u128, partition_id: PartitionId) -> anyhow::Result<Vec<Told>> {
+    if !dir.is_dir() {
+        return Ok(Vec::new());
+    }
+    let mut store = SnapshotStore::new(ThreadDisk::open(dir, None)?, log_id, partition_id);
+    let mut told = Vec::new();
+    for position in store.list()? {
+        let bytes = match store.load(position) {
+            Ok(Ok(bytes)) => bytes,
+            Ok(Err(fault)) => {
+                eprintln!("the snapshot at position {position} is passed over: {fault}");
+                continue;
+            }
+            // A running node prunes old ones.
+            Err(error) if error.kind == DiskErrorKind::NotFound => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let (event_count, state) = state_in(&bytes)
+            .with_context(|| format!("the snapshot at position {position} is too short"))?;
+        told.push(Told { position, event_count, state: Engine::state_hash_of(state) });
+    }
+    Ok(told)
+}
+
+/// Whether a replay that has come to the snapshot's position is in its state.
+fn compare(told: &Told, engine: &Engine, events: u64) -> anyhow::Result<()> {
+    let state = engine.state_hash();
+    anyhow::ensure!(
+        (told.state, told.event_count) == (state, events),
+        "the snapshot at position {} is not what the log says: state {:016x} after {} events, the \
+         log gives {state:016x} after {events}",
+        told.position,
+        told.state,
+        told.event_count
+    );
+    Ok(())
+}
+
 fn verify(at: &Where) -> anyhow::Result<()> {
     let partition_id = PartitionId(at.partition);
     let dirs = PartitionDirs::new(&at.dir, partition_id);
@@ -184,23 +232,31 @@ fn verify(at: &Where) -> anyhow::Result<()> {
             reader.next_position()
         );
     }
+    let told = snapshots(&dirs.snapshots(), reader.segment().log_id, partition_id)?;
+    let (mut due, mut compared) = (told.iter().peekable(), 0u64);
     let mut engine = Engine::new(EngineConfig::new(partition_id));
     let mut events = 0u64;
     while let Some(entry) = reader.next_entry()? {
         let command = Command::decode(entry.bytes)
             .with_context(|| format!("entry {} is no command", entry.position))?;
         engine.apply(entry.position, entry.log_time, &command, &mut |_: &Event| events += 1);
+        if let Some(told) = due.next_if(|told| told.position == entry.position) {
+            compare(told, &engine, events)?;
+            compared += 1;
+        }
     }
-    let (position, digest) = (engine.position(), engine.digest());
+    let (position, digest, state) = (engine.position(), engine.digest(), engine.state_hash());
     if at.json {
         println!(
             "{}",
             json!({"position": position.0, "events": events, "digest": format!("{digest:016x}"),
+                   "state": format!("{state:016x}"), "snapshots": compared,
                    "live_orders": engine.live_order_count()})
         );
     } else {
         println!(
-            "verified {position} commands: {events} events, {} live orders, digest {digest:016x}",
+            "verified {position} commands: {events} events, {} live orders, digest {digest:016x}, \
+             state {state:016x}; {compared} snapshots are the same",
             engine.live_order_count()
         );
     }

@@ -17,7 +17,7 @@ use weir_log::{LogError, LogReader, SegmentKind};
 use weir_types::{Nanos, Position};
 use weir_wire::{Command, DecodeError, Event};
 
-use crate::partition::recovery::put_state;
+use crate::partition::recovery::{put_state, state_in};
 
 /// What a shadow is made of.
 pub struct ShadowParts<C, E, S> {
@@ -71,6 +71,7 @@ pub struct Shadow<C: Disk, E, S> {
     said: Vec<Event>,
     bytes: Vec<u8>,
     last_snapshot: Position,
+    last_state: u64,
 }
 
 impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
@@ -79,7 +80,7 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
     pub fn new(parts: ShadowParts<C, E, S>) -> Shadow<C, E, S> {
         let last_snapshot = parts.engine.position();
         let (said, bytes) = (Vec::new(), Vec::with_capacity(512));
-        Shadow { parts, reader: None, said, bytes, last_snapshot }
+        Shadow { parts, reader: None, said, bytes, last_snapshot, last_state: 0 }
     }
 
     /// The newest command applied.
@@ -92,6 +93,12 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
     #[must_use]
     pub fn last_snapshot(&self) -> Position {
         self.last_snapshot
+    }
+
+    /// The hash of the engine's whole state in the newest snapshot; zero before the first.
+    #[must_use]
+    pub fn last_state(&self) -> u64 {
+        self.last_state
     }
 
     /// Applies up to `commands_max` commands that are in the files and not after `committed`;
@@ -183,12 +190,13 @@ impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
         }
         let mut state = Vec::new();
         put_state(&self.parts.engine, self.parts.event_count, &mut state);
+        let hash = state_in(&state).map_or(0, |(_, own)| Engine::state_hash_of(own));
         change(&mut state);
         let position = self.position();
         let snapshots = &mut self.parts.snapshots;
         snapshots.write(position, &state).map_err(ShadowError::Snapshot)?;
         snapshots.prune(self.parts.keep).map_err(ShadowError::Snapshot)?;
-        self.last_snapshot = position;
+        (self.last_snapshot, self.last_state) = (position, hash);
         Ok(true)
     }
 

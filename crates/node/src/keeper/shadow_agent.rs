@@ -64,7 +64,12 @@ impl ShadowAgent {
         if position >= self.snapshot_at {
             self.snapshot_at = position + self.every_commands;
             match self.shadow.snapshot() {
-                Ok(_) => {}
+                Ok(is_taken) => {
+                    if is_taken {
+                        let state = self.shadow.last_state();
+                        self.figures.tell_snapshot(self.shadow.last_snapshot(), state);
+                    }
+                }
                 Err(ShadowError::Snapshot(error)) => {
                     // As when there is no room: events go on, and so does the next try.
                     eprintln!("weir: no snapshot of position {position}: {error}");

@@ -55,6 +55,33 @@ pub struct PartitionFigures {
     pub batches: AtomicU64,
     /// Commands refused because the log was full.
     pub refused: AtomicU64,
+    /// Definitions of the control log that the engine's limits or rules refused.
+    pub imports_refused: AtomicU64,
+    /// The position of the last snapshot that this run took; zero before the first.
+    pub snapshot_position: AtomicU64,
+    /// The hash of the engine's whole state there.
+    pub snapshot_state: AtomicU64,
+}
+
+impl PartitionFigures {
+    /// Tells of a snapshot and the hash of the state in it.
+    pub fn tell_snapshot(&self, position: Position, state: u64) {
+        // SYNC: a reader that sees this position sees its state; in between it sees none.
+        self.snapshot_position.store(0, Ordering::Release);
+        self.snapshot_state.store(state, Ordering::Release);
+        self.snapshot_position.store(position.0, Ordering::Release);
+    }
+
+    /// The last snapshot's position and the hash of the state in it; `None` before the first, and
+    /// while one is told of.
+    #[must_use]
+    pub fn snapshot(&self) -> Option<(u64, u64)> {
+        // SYNC: pairs with the stores of `tell_snapshot`: the same position before and after.
+        let before = self.snapshot_position.load(Ordering::Acquire);
+        let state = self.snapshot_state.load(Ordering::Acquire);
+        let after = self.snapshot_position.load(Ordering::Acquire);
+        (before != 0 && before == after).then_some((before, state))
+    }
 }
 
 /// A command that is sequenced and waits for its commit.
@@ -321,6 +348,7 @@ impl<L: SequencedLog + Send> Partition<L> {
         let figures = &self.figures;
         figures.digest.store(self.engine.digest(), Ordering::Relaxed);
         figures.live_orders.store(self.engine.live_order_count() as u64, Ordering::Relaxed);
+        figures.imports_refused.store(self.engine.refused_import_count(), Ordering::Relaxed);
         figures.events.store(self.outbox.tail.next_record() - 1, Ordering::Relaxed);
     }
 

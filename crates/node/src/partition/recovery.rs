@@ -358,8 +358,7 @@ fn load_snapshot<S: Disk>(
     let Some(snapshot) = snapshot else {
         return Ok(Base { engine: Engine::new(engine_config.clone()), event_count: 0 });
     };
-    let (event_count, state) =
-        snapshot.bytes.split_first_chunk::<8>().context("the snapshot is too short")?;
+    let (event_count, state) = state_in(&snapshot.bytes).context("the snapshot is too short")?;
     let engine = Engine::restore(engine_config.clone(), state)
         .with_context(|| format!("the snapshot at position {}", snapshot.position))?;
     anyhow::ensure!(
@@ -368,13 +367,20 @@ fn load_snapshot<S: Disk>(
         snapshot.position,
         engine.position()
     );
-    Ok(Base { engine, event_count: u64::from_le_bytes(*event_count) })
+    Ok(Base { engine, event_count })
 }
 
 /// Appends a snapshot's bytes: how many events were said, then the engine's state.
 pub fn put_state(engine: &Engine, event_count: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&event_count.to_le_bytes());
     engine.snapshot(out);
+}
+
+/// What [`put_state`] put: how many events were said, and the engine's own snapshot.
+#[must_use]
+pub fn state_in(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let (event_count, state) = bytes.split_first_chunk::<8>()?;
+    Some((u64::from_le_bytes(*event_count), state))
 }
 
 /// Applies the rest of the log; its events go to the event log as far as they are not there.
@@ -425,5 +431,6 @@ fn figures_of(engine: &Engine, event_count: u64) -> Arc<PartitionFigures> {
     figures.digest.store(engine.digest(), Ordering::Relaxed);
     figures.live_orders.store(u64::from(engine.live_order_count()), Ordering::Relaxed);
     figures.events.store(event_count, Ordering::Relaxed);
+    figures.imports_refused.store(engine.refused_import_count(), Ordering::Relaxed);
     Arc::new(figures)
 }

@@ -2,7 +2,10 @@
 
 use weir_client::session::{SessionConfig, SessionEvent};
 use weir_client::{Admin, ClientError};
-use weir_types::{EventNo, OrdStatus, PartitionId, Reason, SessionId};
+use weir_io::ThreadDisk;
+use weir_log::snapshot::SnapshotStore;
+use weir_log::{LogReader, SegmentKind};
+use weir_types::{EventNo, OrdStatus, PartitionId, Position, Reason, SessionId};
 use weir_wire::event::OrderEvent;
 
 use crate::common::trader::Trader;
@@ -54,6 +57,38 @@ fn a_node_that_is_stopped_starts_again_with_all_that_it_answered() {
         trader.settle();
         assert_eq!(events_of(&trader), heard, "of {who:?}");
     }
+}
+
+#[test]
+fn a_snapshot_that_differs_in_one_bit_from_what_the_log_says_is_found() {
+    let home = Home::with_config("os", "[snapshots]\nevery_commands = 1000\n");
+    let node = home.start();
+    open_market(&node, &[ALICE, BOB]);
+    let mut alice = Trader::log_on(&node, ALICE);
+    let mut bob = Trader::log_on(&node, BOB);
+    trade(&mut alice, &mut bob);
+    for number in 100..1_100 {
+        alice.ask_for_report(ALICE.sell(number, 500, 1));
+    }
+    let row = node.partition_when(TRADING, |row| row["snapshot_position"].is_u64());
+    assert_eq!(row["snapshot_state"].as_str().map(str::len), Some(16));
+    assert!(node.terminate().success());
+    assert!(home.verify(TRADING)["snapshots"].as_u64() > Some(0));
+
+    let dir = home.data().join("partition-1");
+    let commands = ThreadDisk::open(&dir.join("commands"), None).unwrap();
+    let log = LogReader::open(commands, SegmentKind::Command, Position(1)).unwrap();
+    let disk = ThreadDisk::open(&dir.join("snapshots"), None).unwrap();
+    let mut store = SnapshotStore::new(disk, log.segment().log_id, TRADING);
+    let position = *store.list().unwrap().last().unwrap();
+    let mut state = store.load(position).unwrap().unwrap();
+    let middle = state.len() / 2;
+    state[middle] ^= 4;
+    store.write(position, &state).unwrap();
+    let output = home.try_verify(TRADING);
+    assert!(!output.status.success());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains(&format!("the snapshot at position {position} is not what")), "{said}");
 }
 
 #[test]

@@ -1,0 +1,69 @@
+//! How replicas find out that they differ: the checkpoint's event, which tells the digest, and the
+//! hash of the whole state, which looks at every row and is for where time is no matter.
+
+use weir_wire::event::Checkpoint;
+use weir_wire::{Event, PlainEvent};
+
+use crate::config::EventSink;
+use crate::digest::{self, Counts, Numbers, Standing};
+use crate::engine::Engine;
+
+impl Engine {
+    /// Folds into the digest what stands, and tells it.
+    pub(crate) fn say_checkpoint<S: EventSink>(&mut self, out: &mut S) {
+        if self.config.is_digested {
+            self.digest = digest::fold_standing(self.digest, &self.standing());
+        }
+        let event = Event::Plain(PlainEvent::Checkpoint(Checkpoint {
+            position: self.position,
+            transact_time: self.time,
+            digest: self.digest,
+            seq: self.seq,
+            rec: self.rec,
+            partition_id: self.config.partition_id,
+        }));
+        self.say(&event, out);
+    }
+
+    fn standing(&self) -> Standing {
+        Standing {
+            numbers: Numbers {
+                rec: self.rec.0,
+                seq: self.seq.0,
+                exec_id: self.exec_id.0,
+                match_id: self.match_id.0,
+            },
+            control_position: self.control_position,
+            is_killed: self.is_killed,
+            cash_moved_in: self.cash_moved_in,
+            cash_moved_out: self.cash_moved_out,
+            counts: Counts {
+                orders: self.orders.live_count() as usize,
+                positions: self.positions.count(),
+                firms: self.firms.rows().len(),
+                accounts: self.accounts.rows().len(),
+                sessions: self.sessions.rows().len(),
+                instruments: self.instruments.rows().len(),
+                imports_refused: self.imports_refused,
+            },
+            timers: self.timers.word(),
+        }
+    }
+
+    /// A hash of all that a [snapshot](Engine::snapshot) holds, which is all that the engine will
+    /// ever go by: engines with equal hashes at a position go on alike, and one bit of a
+    /// difference anywhere shows, also where the digest cannot see it. It takes as long as a
+    /// snapshot.
+    #[must_use]
+    pub fn state_hash(&self) -> u64 {
+        let mut bytes = Vec::new();
+        self.snapshot(&mut bytes);
+        Engine::state_hash_of(&bytes)
+    }
+
+    /// The [`state_hash`](Engine::state_hash) of the engine that a snapshot was taken of.
+    #[must_use]
+    pub fn state_hash_of(snapshot: &[u8]) -> u64 {
+        digest::hash_bytes(snapshot)
+    }
+}

@@ -1,0 +1,131 @@
+//! Transfers: cash and lots moved into an account of this partition, or out of it.
+//!
+//! | `transfer_id` | amounts | answer |
+//! | --- | --- | --- |
+//! | above the account's last | any | carried out: done, 1 |
+//! | the account's last | its own | carried out before: done, 0 |
+//! | the account's last | others | refused, `TRANSFER_ID_USED` |
+//! | below the account's last | any | refused, `TRANSFER_ID_USED` |
+//!
+//! So who does not know whether a transfer was carried out asks again, and is never told that
+//! something was done which was not.
+//!
+//! INVARIANT: `cash_moved_in` less `cash_moved_out` is the sum of all accounts' cash. Cash on its
+//! way to another partition has been moved out here and not yet in there.
+
+use weir_types::{Cash, ClOrdId, InstrumentId, Reason};
+use weir_wire::reference::Transfer;
+
+use crate::config::{CASH_LIMIT, EventSink, POSITION_LIMIT};
+use crate::emit::{Asker, Named};
+use crate::engine::Engine;
+use crate::index::Slot;
+
+/// The last transfer of an account. Kept beside the accounts, whose rows are a cache line each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LastTransfer {
+    /// Zero before the first.
+    pub(crate) transfer_id: u64,
+    pub(crate) cash: Cash,
+    pub(crate) position_qty: i64,
+    pub(crate) instrument_id: InstrumentId,
+}
+
+impl LastTransfer {
+    fn of(m: &Transfer) -> LastTransfer {
+        LastTransfer {
+            transfer_id: m.transfer_id,
+            cash: m.cash,
+            position_qty: m.position_qty,
+            instrument_id: m.instrument_id,
+        }
+    }
+}
+
+impl Engine {
+    pub(crate) fn transfer<S: EventSink>(&mut self, asker: Asker, m: &Transfer, out: &mut S) {
+        match self.carry_out_transfer(asker, m) {
+            Ok(affected_count) => self.say_done(asker, ClOrdId::NONE, affected_count, out),
+            Err(reason) => {
+                let named = Named { instrument_id: m.instrument_id, ..Named::NOTHING };
+                self.reject(asker, named, reason, out);
+            }
+        }
+    }
+
+    fn carry_out_transfer(&mut self, asker: Asker, m: &Transfer) -> Result<u64, Reason> {
+        self.check_operator(asker, m.partition_id)?;
+        let account = self.accounts.find(m.account_id.0).ok_or(Reason::UnknownAccount)?;
+        let instrument = self.transfer_instrument(m)?;
+        if m.transfer_id == 0 {
+            return Err(Reason::FieldOutOfRange);
+        }
+        let last = &self.last_transfers[account as usize];
+        if *last == LastTransfer::of(m) {
+            return Ok(0);
+        }
+        if m.transfer_id <= last.transfer_id {
+            return Err(Reason::TransferIdUsed);
+        }
+        self.check_transfer_cash(account, m.cash)?;
+        if let Some(instrument) = instrument {
+            self.check_transfer_position(account, instrument, m.position_qty)?;
+            self.positions.update(account, instrument, |p| p.total += m.position_qty);
+            self.instruments[instrument].transferred_in += i128::from(m.position_qty);
+        }
+        self.last_transfers[account as usize] = LastTransfer::of(m);
+        self.accounts[account].cash += m.cash;
+        let moved = if m.cash.0 < 0 { &mut self.cash_moved_out } else { &mut self.cash_moved_in };
+        *moved = moved_on(*moved, m.cash);
+        Ok(1)
+    }
+
+    /// The instrument whose lots move; `None` when only cash does.
+    fn transfer_instrument(&self, m: &Transfer) -> Result<Option<Slot>, Reason> {
+        if m.instrument_id.is_none() {
+            return if m.position_qty == 0 { Ok(None) } else { Err(Reason::UnknownInstrument) };
+        }
+        let slot = self.instruments.find(m.instrument_id.0).ok_or(Reason::UnknownInstrument)?;
+        if self.instruments[slot].definition.partition_id != self.config.partition_id {
+            return Err(Reason::WrongPartition);
+        }
+        Ok((m.position_qty != 0).then_some(slot))
+    }
+
+    fn check_transfer_cash(&self, account: Slot, cash: Cash) -> Result<(), Reason> {
+        let row = &self.accounts[account];
+        if cash.0.unsigned_abs() > CASH_LIMIT.unsigned_abs() {
+            return Err(Reason::LimitReached);
+        }
+        if cash.0 < 0 {
+            return row.check_cash(Cash(-cash.0));
+        }
+        if (row.cash + cash).0 > CASH_LIMIT { Err(Reason::LimitReached) } else { Ok(()) }
+    }
+
+    fn check_transfer_position(
+        &self,
+        account: Slot,
+        instrument: Slot,
+        qty: i64,
+    ) -> Result<(), Reason> {
+        if self.positions.is_full_for(account, instrument) {
+            return Err(Reason::LimitReached);
+        }
+        let position = self.positions.get(account, instrument);
+        let total = i128::from(position.total) + i128::from(qty);
+        let least = total - i128::from(position.reserved);
+        if qty < 0 && least < 0 && !self.accounts[account].is_unlimited {
+            return Err(Reason::InsufficientPosition);
+        }
+        let most = total + i128::from(position.open_buy);
+        let is_fine = least >= -POSITION_LIMIT && most <= POSITION_LIMIT;
+        if is_fine { Ok(()) } else { Err(Reason::LimitReached) }
+    }
+}
+
+/// A sum of moves with one more, either way. It wraps, as its difference with the other sum then
+/// still is what it should be: 2^31 of the largest moves fit in.
+pub(crate) fn moved_on(sum: Cash, cash: Cash) -> Cash {
+    Cash(sum.0.wrapping_add(cash.0.wrapping_abs()))
+}

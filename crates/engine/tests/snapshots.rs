@@ -1,0 +1,116 @@
+//! Snapshots that were changed where it would hurt later: each is refused when it is read, by the
+//! name of what is wrong.
+
+mod common;
+
+use common::steps::*;
+use common::*;
+use weir_engine::{Engine, SnapshotError};
+use weir_types::*;
+use weir_wire::event::TradeBusted;
+use weir_wire::{Event, PlainEvent, Request};
+
+/// Alice's bid for five lots, and what the snapshot is.
+fn desk() -> (Desk, Vec<u8>) {
+    let mut desk = Desk::open();
+    step(&mut desk, "buy a 100 5");
+    let mut bytes = Vec::new();
+    desk.engine.snapshot(&mut bytes);
+    (desk, bytes)
+}
+
+/// Restores from bytes of which `from`, which is there once, became `to`.
+fn restored(desk: &Desk, bytes: &[u8], from: &[u8], to: &[u8]) -> Result<Engine, SnapshotError> {
+    let places: Vec<usize> =
+        (0..bytes.len() - from.len()).filter(|at| bytes[*at..].starts_with(from)).collect();
+    assert_eq!(places.len(), 1, "what is changed is there once");
+    let (body, at) = (&bytes[..bytes.len() - 4], places[0]);
+    let mut changed = [&body[..at], to, &body[at + from.len()..]].concat();
+    changed.extend_from_slice(&crc32c::crc32c(&changed).to_le_bytes());
+    Engine::restore(desk.engine.config().clone(), &changed)
+}
+
+fn words<const N: usize>(words: [u64; N]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+#[test]
+fn a_position_that_a_trade_would_overflow_is_refused() {
+    let (desk, bytes) = desk();
+    let row = words([1_000_000, 0, 5]);
+    let bad = [
+        [i64::MAX as u64, 0, 5],
+        [i64::MIN as u64, 0, 5],
+        [1_000_000, u64::MAX, 5],
+        [1_000_000, 0, u64::MAX],
+    ];
+    for changed in bad {
+        let error = restored(&desk, &bytes, &row, &words(changed)).err();
+        assert_eq!(error, Some(SnapshotError::Invalid("position")), "{changed:?}");
+    }
+}
+
+#[test]
+fn what_is_reserved_and_no_order_stands_for_is_refused() {
+    let (desk, bytes) = desk();
+    let lots = restored(&desk, &bytes, &words([1_000_000, 0, 5]), &words([1_000_000, 0, 4]));
+    assert_eq!(lots.err(), Some(SnapshotError::Invalid("position")));
+    let account = |reserved: u64| words([1_000_000_000, 0, reserved, 0, 1]);
+    let cash = restored(&desk, &bytes, &account(500), &account(499));
+    assert_eq!(cash.err(), Some(SnapshotError::Invalid("reserved cash")));
+}
+
+#[test]
+fn numbers_at_the_end_of_their_range_are_refused() {
+    let (desk, bytes) = desk();
+    // Control position, digest, rec, seq, exec_id, match_id.
+    let numbers = |last: [u64; 4]| {
+        let [rec, seq, exec_id, match_id] = last;
+        words([desk.control_position, desk.engine.digest(), rec, seq, exec_id, match_id])
+    };
+    let (right, end) = (numbers([1, 1, 1, 0]), u64::MAX);
+    for bad in [[end, 1, 1, 0], [1, end, 1, 0], [1, 1, end, 0], [1, 1, 1, end]] {
+        let error = restored(&desk, &bytes, &right, &numbers(bad)).err();
+        assert!(matches!(error, Some(SnapshotError::Invalid(_))), "{bad:?}: {error:?}");
+    }
+}
+
+/// An event as a snapshot remembers it.
+fn remembered(event: PlainEvent) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    Event::Plain(event).encode(&mut bytes);
+    [&(bytes.len() as u32).to_le_bytes()[..], &bytes].concat()
+}
+
+#[test]
+fn only_answers_are_read_as_remembered_answers() {
+    let mut desk = Desk::open();
+    let events = desk.ask(Request::Transfer(transfer(POOR, 1, 5, 0)));
+    let done = done_of(&events[0]);
+    let mut bytes = Vec::new();
+    desk.engine.snapshot(&mut bytes);
+    let right = remembered(PlainEvent::RequestDone(done));
+    let busted = PlainEvent::TradeBusted(TradeBusted {
+        position: done.position,
+        event_no: done.event_no,
+        order_id: OrderId(0),
+        match_id: MatchId(1),
+        transact_time: done.transact_time,
+        last_px: Price(1),
+        last_qty: Qty(1),
+        session_id: done.session_id,
+        firm_id: FirmId(1),
+        account_id: POOR,
+        instrument_id: TULIP,
+        partition_id: HERE,
+        side: Side::Buy,
+    });
+    let later = PlainEvent::RequestDone(weir_wire::event::RequestDone {
+        request_no: RequestNo(done.request_no.0 + 1),
+        ..done
+    });
+    for bad in [busted, later] {
+        let error = restored(&desk, &bytes, &right, &remembered(bad)).err();
+        assert_eq!(error, Some(SnapshotError::Invalid("remembered answer")), "{bad:?}");
+    }
+}
