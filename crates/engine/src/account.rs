@@ -25,14 +25,15 @@ pub(crate) struct Account {
 }
 
 /// What trading `qty` at `price` can cost the side: buyers pay positive prices, sellers negative
-/// ones.
+/// ones, the lowest of all included.
 #[inline]
 pub(crate) fn cash_need(side: Side, price: Price, qty: Qty) -> Cash {
     let price = match side {
-        Side::Buy => price,
-        Side::Sell => Price(price.0.saturating_neg()),
+        Side::Buy => price.0.max(0),
+        Side::Sell => price.0.min(0),
     };
-    Price(price.0.max(0)).notional(qty)
+    // At most 2^63 times less than 2^64, and without a sign: one multiplication.
+    Cash((u128::from(price.unsigned_abs()) * u128::from(qty.0)).cast_signed())
 }
 
 /// What an order holds of its account's means.
@@ -176,5 +177,28 @@ impl Engine {
                 position.total -= lots;
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cash_is_needed_in_full_at_the_edges_of_the_domain() {
+        let rows = [
+            (Side::Buy, i64::MAX, i128::from(i64::MAX)),
+            (Side::Buy, i64::MIN, 0),
+            (Side::Sell, i64::MAX, 0),
+            (Side::Sell, i64::MIN, 1 << 63),
+            (Side::Sell, -1, 1),
+            (Side::Buy, 0, 0),
+        ];
+        for (side, price, each) in rows {
+            for qty in [1, 1 << 40, u64::MAX] {
+                let need = cash_need(side, Price(price), Qty(qty));
+                assert_eq!(need.0, each * i128::from(qty), "{side:?} {price} {qty}");
+            }
+        }
     }
 }

@@ -42,7 +42,7 @@ pub(super) fn small_config(partition_id: PartitionId) -> EngineConfig {
         sessions_max: 8,
         firms_max: 3,
         instruments_max: 4,
-        positions_max: 10,
+        positions_max: 12,
         trades_max: 64,
         checkpoint_interval: 64,
         ..EngineConfig::new(partition_id)

@@ -60,11 +60,14 @@ impl Script<'_> {
         self.rarely(ClOrdId::from_number(self.name_no), &[used])
     }
 
-    /// Instrument 101 trades around zero, with negative prices.
+    /// Instrument 101 trades around zero, with negative prices; 103 now and then at the ends of all
+    /// prices.
     fn fair_price(&mut self, instrument_id: InstrumentId) -> Price {
         let (byte, rare) = (i64::from(self.byte()), self.byte());
         let middle = if instrument_id == InstrumentId(101) { 0 } else { 100 };
         match rare {
+            192..=223 if instrument_id == InstrumentId(103) => Price(i64::MIN),
+            224..=239 if instrument_id == InstrumentId(103) => Price(i64::MAX),
             255 => Price(1_000_000),
             248..=254 => Price(middle + byte % 24 - 12),
             _ => Price(middle + byte % 8 - byte / 8 % 8 / 2 - 2),
