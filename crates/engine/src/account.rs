@@ -74,6 +74,26 @@ impl Engine {
         if self.config.has_risk { self.accounts[account].check_cash(need) } else { Ok(()) }
     }
 
+    /// Whether nothing that the account has is below zero: only then can it be held to what it
+    /// has from now on. Looks at every position.
+    pub(crate) fn check_no_debt(&self, account: Slot) -> Result<(), Reason> {
+        let row = &self.accounts[account];
+        if row.cash.0 < row.reserved.0 {
+            return Err(Reason::InsufficientCash);
+        }
+        let mut own = self.positions.unordered().filter(|(of, _, _)| *of == account);
+        let is_short = own.any(|(_, _, position)| position.total < position.reserved);
+        if is_short { Err(Reason::InsufficientPosition) } else { Ok(()) }
+    }
+
+    /// An account that is not unlimited and has less than nothing free: there is none.
+    pub(crate) fn overdrawn_account(&self) -> Option<AccountId> {
+        (0..).zip(self.accounts.rows()).find_map(|(slot, row)| {
+            let is_overdrawn = !row.is_unlimited && self.check_no_debt(slot).is_err();
+            is_overdrawn.then_some(row.account_id)
+        })
+    }
+
     /// Whether the account can deliver or take `qty` more lots.
     #[inline(always)]
     pub(crate) fn check_position(

@@ -160,11 +160,14 @@ impl Engine {
         let firm = self.firms.find(d.firm_id.0).ok_or(Reason::UnknownFirm)?;
         let is_unlimited = d.unlimited == Switch::On;
         if let Some(slot) = self.accounts.find(d.account_id.0) {
-            let row = &mut self.accounts[slot];
+            let row = &self.accounts[slot];
             if row.firm != firm {
                 return Err(Reason::InvalidDefinition);
             }
-            row.is_unlimited = is_unlimited;
+            if row.is_unlimited && !is_unlimited {
+                self.check_no_debt(slot)?;
+            }
+            self.accounts[slot].is_unlimited = is_unlimited;
             return Ok(());
         }
         if self.accounts.is_full() {

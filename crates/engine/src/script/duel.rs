@@ -166,6 +166,7 @@ impl Duel {
         // The naive engine adds up reserved cash and lots from its live orders.
         same(&totals, &naive.totals(), "totals")?;
         same(totals.is_conserved(), true, "conservation of money and lots")?;
+        same(fast.overdrawn_account(), None, "limited account with less than nothing free")?;
         same(fast.live_order_count(), naive.live_order_count(), "count of live orders")?;
         same(fast.open_position_count(), naive.open_position_count(), "count of positions")?;
         same(fast.control_position(), naive.control_position(), "control position")?;
