@@ -4,7 +4,7 @@
 //! money would change hands or meaning: an instrument's partition and exponents, an account's
 //! firm, a session's firm and role stand for good.
 
-use weir_types::{Cash, ClOrdId, FirmId, Position, Reason, Role, Switch};
+use weir_types::{Cash, ClOrdId, FirmId, Position, Price, Reason, Role, Switch};
 use weir_wire::event::Defined;
 use weir_wire::reference::{DefineAccount, DefineFirm, DefineInstrument, DefineSession};
 use weir_wire::{Definition, Event};
@@ -95,7 +95,10 @@ impl Engine {
 
     fn accept_definition(&mut self, definition: &Definition) -> Result<(), Reason> {
         match definition {
-            Definition::DefineInstrument(d) => self.define_instrument(d),
+            Definition::DefineInstrument(d) => {
+                check_reference(d)?;
+                self.define_instrument(d)
+            }
             Definition::DefineFirm(d) => self.define_firm(d),
             Definition::DefineAccount(d) => self.define_account(d),
             Definition::DefineSession(d) => self.define_session(d),
@@ -215,4 +218,16 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+/// Market orders alone trade at the reference price, so it has to be one that a limit may have.
+/// Not asked of a snapshot's definitions: those of before this rule stand.
+fn check_reference(d: &DefineInstrument) -> Result<(), Reason> {
+    let price = d.reference_price;
+    let is_fine = price == Price(0)
+        || price >= d.price_min
+            && price <= d.price_max
+            && d.tick_size.0 > 0
+            && price.0 % d.tick_size.0 == 0;
+    if is_fine { Ok(()) } else { Err(Reason::InvalidDefinition) }
 }

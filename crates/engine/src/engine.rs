@@ -78,7 +78,7 @@ pub struct OrderState {
     pub order_id: OrderId,
     /// Buy or sell.
     pub side: Side,
-    /// Its limit price.
+    /// Its limit price; zero for one that has none.
     pub price: Price,
     /// Its total quantity.
     pub order_qty: Qty,
@@ -402,7 +402,7 @@ impl Engine {
         Some(OrderState {
             order_id: OrderId::new(self.config.partition_id, order.rec),
             side: order.side,
-            price: order.price,
+            price: order.told_price(),
             order_qty: order.order_qty,
             leaves_qty: order.leaves_qty,
         })

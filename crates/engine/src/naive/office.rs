@@ -12,6 +12,7 @@ use weir_wire::reference::{
 };
 use weir_wire::{Definition, Event, Request};
 
+use super::entry::is_price_fine;
 use super::say::News;
 use super::{Account, Instrument, NaiveEngine, Order, Session};
 use crate::config::{CASH_LIMIT, EventSink, ORDER_QTY_LIMIT, POSITION_LIMIT};
@@ -88,6 +89,7 @@ impl NaiveEngine {
             d.order_qty_max < d.lot_size,
             d.order_qty_max.0 > ORDER_QTY_LIMIT,
             d.price_max < d.price_min,
+            d.reference_price.0 != 0 && !is_price_fine(d, d.reference_price.0),
             self.instruments
                 .iter()
                 .any(|(id, i)| *id != d.instrument_id && i.definition.symbol == d.symbol),

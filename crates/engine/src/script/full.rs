@@ -292,7 +292,7 @@ impl Script<'_> {
         let number = self.byte();
         let collars = [self.one_of(&[0, 100, 400, 400]), self.one_of(&[0, 200, 300, 300])];
         let span = self.one_of(&[0, 5, 40, 40]) * MILLISECOND;
-        let reference = self.one_of(&[0, 98, 100, 103]);
+        let reference = self.one_of(&[0, 0, 98, 98, 100, 100, 103, 999]);
         let rate = self.one_of(&[0, 25, 25, 7, 2_000_000_000]);
         let definition = match self.definition() {
             Command::Import(at, definition) => (Some(at), definition),
