@@ -65,6 +65,11 @@ impl Account {
         }
         if free_after < 0 { Err(Reason::InsufficientCash) } else { Ok(()) }
     }
+
+    /// The greatest need that the check of cash lets pass.
+    pub(crate) fn spendable(&self) -> i128 {
+        self.cash.0 - self.reserved.0 + if self.is_unlimited { CASH_LIMIT } else { 0 }
+    }
 }
 
 impl Engine {

@@ -47,11 +47,13 @@ pub enum Plant {
     SnapshotForgetsShown,
     /// A snapshot forgets when a volatility call ends.
     SnapshotForgetsCallEnd,
+    /// An iceberg may show as little as it likes.
+    AnySlice,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 20] = [
+    pub const ALL: [Plant; 21] = [
         Plant::PriorityLostOnPartialFill,
         Plant::SelfTradeCheckAfterFill,
         Plant::ReservationKeptOnCancel,
@@ -72,6 +74,7 @@ impl Plant {
         Plant::ThrottleChargesRefused,
         Plant::SnapshotForgetsShown,
         Plant::SnapshotForgetsCallEnd,
+        Plant::AnySlice,
     ];
 }
 

@@ -340,6 +340,9 @@ impl NaiveEngine {
         let cost = cost_of(&after, before.bound) * i128::from(leaves_qty);
         self.check_cash(before.now.account_id, cost - before.reserved_cash())?;
         if leaves_qty > before.leaves_qty() {
+            if is_sliced_too_thin(m.order_qty, before.now.display_qty) {
+                return Err(Reason::InvalidQty);
+            }
             self.check_lots(&before.now, leaves_qty - before.leaves_qty())?;
         }
         let is_continuous = instrument.phase == Phase::Continuous;
@@ -435,6 +438,7 @@ fn check_numbers(instrument: &Instrument, m: &NewOrder) -> Result<(), Reason> {
         }
     }
     let is_slice_fine = m.display_qty <= m.order_qty
+        && !is_sliced_too_thin(m.order_qty, m.display_qty)
         && m.display_qty.0.is_multiple_of(instrument.definition.lot_size.0);
     if !is_qty_fine(instrument, m.order_qty) || m.min_qty > m.order_qty || !is_slice_fine {
         return Err(Reason::InvalidQty);
@@ -446,6 +450,11 @@ fn check_numbers(instrument: &Instrument, m: &NewOrder) -> Result<(), Reason> {
 pub(super) fn is_price_fine(d: &DefineInstrument, price: i64) -> bool {
     let is_on_tick = d.tick_size.0 > 0 && price % d.tick_size.0 == 0;
     is_on_tick && (d.price_min.0..=d.price_max.0).contains(&price)
+}
+
+/// Whether an iceberg of this total would be shown in more slices than there may be.
+fn is_sliced_too_thin(order_qty: Qty, display_qty: Qty) -> bool {
+    display_qty.0 != 0 && u128::from(order_qty.0) > 100 * u128::from(display_qty.0)
 }
 
 fn is_qty_fine(instrument: &Instrument, qty: Qty) -> bool {

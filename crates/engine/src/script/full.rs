@@ -159,7 +159,7 @@ impl Script<'_> {
             exec_inst: if is_post_only { ExecInst::POST_ONLY } else { ExecInst::NONE },
             self_trade_prevention: self.one_of(SelfTradePrevention::ALL),
         };
-        if stray < 12 {
+        if stray < 14 {
             bend(&mut order, stray, price, slice, self.now);
         }
         Command::Request(Request::NewOrder(order))
@@ -187,6 +187,8 @@ impl Script<'_> {
             (Some((same, much)), 2) => (same, Qty(much.0.saturating_sub(10).max(10))),
             _ => (price, qty),
         };
+        // More than an iceberg of the smallest slice may have.
+        let order_qty = if what > 251 { Qty(1_010) } else { order_qty };
         Command::Request(Request::ReplaceOrder(ReplaceOrder {
             request_no: self.request_no(named.session_id),
             cl_ord_id: name,
@@ -344,6 +346,9 @@ fn bend(order: &mut NewOrder, how: u8, price: Price, qty: Qty, now: Nanos) {
         8 => order.order_qty = Qty(0),
         9 => order.time_in_force = TimeInForce::AtTheClose,
         10 => order.time_in_force = TimeInForce::Gtd,
+        // As many slices as an iceberg may have, and one more.
+        11 => (order.order_qty, order.display_qty) = (Qty(1_000), Qty(10)),
+        12 => (order.order_qty, order.display_qty) = (Qty(990 + qty.0 % 30), Qty(10)),
         _ => order.cl_ord_id = ClOrdId::NONE,
     }
 }
