@@ -121,7 +121,8 @@ impl Engine {
                     self.end_all(instrument, |order| is_of_day(order).then_some(expired), out);
             }
             Phase::VolatilityCall => self.set_call_end(instrument),
-            Phase::Continuous | Phase::Halted | Phase::OpeningCall => {}
+            Phase::Continuous => self.instruments[instrument].recall_last_price(),
+            Phase::Halted | Phase::OpeningCall => {}
         }
         self.look_at_stops(instrument, out);
         ended_count

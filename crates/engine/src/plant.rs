@@ -49,11 +49,13 @@ pub enum Plant {
     SnapshotForgetsCallEnd,
     /// An iceberg may show as little as it likes.
     AnySlice,
+    /// Stops do not hear of the last price when continuous trading begins.
+    LastPriceNotRecalled,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 21] = [
+    pub const ALL: [Plant; 22] = [
         Plant::PriorityLostOnPartialFill,
         Plant::SelfTradeCheckAfterFill,
         Plant::ReservationKeptOnCancel,
@@ -75,6 +77,7 @@ impl Plant {
         Plant::SnapshotForgetsShown,
         Plant::SnapshotForgetsCallEnd,
         Plant::AnySlice,
+        Plant::LastPriceNotRecalled,
     ];
 }
 

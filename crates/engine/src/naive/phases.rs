@@ -123,6 +123,10 @@ impl NaiveEngine {
             }
         }
         self.set_call_end(instrument_id);
+        if to == Phase::Continuous {
+            let instrument = self.instruments.get_mut(&instrument_id).expect("found above");
+            instrument.traded.extend(instrument.last_price);
+        }
         self.trigger_stops(instrument_id, out);
         ended_count
     }
