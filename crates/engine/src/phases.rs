@@ -104,6 +104,13 @@ impl Engine {
         if from == to {
             return 0;
         }
+        if to == Phase::Continuous
+            && from != Phase::VolatilityCall
+            && self.uncrosses_beyond_collar(instrument)
+        {
+            self.interrupt(instrument, out);
+            return 0;
+        }
         if to == Phase::Continuous || (to == Phase::Closed && is_call(from)) {
             self.uncross(instrument, out);
         }

@@ -51,11 +51,13 @@ pub enum Plant {
     AnySlice,
     /// Stops do not hear of the last price when continuous trading begins.
     LastPriceNotRecalled,
+    /// A call ends at whatever price it finds.
+    CallIgnoresCollars,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 22] = [
+    pub const ALL: [Plant; 23] = [
         Plant::PriorityLostOnPartialFill,
         Plant::SelfTradeCheckAfterFill,
         Plant::ReservationKeptOnCancel,
@@ -78,6 +80,7 @@ impl Plant {
         Plant::SnapshotForgetsCallEnd,
         Plant::AnySlice,
         Plant::LastPriceNotRecalled,
+        Plant::CallIgnoresCollars,
     ];
 }
 
