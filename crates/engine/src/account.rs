@@ -29,14 +29,15 @@ pub(crate) struct Account {
 const _: () = assert!(size_of::<Account>() == 64, "a cache line");
 
 /// What trading `qty` at `price` can cost the side: buyers pay positive prices, sellers negative
-/// ones.
+/// ones, the lowest of all included.
 #[inline]
 pub(crate) fn cash_need(side: Side, price: Price, qty: Qty) -> Cash {
     let price = match side {
-        Side::Buy => price,
-        Side::Sell => Price(price.0.saturating_neg()),
+        Side::Buy => price.0.max(0),
+        Side::Sell => price.0.min(0),
     };
-    Price(price.0.max(0)).notional(qty)
+    // At most 2^63 times less than 2^64, and without a sign: one multiplication.
+    Cash((u128::from(price.unsigned_abs()) * u128::from(qty.0)).cast_signed())
 }
 
 /// What an order holds of its account's means.
@@ -68,6 +69,11 @@ impl Account {
         }
         if free_after < 0 { Err(Reason::InsufficientCash) } else { Ok(()) }
     }
+
+    /// The greatest need that the check of cash lets pass.
+    pub(crate) fn spendable(&self) -> i128 {
+        self.cash.0 - self.reserved.0 + if self.is_unlimited { CASH_LIMIT } else { 0 }
+    }
 }
 
 impl Engine {
@@ -75,6 +81,26 @@ impl Engine {
     #[inline]
     pub(crate) fn check_cash(&self, account: Slot, need: Cash) -> Result<(), Reason> {
         if self.config.has_risk { self.accounts[account].check_cash(need) } else { Ok(()) }
+    }
+
+    /// Whether nothing that the account has is below zero: only then can it be held to what it
+    /// has from now on. Looks at every position.
+    pub(crate) fn check_no_debt(&self, account: Slot) -> Result<(), Reason> {
+        let row = &self.accounts[account];
+        if row.cash.0 < row.reserved.0 {
+            return Err(Reason::InsufficientCash);
+        }
+        let mut own = self.positions.unordered().filter(|(of, _, _)| *of == account);
+        let is_short = own.any(|(_, _, position)| position.total < position.reserved);
+        if is_short { Err(Reason::InsufficientPosition) } else { Ok(()) }
+    }
+
+    /// An account that is not unlimited and has less than nothing free: there is none.
+    pub(crate) fn overdrawn_account(&self) -> Option<AccountId> {
+        (0..).zip(self.accounts.rows()).find_map(|(slot, row)| {
+            let is_overdrawn = !row.is_unlimited && self.check_no_debt(slot).is_err();
+            is_overdrawn.then_some(row.account_id)
+        })
     }
 
     /// Whether the account can deliver or take `qty` more lots.
@@ -180,5 +206,28 @@ impl Engine {
                 position.total -= lots;
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cash_is_needed_in_full_at_the_edges_of_the_domain() {
+        let rows = [
+            (Side::Buy, i64::MAX, i128::from(i64::MAX)),
+            (Side::Buy, i64::MIN, 0),
+            (Side::Sell, i64::MAX, 0),
+            (Side::Sell, i64::MIN, 1 << 63),
+            (Side::Sell, -1, 1),
+            (Side::Buy, 0, 0),
+        ];
+        for (side, price, each) in rows {
+            for qty in [1, 1 << 40, u64::MAX] {
+                let need = cash_need(side, Price(price), Qty(qty));
+                assert_eq!(need.0, each * i128::from(qty), "{side:?} {price} {qty}");
+            }
+        }
     }
 }

@@ -1,5 +1,6 @@
-//! Collars: how far from its references a trade of continuous trading may be, and what happens
-//! instead of one that would be further: the volatility interruption.
+//! Collars: how far from its references a trade of continuous trading may be, or the uncrossing
+//! that begins it, and what happens instead of one that would be further: the volatility
+//! interruption.
 
 use weir_types::{Nanos, Phase, Price};
 
@@ -9,8 +10,8 @@ use crate::index::Slot;
 use crate::instrument::Instrument;
 use crate::plant::{self, Plant};
 
-/// The prices that one incoming order may trade at, both ends included.
-#[derive(Clone, Copy)]
+/// The prices that one incoming order, or the end of a call, may trade at, both ends included.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Collar {
     low: i64,
     high: i64,
@@ -18,6 +19,11 @@ pub(crate) struct Collar {
 
 impl Collar {
     const NONE: Collar = Collar { low: i64::MIN, high: i64::MAX };
+
+    /// Whether it allows every price.
+    pub(crate) fn is_none(self) -> bool {
+        self == Collar::NONE
+    }
 
     #[inline]
     pub(crate) fn allows(self, price: Price) -> bool {
@@ -43,7 +49,7 @@ impl Collar {
 }
 
 impl Instrument {
-    /// The collar of an order that begins to match now.
+    /// The collar of an order that begins to match now, or of a call that is to end.
     #[inline]
     pub(crate) fn collar(&self) -> Collar {
         let d = &self.definition;
@@ -57,7 +63,7 @@ impl Instrument {
 }
 
 impl Engine {
-    /// A trade would be too far away: trading gives way to a volatility call. Nothing ends and
+    /// A trade would be too far away: it gives way to a volatility call. Nothing ends and
     /// nothing is uncrossed.
     pub(crate) fn interrupt<S: EventSink>(&mut self, instrument: Slot, out: &mut S) {
         self.enter_phase(instrument, Phase::VolatilityCall, out);

@@ -8,6 +8,9 @@ use weir_wire::Event;
 
 /// The most lots one order may have by its instrument's definition.
 pub(crate) const ORDER_QTY_LIMIT: u64 = 1 << 40;
+/// The most slices that an iceberg may be shown in: how many trades one resting order can make of
+/// one that comes in.
+pub(crate) const SLICES_MAX: u64 = 100;
 /// The most an account's cash may be below zero (unlimited accounts) or be moved to.
 pub(crate) const CASH_LIMIT: i128 = 1 << 96;
 /// The most lots a position may be away from zero, open orders included.

@@ -4,7 +4,7 @@
 //! money would change hands or meaning: an instrument's partition and exponents, an account's
 //! firm, a session's firm and role stand for good.
 
-use weir_types::{Cash, ClOrdId, FirmId, Position, Reason, Role, Switch};
+use weir_types::{Cash, ClOrdId, FirmId, Position, Price, Reason, Role, Switch};
 use weir_wire::event::Defined;
 use weir_wire::reference::{DefineAccount, DefineFirm, DefineInstrument, DefineSession};
 use weir_wire::{Definition, Event};
@@ -102,7 +102,10 @@ impl Engine {
 
     fn accept_definition(&mut self, definition: &Definition) -> Result<(), Reason> {
         match definition {
-            Definition::DefineInstrument(d) => self.define_instrument(d),
+            Definition::DefineInstrument(d) => {
+                check_reference(d)?;
+                self.define_instrument(d)
+            }
             Definition::DefineFirm(d) => self.define_firm(d),
             Definition::DefineAccount(d) => self.define_account(d),
             Definition::DefineSession(d) => self.define_session(d),
@@ -167,11 +170,14 @@ impl Engine {
         let firm = self.firms.find(d.firm_id.0).ok_or(Reason::UnknownFirm)?;
         let is_unlimited = d.unlimited == Switch::On;
         if let Some(slot) = self.accounts.find(d.account_id.0) {
-            let row = &mut self.accounts[slot];
+            let row = &self.accounts[slot];
             if row.firm != firm {
                 return Err(Reason::InvalidDefinition);
             }
-            row.is_unlimited = is_unlimited;
+            if row.is_unlimited && !is_unlimited {
+                self.check_no_debt(slot)?;
+            }
+            self.accounts[slot].is_unlimited = is_unlimited;
             return Ok(());
         }
         if self.accounts.is_full() {
@@ -219,4 +225,16 @@ impl Engine {
         }
         Ok(())
     }
+}
+
+/// Market orders alone trade at the reference price, so it has to be one that a limit may have.
+/// Not asked of a snapshot's definitions: those of before this rule stand.
+fn check_reference(d: &DefineInstrument) -> Result<(), Reason> {
+    let price = d.reference_price;
+    let is_fine = price == Price(0)
+        || price >= d.price_min
+            && price <= d.price_max
+            && d.tick_size.0 > 0
+            && price.0 % d.tick_size.0 == 0;
+    if is_fine { Ok(()) } else { Err(Reason::InvalidDefinition) }
 }

@@ -85,8 +85,7 @@ pub struct OrderState {
     pub order_id: OrderId,
     /// Buy or sell.
     pub side: Side,
-    /// Its limit price, in the instrument's price unit; of a market order the price that cash is
-    /// reserved at, zero where none is.
+    /// Its limit price, in the instrument's price unit; zero for one that has none.
     pub price: Price,
     /// Its total quantity.
     pub order_qty: Qty,
@@ -429,7 +428,7 @@ impl Engine {
         Some(OrderState {
             order_id: OrderId::new(self.config.partition_id, order.rec),
             side: order.side,
-            price: order.price,
+            price: order.told_price(),
             order_qty: order.order_qty,
             leaves_qty: order.leaves_qty,
         })

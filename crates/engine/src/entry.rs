@@ -11,7 +11,7 @@ use weir_types::{
 use weir_wire::order_entry::NewOrder;
 
 use crate::account::{Holding, cash_need};
-use crate::config::EventSink;
+use crate::config::{EventSink, SLICES_MAX};
 use crate::emit::Change;
 use crate::engine::Engine;
 use crate::index::{NIL, Slot};
@@ -372,11 +372,18 @@ fn check_numbers(m: &NewOrder, instrument: &Instrument) -> Result<(), Reason> {
         instrument.check_price(m.stop_px)?;
     }
     instrument.check_qty(m.order_qty)?;
-    let is_shown_fine = m.display_qty <= m.order_qty && instrument.is_on_lot(m.display_qty);
+    let is_shown_fine = m.display_qty <= m.order_qty
+        && instrument.is_on_lot(m.display_qty)
+        && (m.display_qty.is_zero() || slices_suffice(m.display_qty, m.order_qty));
     if m.min_qty > m.order_qty || !is_shown_fine {
         return Err(Reason::InvalidQty);
     }
     Ok(())
+}
+
+/// Whether so many slices as an iceberg may have hold its total. Neither is above 2^40.
+pub(crate) fn slices_suffice(display_qty: Qty, order_qty: Qty) -> bool {
+    display_qty.0 * SLICES_MAX >= order_qty.0 || plant::is(Plant::AnySlice)
 }
 
 /// Whether a planted bug keeps an order's cash from being set aside.

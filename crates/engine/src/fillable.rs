@@ -148,7 +148,9 @@ impl Walk {
         if self.open.is_zero() { Step::Short } else { Step::On }
     }
 
-    /// The slices behind those that a level shows, in turn until nothing is left of any.
+    /// The slices behind those that a level shows, in turn until nothing is left of any. Rounds in
+    /// which each shows a whole slice and the walk surely goes on are reckoned at once: an iceberg
+    /// may be in any number of slices.
     fn fill_hidden(&mut self, price: Price, hidden: &mut Vec<Hidden>) -> Step {
         if !self.is_paying {
             // How it is sliced makes no difference to the sum.
@@ -156,6 +158,14 @@ impl Walk {
             return if qty.is_zero() { Step::On } else { self.fill(price, qty, false) };
         }
         while !hidden.is_empty() {
+            let round_count = self.whole_rounds(price, hidden);
+            for iceberg in hidden.iter_mut() {
+                let qty = Qty(iceberg.display_qty.0 * round_count);
+                self.book(price, qty, iceberg.is_own);
+                self.open -= qty;
+                self.traded += qty;
+                iceberg.qty -= qty;
+            }
             for iceberg in hidden.iter_mut() {
                 let slice = iceberg.display_qty.min(iceberg.qty);
                 match self.fill(price, slice, iceberg.is_own) {
@@ -166,6 +176,37 @@ impl Walk {
             hidden.retain(|iceberg| !iceberg.qty.is_zero());
         }
         Step::On
+    }
+
+    /// How many rounds leave something of every iceberg, something open, too little traded, and
+    /// are paid for: the round that follows them is the first with anything to decide.
+    fn whole_rounds(&self, price: Price, hidden: &[Hidden]) -> u64 {
+        let (mut lots, mut spent, mut most) = (0, 0, 0);
+        let mut round_count = u128::MAX;
+        for iceberg in hidden {
+            let slice = u128::from(iceberg.display_qty.0);
+            round_count = round_count.min((u128::from(iceberg.qty.0) - 1) / slice);
+            lots += slice;
+            most = most.max(spent + slice);
+            // What is paid to oneself must be there, and then still is.
+            spent += if iceberg.is_own { 0 } else { slice };
+        }
+        let wanted = self.open.min(self.at_once - self.traded);
+        round_count = round_count.min((u128::from(wanted.0) - 1) / lots);
+        if let Some(payable) = self.payable_lots(price) {
+            round_count = round_count.min(match payable.checked_sub(most) {
+                None => 0,
+                Some(_) if spent == 0 => round_count,
+                Some(spare) => spare / spent + 1,
+            });
+        }
+        u64::try_from(round_count).expect("no more rounds than lots")
+    }
+
+    /// For how many lots the purse is good at a price; `None` where they cost nothing.
+    fn payable_lots(&self, price: Price) -> Option<u128> {
+        let each = cash_need(self.side, price, Qty(1)).0;
+        (each > 0).then(|| self.purse.spendable().max(0).unsigned_abs() / each.unsigned_abs())
     }
 
     /// Ends the reservation of an own resting order for `qty`.
@@ -181,15 +222,103 @@ impl Walk {
         if self.purse.check_cash(cash_need(self.side, price, qty)).is_err() {
             return false;
         }
+        self.book(price, qty, is_own);
+        true
+    }
+
+    /// Moves the cash of a fill that can be paid.
+    fn book(&mut self, price: Price, qty: Qty, is_own: bool) {
         if is_own {
             // What leaves the account comes back to it, and the resting side's reservation ends.
-            self.get_back(price, qty);
-            return true;
+            return self.get_back(price, qty);
         }
         match self.side {
             Side::Buy => self.purse.cash -= price.notional(qty),
             Side::Sell => self.purse.cash += price.notional(qty),
         }
-        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_types::{AccountId, Cash};
+
+    use super::*;
+
+    /// The same, slice by slice.
+    fn fill_one_by_one(walk: &mut Walk, price: Price, hidden: &mut Vec<Hidden>) -> Step {
+        while !hidden.is_empty() {
+            for iceberg in hidden.iter_mut() {
+                let slice = iceberg.display_qty.min(iceberg.qty);
+                match walk.fill(price, slice, iceberg.is_own) {
+                    Step::On => iceberg.qty -= slice,
+                    end => return end,
+                }
+            }
+            hidden.retain(|iceberg| !iceberg.qty.is_zero());
+        }
+        Step::On
+    }
+
+    fn walk(side: Side, at_once: u64, open: u64, cash: i128, is_unlimited: bool) -> Walk {
+        let purse = Account {
+            cash: Cash(cash),
+            reserved: Cash(100),
+            account_id: AccountId(1),
+            firm: 0,
+            is_unlimited,
+            is_killed: false,
+        };
+        Walk {
+            side,
+            self_trade_prevention: SelfTradePrevention::None,
+            at_once: Qty(at_once),
+            open: Qty(open),
+            traded: Qty::ZERO,
+            purse,
+            is_paying: true,
+        }
+    }
+
+    fn outcome(step: Step, walk: &Walk) -> (u8, Qty, Qty, Cash, Cash) {
+        (step as u8, walk.open, walk.traded, walk.purse.cash, walk.purse.reserved)
+    }
+
+    #[test]
+    fn rounds_reckoned_at_once_come_to_what_single_slices_do() {
+        let mut draw = 1_u64;
+        let mut next = |count: u64| {
+            draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (draw >> 33) % count
+        };
+        let (mut enough_count, mut short_count) = (0, 0);
+        for _ in 0..20_000 {
+            let iceberg = |next: &mut dyn FnMut(u64) -> u64| Hidden {
+                qty: Qty(next(60) + 1),
+                display_qty: Qty(next(7) + 1),
+                is_own: next(4) == 0,
+            };
+            let hidden: Vec<_> = (0..=next(4)).map(|_| iceberg(&mut next)).collect();
+            let side = if next(2) == 0 { Side::Buy } else { Side::Sell };
+            let price = Price([3, 3, 0, -3, -3][next(5) as usize]);
+            let (open, cash) = (next(150) + 1, i128::from(next(600)));
+            let make = || walk(side, open.min(90), open, cash, false);
+            let (mut fast, mut slow) = (make(), make());
+            let got = fast.fill_hidden(price, &mut hidden.clone());
+            let want = fill_one_by_one(&mut slow, price, &mut hidden.clone());
+            assert_eq!(outcome(got, &fast), outcome(want, &slow), "{open} {cash} {price}");
+            enough_count += u32::from(want == Step::Enough);
+            short_count += u32::from(want == Step::Short);
+        }
+        assert!(enough_count > 1_000 && short_count > 1_000, "{enough_count} {short_count}");
+    }
+
+    #[test]
+    fn a_trillion_slices_take_no_longer_than_one() {
+        let iceberg = Hidden { qty: Qty(1 << 40), display_qty: Qty(1), is_own: false };
+        let mut walk = walk(Side::Buy, 1 << 40, 1 << 40, 0, true);
+        let end = walk.fill_hidden(Price(i64::MAX), &mut vec![iceberg; 3]);
+        assert!(end == Step::Short, "the purse ends it");
+        assert_eq!(walk.traded.0, ((1_u128 << 96) - 100).div_euclid((1 << 63) - 1) as u64);
     }
 }

@@ -144,6 +144,16 @@ impl Instrument {
         });
     }
 
+    /// Continuous trading begins: stops are measured by the last price too, as those that come in
+    /// from now on will be.
+    pub(crate) fn recall_last_price(&mut self) {
+        if let Some(price) = self.last_price
+            && !plant::is(Plant::LastPriceNotRecalled)
+        {
+            self.note_trade(price);
+        }
+    }
+
     /// The worst price that a market order of `side` may trade at.
     #[inline]
     pub(crate) fn bound(&self, side: Side) -> Price {

@@ -104,6 +104,13 @@ impl Engine {
         if from == to {
             return 0;
         }
+        if to == Phase::Continuous
+            && from != Phase::VolatilityCall
+            && self.uncrosses_beyond_collar(instrument)
+        {
+            self.interrupt(instrument, out);
+            return 0;
+        }
         if to == Phase::Continuous || (to == Phase::Closed && is_call(from)) {
             self.uncross(instrument, out);
         }
@@ -121,7 +128,8 @@ impl Engine {
                     self.end_all(instrument, |order| is_of_day(order).then_some(expired), out);
             }
             Phase::VolatilityCall => self.set_call_end(instrument),
-            Phase::Continuous | Phase::Halted | Phase::OpeningCall => {}
+            Phase::Continuous => self.instruments[instrument].recall_last_price(),
+            Phase::Halted | Phase::OpeningCall => {}
         }
         self.look_at_stops(instrument, out);
         ended_count

@@ -49,11 +49,17 @@ pub enum Plant {
     SnapshotForgetsShown,
     /// A snapshot forgets when a volatility call ends.
     SnapshotForgetsCallEnd,
+    /// An iceberg may show as little as it likes.
+    AnySlice,
+    /// Stops do not hear of the last price when continuous trading begins.
+    LastPriceNotRecalled,
+    /// A call ends at whatever price it finds.
+    CallIgnoresCollars,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 21] = [
+    pub const ALL: [Plant; 24] = [
         Plant::PriorityLostOnPartialFill,
         Plant::SelfTradeCheckAfterFill,
         Plant::ReservationKeptOnCancel,
@@ -75,6 +81,9 @@ impl Plant {
         Plant::ThrottleChargesRefused,
         Plant::SnapshotForgetsShown,
         Plant::SnapshotForgetsCallEnd,
+        Plant::AnySlice,
+        Plant::LastPriceNotRecalled,
+        Plant::CallIgnoresCollars,
     ];
 }
 

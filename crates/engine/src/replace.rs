@@ -11,7 +11,7 @@ use crate::account::cash_need;
 use crate::config::EventSink;
 use crate::emit::{Asker, Change, Named};
 use crate::engine::Engine;
-use crate::entry::holding_of;
+use crate::entry::{holding_of, slices_suffice};
 use crate::index::Slot;
 use crate::instrument::takes_entry;
 use crate::matching::status_of_live;
@@ -81,6 +81,9 @@ impl Engine {
             - cash_need(order.side, order.price, order.leaves_qty);
         self.check_cash(order.account, need)?;
         if leaves_qty > order.leaves_qty {
+            if order.is_iceberg && !slices_suffice(order.display_qty, m.order_qty) {
+                return Err(Reason::InvalidQty);
+            }
             let more = leaves_qty - order.leaves_qty;
             self.check_position(order.account, order.instrument, order.side, more)?;
         }

@@ -180,6 +180,21 @@ impl Engine {
         while self.uncross_once(instrument, out) && self.do_limits_cross(instrument) {}
     }
 
+    /// Whether the price that an uncrossing would give now is one that continuous trading would be
+    /// interrupted at.
+    pub(crate) fn uncrosses_beyond_collar(&mut self, instrument: Slot) -> bool {
+        let row = &self.instruments[instrument];
+        let (collar, reference) = (row.collar(), row.reference());
+        if collar.is_none() || plant::is(Plant::CallIgnoresCollars) {
+            return false;
+        }
+        let mut levels = core::mem::take(&mut self.call_levels);
+        self.collect_call(instrument, &mut levels);
+        let found = uncrossing_price(&levels, reference, row.definition.tick_size);
+        self.call_levels = levels;
+        found.is_some_and(|uncrossing| !collar.allows(uncrossing.price))
+    }
+
     fn do_limits_cross(&self, instrument: Slot) -> bool {
         let row = &self.instruments[instrument];
         let best = (row.side(Side::Buy).best_price(), row.side(Side::Sell).best_price());

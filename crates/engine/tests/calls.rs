@@ -336,3 +336,29 @@ fn a_change_that_the_page_does_not_know_is_refused() {
         ("buy a 100 1", &["a Rejected WrongPhase"]),
     ]);
 }
+
+#[test]
+fn a_market_order_of_a_call_has_no_limit_to_tell() {
+    let mut desk = in_opening_call();
+    step(&mut desk, "buy m 0 2");
+    step(&mut desk, "buy l 99 2");
+    let price = |text: &str| desk.engine.order_by_name(ALICE, name(text)).map(|o| o.price.0);
+    assert_eq!((price("m"), price("l")), (Some(0), Some(99)));
+}
+
+#[test]
+fn a_reference_price_is_none_or_one_that_a_limit_may_have() {
+    let rows = [(0, true), (10, true), (500, true), (12, false), (5, false), (505, false)];
+    for (reference_price, is_taken) in rows {
+        let mut desk = in_opening_call();
+        let definition = weir_wire::reference::DefineInstrument {
+            reference_price: Price(reference_price),
+            tick_size: Price(5),
+            price_min: Price(10),
+            price_max: Price(500),
+            ..instrument(TULIP, HERE)
+        };
+        let events = desk.import(weir_wire::Definition::DefineInstrument(definition));
+        assert_eq!(events.len() == 1, is_taken, "{reference_price}");
+    }
+}

@@ -146,3 +146,89 @@ fn a_replace_may_breach_and_stands_where_it_was_moved_to() {
     );
     assert_eq!(desk.levels(Side::Buy), [(1_070, 5, 1)]);
 }
+
+/// Last price 500; in an opening call market orders on both sides, and one stray limit.
+fn with_a_stray_limit(volatility_call: u64) -> Desk {
+    let mut desk = Desk::open();
+    define(&mut desk, |d| {
+        d.dynamic_collar = 1_000;
+        d.volatility_call = Nanos(volatility_call);
+    });
+    check_on(
+        &mut desk,
+        &[
+            ("sell a 500 1", &["a New 1"]),
+            ("bob buy b 500 1", &["b New 1", "a Trade 1@500 0", "b Trade 1@500 0"]),
+            ("phase halted", &["phase Halted", "done 0"]),
+            ("phase opening", &["phase OpeningCall", "done 0"]),
+            ("bob buy m 0 100", &["m New 100"]),
+            ("sell n 0 90", &["n New 90"]),
+            ("sell o 460 10 open", &["o New 10"]),
+            ("buy z 1 10", &["z New 10"]),
+            ("cancel o", &["o Canceled None"]),
+            ("sell o 1 10 open", &["o New 10"]),
+            ("at 2000", &[]),
+            ("phase continuous", &["phase VolatilityCall", "done 0"]),
+        ],
+    );
+    desk
+}
+
+#[test]
+fn a_call_that_would_end_beyond_a_collar_becomes_a_volatility_call() {
+    let mut desk = with_a_stray_limit(500);
+    assert_eq!(desk.engine.next_deadline(), Some(Nanos(2_500)));
+    // Nothing has ended, and whoever looks has the time to set the price right.
+    check_on(
+        &mut desk,
+        &[
+            ("sell p 505 20", &["p New 20"]),
+            ("bob buy q 505 20", &["q New 20"]),
+            ("at 2500", &[]),
+            (
+                "tick",
+                &[
+                    "m Trade 90@505 10",
+                    "n Trade 90@505 0",
+                    "m Trade 10@505 0",
+                    "o Trade 10@505 0",
+                    "q Trade 20@505 0",
+                    "p Trade 20@505 0",
+                    "uncrossed 120@505 +0",
+                    "phase Continuous",
+                ],
+            ),
+        ],
+    );
+    assert_eq!(desk.levels(Side::Buy), [(1, 10, 1)]);
+}
+
+#[test]
+fn a_volatility_call_ends_at_the_price_that_it_finds() {
+    // By its timer, or with none by an operator.
+    for (span, end) in [(500, "tick"), (0, "phase continuous")] {
+        let mut desk = with_a_stray_limit(span);
+        assert_eq!(desk.engine.next_deadline().is_some(), span > 0);
+        step(&mut desk, "at 2500");
+        let told = step(&mut desk, end);
+        assert_eq!(told[0], "m Trade 90@1 10", "{end}");
+        assert!(told.contains(&"uncrossed 100@1 +10".to_owned()), "{told:?}");
+        assert!(told.contains(&"phase Continuous".to_owned()), "{told:?}");
+    }
+}
+
+#[test]
+fn a_price_within_the_collars_ends_a_call_at_once() {
+    for (price, is_within) in [(449, false), (450, true), (550, true), (551, false)] {
+        let mut desk = Desk::open();
+        define(&mut desk, |d| d.dynamic_collar = 1_000);
+        for text in ["sell a 500 1", "bob buy b 500 1", "phase halted", "phase opening"] {
+            step(&mut desk, text);
+        }
+        step(&mut desk, &format!("sell c {price} 1"));
+        step(&mut desk, &format!("bob buy d {price} 1"));
+        let told = step(&mut desk, "phase continuous");
+        assert_eq!(told.contains(&"phase Continuous".to_owned()), is_within, "{price}");
+        assert_eq!(told[0] == "phase VolatilityCall", !is_within, "{price}");
+    }
+}

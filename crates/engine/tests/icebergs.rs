@@ -147,3 +147,64 @@ fn an_icebergs_minimum_is_told_once() {
         .collect();
     assert_eq!(told, [(ExecType::New, 2, 4), (ExecType::Trade, 0, 4)]);
 }
+
+#[test]
+fn an_iceberg_shows_at_least_a_hundredth_of_its_total() {
+    let rows: &[(&str, &str)] = &[
+        ("sell b 100 1000 show=10", "b New 1000"),
+        ("sell b 100 1001 show=10", "b Rejected InvalidQty"),
+        ("sell b 100 1 show=1", "b New 1"),
+        ("sell b 100 101 show=1", "b Rejected InvalidQty"),
+        ("replace a b 100 1000", "b Replaced 1000"),
+        ("replace a b 100 1001", "refused InvalidQty"),
+        ("replace a b 101 1001", "refused InvalidQty"),
+        ("replace c b 100 5000", "b Replaced 5000"),
+    ];
+    for (text, want) in rows {
+        let mut desk = check(&[
+            ("sell a 100 900 show=10", &["a New 900"]),
+            ("sell c 100 900", &["c New 900"]),
+        ]);
+        assert_eq!(step(&mut desk, text)[0], *want, "{text}");
+    }
+}
+
+#[test]
+fn a_snapshot_may_hold_icebergs_of_smaller_slices() {
+    let mut desk = Desk::open();
+    desk.ask(weir_wire::Request::Transfer(transfer(POOR, 1, 100 * 700_000, 0)));
+    step(&mut desk, "bob sell a 100 1000000 show=123456");
+    let mut bytes = Vec::new();
+    desk.engine.snapshot(&mut bytes);
+    // What it shows now, what it shows each time and what its answer told become one lot.
+    let (slice, one) = (123_456_u64.to_le_bytes(), 1_u64.to_le_bytes());
+    let places: Vec<_> = (0..bytes.len() - 8).filter(|at| bytes[*at..at + 8] == slice).collect();
+    for at in &places {
+        bytes[*at..at + 8].copy_from_slice(&one);
+    }
+    let body = bytes.len() - 4;
+    let crc = crc32c::crc32c(&bytes[..body]);
+    bytes[body..].copy_from_slice(&crc.to_le_bytes());
+    let config = desk.engine.config().clone();
+    desk.engine = weir_engine::Engine::restore(config, &bytes).expect("it is sound");
+    check_on(
+        &mut desk,
+        &[
+            // A look ahead over 700,000 slices that can be paid, and one that cannot.
+            ("buy x 0 1000000 min=700001 poor", &["x Rejected CannotFill"]),
+            (
+                "buy y 100 2",
+                &[
+                    "y New 2",
+                    "a Trade 1@100 999999",
+                    "y Trade 1@100 1",
+                    "a Trade 1@100 999998",
+                    "y Trade 1@100 0",
+                ],
+            ),
+            ("bob replace a b 100 1000001", &["refused InvalidQty"]),
+            ("bob replace a b 100 900", &["b Replaced 898"]),
+        ],
+    );
+    assert_eq!((places.len(), desk.levels(Side::Sell)), (3, vec![(100, 1, 1)]));
+}

@@ -235,3 +235,50 @@ fn stops_that_were_reached_before_an_interruption_come_in_when_trading_goes_on()
     let want = ["uncrossed 0@0 +0", "phase Continuous", "s Triggered None", "done 0"];
     assert_eq!(step(&mut desk, "phase continuous"), want);
 }
+
+#[test]
+fn the_last_price_reaches_stops_when_continuous_trading_begins() {
+    // A closing call's price, the next morning.
+    check(&[
+        ("sell s 0 5 stop=95", &["s New 5"]),
+        ("phase closing", &["phase ClosingCall", "done 0"]),
+        ("sell a 90 2", &["a New 2"]),
+        ("bob buy b 90 2", &["b New 2"]),
+        (
+            "phase closed",
+            &["b Trade 2@90 0", "a Trade 2@90 0", "uncrossed 2@90 +0", "phase Closed", "done 0"],
+        ),
+        (
+            "phase continuous",
+            &[
+                "uncrossed 0@0 +0",
+                "phase Continuous",
+                "s Triggered None",
+                "s Canceled NoLiquidity",
+                "done 0",
+            ],
+        ),
+    ]);
+    // A stop that came in a call finds what the same stop finds a command later.
+    check(&[
+        ("sell a 100 1", &["a New 1"]),
+        ("bob buy b 100 1", &["b New 1", "a Trade 1@100 0", "b Trade 1@100 0"]),
+        ("phase volatility", &["phase VolatilityCall", "done 0"]),
+        ("buy s 99 1 stop=90", &["s New 1"]),
+        ("buy t 99 1 stop=101", &["t New 1"]),
+        (
+            "phase continuous",
+            &["uncrossed 0@0 +0", "phase Continuous", "s Triggered None", "done 0"],
+        ),
+        ("buy u 99 1 stop=90", &["u New 1", "u Triggered None"]),
+    ]);
+}
+
+#[test]
+fn nothing_reaches_a_stop_before_the_first_trade() {
+    check(&[
+        ("phase volatility", &["phase VolatilityCall", "done 0"]),
+        ("buy s 99 1 stop=90", &["s New 1"]),
+        ("phase continuous", &["uncrossed 0@0 +0", "phase Continuous", "done 0"]),
+    ]);
+}

@@ -147,6 +147,7 @@ const AFTER: &[&str] = &[
     "tick",
     "phase halted",
     "phase continuous",
+    "phase continuous",
     "bob buy w 106 20",
     "cancel big",
     "at 9000",

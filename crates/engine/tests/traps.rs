@@ -233,6 +233,29 @@ fn a_sweep_of_five_thousand_fills_needs_no_recursion() {
 }
 
 #[test]
+fn a_command_makes_at_most_a_hundred_trades_with_a_resting_order() {
+    let mut desk = Desk::open();
+    for at in 0..40_i64 {
+        let order = sell(100 + at % 7, 1_000, "");
+        desk.order(NewOrder {
+            cl_ord_id: ClOrdId::from_number(at as u64),
+            display_qty: Qty(if at % 3 == 0 { 10 } else { 1_000 }),
+            ..order
+        });
+    }
+    // Shown in part, cut and made larger: no way leads to more slices.
+    step(&mut desk, "bob buy p 100 7");
+    step(&mut desk, "sell last 100 1000 show=10");
+    step(&mut desk, "replace last last2 100 999");
+    step(&mut desk, "replace last2 last3 106 1000");
+    assert_eq!(step(&mut desk, "replace last3 last4 106 1001"), ["refused InvalidQty"]);
+    let resting = desk.engine.live_order_count() as usize;
+    let events = desk.order(bob(buy(200, 1_000_000, "x")));
+    assert_eq!(desk.engine.live_order_count(), 1, "all were taken");
+    assert!(events.len() <= 1 + 2 * 100 * resting, "{} events", events.len());
+}
+
+#[test]
 fn prices_at_the_edge_of_the_domain_rest_trade_and_overflow_nothing() {
     let mut desk = Desk::open();
     let wide = weir_wire::reference::DefineInstrument {

@@ -125,6 +125,8 @@ proptest! {
 
     #[test]
     fn both_engines_uncross_at_the_best_of_every_price((orders, tick, reference) in books()) {
+        // A definition's reference price is one that a limit could have.
+        let reference = reference.map(|price| (price / tick).max(1) * tick);
         let mut pair = Pair::open();
         pair.play(&format!("set tick={tick} reference={}", reference.unwrap_or(0)));
         pair.play("phase closed");

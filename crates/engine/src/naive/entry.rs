@@ -6,6 +6,7 @@ use weir_types::{
 };
 use weir_wire::Request;
 use weir_wire::order_entry::{CancelOrder, NewOrder, ReplaceOrder};
+use weir_wire::reference::DefineInstrument;
 
 use super::say::News;
 use super::stops::reaches;
@@ -315,7 +316,7 @@ impl NaiveEngine {
             return Err(Reason::WrongPhase);
         }
         let is_price_fine = match before.now.ord_type {
-            OrdType::Limit | OrdType::StopLimit => is_price_fine(instrument, m.price.0),
+            OrdType::Limit | OrdType::StopLimit => is_price_fine(&instrument.definition, m.price.0),
             OrdType::Market | OrdType::Stop => m.price.0 == 0,
         };
         if !is_price_fine {
@@ -339,6 +340,9 @@ impl NaiveEngine {
         let cost = cost_of(&after, before.bound) * i128::from(leaves_qty);
         self.check_cash(before.now.account_id, cost - before.reserved_cash())?;
         if leaves_qty > before.leaves_qty() {
+            if is_sliced_too_thin(m.order_qty, before.now.display_qty) {
+                return Err(Reason::InvalidQty);
+            }
             self.check_lots(&before.now, leaves_qty - before.leaves_qty())?;
         }
         let is_continuous = instrument.phase == Phase::Continuous;
@@ -428,11 +432,13 @@ fn check_kind(m: &NewOrder) -> Result<(), Reason> {
 fn check_numbers(instrument: &Instrument, m: &NewOrder) -> Result<(), Reason> {
     let has_price = matches!(m.ord_type, OrdType::Limit | OrdType::StopLimit);
     for (price, is_given) in [(m.price, has_price), (m.stop_px, is_stop(m))] {
-        if is_given && !is_price_fine(instrument, price.0) || !is_given && price.0 != 0 {
+        if is_given && !is_price_fine(&instrument.definition, price.0) || !is_given && price.0 != 0
+        {
             return Err(Reason::InvalidPrice);
         }
     }
     let is_slice_fine = m.display_qty <= m.order_qty
+        && !is_sliced_too_thin(m.order_qty, m.display_qty)
         && m.display_qty.0.is_multiple_of(instrument.definition.lot_size.0);
     if !is_qty_fine(instrument, m.order_qty) || m.min_qty > m.order_qty || !is_slice_fine {
         return Err(Reason::InvalidQty);
@@ -440,9 +446,15 @@ fn check_numbers(instrument: &Instrument, m: &NewOrder) -> Result<(), Reason> {
     Ok(())
 }
 
-fn is_price_fine(instrument: &Instrument, price: i64) -> bool {
-    let d = &instrument.definition;
-    (d.price_min.0..=d.price_max.0).contains(&price) && price % d.tick_size.0 == 0
+/// Whether a limit may have this price. Of a definition whose tick is none, no price may.
+pub(super) fn is_price_fine(d: &DefineInstrument, price: i64) -> bool {
+    let is_on_tick = d.tick_size.0 > 0 && price % d.tick_size.0 == 0;
+    is_on_tick && (d.price_min.0..=d.price_max.0).contains(&price)
+}
+
+/// Whether an iceberg of this total would be shown in more slices than there may be.
+fn is_sliced_too_thin(order_qty: Qty, display_qty: Qty) -> bool {
+    display_qty.0 != 0 && u128::from(order_qty.0) > 100 * u128::from(display_qty.0)
 }
 
 fn is_qty_fine(instrument: &Instrument, qty: Qty) -> bool {

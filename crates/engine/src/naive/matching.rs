@@ -12,7 +12,7 @@ use super::{NaiveEngine, Trade, TradeSide, worst_cost};
 use crate::config::EventSink;
 
 /// Whether a trade at `price` is further from `reference` than `collar` basis points.
-fn breaches(price: Price, reference: Option<Price>, collar: u32) -> bool {
+pub(super) fn breaches(price: Price, reference: Option<Price>, collar: u32) -> bool {
     let Some(Price(reference)) = reference else { return false };
     let (price, reference) = (i128::from(price.0), i128::from(reference));
     reference != 0

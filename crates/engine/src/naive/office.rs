@@ -1,10 +1,10 @@
 //! The naive engine's reference data, operator's requests and mass cancels.
 
-use weir_types::{EventNo, PartitionId};
 use weir_types::{
-    ExecType, FirmId, InstrumentId, KillScope, MassCancelScope, Phase, Position, Reason, Rec,
-    RequestNo, Role, Switch,
+    AccountId, ExecType, FirmId, InstrumentId, KillScope, MassCancelScope, Phase, Position, Reason,
+    Rec, RequestNo, Role, Side, Switch,
 };
+use weir_types::{EventNo, PartitionId};
 use weir_wire::event::Defined;
 use weir_wire::order_entry::MassCancel;
 use weir_wire::reference::{
@@ -12,6 +12,7 @@ use weir_wire::reference::{
 };
 use weir_wire::{Definition, Event, Request};
 
+use super::entry::is_price_fine;
 use super::say::News;
 use super::{Account, Instrument, NaiveEngine, Order, Session};
 use crate::config::{CASH_LIMIT, EventSink, ORDER_QTY_LIMIT, POSITION_LIMIT};
@@ -92,6 +93,7 @@ impl NaiveEngine {
             d.order_qty_max < d.lot_size,
             d.order_qty_max.0 > ORDER_QTY_LIMIT,
             d.price_max < d.price_min,
+            d.reference_price.0 != 0 && !is_price_fine(d, d.reference_price.0),
             self.instruments
                 .iter()
                 .any(|(id, i)| *id != d.instrument_id && i.definition.symbol == d.symbol),
@@ -149,10 +151,15 @@ impl NaiveEngine {
             return Err(Reason::UnknownFirm);
         }
         let is_unlimited = d.unlimited == Switch::On;
-        if let Some(row) = self.accounts.get_mut(&d.account_id) {
+        if let Some(row) = self.accounts.get(&d.account_id) {
             if row.firm_id != d.firm_id {
                 return Err(Reason::InvalidDefinition);
             }
+            let is_bound_now = row.is_unlimited && !is_unlimited;
+            if is_bound_now {
+                self.check_owes_nothing(d.account_id)?;
+            }
+            let row = self.accounts.get_mut(&d.account_id).expect("found above");
             row.is_unlimited = is_unlimited;
             return Ok(());
         }
@@ -163,6 +170,19 @@ impl NaiveEngine {
         let row = Account { firm_id: d.firm_id, is_unlimited, cash: 0, last_transfer };
         self.accounts.insert(d.account_id, row);
         Ok(())
+    }
+
+    /// Whether neither cash nor lots of any instrument, less what orders reserve, are below zero.
+    fn check_owes_nothing(&self, account_id: AccountId) -> Result<(), Reason> {
+        let reserved: i128 = self.orders_of_account(account_id).map(Order::reserved_cash).sum();
+        if self.accounts[&account_id].cash - reserved < 0 {
+            return Err(Reason::InsufficientCash);
+        }
+        let is_short = self
+            .instruments
+            .keys()
+            .any(|id| self.held(account_id, *id) - self.open_lots(account_id, *id, Side::Sell) < 0);
+        if is_short { Err(Reason::InsufficientPosition) } else { Ok(()) }
     }
 
     fn take_in_session(&mut self, d: &DefineSession) -> Result<(), Reason> {
@@ -257,7 +277,6 @@ impl NaiveEngine {
     }
 
     fn check_transfer_lots(&self, m: &Transfer, account: &Account) -> Result<(), Reason> {
-        use weir_types::Side;
         if self.is_pair_refused(m.account_id, m.instrument_id) {
             return Err(Reason::LimitReached);
         }
@@ -285,7 +304,7 @@ impl NaiveEngine {
         m: &KillSwitch,
         out: &mut S,
     ) -> Result<(), Reason> {
-        use weir_types::{AccountId, SessionId};
+        use weir_types::SessionId;
         self.check_operator(request, m.partition_id)?;
         let (is_known, otherwise) = match m.scope {
             KillScope::All => (m.id == 0, Reason::FieldOutOfRange),

@@ -7,6 +7,7 @@ use weir_wire::event::PhaseChanged;
 use weir_wire::reference::{SchedulePhase, SetPhase};
 use weir_wire::{Event, PlainEvent, Request};
 
+use super::matching::breaches;
 use super::say::News;
 use super::{NaiveEngine, Order, Place};
 use crate::config::EventSink;
@@ -90,6 +91,12 @@ impl NaiveEngine {
         if instrument.phase == to {
             return 0;
         }
+        let has_been_warned = instrument.phase == Phase::VolatilityCall;
+        if to == Phase::Continuous && !has_been_warned && self.would_breach(instrument_id) {
+            self.interrupt(instrument_id, out);
+            return 0;
+        }
+        let instrument = &self.instruments[&instrument_id];
         if to == Phase::Continuous || (to == Phase::Closed && instrument.is_in_call()) {
             self.uncross(instrument_id, out);
         }
@@ -123,11 +130,28 @@ impl NaiveEngine {
             }
         }
         self.set_call_end(instrument_id);
+        if to == Phase::Continuous {
+            let instrument = self.instruments.get_mut(&instrument_id).expect("found above");
+            instrument.traded.extend(instrument.last_price);
+        }
         self.trigger_stops(instrument_id, out);
         ended_count
     }
 
-    /// A trade would breach a collar: from continuous trading to a volatility call.
+    /// Whether the price of an uncrossing now would be too far from a reference.
+    fn would_breach(&self, instrument_id: InstrumentId) -> bool {
+        let instrument = &self.instruments[&instrument_id];
+        let Some((price, _, _)) = self.best_price(instrument_id) else { return false };
+        let fixed = instrument.static_reference();
+        breaches(price, fixed, instrument.definition.static_collar)
+            || breaches(
+                price,
+                instrument.last_price.or(fixed),
+                instrument.definition.dynamic_collar,
+            )
+    }
+
+    /// A trade would breach a collar: a volatility call takes the place of continuous trading.
     pub(super) fn interrupt<S: EventSink>(&mut self, instrument_id: InstrumentId, out: &mut S) {
         self.say_phase(instrument_id, Phase::VolatilityCall, out);
         self.set_call_end(instrument_id);

@@ -74,7 +74,7 @@ impl NaiveEngine {
     }
 
     /// Price, volume and surplus of the uncrossing; `None` when nothing would trade.
-    fn best_price(&self, instrument_id: InstrumentId) -> Option<(Price, u64, i64)> {
+    pub(super) fn best_price(&self, instrument_id: InstrumentId) -> Option<(Price, u64, i64)> {
         let instrument = &self.instruments[&instrument_id];
         let reference = instrument.last_price.or(instrument.static_reference());
         let reference = reference.map(|price| on_tick(price, instrument.definition.tick_size));

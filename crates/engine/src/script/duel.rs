@@ -42,7 +42,7 @@ pub(super) fn small_config(partition_id: PartitionId) -> EngineConfig {
         sessions_max: 8,
         firms_max: 3,
         instruments_max: 4,
-        positions_max: 10,
+        positions_max: 12,
         trades_max: 64,
         checkpoint_interval: 64,
         ..EngineConfig::new(partition_id)
@@ -166,6 +166,7 @@ impl Duel {
         // The naive engine adds up reserved cash and lots from its live orders.
         same(&totals, &naive.totals(), "totals")?;
         same(totals.is_conserved(), true, "conservation of money and lots")?;
+        same(fast.overdrawn_account(), None, "limited account with less than nothing free")?;
         same(fast.live_order_count(), naive.live_order_count(), "count of live orders")?;
         same(fast.open_position_count(), naive.open_position_count(), "count of positions")?;
         let (refused, should) = (fast.refused_import_count(), naive.refused_import_count());

@@ -60,11 +60,14 @@ impl Script<'_> {
         self.rarely(ClOrdId::from_number(self.name_no), &[used])
     }
 
-    /// Instrument 101 trades around zero, with negative prices.
+    /// Instrument 101 trades around zero, with negative prices; 103 now and then at the ends of all
+    /// prices.
     fn fair_price(&mut self, instrument_id: InstrumentId) -> Price {
         let (byte, rare) = (i64::from(self.byte()), self.byte());
         let middle = if instrument_id == InstrumentId(101) { 0 } else { 100 };
         match rare {
+            192..=223 if instrument_id == InstrumentId(103) => Price(i64::MIN),
+            224..=239 if instrument_id == InstrumentId(103) => Price(i64::MAX),
             255 => Price(1_000_000),
             248..=254 => Price(middle + byte % 24 - 12),
             _ => Price(middle + byte % 8 - byte / 8 % 8 / 2 - 2),
@@ -158,7 +161,7 @@ impl Script<'_> {
             exec_inst: if is_post_only { ExecInst::POST_ONLY } else { ExecInst::NONE },
             self_trade_prevention: self.one_of(SelfTradePrevention::ALL),
         };
-        if stray < 12 {
+        if stray < 14 {
             bend(&mut order, stray, price, slice, self.now);
         }
         Command::Request(Request::NewOrder(order))
@@ -186,6 +189,8 @@ impl Script<'_> {
             (Some((same, much)), 2) => (same, Qty(much.0.saturating_sub(10).max(10))),
             _ => (price, qty),
         };
+        // More than an iceberg of the smallest slice may have.
+        let order_qty = if what > 251 { Qty(1_010) } else { order_qty };
         Command::Request(Request::ReplaceOrder(ReplaceOrder {
             request_no: self.request_no(named.session_id),
             cl_ord_id: name,
@@ -288,7 +293,7 @@ impl Script<'_> {
         let number = self.byte();
         let collars = [self.one_of(&[0, 100, 400, 400]), self.one_of(&[0, 200, 300, 300])];
         let span = self.one_of(&[0, 5, 40, 40]) * MILLISECOND;
-        let reference = self.one_of(&[0, 98, 100, 103]);
+        let reference = self.one_of(&[0, 0, 98, 98, 100, 100, 103, 999]);
         let rate = self.one_of(&[0, 25, 25, 7, 2_000_000_000]);
         let definition = match self.definition() {
             Command::Import(at, definition) => (Some(at), definition),
@@ -340,6 +345,9 @@ fn bend(order: &mut NewOrder, how: u8, price: Price, qty: Qty, now: Nanos) {
         8 => order.order_qty = Qty(0),
         9 => order.time_in_force = TimeInForce::AtTheClose,
         10 => order.time_in_force = TimeInForce::Gtd,
+        // As many slices as an iceberg may have, and one more.
+        11 => (order.order_qty, order.display_qty) = (Qty(1_000), Qty(10)),
+        12 => (order.order_qty, order.display_qty) = (Qty(990 + qty.0 % 30), Qty(10)),
         _ => order.cl_ord_id = ClOrdId::NONE,
     }
 }

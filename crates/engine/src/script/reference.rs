@@ -150,7 +150,7 @@ pub(super) fn opening() -> Vec<Command> {
 }
 
 /// A definition with the fields that only the full mode uses. The instrument around zero has
-/// wide collars: each step there is a large part of its price.
+/// wide collars: each step there is a large part of its price. Instrument 103 has no bounds.
 pub(super) fn with_rules(
     d: DefineInstrument,
     [static_collar, dynamic_collar]: [u32; 2],
@@ -159,9 +159,19 @@ pub(super) fn with_rules(
 ) -> DefineInstrument {
     let is_around_zero = d.instrument_id == InstrumentId(101);
     let scale = if is_around_zero { 60 } else { 1 };
+    let reference_price = match reference_price {
+        Price(0) => Price(0),
+        Price(price) if is_around_zero => Price(price - 100),
+        price => price,
+    };
+    let (price_min, price_max) = match d.instrument_id {
+        InstrumentId(101) => (-60, 60),
+        InstrumentId(103) => (i64::MIN, i64::MAX),
+        _ => (1, 200),
+    };
     DefineInstrument {
-        price_min: if is_around_zero { Price(-60) } else { Price(1) },
-        price_max: if is_around_zero { Price(60) } else { Price(200) },
+        price_min: Price(price_min),
+        price_max: Price(price_max),
         static_collar: static_collar * scale,
         dynamic_collar: dynamic_collar * scale,
         volatility_call,
