@@ -86,7 +86,8 @@ fn remembered(event: PlainEvent) -> Vec<u8> {
 fn only_answers_are_read_as_remembered_answers() {
     let mut desk = Desk::open();
     let events = desk.ask(Request::Transfer(transfer(POOR, 1, 5, 0)));
-    let done = done_of(&events[0]);
+    let (position, event_no) = (Position(0), EventNo(0));
+    let done = weir_wire::event::RequestDone { position, event_no, ..done_of(&events[0]) };
     let mut bytes = Vec::new();
     desk.engine.snapshot(&mut bytes);
     let right = remembered(PlainEvent::RequestDone(done));
