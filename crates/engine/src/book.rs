@@ -143,12 +143,13 @@ pub(crate) struct BookSide {
     side: Side,
     rungs: Vec<Rung>,
     /// Levels that orders came to lately, by their price's hash: most orders come to a price where
-    /// others stand, and need no search. INVARIANT: each is [`NIL`] or a level of this ladder.
-    recent: [Slot; RECENT_LEN],
+    /// others stand, and need no search. None while the ladder was never longer than what is looked
+    /// at one by one. INVARIANT: each is [`NIL`] or a level of this ladder.
+    recent: Option<Box<[Slot; RECENT_LEN]>>,
 }
 
-/// Few enough that both sides' of a hundred instruments stay in a second-level cache.
-const RECENT_LEN: usize = 32;
+/// A kilobyte a side: those of a hundred instruments stay in a second-level cache.
+const RECENT_LEN: usize = 256;
 
 /// `Vec::insert` for where few elements follow: most levels begin and end near the best price, and
 /// moving some by hand costs less than asking for it.
@@ -179,7 +180,7 @@ fn remove_near_end(rungs: &mut Vec<Rung>, at: usize) -> Rung {
 
 #[inline]
 fn recent_place(price: Price) -> usize {
-    ((price.0 as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59) as usize
+    ((price.0 as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize
 }
 
 /// How many rungs next to the best are looked at one by one before the search halves the rest.
@@ -187,7 +188,7 @@ const NEAR_RUNGS: usize = 8;
 
 impl BookSide {
     pub(crate) fn new(side: Side) -> BookSide {
-        BookSide { side, rungs: Vec::new(), recent: [NIL; RECENT_LEN] }
+        BookSide { side, rungs: Vec::new(), recent: None }
     }
 
     /// Bitwise not turns prices around without overflow at the edge of the domain.
@@ -222,7 +223,10 @@ impl BookSide {
     /// A level of this ladder, likely the one at `price`.
     #[inline]
     pub(crate) fn likely_level(&self, price: Price) -> Option<Slot> {
-        let level = self.recent[recent_place(price)];
+        let level = match &self.recent {
+            Some(recent) => recent[recent_place(price)],
+            None => self.rungs.get(self.lower_bound(self.key(price)))?.level,
+        };
         (level != NIL).then_some(level)
     }
 
@@ -248,27 +252,34 @@ impl BookSide {
         slot: Slot,
         price: Price,
     ) {
-        let place = recent_place(price);
-        let recent = self.recent[place];
-        if recent != NIL && levels[recent].price == price {
-            return levels.push_back(recent, orders, slot);
-        }
-        let level = self.find_or_add(levels, price);
-        self.recent[place] = level;
+        let level = match &mut self.recent {
+            Some(recent) => {
+                let recent = recent[recent_place(price)];
+                let is_it = recent != NIL && levels[recent].price == price;
+                if is_it { recent } else { self.find_or_add(levels, price) }
+            }
+            None => self.find_or_add(levels, price),
+        };
         levels.push_back(level, orders, slot);
     }
 
     fn find_or_add(&mut self, levels: &mut Levels, price: Price) -> Slot {
         let key = self.key(price);
         let at = self.lower_bound(key);
-        match self.rungs.get(at) {
+        let level = match self.rungs.get(at) {
             Some(rung) if rung.key == key => rung.level,
             _ => {
                 let level = levels.alloc(price);
                 insert_near_end(&mut self.rungs, at, Rung { key, level });
                 level
             }
+        };
+        match &mut self.recent {
+            Some(recent) => recent[recent_place(price)] = level,
+            None if self.rungs.len() <= NEAR_RUNGS => {}
+            None => self.recent = Some(Box::new([NIL; RECENT_LEN])),
         }
+        level
     }
 
     /// Takes a standing order out of the ladder.
@@ -285,9 +296,10 @@ impl BookSide {
         let at = self.lower_bound(self.key(price));
         let rung = remove_near_end(&mut self.rungs, at);
         assert!(rung.level == level, "a level stands on its own rung");
-        let recent = &mut self.recent[recent_place(price)];
-        if *recent == level {
-            *recent = NIL;
+        if let Some(recent) = &mut self.recent
+            && recent[recent_place(price)] == level
+        {
+            recent[recent_place(price)] = NIL;
         }
         levels.free.push(level);
     }

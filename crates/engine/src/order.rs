@@ -265,7 +265,7 @@ struct RecIndex {
 
 impl RecIndex {
     fn new(live_count_max: u32, seed: u64) -> RecIndex {
-        let window = vec![0; (live_count_max as usize / 4).next_power_of_two()];
+        let window = vec![0; (live_count_max as usize).next_power_of_two()];
         RecIndex { window, elder: SlotIndex::new(live_count_max), seed }
     }
 
