@@ -1,10 +1,10 @@
 //! Our side of the comparison with a peer engine on one and the same flow. Prints one line of JSON.
 //!
-//! `bench_peer play WARM_UP OPERATIONS [bare]` plays the synthetic mix, `bench_peer play-day COMMANDS
-//! WARM_UP_PASSES PASSES [bare]` the recorded day (a file of `weir log export`), each pass on a
-//! fresh engine. `bare`: without what a peer does not do either, that is the digest, remembered
-//! answers and the encoding of events, of which only trades and ends are then taken down.
-//! `bench_peer export WARM_UP OPERATIONS FILE` and `bench_peer export-day COMMANDS FILE`
+//! `bench_peer play WARM_UP OPERATIONS [bare]` plays the synthetic mix, `bench_peer play-day
+//! COMMANDS WARM_UP_PASSES PASSES [bare]` the recorded day (a file of `weir log export`), each pass
+//! on a fresh engine. `bare`: without what a peer does not do either, that is the digest,
+//! remembered answers and the encoding of events, of which only trades and ends are then taken
+//! down. `bench_peer export WARM_UP OPERATIONS FILE` and `bench_peer export-day COMMANDS FILE`
 //! write the same commands to a file that `bench/peers` can read.
 
 mod bench {

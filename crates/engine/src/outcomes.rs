@@ -134,6 +134,49 @@ impl OrderAnswer {
             has_more: has_more(e),
         }
     }
+
+    fn event(&self, more: &More, asking: Asking) -> OrderEvent {
+        // Only a snapshot that nobody wrote has more filled than there was.
+        let open_qty = Qty(self.order_qty.0.saturating_sub(self.cum_qty.0));
+        OrderEvent {
+            position: Position::NONE,
+            event_no: EventNo::NONE,
+            request_no: self.request_no,
+            rec: Rec::NONE,
+            seq: Seq::NONE,
+            order_id: self.order_id,
+            exec_id: self.exec_id,
+            match_id: MatchId::NONE,
+            transact_time: self.transact_time,
+            created_time: self.created_time,
+            cl_ord_id: self.cl_ord_id,
+            orig_cl_ord_id: self.orig_cl_ord_id,
+            price: self.price,
+            stop_px: more.stop_px,
+            last_px: Price(0),
+            last_qty: Qty::ZERO,
+            order_qty: self.order_qty,
+            leaves_qty: if self.ord_status.is_live() { open_qty } else { Qty::ZERO },
+            cum_qty: self.cum_qty,
+            display_qty: more.display_qty,
+            min_qty: more.min_qty,
+            expire_time: more.expire_time,
+            session_id: asking.session_id,
+            firm_id: asking.firm_id,
+            account_id: self.account_id,
+            instrument_id: self.instrument_id,
+            partition_id: asking.partition_id,
+            reason: self.reason,
+            side: self.side,
+            ord_type: self.ord_type,
+            time_in_force: self.time_in_force,
+            exec_inst: self.exec_inst,
+            self_trade_prevention: self.self_trade_prevention,
+            exec_type: self.exec_type,
+            ord_status: self.ord_status,
+            liquidity: Liquidity::None,
+        }
+    }
 }
 
 #[inline(always)]
@@ -294,52 +337,12 @@ impl Outcomes {
     }
 
     fn event(&self, place: usize, asking: Asking) -> PlainEvent {
-        let Asking { session_id, firm_id, partition_id } = asking;
+        let Asking { session_id, partition_id, .. } = asking;
         let (position, event_no) = (Position::NONE, EventNo::NONE);
         match self.answers[place].0 {
             Kind::Order(a) => {
                 let more = if a.has_more { self.more[place] } else { NO_MORE };
-                let is_live = a.ord_status.is_live();
-                // Only a snapshot that nobody wrote has more filled than there was.
-                let open_qty = Qty(a.order_qty.0.saturating_sub(a.cum_qty.0));
-                PlainEvent::OrderEvent(OrderEvent {
-                    position,
-                    event_no,
-                    request_no: a.request_no,
-                    rec: Rec::NONE,
-                    seq: Seq::NONE,
-                    order_id: a.order_id,
-                    exec_id: a.exec_id,
-                    match_id: MatchId::NONE,
-                    transact_time: a.transact_time,
-                    created_time: a.created_time,
-                    cl_ord_id: a.cl_ord_id,
-                    orig_cl_ord_id: a.orig_cl_ord_id,
-                    price: a.price,
-                    stop_px: more.stop_px,
-                    last_px: Price(0),
-                    last_qty: Qty::ZERO,
-                    order_qty: a.order_qty,
-                    leaves_qty: if is_live { open_qty } else { Qty::ZERO },
-                    cum_qty: a.cum_qty,
-                    display_qty: more.display_qty,
-                    min_qty: more.min_qty,
-                    expire_time: more.expire_time,
-                    session_id,
-                    firm_id,
-                    account_id: a.account_id,
-                    instrument_id: a.instrument_id,
-                    partition_id,
-                    reason: a.reason,
-                    side: a.side,
-                    ord_type: a.ord_type,
-                    time_in_force: a.time_in_force,
-                    exec_inst: a.exec_inst,
-                    self_trade_prevention: a.self_trade_prevention,
-                    exec_type: a.exec_type,
-                    ord_status: a.ord_status,
-                    liquidity: Liquidity::None,
-                })
+                PlainEvent::OrderEvent(a.event(&more, asking))
             }
             Kind::Rejected(a) => PlainEvent::RequestRejected(RequestRejected {
                 position,

@@ -23,6 +23,17 @@ pub enum Threads {
     Split,
 }
 
+/// When an engine takes its tables' memory from the system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EngineMemory {
+    /// As the tables fill.
+    #[default]
+    AsFilled,
+    /// All at the start, some 400 MB a partition, in huge pages where the system has them.
+    Ahead,
+}
+
 /// All that can be set. Sizes are in bytes, times in the unit of the name.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -51,6 +62,8 @@ pub struct Config {
     pub events: EventsSection,
     /// Snapshots.
     pub snapshots: SnapshotsSection,
+    /// The matching engines.
+    pub engine: EngineSection,
     /// The gateway.
     pub gateway: GatewaySection,
     /// The delivery store.
@@ -85,6 +98,14 @@ pub struct SnapshotsSection {
     pub every_commands: u64,
     /// How many are kept.
     pub keep: usize,
+}
+
+/// The matching engines.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EngineSection {
+    /// When a trading partition's engine takes its memory: `as-filled` or `ahead`.
+    pub memory: EngineMemory,
 }
 
 /// The gateway.
@@ -135,6 +156,7 @@ impl Default for Config {
             log: LogSection::default(),
             events: EventsSection::default(),
             snapshots: SnapshotsSection::default(),
+            engine: EngineSection::default(),
             gateway: GatewaySection::default(),
             delivery: DeliverySection::default(),
             probes: ProbesSection::default(),
@@ -311,6 +333,14 @@ fn durability_by_name<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Durab
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_engine_takes_its_memory_ahead_where_the_file_says_so() {
+        let config = Config::parse("[engine]\nmemory = \"ahead\"\n").unwrap();
+        assert_eq!(config.engine.memory, EngineMemory::Ahead);
+        assert_eq!(Config::parse("").unwrap().engine.memory, EngineMemory::AsFilled);
+        assert!(Config::parse("[engine]\nmemory = \"now\"\n").is_err());
+    }
 
     #[test]
     fn an_empty_file_is_the_defaults() {

@@ -146,10 +146,10 @@ impl Crowd {
         self.fed == self.feed.len()
     }
 
-    /// The last definition.
+    /// The definitions of the control log, in order.
     #[must_use]
-    pub fn last_definition(&self) -> Position {
-        self.feed.last().map_or(Position::NONE, |(at, _)| *at)
+    pub fn definitions(&self) -> &[(Position, Definition)] {
+        &self.feed
     }
 
     /// Requests without an answer.

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use anyhow::Context;
-use weir_engine::{Engine, EngineConfig};
+use weir_engine::{Engine, EngineConfig, Memory};
 use weir_io::{Disk, OsRng, RealDisk, RealDiskConfig, Rng, SyncStrategy, ThreadDisk, WakeFd};
 use weir_log::event_log::{EventAppend, EventLog, EventLogConfig, OpenedEvents};
 use weir_log::snapshot::SnapshotStore;
@@ -26,7 +26,7 @@ use weir_types::{Epoch, PartitionId, Position};
 use weir_wire::Command;
 
 use super::PartitionFigures;
-use crate::config::Config;
+use crate::config::{Config, EngineMemory};
 use crate::event_reader::EventReader;
 use crate::keeper::shadow::{Shadow, ShadowParts};
 use crate::keeper::shadow_agent::ShadowAgent;
@@ -151,7 +151,11 @@ pub fn recover(
     let rebuilt = rebuild(Sources {
         log,
         event_segment_bytes: segment_bytes(partition_id, config.events.segment_bytes),
-        engine: EngineConfig { hash_seed: OsRng.next_u64(), ..EngineConfig::new(partition_id) },
+        engine: EngineConfig {
+            hash_seed: OsRng.next_u64(),
+            memory: memory_of(config, partition_id),
+            ..EngineConfig::new(partition_id)
+        },
         commands: open_disk(&dirs.commands(), Some(wake), &mut notes)?,
         events: open_disk(&dirs.events(), None, &mut notes)?,
         snapshots: ThreadDisk::open(&dirs.snapshots(), None)?,
@@ -225,7 +229,11 @@ impl Recovered {
         let (commands, snapshots) = (self.dirs.commands(), self.dirs.snapshots());
         let snapshots = ThreadDisk::open(&snapshots, None)?;
         let shadow = Shadow::new(ShadowParts {
-            engine: Engine::restore(self.engine.config().clone(), &state)?,
+            engine: Engine::restore(
+                // Nobody waits for the shadow.
+                EngineConfig { memory: Memory::AsFilled, ..self.engine.config().clone() },
+                &state,
+            )?,
             event_count: self.event_count,
             events: self.events,
             commands: Box::new(move || ThreadDisk::open(&commands, None)),
@@ -279,6 +287,14 @@ fn open_disk(
 fn segment_bytes(partition_id: PartitionId, configured: u64) -> u64 {
     const CONTROL_SEGMENT_BYTES: u64 = 4 << 20;
     if partition_id.0 == 0 { configured.min(CONTROL_SEGMENT_BYTES) } else { configured }
+}
+
+/// The control partition has no orders to take memory for.
+fn memory_of(config: &Config, partition_id: PartitionId) -> Memory {
+    match config.engine.memory {
+        EngineMemory::Ahead if !partition_id.is_none() => Memory::Ahead,
+        _ => Memory::AsFilled,
+    }
 }
 
 fn random_log_id() -> u128 {
