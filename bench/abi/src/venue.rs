@@ -224,9 +224,8 @@ impl Venue {
     /// The open lots at a price.
     #[must_use]
     pub fn depth_at(&self, price: i64, side: u8) -> u64 {
-        let mut levels = Vec::new();
-        self.engine.book_levels(INSTRUMENT, side_of(side), usize::MAX, &mut levels);
-        levels.iter().find(|level| level.price.0 == price).map_or(0, |level| level.qty.0)
+        let level = self.engine.level_at(INSTRUMENT, side_of(side), Price(price));
+        level.map_or(0, |level| level.qty.0)
     }
 }
 

@@ -220,6 +220,13 @@ impl BookSide {
         self.rungs.iter().rev().map(|rung| rung.level)
     }
 
+    /// The level at a price, if there is one.
+    pub(crate) fn level_at(&self, price: Price) -> Option<Slot> {
+        let key = self.key(price);
+        let rung = self.rungs.get(self.lower_bound(key))?;
+        (rung.key == key).then_some(rung.level)
+    }
+
     /// A level of this ladder, likely the one at `price`.
     #[inline]
     pub(crate) fn likely_level(&self, price: Price) -> Option<Slot> {

@@ -453,15 +453,21 @@ impl Engine {
         }));
     }
 
+    /// The level of a side's limits at a price, with what they show; `None` where none stands, or
+    /// the instrument is not known.
+    #[must_use]
+    pub fn level_at(&self, instrument_id: InstrumentId, side: Side, price: Price) -> Option<Level> {
+        let slot = self.instruments.find(instrument_id.0)?;
+        let row = &self.levels[self.instruments[slot].side(side).level_at(price)?];
+        Some(Level { price: row.price, qty: row.qty, order_count: row.order_count })
+    }
+
     /// The identifiers of the book's limit orders at a price, in time priority.
     #[must_use]
     pub fn orders_at(&self, instrument_id: InstrumentId, side: Side, price: Price) -> Vec<OrderId> {
         let mut ids = Vec::new();
         let Some(slot) = self.instruments.find(instrument_id.0) else { return ids };
-        let book = self.instruments[slot].side(side);
-        let Some(level) = book.best_first().find(|level| self.levels[*level].price == price) else {
-            return ids;
-        };
+        let Some(level) = self.instruments[slot].side(side).level_at(price) else { return ids };
         let mut at = self.levels[level].head;
         while at != crate::index::NIL {
             ids.push(OrderId::new(self.config.partition_id, self.orders[at].rec));
