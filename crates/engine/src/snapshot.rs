@@ -38,6 +38,8 @@ use promised::Promised;
 const MAGIC: [u8; 8] = *b"WEIRSNAP";
 const VERSION: u32 = 3;
 const CRC_LEN: usize = 4;
+/// What [`write_order`] writes.
+const ORDER_LEN: usize = 106;
 /// No account can come to have more: the most that all others may owe together.
 const CASH_MAX: u128 = 1 << 121;
 /// Numbers that only count up leave room for as many commands as anybody can send.
@@ -390,8 +392,9 @@ impl Engine {
     }
 
     fn read_orders(&mut self, r: &mut Reader<'_>) -> Result<(), SnapshotError> {
-        let mut by_rec = Vec::new();
-        for _ in 0..r.count("orders", self.config.orders_max)? {
+        let count = r.count("orders", self.config.orders_max)?;
+        let mut by_rec = Vec::with_capacity((count as usize).min(r.0.len() / ORDER_LEN));
+        for _ in 0..count {
             let order = read_order(r)?;
             self.check_slots(order.account, order.instrument)?;
             let is_trader = (self.sessions.rows().get(order.session as usize))
@@ -428,6 +431,7 @@ impl Engine {
                 let order = &self.orders[*later];
                 self.orders.prefetch_rec(*rec);
                 self.orders.prefetch_name(order.session, order.cl_ord_id);
+                self.accounts.prefetch_row(order.account);
                 self.positions.prefetch(order.account, order.instrument);
             }
             self.list(*slot);
@@ -565,6 +569,7 @@ fn new_id<T>(
 }
 
 fn write_order(order: &Order, w: &mut Writer<'_>) {
+    let start = w.0.len();
     w.u64(order.rec.0);
     w.u64(order.price.0.cast_unsigned());
     w.u64(order.leaves_qty.0);
@@ -585,6 +590,7 @@ fn write_order(order: &Order, w: &mut Writer<'_>) {
     w.u64(order.stop_px.0.cast_unsigned());
     w.u64(order.display_qty.0);
     w.u64(order.expire_time.0);
+    debug_assert_eq!(w.0.len() - start, ORDER_LEN);
 }
 
 fn read_order(r: &mut Reader<'_>) -> Result<Order, SnapshotError> {

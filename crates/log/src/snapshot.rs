@@ -5,6 +5,8 @@
 //! newest that is sound and says which it passed over. A snapshot of a position that the log no
 //! longer has is of a lost future and is removed. Blocks; runs where waiting does no harm.
 
+use std::convert::Infallible;
+
 use thiserror::Error;
 use weir_io::{Access, Disk, DiskError, FileId};
 use weir_types::{PartitionId, Position};
@@ -178,15 +180,12 @@ impl<D: Disk> SnapshotStore<D> {
         position: Position,
     ) -> Result<Result<Vec<u8>, SnapshotFault>, DiskError> {
         let file = self.disk.open(&file_name(position), Access::Read)?;
-        let read = self.disk.len(file).and_then(|len| {
-            let mut bytes = vec![0; usize::try_from(len).expect("a snapshot fits in memory")];
-            let read = self.disk.read(file, 0, &mut bytes)?;
-            bytes.truncate(read);
-            Ok(bytes)
-        });
+        let decoded = self
+            .disk
+            .len(file)
+            .and_then(|len| decode_from(len, |offset, bytes| self.disk.read(file, offset, bytes)));
         self.disk.close(file);
-        let bytes = read?;
-        Ok(decode_snapshot(&bytes).and_then(|(header, state)| {
+        Ok(decoded?.and_then(|(header, state)| {
             let own = (self.log_id, self.partition, position);
             if (header.log_id, PartitionId(header.partition), header.position) == own {
                 Ok(state)
@@ -213,33 +212,66 @@ pub struct SnapshotHeader {
 /// # Errors
 /// When it is not sound.
 pub fn decode_snapshot(bytes: &[u8]) -> Result<(SnapshotHeader, Vec<u8>), SnapshotFault> {
-    let header = bytes.get(..HEADER).ok_or(SnapshotFault::Header)?;
-    let sound = crc32c::crc32c(&header[..HEADER_CRC_AT]) == u32_at(header, HEADER_CRC_AT);
-    if !sound || header[0..8] != MAGIC {
-        return Err(SnapshotFault::Header);
+    let read = |offset: u64, into: &mut [u8]| {
+        let rest = &bytes[usize::try_from(offset).expect("within the bytes")..];
+        let length = rest.len().min(into.len());
+        into[..length].copy_from_slice(&rest[..length]);
+        Ok::<_, Infallible>(length)
+    };
+    let Ok(decoded) = decode_from(bytes.len() as u64, read);
+    decoded
+}
+
+/// Decodes a file of `len` bytes, which `read` takes from an offset on. Each block is read to its
+/// place in the state and checked there while the processor still has it at hand: a state may be
+/// gigabytes, and a start waits for it.
+fn decode_from<E>(
+    len: u64,
+    mut read: impl FnMut(u64, &mut [u8]) -> Result<usize, E>,
+) -> Result<Result<(SnapshotHeader, Vec<u8>), SnapshotFault>, E> {
+    let mut first = [0; HEADER];
+    if read(0, &mut first)? < HEADER {
+        return Ok(Err(SnapshotFault::Header));
     }
-    if u32_at(header, 8) > VERSION {
-        return Err(SnapshotFault::Newer(u32_at(header, 8)));
-    }
-    let partition = u16::try_from(u32_at(header, 12)).map_err(|_| SnapshotFault::Header)?;
-    let body = &bytes[HEADER..];
-    let length = usize::try_from(u64_at(header, 40)).map_err(|_| SnapshotFault::Header)?;
-    // Checked in 128 bits: a length near the maximum must not wrap around to fit.
-    let framed = length as u128 + (length as u128).div_ceil(BLOCK as u128) * BLOCK_END as u128;
-    if framed != body.len() as u128 {
-        return Err(SnapshotFault::Header);
-    }
-    let mut state = Vec::with_capacity(length);
-    for (index, framed) in body.chunks(BLOCK + BLOCK_END).enumerate() {
+    let (header, length) = match decode_header(&first, len) {
+        Ok(known) => known,
+        Err(fault) => return Ok(Err(fault)),
+    };
+    // Room for the last block's end too: each end is overwritten by the block after it.
+    let mut state = vec![0; length + BLOCK_END];
+    for (index, at) in (0..length).step_by(BLOCK).enumerate() {
+        let offset = HEADER + index * (BLOCK + BLOCK_END);
+        let framed = &mut state[at..(at + BLOCK).min(length) + BLOCK_END];
+        let is_whole = read(offset as u64, framed)? == framed.len();
         let (block, end) = framed.split_at(framed.len() - BLOCK_END);
-        if u64_at(end, 0) != u64::from(block_crc(index, block)) {
-            let offset = HEADER + index * (BLOCK + BLOCK_END);
-            return Err(SnapshotFault::Block(offset as u64));
+        if !is_whole || u64_at(end, 0) != u64::from(block_crc(index, block)) {
+            return Ok(Err(SnapshotFault::Block(offset as u64)));
         }
-        state.extend_from_slice(block);
     }
-    let log_id = u128::from_le_bytes(header[16..32].try_into().expect("sixteen bytes"));
-    Ok((SnapshotHeader { log_id, partition, position: Position(u64_at(header, 32)) }, state))
+    state.truncate(length);
+    Ok(Ok((header, state)))
+}
+
+/// What the first bytes of a file of `len` bytes say, and how many bytes of state follow.
+fn decode_header(bytes: &[u8; HEADER], len: u64) -> Result<(SnapshotHeader, usize), SnapshotFault> {
+    let sound = crc32c::crc32c(&bytes[..HEADER_CRC_AT]) == u32_at(bytes, HEADER_CRC_AT);
+    if !sound || bytes[0..8] != MAGIC {
+        return Err(SnapshotFault::Header);
+    }
+    if u32_at(bytes, 8) > VERSION {
+        return Err(SnapshotFault::Newer(u32_at(bytes, 8)));
+    }
+    let partition = u16::try_from(u32_at(bytes, 12)).map_err(|_| SnapshotFault::Header)?;
+    let length = u64_at(bytes, 40);
+    // Checked in 128 bits: a length near the maximum must not wrap around to fit.
+    let blocks = u128::from(length.div_ceil(BLOCK as u64));
+    let framed = HEADER as u128 + u128::from(length) + blocks * BLOCK_END as u128;
+    if framed != u128::from(len) {
+        return Err(SnapshotFault::Header);
+    }
+    let length = usize::try_from(length).map_err(|_| SnapshotFault::Header)?;
+    let log_id = u128::from_le_bytes(bytes[16..32].try_into().expect("sixteen bytes"));
+    Ok((SnapshotHeader { log_id, partition, position: Position(u64_at(bytes, 32)) }, length))
 }
 
 /// A block's checksum, over its place too: a block moved elsewhere is damage.

@@ -207,7 +207,9 @@ fn prepare(plan: &Plan) -> anyhow::Result<()> {
     }
     run.log.flush_blocking()?;
     run.log.truncate(snapshot_at.next());
-    while run.log.do_work(run.log.last_log_time())? > 0 {}
+    while !run.log.is_trimmed() {
+        run.log.do_work(run.log.last_log_time())?;
+    }
     run.log.close()?;
     std::fs::write(plan.path("digest"), run.engine.digest().to_string())?;
     println!(

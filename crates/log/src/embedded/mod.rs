@@ -254,6 +254,12 @@ impl<D: Disk> EmbeddedLog<D> {
         self.segments.front().map_or(self.head.position_next, |s| s.first_position)
     }
 
+    /// Whether the files of all that may be forgotten are gone.
+    #[must_use]
+    pub fn is_trimmed(&self) -> bool {
+        self.trims.is_empty() && !self.trimming
+    }
+
     /// Epochs before this one, each with its last valid position, oldest first.
     #[must_use]
     pub fn ended_epochs(&self) -> &[EpochEnd] {
