@@ -43,7 +43,9 @@ def main():
         sys.exit(f"benchmark {name}: its last line is not JSON ({error}): nothing recorded")
     if not isinstance(figures, dict):
         sys.exit(f"benchmark {name}: its last line is not a JSON object: nothing recorded")
-    changed = first_line("git", "status", "--porcelain", "--untracked-files=no")
+    # Lines that other benchmarks have just added to bench/results change no program.
+    programs = ("--", ".", ":!bench/results")
+    changed = first_line("git", "status", "--porcelain", "--untracked-files=no", *programs)
     figures["run"] = {
         "bench": name,
         "command": os.path.basename(command.split()[0]) + command[len(command.split()[0]) :],
