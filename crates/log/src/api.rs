@@ -64,6 +64,10 @@ pub trait SequencedLog {
     /// True when all that was appended is committed and no I/O is under way.
     fn is_idle(&self) -> bool;
 
+    /// True while the disk has no room: what goes beyond the room taken ahead is refused, reads
+    /// go on.
+    fn is_full(&self) -> bool;
+
     /// Blocks until all that was appended is on the medium and marked so, at every level.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use weir_types::Durability;
 
+use crate::diagnostics::{LineFormat, LineLevel};
 use crate::runner::WaitStrategy;
 
 /// Which agents share a thread.
@@ -70,6 +71,8 @@ pub struct Config {
     pub delivery: DeliverySection,
     /// Probes.
     pub probes: ProbesSection,
+    /// What is written on standard error.
+    pub diagnostics: DiagnosticsSection,
 }
 
 /// The command logs.
@@ -142,6 +145,16 @@ pub struct ProbesSection {
     pub capture: Option<PathBuf>,
 }
 
+/// What is written on standard error.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DiagnosticsSection {
+    /// How a line looks: `text` or `json`.
+    pub format: LineFormat,
+    /// The least important lines that are written: `error`, `warn`, `info` or `debug`.
+    pub level: LineLevel,
+}
+
 impl Default for Config {
     fn default() -> Self {
         Config {
@@ -160,6 +173,7 @@ impl Default for Config {
             gateway: GatewaySection::default(),
             delivery: DeliverySection::default(),
             probes: ProbesSection::default(),
+            diagnostics: DiagnosticsSection::default(),
         }
     }
 }

@@ -139,7 +139,7 @@ impl FileEvents {
                 Ok(Some(_)) => {}
                 Ok(None) => return None,
                 Err(error) => {
-                    eprintln!("weir: the event log cannot be read: {error}");
+                    tracing::error!(%error, "the event log cannot be read");
                     self.reader = None;
                     return None;
                 }

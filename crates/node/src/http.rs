@@ -1,43 +1,87 @@
-//! The node's HTTP side: `/metrics` for Prometheus, `/status` for people and scripts, `/health`.
+//! The node's HTTP side: `/metrics` for Prometheus, `/status` for people and scripts, `/live` and
+//! `/ready` for whoever starts nodes and sends them orders.
 //!
 //! It runs on tokio in the main thread and reads figures that the agents publish; no order waits
-//! on it.
+//! on it. It answers from before the recovery until after the last order.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use weir_io::{Clock, SystemClock};
 
+use crate::health::Health;
 use crate::status::NodeStatus;
 
+const TEXT: &str = "text/plain; charset=utf-8";
+const JSON: &str = "application/json";
+
+/// What the routes answer from.
+#[derive(Default)]
+pub struct Side {
+    /// Whether it lives and is ready.
+    pub health: Arc<Health>,
+    /// The figures, once there are some.
+    pub status: OnceLock<Arc<NodeStatus>>,
+}
+
 /// The routes.
-pub fn router(status: Arc<NodeStatus>) -> Router {
+pub fn router(side: Arc<Side>) -> Router {
     Router::new()
         .route("/", get(index))
         .route("/metrics", get(metrics))
         .route("/status", get(report))
-        .route("/health", get(|| async { "ok\n" }))
-        .with_state(status)
+        .route("/live", get(live))
+        .route("/ready", get(ready))
+        .with_state(side)
 }
 
 async fn index() -> impl IntoResponse {
-    "Weir\n\n/metrics  for Prometheus\n/status   as JSON\n/health   ok while it runs\n"
+    "Weir\n\n\
+     /metrics  for Prometheus\n\
+     /status   as JSON\n\
+     /live     200 while its threads go round, else 503 and why not\n\
+     /ready    200 while it takes orders, else 503 and why not\n"
 }
 
-async fn metrics(State(status): State<Arc<NodeStatus>>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], status.prometheus())
-}
-
-async fn report(State(status): State<Arc<NodeStatus>>) -> impl IntoResponse {
-    match serde_json::to_string(&status.report()) {
-        Ok(json) => (StatusCode::OK, [(header::CONTENT_TYPE, "application/json")], json),
-        Err(error) => (
-            StatusCode::INTERNAL_SERVER_ERROR,
-            [(header::CONTENT_TYPE, "text/plain")],
-            error.to_string(),
-        ),
+async fn metrics(State(side): State<Arc<Side>>) -> Response {
+    match side.status.get() {
+        Some(status) => answer(StatusCode::OK, "text/plain; version=0.0.4", status.prometheus()),
+        None => not_yet(),
     }
+}
+
+async fn report(State(side): State<Arc<Side>>) -> Response {
+    let Some(status) = side.status.get() else { return not_yet() };
+    match serde_json::to_string(&status.report()) {
+        Ok(json) => answer(StatusCode::OK, JSON, json),
+        Err(error) => answer(StatusCode::INTERNAL_SERVER_ERROR, TEXT, error.to_string()),
+    }
+}
+
+async fn live(State(side): State<Arc<Side>>) -> Response {
+    told("live", &side.health.why_not_live(SystemClock.now()))
+}
+
+async fn ready(State(side): State<Arc<Side>>) -> Response {
+    told("ready", &side.health.why_not_ready(SystemClock.now()))
+}
+
+fn told(what: &str, why_not: &[String]) -> Response {
+    if why_not.is_empty() {
+        return answer(StatusCode::OK, TEXT, format!("{what}\n"));
+    }
+    let text = why_not.iter().map(|why| format!("{why}\n")).collect();
+    answer(StatusCode::SERVICE_UNAVAILABLE, TEXT, text)
+}
+
+fn not_yet() -> Response {
+    answer(StatusCode::SERVICE_UNAVAILABLE, TEXT, "it recovers\n".to_owned())
+}
+
+fn answer(code: StatusCode, kind: &'static str, text: String) -> Response {
+    (code, [(header::CONTENT_TYPE, kind)], text).into_response()
 }

@@ -4,7 +4,7 @@
 //! * [`gateway`], [`partition`], [`control_feed`], [`delivery_agent`], [`keeper`]: the parts.
 //! * [`handoff`], [`event_reader`]: what crosses between them.
 //! * [`node`]: puts them together; [`config`]: what can be set.
-//! * [`status`], [`http`]: what the node says of itself.
+//! * [`status`], [`http`], [`health`], [`service`], [`diagnostics`]: what the node says of itself.
 //! * [`cli`]: `weir serve`, `weir demo` and the rest.
 
 pub mod agent;
@@ -14,15 +14,19 @@ pub mod cli;
 pub mod config;
 pub mod control_feed;
 pub mod delivery_agent;
+pub mod diagnostics;
 pub mod event_reader;
 pub mod fd_poller;
 pub mod gateway;
 pub mod handoff;
+pub mod health;
 pub mod http;
 pub mod keeper;
 pub mod markets;
 pub mod node;
 pub mod partition;
+pub mod reason_counts;
 pub mod runner;
+pub mod service;
 pub mod stage_clock;
 pub mod status;

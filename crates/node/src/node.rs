@@ -38,6 +38,7 @@ use crate::gateway::{Gateway, GatewayConfig, GatewayParts, GatewayStatus};
 use crate::handoff::{
     PartitionPort, SourcePort, Submission, gateway_to_delivery, gateway_to_partition,
 };
+use crate::health::{Beat, Health};
 use crate::keeper::drain::{ProbeDrain, RECORDS_MAX, RING_RECORDS};
 use crate::keeper::shadow_agent;
 use crate::partition::recovery::{ForPartition, Recovered, recover};
@@ -87,7 +88,7 @@ impl Node {
     ///
     /// # Errors
     /// When an address is taken, a log is damaged or locked, or the machine lacks what is needed.
-    pub fn start(config: &Config) -> anyhow::Result<Node> {
+    pub fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node> {
         let listener = std::net::TcpListener::bind(config.listen)
             .with_context(|| format!("cannot listen on {}", config.listen))?;
         let address = listener.local_addr()?;
@@ -102,6 +103,7 @@ impl Node {
         let mut probes = Probes::start(config, &mut notes);
         let mut assembly = Assembly {
             config,
+            health,
             wakes,
             draining: Arc::new(AtomicBool::new(false)),
             gateway_status: Arc::new(Mutex::new(GatewayStatus::default())),
@@ -137,6 +139,9 @@ impl Node {
             Some(drain) => keeper.with_agent(ProbeDrain::new(drain)),
             None => keeper,
         };
+        for (id, _, figures) in &figures {
+            assembly.health.watch_partition(*id, figures.clone());
+        }
         let status = Arc::new(NodeStatus {
             started: Instant::now(),
             durability: config.durability,
@@ -239,7 +244,7 @@ impl Probes {
                 Recorder::new(producer)
             }
             Err(error) => {
-                eprintln!("weir: {name} is not stamped: {error}");
+                tracing::warn!(part = name, %error, "not stamped");
                 Recorder::disabled()
             }
         }
@@ -323,6 +328,7 @@ type Cores = (Gateway, NodePartition, ControlFeed, NodePartition);
 /// What the parts share while they are built.
 struct Assembly<'a> {
     config: &'a Config,
+    health: Arc<Health>,
     wakes: Wakes,
     draining: Arc<AtomicBool>,
     gateway_status: Arc<Mutex<GatewayStatus>>,
@@ -402,6 +408,11 @@ impl Assembly<'_> {
         })
     }
 
+    /// A sign of life of a thread that orders or their followers depend on.
+    fn beat(&self, thread: &'static str) -> Beat {
+        self.health.watch_thread(thread, SystemClock.now())
+    }
+
     /// A new node is ready when its first operator can log on.
     fn wait_for_operator(&self) -> anyhow::Result<()> {
         let deadline = Instant::now() + START_TIME;
@@ -434,6 +445,7 @@ impl Assembly<'_> {
                 .with_agent(control)
                 .with_agent(feed)
                 .with_agent(trading)
+                .with_beat(self.beat("core"))
                 .on_core(core(0));
             threads.push(runner.start()?);
         } else {
@@ -443,10 +455,12 @@ impl Assembly<'_> {
                 .with_agent(control)
                 .with_agent(feed)
                 .with_agent(trading)
+                .with_beat(self.beat("partition"))
                 .on_core(core(1));
             threads.push(runner.start()?);
             let runner = Runner::new("gateway", self.wakes.gateway.clone(), wait)
                 .with_sockets(gateway)
+                .with_beat(self.beat("gateway"))
                 .on_core(core(0));
             threads.push(runner.start()?);
         }
@@ -454,6 +468,7 @@ impl Assembly<'_> {
             .with_agent(delivery)
             .sharing(DELIVERY_SHARE)
             .giving_way()
+            .with_beat(self.beat("delivery"))
             .on_core(core(2));
         threads.push(runner.start()?);
         for runner in others {

@@ -19,6 +19,7 @@ use weir_probe::thread::{self, Share};
 use weir_types::Nanos;
 
 use crate::agent::Agent;
+use crate::health::Beat;
 
 /// What a thread does when its agents have no work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
@@ -158,6 +159,7 @@ pub struct Runner {
     core: Option<usize>,
     share: Option<Share>,
     gives_way: bool,
+    beat: Option<Beat>,
 }
 
 /// The longest rest: a lost wake-up, were there one, would cost this much.
@@ -180,6 +182,7 @@ impl Runner {
             core: None,
             share: None,
             gives_way: false,
+            beat: None,
         }
     }
 
@@ -220,6 +223,13 @@ impl Runner {
         self
     }
 
+    /// Gives a sign of life each time it goes round.
+    #[must_use]
+    pub fn with_beat(mut self, beat: Beat) -> Runner {
+        self.beat = Some(beat);
+        self
+    }
+
     /// Starts the thread.
     ///
     /// # Errors
@@ -239,7 +249,7 @@ impl Runner {
             && let Err(error) = thread::pin_to_core(core)
         {
             // A node that runs unpinned is slower and not wrong.
-            eprintln!("weir: {} cannot be pinned to core {core}: {error}", self.name);
+            tracing::warn!(thread = self.name, core, %error, "cannot be pinned");
         }
         if let Some(share) = self.share {
             // Without the right to it the thread is as important as others, which costs speed and
@@ -282,6 +292,9 @@ impl Runner {
     }
 
     fn cycle(&mut self, now: Nanos) -> usize {
+        if let Some(beat) = &self.beat {
+            beat.beat(now);
+        }
         let mut done = 0;
         if let Some(sockets) = &mut self.sockets {
             done += sockets.do_work(now);

@@ -69,6 +69,8 @@ pub struct StatusReport {
     pub hiccups: Vec<HiccupLine>,
     /// Bytes of all files in the node's directory.
     pub log_bytes: u64,
+    /// Lines of diagnostics dropped because standard error was read too slowly.
+    pub dropped_lines: u64,
 }
 
 /// One partition's figures.
@@ -92,6 +94,10 @@ pub struct PartitionReport {
     pub batches: u64,
     /// Commands refused because the log was full.
     pub refused: u64,
+    /// Whether its log's disk has no room.
+    pub is_log_full: bool,
+    /// Refusals that found no room on their way to the gateway.
+    pub refusals_dropped: u64,
     /// Definitions of the control log that the partition's limits or rules refused: it goes on
     /// without them.
     pub imports_refused: u64,
@@ -289,7 +295,7 @@ impl NodeStatus {
             wait: self.wait.to_string(),
             fused: self.fused,
             partitions: self.partitions.iter().map(partition_report).collect(),
-            gateway: gateway.counters,
+            gateway: gateway.counters.clone(),
             delivery: DeliveryReport {
                 orders: load(&self.delivery.orders),
                 ingested: load(&self.delivery.ingested),
@@ -302,6 +308,7 @@ impl NodeStatus {
             latencies: self.latency_reports(),
             hiccups: hiccups.iter().map(HiccupLine::of).collect(),
             log_bytes: directory_bytes(&self.dir),
+            dropped_lines: crate::diagnostics::dropped_lines(),
         }
     }
 
@@ -328,7 +335,7 @@ impl NodeStatus {
         let report = self.report();
         let g = &report.gateway;
         let d = &report.delivery;
-        let totals: [(&str, &str, u64); 13] = [
+        let totals: [(&str, &str, u64); 16] = [
             ("weir_gateway_requests_total", "Requests handed to partitions.", g.requests),
             ("weir_gateway_reports_total", "Reports sent.", g.reports),
             ("weir_gateway_rejects_total", "Rejects sent without an event.", g.rejects),
@@ -342,6 +349,9 @@ impl NodeStatus {
                 "Sessions that read too slowly.",
                 g.slow_consumers,
             ),
+            ("weir_gateway_sessions_lost_total", "Sessions lost.", g.sessions_lost),
+            ("weir_gateway_turned_away_total", "Connections without a place.", g.turned_away),
+            ("weir_diagnostics_dropped_total", "Lines not written.", report.dropped_lines),
             ("weir_delivery_ingested_total", "Changes taken in.", d.ingested),
             ("weir_delivery_pages_total", "Pages served.", d.pages),
             ("weir_delivery_rows_total", "Rows served.", d.rows),
@@ -359,16 +369,25 @@ impl NodeStatus {
         for (name, help, value) in gauges {
             put_metric(text, (name, help, "gauge"), &[(String::new(), value)]);
         }
+        put_reasons(g, text);
         self.put_partitions(&report, text);
     }
 
     fn put_partitions(&self, report: &StatusReport, text: &mut String) {
         type Figure = fn(&PartitionReport) -> u64;
-        let figures: [(&str, &str, &str, Figure); 6] = [
+        let figures: [(&str, &str, &str, Figure); 9] = [
             ("weir_partition_position", "Last applied position.", "counter", |p| p.position),
             ("weir_partition_events_total", "Events said.", "counter", |p| p.events),
             ("weir_partition_live_orders", "Live orders.", "gauge", |p| p.live_orders),
             ("weir_partition_uncommitted", "Commands before commit.", "gauge", |p| p.uncommitted),
+            ("weir_partition_log_full", "1 without room.", "gauge", |p| p.is_log_full.into()),
+            ("weir_partition_refused_total", "Refused without room.", "counter", |p| p.refused),
+            (
+                "weir_partition_refusals_dropped_total",
+                "Refusals that found no room on their way.",
+                "counter",
+                |p| p.refusals_dropped,
+            ),
             ("weir_partition_batches_total", "Batches appended.", "counter", |p| p.batches),
             (
                 "weir_partition_imports_refused_total",
@@ -383,6 +402,21 @@ impl NodeStatus {
                 values.map(|p| (format!("{{partition=\"{}\"}}", p.id), figure(p))).collect();
             put_metric(text, (name, help, kind), &values);
         }
+    }
+}
+
+/// Everything that was refused, cut or ended, by reason.
+fn put_reasons(gateway: &GatewayCounters, text: &mut String) {
+    let kinds = [
+        ("weir_gateway_rejects_by_reason_total", "Rejects without an event.", &gateway.rejects_by),
+        ("weir_gateway_logons_refused_by_reason_total", "Logons.", &gateway.logons_refused_by),
+        ("weir_gateway_closed_by_reason_total", "Connections closed.", &gateway.closed_by),
+        ("weir_gateway_told_by_reason_total", "Refusals and ends told.", &gateway.told_by),
+    ];
+    for (name, help, counts) in kinds {
+        let values: Vec<_> =
+            counts.given().map(|(reason, n)| (format!("{{reason=\"{reason:?}\"}}"), n)).collect();
+        put_metric(text, (name, help, "counter"), &values);
     }
 }
 
@@ -410,6 +444,8 @@ fn partition_report(
         uncommitted: load(&figures.uncommitted),
         batches: load(&figures.batches),
         refused: load(&figures.refused),
+        is_log_full: figures.is_log_full.load(Ordering::Relaxed),
+        refusals_dropped: load(&figures.refusals_dropped),
         imports_refused: load(&figures.imports_refused),
         snapshot_position: snapshot.map(|(position, _)| position),
         snapshot_state: snapshot.map(|(_, state)| format!("{state:016x}")),

@@ -98,6 +98,10 @@ impl<L: SequencedLog> SequencedLog for Shell<L> {
         self.is_broken || self.inner.is_idle()
     }
 
+    fn is_full(&self) -> bool {
+        self.inner.is_full()
+    }
+
     fn flush_blocking(&mut self) -> Result<(), LogError> {
         if self.is_broken {
             return Ok(());

@@ -217,6 +217,10 @@ impl<D: Disk> SequencedLog for EmbeddedLog<D> {
             && self.committed.0 + 1 == self.head.position_next.0
     }
 
+    fn is_full(&self) -> bool {
+        self.full_until.is_some() || matches!(self.spare, Spare::Full { .. })
+    }
+
     fn flush_blocking(&mut self) -> Result<(), LogError> {
         self.settle(FrameKind::Mark)
     }
@@ -276,12 +280,6 @@ impl<D: Disk> EmbeddedLog<D> {
     #[must_use]
     pub fn durability(&self) -> Durability {
         self.config.durability
-    }
-
-    /// True while the disk has no room: appends are refused, reads go on.
-    #[must_use]
-    pub fn is_full(&self) -> bool {
-        self.full_until.is_some() || matches!(self.spare, Spare::Full { .. })
     }
 
     /// Blocks until an operation in flight has ended; returns at once when there is none. For

@@ -2,13 +2,18 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::Context;
 use weir_types::Durability;
 
 use crate::config::Config;
+use crate::diagnostics::{self, LineFormat, LineLevel};
+use crate::health::Stage;
+use crate::http::Side;
 use crate::node::Node;
 use crate::runner::WaitStrategy;
+use crate::service;
 
 /// Options of `weir serve`. They go over the configuration file, that over the defaults.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -34,6 +39,12 @@ pub struct ServeArgs {
     /// API key of the first operator (session 1), 64 hexadecimal digits.
     #[arg(long, value_name = "HEX", env = "WEIR_BOOTSTRAP_KEY", hide_env_values = true)]
     pub bootstrap_key: Option<String>,
+    /// How lines on standard error look: text or json.
+    #[arg(long, value_name = "FORMAT")]
+    pub log_format: Option<LineFormat>,
+    /// The least important lines that are written: error, warn, info or debug.
+    #[arg(long, value_name = "LEVEL")]
+    pub log_level: Option<LineLevel>,
     /// Do not stamp orders (to measure what stamping costs).
     #[arg(long)]
     pub no_probes: bool,
@@ -61,6 +72,9 @@ impl ServeArgs {
         if self.bootstrap_key.is_some() {
             config.bootstrap_key.clone_from(&self.bootstrap_key);
         }
+        let lines = &mut config.diagnostics;
+        lines.format = self.log_format.unwrap_or(lines.format);
+        lines.level = self.log_level.unwrap_or(lines.level);
         config.probes.enabled &= !self.no_probes;
         config.check()?;
         Ok(config)
@@ -70,31 +84,73 @@ impl ServeArgs {
 /// Runs a node until it is told to stop.
 ///
 /// # Errors
-/// When it cannot start.
+/// When it cannot start, or a thread of it ends unasked.
 pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     let config = args.config()?;
+    let _lines = diagnostics::start(config.diagnostics.format, config.diagnostics.level)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let http = runtime
-        .block_on(tokio::net::TcpListener::bind(config.http))
-        .with_context(|| format!("cannot serve HTTP on {}", config.http))?;
-    let mut node = Node::start(&config)?;
-    for line in node.start_notes() {
-        eprintln!("weir: {line}");
-    }
-    println!("weir ready order-entry={} http={}", node.address(), http.local_addr()?);
-    let status = node.status();
-    let outcome = runtime.block_on(async {
-        let serving = axum::serve(http, crate::http::router(status));
-        tokio::select! {
-            biased;
-            () = told_to_stop() => Ok(()),
-            died = thread_died(&node) => Err(anyhow::anyhow!("thread {died} ended unasked")),
-            served = serving => served.context("HTTP failed"),
-        }
-    });
-    eprintln!("weir: stopping");
-    node.stop();
+    let outcome = runtime.block_on(serve(config));
+    // A recovery that somebody broke off is left where it is, as a kill would leave it.
+    runtime.shutdown_background();
     outcome
+}
+
+async fn serve(config: Config) -> anyhow::Result<()> {
+    let http = tokio::net::TcpListener::bind(config.http)
+        .await
+        .with_context(|| format!("cannot serve HTTP on {}", config.http))?;
+    let http_address = http.local_addr()?;
+    let side = Arc::new(Side::default());
+    let health = side.health.clone();
+    let life = live(config, side.clone(), http_address);
+    let serving = axum::serve(http, crate::http::router(side));
+    tokio::select! {
+        biased;
+        outcome = life => outcome,
+        served = serving => served.context("HTTP failed"),
+        () = service::feed_watchdog(&health) => unreachable!("it does not end"),
+    }
+}
+
+/// A node's life from its recovery to its last order, while others serve HTTP.
+async fn live(config: Config, side: Arc<Side>, http: SocketAddr) -> anyhow::Result<()> {
+    let version = env!("CARGO_PKG_VERSION");
+    let (dir, durability) = (config.dir.display().to_string(), config.durability);
+    tracing::info!(version, dir, %durability, "starting");
+    let health = side.health.clone();
+    let starting = tokio::task::spawn_blocking(move || Node::start(&config, health));
+    let started = tokio::select! {
+        biased;
+        () = told_to_stop() => {
+            tracing::info!("told to stop before the recovery was done");
+            return Ok(());
+        }
+        started = starting => started,
+        () = service::ask_for_time() => unreachable!("it does not end"),
+    };
+    let mut node = started.context("the start panicked")??;
+    for note in node.start_notes() {
+        tracing::info!("{note}");
+    }
+    assert!(side.status.set(node.status()).is_ok(), "a node starts once");
+    side.health.enter(Stage::Running);
+    service::tell_ready();
+    tracing::info!(order_entry = %node.address(), %http, "ready");
+    println!("weir ready order-entry={} http={http}", node.address());
+    let outcome = tokio::select! {
+        biased;
+        () = told_to_stop() => Ok(()),
+        died = thread_died(&node) => {
+            side.health.fail();
+            Err(anyhow::anyhow!("thread {died} ended unasked"))
+        }
+    };
+    side.health.enter(Stage::Stopping);
+    service::tell_stopping();
+    tracing::info!("stopping");
+    let stopped = tokio::task::spawn_blocking(move || node.stop()).await;
+    tracing::info!("stopped");
+    outcome.and(stopped.context("a thread panicked"))
 }
 
 /// Resolves when the process is asked to end.

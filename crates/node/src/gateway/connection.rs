@@ -111,6 +111,8 @@ pub struct Connection {
     pub(super) must_wait: bool,
     /// Whether it is in the gateway's list of connections to read.
     pub(super) in_read_list: bool,
+    /// Who is at the other end, for people.
+    pub peer: Option<std::net::SocketAddr>,
 }
 
 impl Connection {
@@ -137,6 +139,7 @@ impl Connection {
             pages_paused: false,
             must_wait: false,
             in_read_list: false,
+            peer: None,
         }
     }
 

@@ -263,6 +263,7 @@ impl Gateway {
         };
         put_frame(&reject, &mut to.output);
         self.counters.rejects += 1;
+        self.counters.rejects_by.add(reason);
         self.flush_list.add(to);
     }
 

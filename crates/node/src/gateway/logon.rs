@@ -31,10 +31,13 @@ impl Gateway {
         now: Nanos,
     ) {
         match self.try_log_on(connection, logon, points, now) {
-            Ok(()) => self.acknowledge_logon(connection, logon.session_id, now),
+            Ok(()) => {
+                self.acknowledge_logon(connection, logon.session_id, now);
+                self.tell_logon(connection, logon.session_id, now);
+            }
             Err(reject) => {
                 put_frame(&reject, &mut connection.output);
-                self.counters.logons_refused += 1;
+                self.tell_refused_logon(connection, logon.session_id, reject.reason, now);
                 connection.error_count += 1;
                 if matches!(reject.reason, Reason::UnknownKey | Reason::NotYourSession) {
                     // Neither keys nor sessions are guessed on one connection.
@@ -152,6 +155,7 @@ impl Gateway {
         }
         put_frame(&Logout { session_id: SessionId::NONE, reason }, &mut connection.output);
         connection.closing_by = Some(Nanos(now.0 + CLOSING_TIME));
+        self.tell_closing(connection, reason, now);
         for id in std::mem::take(&mut connection.sessions) {
             self.end_session(id);
         }
@@ -159,9 +163,9 @@ impl Gateway {
     }
 
     /// Forgets a connection whose peer is gone.
-    pub(super) fn drop_connection(&mut self, mut connection: Box<Connection>, _now: Nanos) {
+    pub(super) fn drop_connection(&mut self, mut connection: Box<Connection>, now: Nanos) {
         for id in std::mem::take(&mut connection.sessions) {
-            self.counters.sessions_lost += 1;
+            self.tell_loss(&connection, id, "the connection is gone", now);
             self.end_session(id);
         }
         // A socket that is closed leaves the poll by itself; an error here changes nothing.

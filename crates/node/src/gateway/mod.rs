@@ -12,6 +12,7 @@ mod connection;
 mod connections;
 mod directory;
 mod intake;
+mod lines;
 mod logon;
 mod reports;
 mod sessions;
@@ -36,10 +37,12 @@ pub use directory::Directory;
 use crate::agent::Agent;
 use crate::event_reader::EventReader;
 use crate::handoff::{DeliveryPort, PartitionPort, StageStamps};
+use crate::reason_counts::ReasonCounts;
 use crate::runner::Poller;
 use crate::stage_clock::StageClock;
 use connection::{Connection, ReadOutcome};
 use connections::{Connections, FlushList, ReadList};
+use lines::Lines;
 use sessions::{BehindList, Sessions};
 
 const LISTENER: Token = Token(usize::MAX);
@@ -70,7 +73,7 @@ impl Default for GatewayConfig {
 }
 
 /// What the gateway counts.
-#[derive(Clone, Copy, Debug, Default, serde::Serialize)]
+#[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct GatewayCounters {
     /// Requests handed to partitions.
     pub requests: u64,
@@ -92,6 +95,16 @@ pub struct GatewayCounters {
     pub slow_consumers: u64,
     /// Sessions lost without a logout.
     pub sessions_lost: u64,
+    /// Connections closed at once because there was no place for them.
+    pub turned_away: u64,
+    /// Rejects sent without an event, by reason.
+    pub rejects_by: ReasonCounts,
+    /// Logons refused, by reason.
+    pub logons_refused_by: ReasonCounts,
+    /// Connections closed by the node, by reason.
+    pub closed_by: ReasonCounts,
+    /// Events that told a session of a refusal, or of an end that it did not ask for, by reason.
+    pub told_by: ReasonCounts,
     /// Connections now.
     pub connections: u64,
     /// Sessions logged on now.
@@ -162,6 +175,7 @@ pub struct Gateway {
     clock: StageClock,
     config: GatewayConfig,
     counters: GatewayCounters,
+    lines: Lines,
     status: Arc<Mutex<GatewayStatus>>,
     record: Vec<u8>,
     old_record: Vec<u8>,
@@ -211,6 +225,7 @@ impl Gateway {
             clock: parts.clock,
             config: parts.config,
             counters: GatewayCounters::default(),
+            lines: Lines::default(),
             status: parts.status,
             record: Vec::with_capacity(1024),
             old_record: Vec::with_capacity(1024),
@@ -232,6 +247,8 @@ impl Gateway {
     /// streams and the directory are complete.
     pub fn take_in_the_past(&mut self, now: Nanos) {
         while self.pump_events(now) > 0 {}
+        // What was told before this start was counted then.
+        self.counters.told_by = ReasonCounts::default();
     }
 
     /// Agrees with a recovered engine on where a session stands.
@@ -252,9 +269,9 @@ impl Gateway {
         let mut accepted = 0;
         while self.accepting && accepted < ACCEPTS_MAX {
             match self.listener.accept() {
-                Ok((stream, _)) => {
+                Ok((stream, peer)) => {
                     accepted += 1;
-                    self.admit(stream, now);
+                    self.admit(stream, peer, now);
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                     self.accepting = false;
@@ -266,8 +283,9 @@ impl Gateway {
         accepted
     }
 
-    fn admit(&mut self, mut stream: mio::net::TcpStream, now: Nanos) {
+    fn admit(&mut self, mut stream: mio::net::TcpStream, peer: SocketAddr, now: Nanos) {
         if self.connections.count() >= self.config.connections_max {
+            self.tell_turned_away(peer, now);
             return;
         }
         let id = self.connections.reserve();
@@ -281,6 +299,8 @@ impl Gateway {
         }
         self.counters.accepted += 1;
         let mut connection = Box::new(Connection::new(id, stream, now));
+        connection.peer = Some(peer);
+        tracing::debug!(%peer, "connection accepted");
         self.read_list.add(&mut connection);
         self.connections.put_back(connection);
     }
@@ -357,7 +377,7 @@ impl Gateway {
         self.counters.connections = self.connections.count() as u64;
         self.counters.sessions = self.sessions.logged_on_count() as u64;
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
-        status.counters = self.counters;
+        status.counters.clone_from(&self.counters);
         if status.definitions != self.directory.version() {
             status.definitions = self.directory.version();
             status.instruments = self.directory.instruments();

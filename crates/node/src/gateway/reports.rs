@@ -29,6 +29,7 @@ struct HeadOffsets {
     session_id: usize,
     event_no: usize,
     request_no: Option<usize>,
+    reason: Option<usize>,
 }
 
 const fn offset_of<M: Message>(name: &str) -> usize {
@@ -56,11 +57,24 @@ const fn same(a: &[u8], b: &[u8]) -> bool {
     true
 }
 
+/// Where the event's reason lies, when it has one.
+const fn reason_offset<M: Message>() -> Option<usize> {
+    let mut i = 0;
+    while i < M::FIELDS.len() {
+        if same(M::FIELDS[i].name.as_bytes(), b"reason") {
+            return Some(M::FIELDS[i].offset);
+        }
+        i += 1;
+    }
+    None
+}
+
 const fn heads_of<M: Message>() -> HeadOffsets {
     HeadOffsets {
         session_id: offset_of::<M>("session_id"),
         event_no: offset_of::<M>("event_no"),
         request_no: Some(offset_of::<M>("request_no")),
+        reason: reason_offset::<M>(),
     }
 }
 
@@ -72,6 +86,7 @@ const TRADE_BUSTED: HeadOffsets = HeadOffsets {
     session_id: offset_of::<TradeBusted>("session_id"),
     event_no: offset_of::<TradeBusted>("event_no"),
     request_no: None,
+    reason: None,
 };
 
 /// What the gateway needs to know of an event to send it on.
@@ -81,6 +96,8 @@ struct Address {
     session_id: SessionId,
     event_no: EventNo,
     request_no: RequestNo,
+    /// The code of the reason given; zero for none.
+    reason: u16,
 }
 
 /// Reads the head of an event that is addressed to a session.
@@ -107,6 +124,7 @@ fn address_of(raw: &RawMessage<'_>) -> Option<Address> {
         session_id: SessionId(short(heads.session_id)),
         event_no: EventNo(long(heads.event_no)),
         request_no: RequestNo(heads.request_no.map_or(0, long)),
+        reason: heads.reason.map_or(0, |at| u16::from_le_bytes([block[at], block[at + 1]])),
     })
 }
 
@@ -150,6 +168,9 @@ impl Gateway {
             self.on_unaddressed(port, record);
             return;
         };
+        if address.reason != 0 {
+            self.counters.told_by.add_code(address.reason);
+        }
         let stamps = self.stamps_of(port, address.position);
         let limit = self.config.output_len_max;
         let session = self.sessions.entry(address.session_id);

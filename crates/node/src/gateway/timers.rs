@@ -49,7 +49,7 @@ impl Gateway {
         if now.since(session.heard_at.max(connection.received_at)).0 * 10
             > interval * SILENCE_TENTHS
         {
-            self.counters.sessions_lost += 1;
+            self.tell_loss(connection, id, "no heartbeat", now);
             self.lose(connection, id, Reason::HeartbeatLost);
             return;
         }
@@ -90,13 +90,14 @@ impl Gateway {
     }
 
     /// Ends sessions that were too slow for longer than their events are kept.
-    fn end_lost_sessions(&mut self, _now: Nanos) {
+    fn end_lost_sessions(&mut self, now: Nanos) {
         for id in std::mem::take(&mut self.lost_sessions) {
             let connection = self.sessions.get(id).and_then(|session| session.connection);
             let Some(mut connection) = connection.and_then(|c| self.connections.take(c)) else {
                 continue;
             };
             self.counters.slow_consumers += 1;
+            self.tell_loss(&connection, id, "too slow for what is kept", now);
             self.lose(&mut connection, id, Reason::SlowConsumer);
             self.connections.put_back(connection);
         }

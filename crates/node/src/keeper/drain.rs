@@ -49,7 +49,7 @@ impl Agent for ProbeDrain {
     fn stop(&mut self, _now: Nanos) -> bool {
         let report = self.drain.finish();
         if report.counts.dropped > 0 {
-            eprintln!("weir: {} probe records found no room", report.counts.dropped);
+            tracing::warn!(dropped = report.counts.dropped, "probe records found no room");
         }
         true
     }

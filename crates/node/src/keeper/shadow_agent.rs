@@ -67,12 +67,14 @@ impl ShadowAgent {
                 Ok(is_taken) => {
                     if is_taken {
                         let state = self.shadow.last_state();
-                        self.figures.tell_snapshot(self.shadow.last_snapshot(), state);
+                        let taken = self.shadow.last_snapshot();
+                        self.figures.tell_snapshot(taken, state);
+                        tracing::info!(position = taken.0, state = %format!("{state:016x}"), "snapshot taken");
                     }
                 }
                 Err(ShadowError::Snapshot(error)) => {
                     // As when there is no room: events go on, and so does the next try.
-                    eprintln!("weir: no snapshot of position {position}: {error}");
+                    tracing::error!(position, %error, "no snapshot");
                 }
                 Err(error) => return Err(error),
             }
@@ -100,11 +102,10 @@ impl ShadowAgent {
             && log.is_fatal()
         {
             // The disk that failed is the command log's too.
-            eprintln!("weir: stopping at once: {error}");
-            std::process::abort();
+            crate::partition::abort("the event log failed", error);
         }
         // The node trades on; the next start writes the events and applies more of the log.
-        eprintln!("weir: no more snapshots and events in files until the next start: {error}");
+        tracing::error!(%error, "no more snapshots and events in files until the next start");
         self.failed = true;
     }
 }

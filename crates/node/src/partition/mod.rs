@@ -11,7 +11,7 @@ pub mod recovery;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use weir_engine::{Engine, EventSink};
 use weir_log::tail::TailWriter;
@@ -55,6 +55,10 @@ pub struct PartitionFigures {
     pub batches: AtomicU64,
     /// Commands refused because the log was full.
     pub refused: AtomicU64,
+    /// Whether the log refuses commands because its disk has no room.
+    pub is_log_full: AtomicBool,
+    /// Refusals that found no room on their way to the gateway.
+    pub refusals_dropped: AtomicU64,
     /// Definitions of the control log that the engine's limits or rules refused.
     pub imports_refused: AtomicU64,
     /// The position of the last snapshot that this run took; zero before the first.
@@ -134,6 +138,7 @@ pub struct Partition<L> {
     recorder: Recorder,
     figures: Arc<PartitionFigures>,
     tick_sequenced: bool,
+    is_log_full: bool,
     commits_at_append: bool,
     log_due: Nanos,
 }
@@ -160,6 +165,7 @@ impl<L: SequencedLog + Send> Partition<L> {
             recorder: parts.recorder,
             figures: parts.figures,
             tick_sequenced: false,
+            is_log_full: false,
             commits_at_append: parts.durability == Durability::Memory,
             log_due: Nanos(0),
         }
@@ -268,7 +274,8 @@ impl<L: SequencedLog + Send> Partition<L> {
             if let Some(feedback) = feedback_of(&mut self.sources, pending.source) {
                 // A gateway that is 64 Ki answers behind loses a refusal, and its client's retry
                 // of the same request number is then refused or executed, once.
-                let _ = feedback.push(refused);
+                let is_dropped = feedback.push(refused).is_err();
+                self.figures.refusals_dropped.fetch_add(u64::from(is_dropped), Ordering::Relaxed);
             }
         }
         self.batch.clear();
@@ -352,17 +359,39 @@ impl<L: SequencedLog + Send> Partition<L> {
         figures.events.store(self.outbox.tail.next_record() - 1, Ordering::Relaxed);
     }
 
+    /// Tells when the log has run out of room, and when it has room again.
+    fn tell_full_log(&mut self) {
+        let is_full = self.log.is_full();
+        if is_full == self.is_log_full {
+            return;
+        }
+        self.is_log_full = is_full;
+        self.figures.is_log_full.store(is_full, Ordering::Relaxed);
+        let partition = self.engine.config().partition_id.0;
+        if is_full {
+            tracing::error!(partition, "the command log's disk is full: requests are refused soon");
+        } else {
+            tracing::info!(partition, "the command log has room again");
+        }
+    }
+
     fn work_on_log(&mut self, now: Nanos) -> usize {
         match self.log.do_work(now) {
             Ok(done) => done,
             Err(error) => {
                 // Nothing is known of what a failed write left behind; a restart recovers from
                 // what is on the medium. Going on could acknowledge what is not there.
-                eprintln!("weir: the command log failed, stopping at once: {error}");
-                std::process::abort();
+                abort("the command log failed", &error)
             }
         }
     }
+}
+
+/// Ends the process at once. The line goes out first and by itself: the queue of diagnostics would
+/// die with the process.
+pub(crate) fn abort(what: &str, error: &dyn std::fmt::Display) -> ! {
+    eprintln!("weir: {what}, stopping at once: {error}");
+    std::process::abort();
 }
 
 fn feedback_of(sources: &mut [SourcePort], source: usize) -> Option<&mut rtrb::Producer<Feedback>> {
@@ -394,6 +423,7 @@ impl<L: SequencedLog + Send> Agent for Partition<L> {
             done += self.apply();
         }
         self.figures.uncommitted.store(self.pending.len() as u64, Ordering::Relaxed);
+        self.tell_full_log();
         done
     }
 
@@ -419,8 +449,7 @@ impl<L: SequencedLog + Send> Agent for Partition<L> {
             return false;
         }
         if let Err(error) = self.log.flush_blocking() {
-            eprintln!("weir: the command log failed while stopping: {error}");
-            std::process::abort();
+            abort("the command log failed while stopping", &error);
         }
         true
     }

@@ -138,6 +138,13 @@ impl Home {
         self.run(self.serve())
     }
 
+    /// As [`Home::start`], with more options or environment.
+    pub fn start_with(&self, add: impl FnOnce(&mut Command)) -> Node {
+        let mut serve = self.serve();
+        add(&mut serve);
+        self.run(serve)
+    }
+
     /// As [`Home::start`], without saying which key the first operator is to have.
     pub fn start_without_key(&self) -> Node {
         let mut serve = self.serve();
@@ -209,14 +216,7 @@ impl Node {
 
     /// The answer to a GET: its status line's code, and its body.
     pub fn get(&self, path: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(&self.http).unwrap();
-        let ask = format!("GET {path} HTTP/1.1\r\nHost: weir\r\nConnection: close\r\n\r\n");
-        stream.write_all(ask.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").expect("a head, then a body");
-        let code = head.split(' ').nth(1).expect("HTTP/1.1 CODE").parse().unwrap();
-        (code, body.to_owned())
+        try_get(&self.http, path).expect("the node serves HTTP")
     }
 
     pub fn status(&self) -> Value {
@@ -264,6 +264,18 @@ impl Drop for Node {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The answer to a GET: its status line's code, and its body; `None` when nobody answers.
+pub fn try_get(address: &str, path: &str) -> Option<(u16, String)> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    let ask = format!("GET {path} HTTP/1.1\r\nHost: weir\r\nConnection: close\r\n\r\n");
+    stream.write_all(ask.as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head, then a body");
+    let code = head.split(' ').nth(1).expect("HTTP/1.1 CODE").parse().unwrap();
+    Some((code, body.to_owned()))
 }
 
 /// Looks until there is something.

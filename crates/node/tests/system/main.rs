@@ -19,4 +19,5 @@ mod operations;
 mod pipelining;
 mod repeats;
 mod restart;
+mod service;
 mod slow_reader;

@@ -69,7 +69,8 @@ fn status_and_health_are_served_and_other_paths_are_not() {
     let home = Home::new("os");
     let node = home.start();
     open_market(&node, &[ALICE, BOB]);
-    assert_eq!(node.get("/health"), (200, "ok\n".to_owned()));
+    assert_eq!(node.get("/live"), (200, "live\n".to_owned()));
+    assert_eq!(node.get("/ready"), (200, "ready\n".to_owned()));
     assert_eq!(node.get("/nothing").0, 404);
     let status = crate::common::until("the instruments", || {
         let status = node.status();
@@ -135,7 +136,8 @@ fn a_first_operator_without_a_key_gets_one_that_only_the_owner_can_read() {
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let key = std::fs::read_to_string(&path).unwrap();
-    assert!(home.said().contains("operator.key") && !home.said().contains(key.trim()));
+    crate::common::until("the key's place", || home.said().contains("operator.key").then_some(()));
+    assert!(!home.said().contains(key.trim()));
     let output = Command::new(env!("CARGO_BIN_EXE_weir"))
         .args(["admin", "--node", &node.address().to_string()])
         .args(["--key-file".into(), path])

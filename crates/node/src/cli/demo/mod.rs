@@ -27,6 +27,8 @@ use weir_wire::session::ApiKey;
 use super::endpoint::TIMEOUT;
 use super::load::{progress_bar, show};
 use crate::config::{Config, parse_key};
+use crate::health::Stage;
+use crate::http::Side;
 use crate::node::{FIRST_OPERATOR, Node};
 use crate::status::{InstrumentReport, NodeStatus};
 use followers::Followers;
@@ -203,14 +205,17 @@ impl Stand {
             durability: args.durability,
             ..Config::default()
         };
-        let node = Node::start(&config)?;
+        let side = Arc::new(Side::default());
+        let node = Node::start(&config, side.health.clone())?;
         let http_runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let listener = http_runtime
             .block_on(tokio::net::TcpListener::bind(free_or_any(args.http)))
             .context("cannot serve HTTP")?;
         let http = listener.local_addr()?;
-        let router = crate::http::router(node.status());
+        assert!(side.status.set(node.status()).is_ok(), "a node starts once");
+        side.health.enter(Stage::Running);
+        let router = crate::http::router(side);
         http_runtime.spawn(async move {
             if let Err(error) = axum::serve(listener, router).await {
                 eprintln!("weir: HTTP failed: {error}");

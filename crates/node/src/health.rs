@@ -1,0 +1,194 @@
+//! Whether the node lives, and whether it should be given orders.
+//!
+//! *Live*: the threads that orders depend on go round. Where it is not, only a restart helps.
+//! *Ready*: live, recovered, not stopping, and every log has room. Where it is not, orders should
+//! go elsewhere or wait; it becomes ready by itself.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use weir_types::{Nanos, PartitionId};
+
+use crate::partition::PartitionFigures;
+
+/// A thread that has not gone round for so long counts as dead. It rests a tenth of a second at
+/// most, and no duty cycle waits for a disk or a peer.
+const BEAT_MAX: Duration = Duration::from_secs(5);
+
+/// Where a node is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Stage {
+    /// It recovers; nobody can log on yet.
+    Starting = 0,
+    /// It takes orders.
+    Running = 1,
+    /// It takes nothing in any more.
+    Stopping = 2,
+}
+
+/// A thread's sign of life: the time of its last duty cycle.
+#[derive(Clone, Debug)]
+pub struct Beat(Arc<AtomicU64>);
+
+impl Beat {
+    /// The thread goes round.
+    #[inline]
+    pub fn beat(&self, now: Nanos) {
+        self.0.store(now.0, Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug, Default)]
+struct Watched {
+    threads: Vec<(&'static str, Beat)>,
+    partitions: Vec<(PartitionId, Arc<PartitionFigures>)>,
+}
+
+/// What the two questions are answered from.
+#[derive(Debug, Default)]
+pub struct Health {
+    stage: AtomicU8,
+    has_failed: AtomicBool,
+    watched: Mutex<Watched>,
+}
+
+impl Health {
+    /// Of a node that starts.
+    #[must_use]
+    pub fn new() -> Health {
+        Health::default()
+    }
+
+    /// Watches a thread from now on; it has to [`beat`](Beat::beat).
+    pub fn watch_thread(&self, name: &'static str, now: Nanos) -> Beat {
+        let beat = Beat(Arc::new(AtomicU64::new(now.0)));
+        self.watched().threads.push((name, beat.clone()));
+        beat
+    }
+
+    /// Watches a partition's log from now on.
+    pub fn watch_partition(&self, id: PartitionId, figures: Arc<PartitionFigures>) {
+        self.watched().partitions.push((id, figures));
+    }
+
+    /// The node has come to a stage of its life.
+    pub fn enter(&self, stage: Stage) {
+        // SYNC: whoever sees the stage sees what is watched in it.
+        self.stage.store(stage as u8, Ordering::Release);
+    }
+
+    /// A thread ended unasked.
+    pub fn fail(&self) {
+        self.has_failed.store(true, Ordering::Relaxed);
+    }
+
+    /// Why the node is not live; nothing when it is.
+    #[must_use]
+    pub fn why_not_live(&self, now: Nanos) -> Vec<String> {
+        let mut why = Vec::new();
+        if self.has_failed.load(Ordering::Relaxed) {
+            why.push("a thread ended unasked".to_owned());
+        }
+        if self.stage() == Stage::Stopping {
+            // Threads end one after the other then.
+            return why;
+        }
+        for (name, beat) in &self.watched().threads {
+            let silent = now.since(Nanos(beat.0.load(Ordering::Relaxed)));
+            if u128::from(silent.0) > BEAT_MAX.as_nanos() {
+                why.push(format!("thread {name} has stood still for {} ms", silent.0 / 1_000_000));
+            }
+        }
+        why
+    }
+
+    /// Why the node should not be given orders; nothing when it should.
+    #[must_use]
+    pub fn why_not_ready(&self, now: Nanos) -> Vec<String> {
+        let mut why = self.why_not_live(now);
+        match self.stage() {
+            Stage::Starting => why.push("it recovers".to_owned()),
+            Stage::Stopping => why.push("it stops".to_owned()),
+            Stage::Running => {}
+        }
+        for (id, figures) in &self.watched().partitions {
+            if figures.is_log_full.load(Ordering::Relaxed) {
+                why.push(format!("the log of partition {id} has no room on its disk"));
+            }
+        }
+        why
+    }
+
+    fn stage(&self) -> Stage {
+        // SYNC: pairs with the store in `enter`.
+        match self.stage.load(Ordering::Acquire) {
+            0 => Stage::Starting,
+            1 => Stage::Running,
+            _ => Stage::Stopping,
+        }
+    }
+
+    fn watched(&self) -> std::sync::MutexGuard<'_, Watched> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Nanos = Nanos(1_000_000_000_000);
+
+    fn later(seconds: u64) -> Nanos {
+        Nanos(START.0 + seconds * 1_000_000_000)
+    }
+
+    #[test]
+    fn a_node_is_ready_between_its_start_and_its_stop() {
+        let health = Health::new();
+        assert_eq!(health.why_not_ready(START), ["it recovers"]);
+        assert!(health.why_not_live(START).is_empty());
+        health.enter(Stage::Running);
+        assert!(health.why_not_ready(START).is_empty());
+        health.enter(Stage::Stopping);
+        assert_eq!(health.why_not_ready(START), ["it stops"]);
+        assert!(health.why_not_live(START).is_empty());
+    }
+
+    #[test]
+    fn a_thread_that_stands_still_is_named_until_it_goes_round_again() {
+        let health = Health::new();
+        health.enter(Stage::Running);
+        let core = health.watch_thread("core", START);
+        health.watch_thread("delivery", later(4));
+        assert!(health.why_not_live(later(5)).is_empty());
+        assert_eq!(health.why_not_live(later(6)), ["thread core has stood still for 6000 ms"]);
+        assert_eq!(health.why_not_ready(later(6)).len(), 1);
+        core.beat(later(6));
+        assert!(health.why_not_ready(later(6)).is_empty());
+    }
+
+    #[test]
+    fn a_full_log_makes_a_node_unready_and_leaves_it_live() {
+        let health = Health::new();
+        health.enter(Stage::Running);
+        let figures = Arc::new(PartitionFigures::default());
+        health.watch_partition(PartitionId(1), figures.clone());
+        figures.is_log_full.store(true, Ordering::Relaxed);
+        let why = health.why_not_ready(START);
+        assert_eq!(why, ["the log of partition 1 has no room on its disk"]);
+        assert!(health.why_not_live(START).is_empty());
+        figures.is_log_full.store(false, Ordering::Relaxed);
+        assert!(health.why_not_ready(START).is_empty());
+    }
+
+    #[test]
+    fn a_thread_that_ended_unasked_is_the_end_of_both() {
+        let health = Health::new();
+        health.enter(Stage::Running);
+        health.fail();
+        assert_eq!(health.why_not_live(START), ["a thread ended unasked"]);
+    }
+}

@@ -1,0 +1,207 @@
+//! What those who run nodes see of one: health over HTTP, a service manager's notices, lines of
+//! diagnostics, and a disk without room.
+
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use weir_client::session::SessionEvent;
+use weir_types::Reason;
+use weir_wire::session::{ApiKey, Logon};
+
+use crate::common::trader::Trader;
+use crate::common::wire::{Wire, logon_of};
+use crate::common::{ALICE, BOB, HANG, Home, Node, open_market, until};
+
+fn ready(node: &Node) -> bool {
+    node.get("/ready") == (200, "ready\n".to_owned())
+}
+
+#[test]
+fn a_node_that_recovers_is_live_and_not_ready() {
+    let home = Home::new("memory");
+    // The node reads its token key while it starts: a pipe holds it up there.
+    std::fs::create_dir(home.data()).unwrap();
+    let key = home.data().join("token.key");
+    assert!(Command::new("mkfifo").arg(&key).status().unwrap().success());
+    let http = free_address();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["serve", "--durability", "memory", "--listen", "127.0.0.1:0", "--http", &http])
+        .args(["--dir".into(), home.data()])
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let get = |path: &str| crate::common::try_get(&http, path);
+    until("an answer over HTTP", || get("/live").filter(|answer| answer.0 == 200));
+    assert_eq!(get("/ready"), Some((503, "it recovers\n".to_owned())));
+    for path in ["/metrics", "/status"] {
+        assert_eq!(get(path), Some((503, "it recovers\n".to_owned())), "{path}");
+    }
+    std::fs::write(&key, [7; 32]).unwrap();
+    until("the node to be ready", || get("/ready").filter(|answer| answer.0 == 200));
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+fn free_address() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().to_string()
+}
+
+#[test]
+fn a_service_manager_is_told_of_start_life_and_stop() {
+    let home = Home::new("memory");
+    let path = home.path("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    // A manager always reads: a queue that is full would hold the node up.
+    let (told, notices) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut bytes = [0; 512];
+        while let Ok(length) = socket.recv(&mut bytes) {
+            let text = String::from_utf8(bytes[..length].to_vec()).unwrap();
+            if told.send(text).is_err() {
+                return;
+            }
+        }
+    });
+    let node = home.start_with(|serve| {
+        serve.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "100000");
+    });
+    let expect = |wanted: &str| {
+        loop {
+            let text = notices.recv_timeout(HANG).unwrap_or_else(|_| panic!("no {wanted}"));
+            if text.lines().any(|line| line == wanted) {
+                return;
+            }
+        }
+    };
+    expect("READY=1");
+    expect("WATCHDOG=1");
+    expect("WATCHDOG=1");
+    assert!(node.terminate().success());
+    expect("STOPPING=1");
+}
+
+#[test]
+fn lines_as_json_tell_who_came_who_was_refused_and_who_was_cut() {
+    let home = Home::new("memory");
+    let node = home.start_with(|serve| {
+        serve.args(["--log-format", "json"]);
+    });
+    open_market(&node, &[ALICE]);
+    let wrong = Logon { api_key: ApiKey([0x5a; 32]), ..logon_of(&ALICE) };
+    Wire::connect(&node).try_log_on(&wrong, &[]).unwrap_err();
+    let alice = Trader::log_on(&node, ALICE);
+    drop(alice);
+    let is_line = |line: &Value, message: &str, name: &str, value: &Value| {
+        line["message"] == message && &line[name] == value
+    };
+    let session = Value::from(ALICE.session_id.0);
+    let wanted = [
+        ("starting", "durability", Value::from("memory")),
+        ("ready", "order_entry", Value::from(node.address().to_string())),
+        ("logon refused", "reason", Value::from("UnknownKey")),
+        ("connection cut", "reason", Value::from("UnknownKey")),
+        ("session logged on", "session", session.clone()),
+        ("session lost", "session", session),
+    ];
+    for (message, name, value) in wanted {
+        let line = until(message, || {
+            let said = home.said();
+            // The last line may be half written.
+            let whole = &said[..said.rfind('\n').map_or(0, |end| end + 1)];
+            let mut lines = whole.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+            lines.find(|line| is_line(line, message, name, &value))
+        });
+        assert!(line["timestamp"].is_string() && line["level"].is_string(), "{line}");
+    }
+}
+
+#[test]
+fn what_is_refused_and_cut_is_counted_by_reason() {
+    let home = Home::new("memory");
+    let node = home.start();
+    open_market(&node, &[ALICE]);
+    for _ in 0..3 {
+        let wrong = Logon { api_key: ApiKey([0x5a; 32]), ..logon_of(&ALICE) };
+        Wire::connect(&node).try_log_on(&wrong, &[]).unwrap_err();
+    }
+    let mut alice = Trader::log_on(&node, ALICE);
+    alice.ask(ALICE.buy(1, 50_000, 1));
+    let wanted = [
+        "weir_gateway_logons_refused_by_reason_total{reason=\"UnknownKey\"} 3",
+        "weir_gateway_closed_by_reason_total{reason=\"UnknownKey\"} 3",
+        "weir_gateway_told_by_reason_total{reason=\"InvalidPrice\"} 1",
+    ];
+    for wanted in wanted {
+        until(wanted, || node.get("/metrics").1.lines().any(|line| line == wanted).then_some(()));
+    }
+}
+
+/// A small disk of its own; the test passes it by where the system lets nobody mount one.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(at: &Path, size: &str) -> Option<SmallDisk> {
+        std::fs::create_dir(at).unwrap();
+        let options = format!("size={size}");
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(at);
+        let mounted = mount.output().is_ok_and(|output| output.status.success());
+        if !mounted {
+            eprintln!("NOT TESTED: this user may not mount a file system");
+        }
+        mounted.then(|| SmallDisk(at.to_owned()))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // A test that fails leaves no mount behind either.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_requests_and_makes_the_node_unready_until_there_is_room() {
+    let config = "[log]\nsegment_bytes = 1048576\n[events]\nsegment_bytes = 1048576\n";
+    let home = Home::with_config("disk", config);
+    let Some(_disk) = SmallDisk::mount(&home.data(), "24m") else { return };
+    let node = home.start();
+    open_market(&node, &[ALICE, BOB]);
+    assert!(ready(&node));
+    let mut alice = Trader::log_on(&node, ALICE);
+    alice.ask_for_report(ALICE.buy(1, 50, 1));
+    let ballast = home.data().join("ballast");
+    fill(&ballast);
+    let mut number = 1;
+    let reason = loop {
+        number += 1;
+        match alice.ask(ALICE.buy(number, 50, 1)) {
+            SessionEvent::Report { .. } => {}
+            SessionEvent::Refused { reject, .. } => break reject.reason,
+            other => panic!("order {number} was answered by {other:?}"),
+        }
+    };
+    assert_eq!(reason, Reason::LogFull);
+    let (code, why) = node.get("/ready");
+    assert_eq!(code, 503);
+    assert!(why.contains("partition 1 has no room"), "{why}");
+    assert_eq!(node.get("/live").0, 200);
+    // Reading goes on, logging on too.
+    assert_eq!(node.get("/status").0, 200);
+    Trader::log_on(&node, BOB);
+    std::fs::remove_file(&ballast).unwrap();
+    until("the node to be ready again", || ready(&node).then_some(()));
+    alice.ask_for_report(ALICE.buy(number + 1, 50, 1));
+    assert!(node.terminate().success());
+}
+
+/// Takes all the room that there is.
+fn fill(path: &Path) {
+    use std::io::Write;
+    let mut file = std::fs::File::create(path).unwrap();
+    while file.write_all(&[1; 4096]).is_ok() {}
+}
