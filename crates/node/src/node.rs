@@ -25,7 +25,9 @@ use weir_io::{Clock, OsRng, Rng, SystemClock, WakeFd};
 use weir_probe::ring::heap_ring;
 use weir_probe::thread::Share;
 use weir_probe::{ClockReader, ClockWriter, Drain, DrainOptions, HiccupOptions, Hiccups, Recorder};
-use weir_types::{ApiKeyHash, FirmId, Nanos, PartitionId, Position, RequestNo, Role, SessionId};
+use weir_types::{
+    ApiKeyHash, Epoch, FirmId, Nanos, PartitionId, Position, RequestNo, Role, SessionId,
+};
 use weir_wire::reference::DefineSession;
 use weir_wire::{Command, Definition};
 
@@ -42,7 +44,7 @@ use crate::health::{Beat, Health};
 use crate::keeper::drain::{ProbeDrain, RECORDS_MAX, RING_RECORDS};
 use crate::keeper::shadow_agent;
 use crate::partition::recovery::{ForPartition, Recovered, recover};
-use crate::partition::{Partition, PartitionParts};
+use crate::partition::{Partition, PartitionFigures, PartitionParts};
 use crate::runner::{Runner, RunningThread, WaitStrategy, Wake};
 use crate::stage_clock::StageClock;
 use crate::status::NodeStatus;
@@ -125,7 +127,7 @@ impl Node {
         let fed = FedPartition::new(feed_port, trading.engine.control_position());
         let feed = ControlFeed::new(control.reader(), vec![fed]);
         let delivery = assembly.delivery(gateway_port, &trading)?;
-        let figures = [&control, &trading].map(|r| (r.partition_id, r.epoch, r.figures.clone()));
+        let figures = [&control, &trading].map(|r| assembly.figures(r));
         let (control, control_shadow) = control.with_shadow(config)?;
         let (trading, trading_shadow) = trading.with_shadow(config)?;
         let shadows = background("shadows", shadow_agent::SHARE)
@@ -139,9 +141,6 @@ impl Node {
             Some(drain) => keeper.with_agent(ProbeDrain::new(drain)),
             None => keeper,
         };
-        for (id, _, figures) in &figures {
-            assembly.health.watch_partition(*id, figures.clone());
-        }
         let status = Arc::new(NodeStatus {
             started: Instant::now(),
             durability: config.durability,
@@ -406,6 +405,12 @@ impl Assembly<'_> {
             look_interval: Nanos(self.config.delivery.look_interval_us * 1000),
             figures: self.delivery_figures.clone(),
         })
+    }
+
+    /// A partition's figures, by which its health is watched too.
+    fn figures(&self, of: &Recovered) -> (PartitionId, Epoch, Arc<PartitionFigures>) {
+        self.health.watch_partition(of.partition_id, of.figures.clone());
+        (of.partition_id, of.epoch, of.figures.clone())
     }
 
     /// A sign of life of a thread that orders or their followers depend on.

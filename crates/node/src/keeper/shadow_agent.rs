@@ -69,7 +69,8 @@ impl ShadowAgent {
                         let state = self.shadow.last_state();
                         let taken = self.shadow.last_snapshot();
                         self.figures.tell_snapshot(taken, state);
-                        tracing::info!(position = taken.0, state = %format!("{state:016x}"), "snapshot taken");
+                        let state = format!("{state:016x}");
+                        tracing::info!(position = taken.0, state, "snapshot taken");
                     }
                 }
                 Err(ShadowError::Snapshot(error)) => {
