@@ -7,7 +7,7 @@
 //! * [`connection`]: frames over TCP, bounded both ways.
 //! * [`session`]: request numbers, gaps, resume, what to send again.
 //! * [`client`]: a connection and its sessions.
-//! * [`follower`]: order state by token.
+//! * [`follower`]: order state by token; [`open_orders`]: what is live now, once.
 //! * [`admin`]: reference data, money, phases, kill switches.
 //! * [`status`]: the node's status page.
 //! * [`flow`]: recorded order flow as orders.
@@ -22,6 +22,7 @@ pub mod error;
 pub mod flow;
 pub mod follower;
 pub mod load;
+pub mod open_orders;
 pub mod request;
 pub mod session;
 pub mod status;
@@ -31,4 +32,5 @@ pub use client::{Client, Incoming};
 pub use connection::{Connection, Limits, resolve};
 pub use error::ClientError;
 pub use follower::{Follower, FollowerConfig};
+pub use open_orders::OpenOrders;
 pub use session::{Session, SessionConfig, SessionEvent, Submit, Times};

@@ -158,6 +158,19 @@ impl DeliveryAgent {
         taken
     }
 
+    /// Takes in all that is there. A question that is already here is answered from it: whoever
+    /// asks after a report gets at least what the report told.
+    fn ingest_all(&mut self) -> usize {
+        let mut taken = 0;
+        loop {
+            let some = self.ingest();
+            taken += some;
+            if some < INGEST_MAX {
+                return taken;
+            }
+        }
+    }
+
     fn publish_markets(&mut self) {
         if self.markets.has_changes() {
             let mut table = self.figures.markets.lock().unwrap_or_else(PoisonError::into_inner);
@@ -259,8 +272,11 @@ impl Agent for DeliveryAgent {
     }
 
     fn do_work(&mut self, now: Nanos) -> usize {
-        let ingested = self.ingest();
+        let mut ingested = self.ingest();
         let asked = self.take_requests(now);
+        if asked > 0 {
+            ingested += self.ingest_all();
+        }
         let served = self.serve(now);
         if ingested > 0 {
             let store = self.desk.store();
@@ -270,7 +286,7 @@ impl Agent for DeliveryAgent {
         }
         // Having taken events in is no reason to look again at once: more come in the meantime
         // and are cheaper together. A full cycle means that there are more already.
-        usize::from(ingested == INGEST_MAX) + asked + served + usize::from(self.has_more)
+        usize::from(ingested >= INGEST_MAX) + asked + served + usize::from(self.has_more)
     }
 
     fn next_deadline(&self, now: Nanos) -> Option<Nanos> {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use weir_client::follower::{Follower, FollowerConfig};
+use weir_client::{ClientError, OpenOrders};
 use weir_client::request::{Replace, cancel};
 use weir_types::{
     AccountId, ClOrdId, FirmId, InstrumentId, MassCancelScope, Nanos, OrderId, Price, Qty, Reason,
@@ -54,6 +55,50 @@ fn market() -> (Home, Node, Trader, Trader) {
     let mut bob = Trader::log_on(&node, BOB);
     trade(&mut alice, &mut bob, 1);
     (home, node, alice, bob)
+}
+
+/// What a trader's session has open, as the open-order query tells it.
+fn open_orders(trader: &mut Trader, wanted: OpenOrders) -> BTreeMap<OrderId, OrderState> {
+    let session_id = trader.who.session_id;
+    let rows = trader.client.open_orders(session_id, wanted, HANG, &mut |_, _| {}).unwrap();
+    rows.iter().map(|row| (row.order_id, OrderState::of_row(row))).collect()
+}
+
+#[test]
+fn the_open_orders_are_those_whose_reports_were_seen_and_that_did_not_end() {
+    let (_home, node, mut alice, mut bob) = market();
+    let live = |trader: &Trader| -> BTreeMap<OrderId, OrderState> {
+        let mut states = states_of([trader, trader]);
+        states.retain(|_, state| state.ord_status.is_live());
+        states
+    };
+    let (of_alice, of_bob) = (live(&alice), live(&bob));
+    assert!(of_alice.len() > 2 && of_bob.len() == 1);
+    assert_eq!(open_orders(&mut alice, OpenOrders::default()), of_alice);
+    assert_eq!(open_orders(&mut bob, OpenOrders::default()), of_bob);
+    let elsewhere = OpenOrders { instrument_id: InstrumentId(77), ..OpenOrders::default() };
+    assert!(open_orders(&mut alice, elsewhere).is_empty());
+    let of_nobody = OpenOrders { entered_by: SessionId(77), ..OpenOrders::default() };
+    assert!(open_orders(&mut alice, of_nobody).is_empty());
+    let bobs = OpenOrders { firm_id: BOB.firm_id, ..OpenOrders::default() };
+    let refused = alice.client.open_orders(ALICE.session_id, bobs, HANG, &mut |_, _| {});
+    let is_it = matches!(refused, Err(ClientError::Refused { reason: Reason::NotEntitled, .. }));
+    assert!(is_it, "{refused:?}");
+    drop(node);
+}
+
+#[test]
+fn an_order_is_among_the_open_ones_as_soon_as_its_report_is_seen() {
+    let home = Home::new("memory");
+    let node = home.start();
+    open_market(&node, &[ALICE]);
+    let mut alice = Trader::log_on(&node, ALICE);
+    for number in 1..=300 {
+        let order_id = alice.ask_for_report(ALICE.buy(number, 50, 1)).order_id;
+        let open = open_orders(&mut alice, OpenOrders::default());
+        assert_eq!(open.len() as u64, number);
+        assert!(open.contains_key(&order_id), "order {number} was told and is not there");
+    }
 }
 
 #[test]
