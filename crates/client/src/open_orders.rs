@@ -88,11 +88,7 @@ impl Query {
         Ok(())
     }
 
-    fn on_rows(
-        &mut self,
-        rows: Group<'_, OrderRow>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), ClientError> {
+    fn on_rows(&mut self, rows: Group<'_, OrderRow>, out: &mut Vec<u8>) -> Result<(), ClientError> {
         self.rows_are_due = false;
         for row in rows {
             self.take(&row?);

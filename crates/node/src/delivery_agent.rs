@@ -378,3 +378,119 @@ pub fn describe_token(node_dir: &Path, token: &[u8], json: bool) -> anyhow::Resu
     });
     Ok(lines.collect::<Vec<_>>().join("\n"))
 }
+
+#[cfg(test)]
+mod tests {
+    use weir_delivery::Entitlement;
+    use weir_log::tail::{TailConfig, tail};
+    use weir_types::{
+        AccountId, ClOrdId, EventNo, ExecId, ExecInst, ExecType, FirmId, InstrumentId, Liquidity,
+        MatchId, OrdStatus, OrdType, OrderId, Position, Price, Qty, Rec, SelfTradePrevention, Seq,
+        SessionId, Side, Switch, TimeInForce,
+    };
+    use weir_wire::delivery::OrderPage;
+    use weir_wire::frame::{Framing, next_frame};
+
+    use super::*;
+    use crate::handoff::gateway_to_delivery;
+    use crate::runner::Wake;
+
+    /// The `number`-th order's acceptance.
+    fn accepted(number: u64) -> OrderEvent {
+        OrderEvent {
+            position: Position(number),
+            event_no: EventNo(number),
+            request_no: RequestNo(number),
+            rec: Rec(number),
+            seq: Seq(number),
+            order_id: OrderId::new(PartitionId(1), Rec(number)),
+            exec_id: ExecId(number),
+            match_id: MatchId::NONE,
+            transact_time: Nanos(number),
+            created_time: Nanos(number),
+            cl_ord_id: ClOrdId::from_number(number),
+            orig_cl_ord_id: ClOrdId::NONE,
+            price: Price(100),
+            stop_px: Price(0),
+            last_px: Price(0),
+            last_qty: Qty::ZERO,
+            order_qty: Qty(10),
+            leaves_qty: Qty(10),
+            cum_qty: Qty::ZERO,
+            display_qty: Qty::ZERO,
+            min_qty: Qty::ZERO,
+            expire_time: Nanos(0),
+            session_id: SessionId(1),
+            firm_id: FirmId(1),
+            account_id: AccountId(1),
+            instrument_id: InstrumentId(1),
+            partition_id: PartitionId(1),
+            reason: Reason::None,
+            side: Side::Buy,
+            ord_type: OrdType::Limit,
+            time_in_force: TimeInForce::Day,
+            exec_inst: ExecInst::NONE,
+            self_trade_prevention: SelfTradePrevention::None,
+            exec_type: ExecType::New,
+            ord_status: OrdStatus::New,
+            liquidity: Liquidity::None,
+        }
+    }
+
+    fn question() -> DeliveryRequest {
+        let fetch = FetchOrders {
+            correlation_id: 1,
+            session_id: SessionId(1),
+            firm_id: FirmId::NONE,
+            account_id: AccountId::NONE,
+            instrument_id: InstrumentId::NONE,
+            rows_max: 0,
+            rows_min: 0,
+            bytes_max: 0,
+            wait_max_us: 0,
+            credit: 1,
+            live_only: Switch::On,
+        };
+        let (connection, entitlement) = (ConnectionId(7), Entitlement::all());
+        DeliveryRequest::Fetch(Box::new(Fetch {
+            connection,
+            fetch,
+            token: Vec::new(),
+            entitlement,
+        }))
+    }
+
+    #[test]
+    fn a_question_is_answered_with_all_that_was_said_before_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut tail, handle) = tail(TailConfig::new(8 << 20, 1));
+        let (mut to_store, port) = gateway_to_delivery(Wake::new(), Wake::new());
+        let mut agent = DeliveryAgent::new(DeliveryParts {
+            port,
+            events: EventReader::new(&handle, dir.path().join("events"), 1),
+            epoch: Epoch(1),
+            ended: Vec::new(),
+            node_dir: dir.path().to_owned(),
+            ended_orders_max: 10,
+            look_interval: Nanos(1),
+            figures: Arc::new(DeliveryFigures::default()),
+        })
+        .unwrap();
+        let count = 5 * INGEST_MAX as u64 + 3;
+        let mut record = Vec::new();
+        for number in 1..=count {
+            record.clear();
+            Event::Plain(weir_wire::PlainEvent::OrderEvent(accepted(number))).encode(&mut record);
+            tail.append(&record);
+        }
+        tail.publish();
+        assert!(to_store.ask(question()));
+        agent.do_work(Nanos(1_000_000));
+        let pages = to_store.next_pages().expect("an answer in the same cycle");
+        let Framing::Frame { message: Ok(raw), .. } = next_frame(&pages.bytes, 1 << 20) else {
+            panic!("no frame");
+        };
+        let page: OrderPage = raw.decode().unwrap();
+        assert_eq!(u64::from(page.row_count), count);
+    }
+}

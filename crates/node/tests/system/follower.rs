@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use weir_client::follower::{Follower, FollowerConfig};
-use weir_client::{ClientError, OpenOrders};
 use weir_client::request::{Replace, cancel};
+use weir_client::{ClientError, OpenOrders};
 use weir_types::{
     AccountId, ClOrdId, FirmId, InstrumentId, MassCancelScope, Nanos, OrderId, Price, Qty, Reason,
     RequestNo, SessionId,
