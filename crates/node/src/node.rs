@@ -25,7 +25,9 @@ use weir_io::{Clock, OsRng, Rng, SystemClock, WakeFd};
 use weir_probe::ring::heap_ring;
 use weir_probe::thread::Share;
 use weir_probe::{ClockReader, ClockWriter, Drain, DrainOptions, HiccupOptions, Hiccups, Recorder};
-use weir_types::{ApiKeyHash, FirmId, Nanos, PartitionId, Position, RequestNo, Role, SessionId};
+use weir_types::{
+    Credential, CredentialKind, FirmId, Nanos, PartitionId, Position, RequestNo, Role, SessionId,
+};
 use weir_wire::reference::DefineSession;
 use weir_wire::{Command, Definition};
 
@@ -282,12 +284,15 @@ fn bootstrap(
         };
         let operator = DefineSession {
             request_no: RequestNo::NONE,
-            api_key_hash: ApiKeyHash(*blake3::hash(&key).as_bytes()),
+            valid_until: Nanos(0),
+            credential: Credential(*blake3::hash(&key).as_bytes()),
             session_id: FIRST_OPERATOR,
             defined_session_id: FIRST_OPERATOR,
             firm_id: FirmId::NONE,
             order_rate_max: 0,
+            in_flight_max: 0,
             role: Role::Operator,
+            credential_kind: CredentialKind::ApiKey,
         };
         let command = Command::Import(Position(1), Definition::DefineSession(operator));
         let pushed = to_control.push(Submission::internal(command));

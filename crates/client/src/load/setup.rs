@@ -6,8 +6,8 @@
 //! other on one node with the same range of identifiers.
 
 use weir_types::{
-    AccountId, ApiKeyHash, Cash, FirmId, InstrumentId, PartitionId, Phase, Price, Qty, RequestNo,
-    Role, SessionId, Switch, Symbol,
+    AccountId, Cash, Credential, CredentialKind, FirmId, InstrumentId, Nanos, PartitionId, Phase,
+    Price, Qty, RequestNo, Role, SessionId, Switch, Symbol,
 };
 use weir_wire::reference::{DefineAccount, DefineFirm, DefineInstrument, DefineSession, Transfer};
 use weir_wire::session::ApiKey;
@@ -51,8 +51,8 @@ pub fn fresh_key() -> Result<ApiKey, ClientError> {
 
 /// What a node keeps of a key.
 #[must_use]
-pub fn key_hash(key: &ApiKey) -> ApiKeyHash {
-    ApiKeyHash(*blake3::hash(&key.0).as_bytes())
+pub fn key_hash(key: &ApiKey) -> Credential {
+    Credential(*blake3::hash(&key.0).as_bytes())
 }
 
 /// Defines all that the plan names; the traders and what they may trade.
@@ -119,12 +119,15 @@ pub fn hire(admin: &mut Admin, plan: &SetupPlan, id: u32) -> Result<Trader, Clie
     let key = fresh_key()?;
     let definition = DefineSession {
         request_no,
-        api_key_hash: key_hash(&key),
+        valid_until: Nanos(0),
+        credential: key_hash(&key),
         session_id,
         defined_session_id: SessionId(id),
         firm_id,
         order_rate_max: 0,
+        in_flight_max: 0,
         role: Role::Trader,
+        credential_kind: CredentialKind::ApiKey,
     };
     admin.define_session(definition)?;
     let unlimited = Switch::On;

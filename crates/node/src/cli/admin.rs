@@ -12,8 +12,8 @@ use weir_client::load::setup::{fresh_key, key_hash};
 use weir_client::status::{InstrumentStatus, phase_name, phase_named};
 use weir_client::{Admin, ClientError};
 use weir_types::{
-    AccountId, Cash, ClOrdId, FirmId, InstrumentId, KillScope, MassCancelScope, MatchId, Nanos,
-    PartitionId, Phase, Price, Qty, RequestNo, Role, SessionId, Symbol,
+    AccountId, Cash, ClOrdId, CredentialKind, FirmId, InstrumentId, KillScope, MassCancelScope,
+    MatchId, Nanos, PartitionId, Phase, Price, Qty, RequestNo, Role, SessionId, Symbol,
 };
 use weir_wire::Request;
 use weir_wire::order_entry::MassCancel;
@@ -364,12 +364,15 @@ fn define_session(
     let key = fresh_key()?;
     admin.define_session(DefineSession {
         request_no: RequestNo::NONE,
-        api_key_hash: key_hash(&key),
+        valid_until: Nanos(0),
+        credential: key_hash(&key),
         session_id: SessionId::NONE,
         defined_session_id: SessionId(id),
         firm_id: FirmId(firm),
         order_rate_max,
+        in_flight_max: 0,
         role,
+        credential_kind: CredentialKind::ApiKey,
     })?;
     let key = hex(&key.0);
     let text = format!("session {id} has this API key; it is not shown again\n{key}");

@@ -21,8 +21,8 @@ use weir_client::load::setup::key_hash;
 use weir_client::request::LimitOrder;
 use weir_client::session::SessionConfig;
 use weir_types::{
-    AccountId, Cash, ClOrdId, FirmId, InstrumentId, PartitionId, Phase, Price, Qty, RequestNo,
-    Role, SessionId, Side, Switch, Symbol, TimeInForce,
+    AccountId, Cash, ClOrdId, CredentialKind, FirmId, InstrumentId, Nanos, PartitionId, Phase,
+    Price, Qty, RequestNo, Role, SessionId, Side, Switch, Symbol, TimeInForce,
 };
 use weir_wire::Request;
 use weir_wire::reference::{DefineAccount, DefineFirm, DefineInstrument, DefineSession, Transfer};
@@ -292,12 +292,15 @@ pub fn open_market(node: &Node, traders: &[Who]) {
         }
         let session = DefineSession {
             request_no,
-            api_key_hash: key_hash(&who.key()),
+            valid_until: Nanos(0),
+            credential: key_hash(&who.key()),
             session_id,
             defined_session_id: who.session_id,
             firm_id: who.firm_id,
             order_rate_max: 0,
+            in_flight_max: 0,
             role: who.role,
+            credential_kind: CredentialKind::ApiKey,
         };
         admin.define_session(session).unwrap();
     }

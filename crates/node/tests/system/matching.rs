@@ -10,8 +10,8 @@ use weir_client::clock::unix_time;
 use weir_client::load::setup::key_hash;
 use weir_client::session::SessionEvent;
 use weir_types::{
-    ClOrdId, ExecType, Liquidity, Nanos, OrdStatus, OrdType, Phase, Price, Qty, Reason, RequestNo,
-    SessionId, Side, TimeInForce,
+    ClOrdId, CredentialKind, ExecType, Liquidity, Nanos, OrdStatus, OrdType, Phase, Price, Qty,
+    Reason, RequestNo, SessionId, Side, TimeInForce,
 };
 use weir_wire::Request;
 use weir_wire::event::{OrderEvent, TradeBusted};
@@ -291,12 +291,15 @@ fn a_session_beyond_its_rate_is_throttled_and_then_served_again() {
     let (_home, node) = market();
     let definition = DefineSession {
         request_no: RequestNo::NONE,
-        api_key_hash: key_hash(&ALICE.key()),
+        valid_until: Nanos(0),
+        credential: key_hash(&ALICE.key()),
         session_id: SessionId::NONE,
         defined_session_id: ALICE.session_id,
         firm_id: ALICE.firm_id,
         order_rate_max: 2,
+        in_flight_max: 0,
         role: ALICE.role,
+        credential_kind: CredentialKind::ApiKey,
     };
     node.admin().define_session(definition).unwrap();
     let mut alice = Trader::log_on(&node, ALICE);
