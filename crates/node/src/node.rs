@@ -29,6 +29,7 @@ use weir_types::{
     Credential, CredentialKind, FirmId, Nanos, PartitionId, Position, RequestNo, Role, SessionId,
 };
 use weir_wire::reference::DefineSession;
+use weir_wire::session::NodeId;
 use weir_wire::{Command, Definition};
 
 use crate::config::{Config, parse_key};
@@ -350,6 +351,8 @@ impl Assembly<'_> {
             delivery,
             recorder: probes.recorder("gateway"),
             clock: StageClock::new(probes.clock.clone().filter(|_| probes.drain.is_some())),
+            node_id: NodeId(recovered[0].log.log_id().to_be_bytes()),
+            rng: Box::new(OsRng),
             config: GatewayConfig {
                 output_len_max: section.output_bytes_max,
                 connections_max: section.connections_max,

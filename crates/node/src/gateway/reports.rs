@@ -5,7 +5,7 @@
 //! meanwhile costs the others nothing.
 
 use weir_probe::Point;
-use weir_types::{EventNo, Nanos, RequestNo, SessionId};
+use weir_types::{EventNo, Nanos, Reason, RequestNo, SessionId};
 use weir_wire::Message;
 use weir_wire::event::{OrderEvent, RequestDone, RequestRejected, TradeBusted};
 use weir_wire::field::Field;
@@ -29,6 +29,7 @@ struct HeadOffsets {
     session_id: usize,
     event_no: usize,
     request_no: Option<usize>,
+    reason: Option<usize>,
 }
 
 const fn offset_of<M: Message>(name: &str) -> usize {
@@ -61,17 +62,23 @@ const fn heads_of<M: Message>() -> HeadOffsets {
         session_id: offset_of::<M>("session_id"),
         event_no: offset_of::<M>("event_no"),
         request_no: Some(offset_of::<M>("request_no")),
+        reason: None,
     }
 }
 
-const ORDER_EVENT: HeadOffsets = heads_of::<OrderEvent>();
-const REQUEST_REJECTED: HeadOffsets = heads_of::<RequestRejected>();
+const fn with_reason<M: Message>() -> HeadOffsets {
+    HeadOffsets { reason: Some(offset_of::<M>("reason")), ..heads_of::<M>() }
+}
+
+const ORDER_EVENT: HeadOffsets = with_reason::<OrderEvent>();
+const REQUEST_REJECTED: HeadOffsets = with_reason::<RequestRejected>();
 const REQUEST_DONE: HeadOffsets = heads_of::<RequestDone>();
 /// Nobody's request caused it: it is an operator's.
 const TRADE_BUSTED: HeadOffsets = HeadOffsets {
     session_id: offset_of::<TradeBusted>("session_id"),
     event_no: offset_of::<TradeBusted>("event_no"),
     request_no: None,
+    reason: None,
 };
 
 /// What the gateway needs to know of an event to send it on.
@@ -81,6 +88,7 @@ struct Address {
     session_id: SessionId,
     event_no: EventNo,
     request_no: RequestNo,
+    is_throttled: bool,
 }
 
 /// Reads the head of an event that is addressed to a session.
@@ -101,12 +109,15 @@ fn address_of(raw: &RawMessage<'_>) -> Option<Address> {
         let bytes = block[at..at + 4].try_into().expect("four bytes were taken");
         u32::from_le_bytes(bytes)
     };
+    let is_throttled =
+        heads.reason.is_some_and(|at| block[at..at + 2] == Reason::Throttled.code().to_le_bytes());
     Some(Address {
         // Every event begins with its position.
         position: long(0),
         session_id: SessionId(short(heads.session_id)),
         event_no: EventNo(long(heads.event_no)),
         request_no: RequestNo(heads.request_no.map_or(0, long)),
+        is_throttled,
     })
 }
 
@@ -153,6 +164,9 @@ impl Gateway {
         let stamps = self.stamps_of(port, address.position);
         let limit = self.config.output_len_max;
         let session = self.sessions.entry(address.session_id);
+        if !address.request_no.is_none() && session.answered(port, address.position) {
+            self.counters.throttled += u64::from(address.is_throttled);
+        }
         let stream = &mut session.streams[port];
         if address.event_no.is_none() {
             // A session that the partition does not know yet was refused: told once, not again.
@@ -220,7 +234,9 @@ impl Gateway {
         let Feedback::Refused { session_id, request_no, template_id, reason } = refused else {
             return;
         };
-        let connection = self.sessions.get(session_id).and_then(|session| session.connection);
+        let Some(session) = self.sessions.get_mut(session_id) else { return };
+        session.settled();
+        let connection = session.connection;
         let Some(mut connection) = connection.and_then(|id| self.connections.take(id)) else {
             return;
         };
@@ -254,7 +270,7 @@ impl Gateway {
             else {
                 // Too slow for longer than events are kept: it has to log on again and is then
                 // told from where it can go on.
-                self.lost_sessions.push(behind.session_id);
+                self.lost_sessions.push((behind.session_id, Reason::SlowConsumer));
                 break;
             };
             let raw = parse_message(record).expect("the event log holds messages of our own");

@@ -6,6 +6,7 @@ use weir_wire::session::{Heartbeat, Logout};
 
 use super::Gateway;
 use super::connection::{Connection, ConnectionId};
+use super::directory::KnownSession;
 
 /// How often timers are looked at.
 const TIMER_INTERVAL: u64 = 20_000_000;
@@ -29,7 +30,7 @@ impl Gateway {
             }
             self.connections.put_back(connection);
         }
-        self.end_lost_sessions(now);
+        self.end_lost_sessions();
         self.resume_pages();
         self.publish_status();
     }
@@ -45,6 +46,11 @@ impl Gateway {
 
     fn check_session(&mut self, connection: &mut Connection, id: SessionId, now: Nanos) {
         let Some(session) = self.sessions.logged_on(id, connection.id) else { return };
+        if KnownSession::is_over(session.valid_until, now) {
+            self.counters.keys_ended += 1;
+            self.lose(connection, id, Reason::KeyExpired);
+            return;
+        }
         let interval = session.heartbeat_interval.0;
         if now.since(session.heard_at.max(connection.received_at)).0 * 10
             > interval * SILENCE_TENTHS
@@ -89,15 +95,19 @@ impl Gateway {
         self.flush_list.add(connection);
     }
 
-    /// Ends sessions that were too slow for longer than their events are kept.
-    fn end_lost_sessions(&mut self, _now: Nanos) {
-        for id in std::mem::take(&mut self.lost_sessions) {
+    /// Ends sessions that were too slow for longer than their events are kept, and those whose key
+    /// was replaced.
+    fn end_lost_sessions(&mut self) {
+        for (id, reason) in std::mem::take(&mut self.lost_sessions) {
             let connection = self.sessions.get(id).and_then(|session| session.connection);
             let Some(mut connection) = connection.and_then(|c| self.connections.take(c)) else {
                 continue;
             };
-            self.counters.slow_consumers += 1;
-            self.lose(&mut connection, id, Reason::SlowConsumer);
+            match reason {
+                Reason::KeyReplaced => self.counters.keys_ended += 1,
+                _ => self.counters.slow_consumers += 1,
+            }
+            self.lose(&mut connection, id, reason);
             self.connections.put_back(connection);
         }
     }
