@@ -7,11 +7,10 @@ use std::process::Command;
 use serde_json::Value;
 use weir_client::ClientError;
 use weir_client::clock::unix_time;
-use weir_client::load::setup::key_hash;
 use weir_client::session::SessionEvent;
 use weir_types::{
-    ClOrdId, CredentialKind, ExecType, Liquidity, Nanos, OrdStatus, OrdType, Phase, Price, Qty,
-    Reason, RequestNo, SessionId, Side, TimeInForce,
+    ClOrdId, ExecType, Liquidity, Nanos, OrdStatus, OrdType, Phase, Price, Qty, Reason, RequestNo,
+    SessionId, Side, TimeInForce,
 };
 use weir_wire::Request;
 use weir_wire::event::{OrderEvent, TradeBusted};
@@ -20,8 +19,8 @@ use weir_wire::reference::{DefineInstrument, DefineSession};
 
 use crate::common::trader::Trader;
 use crate::common::{
-    ALICE, BOB, Home, INSTRUMENT, Node, OPERATOR, TRADING, Who, instrument, open_market, trader_of,
-    until,
+    ALICE, BOB, Home, INSTRUMENT, Node, OPERATOR, TRADING, Who, definition_of, instrument,
+    open_market, trader_of, until,
 };
 
 const CAROL: Who = trader_of(13);
@@ -289,18 +288,7 @@ fn a_busted_trade_is_told_to_both_sides_once() {
 #[test]
 fn a_session_beyond_its_rate_is_throttled_and_then_served_again() {
     let (_home, node) = market();
-    let definition = DefineSession {
-        request_no: RequestNo::NONE,
-        valid_until: Nanos(0),
-        credential: key_hash(&ALICE.key()),
-        session_id: SessionId::NONE,
-        defined_session_id: ALICE.session_id,
-        firm_id: ALICE.firm_id,
-        order_rate_max: 2,
-        in_flight_max: 0,
-        role: ALICE.role,
-        credential_kind: CredentialKind::ApiKey,
-    };
+    let definition = DefineSession { order_rate_max: 2, ..definition_of(&ALICE) };
     node.admin().define_session(definition).unwrap();
     let mut alice = Trader::log_on(&node, ALICE);
     let mut number = 0;
