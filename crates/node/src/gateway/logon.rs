@@ -204,6 +204,8 @@ impl Gateway {
         session.role = known.role;
         session.valid_until = known.valid_until;
         session.in_flight_max = known.in_flight_max;
+        // What was to end is gone; this one is another.
+        session.ending = None;
         session.connection = Some(connection.id);
         session.heard_at = now;
         session.said_at = now;
@@ -291,7 +293,8 @@ impl Gateway {
         session.valid_until = redefined.known.valid_until;
         session.in_flight_max = redefined.known.in_flight_max;
         if redefined.is_key_replaced && session.connection.is_some() {
-            self.lost_sessions.push((redefined.session_id, Reason::KeyReplaced));
+            session.ending = Some(Reason::KeyReplaced);
+            self.lost_sessions.push(redefined.session_id);
         }
     }
 

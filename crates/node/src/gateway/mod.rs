@@ -30,7 +30,7 @@ use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
 use weir_io::Rng;
 use weir_probe::{Recorder, TraceIds};
-use weir_types::{EventNo, Nanos, Reason, RequestNo, SessionId};
+use weir_types::{EventNo, Nanos, RequestNo, SessionId};
 use weir_wire::reference::SessionLost;
 use weir_wire::session::NodeId;
 
@@ -174,8 +174,7 @@ pub struct Gateway {
     flush_list: FlushList,
     sessions: Sessions,
     behind: BehindList,
-    /// Sessions to be ended, and why.
-    lost_sessions: Vec<(SessionId, Reason)>,
+    lost_sessions: Vec<SessionId>,
     losses: VecDeque<(usize, SessionLost)>,
     directory: Directory,
     challenges: Challenges,

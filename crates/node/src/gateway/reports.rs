@@ -270,7 +270,8 @@ impl Gateway {
             else {
                 // Too slow for longer than events are kept: it has to log on again and is then
                 // told from where it can go on.
-                self.lost_sessions.push((behind.session_id, Reason::SlowConsumer));
+                session.ending = Some(Reason::SlowConsumer);
+                self.lost_sessions.push(behind.session_id);
                 break;
             };
             let raw = parse_message(record).expect("the event log holds messages of our own");

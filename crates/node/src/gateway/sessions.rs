@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use weir_types::{EventNo, FirmId, Nanos, RequestNo, Role, SessionId, Switch};
+use weir_types::{EventNo, FirmId, Nanos, Reason, RequestNo, Role, SessionId, Switch};
 
 use super::connection::ConnectionId;
 use super::stream::Stream;
@@ -24,6 +24,8 @@ pub struct Session {
     pub in_flight_max: u32,
     /// Requests handed to partitions that have not answered them yet. It outlives connections.
     pub in_flight: u32,
+    /// Why it is to be ended soon.
+    pub ending: Option<Reason>,
     /// How often something must be heard and said.
     pub heartbeat_interval: Nanos,
     /// When something was last said to it or heard from it.
@@ -91,6 +93,7 @@ impl Sessions {
             valid_until: Nanos(0),
             in_flight_max: 0,
             in_flight: 0,
+            ending: None,
             heartbeat_interval: Nanos(0),
             said_at: Nanos(0),
             heard_at: Nanos(0),

@@ -98,8 +98,10 @@ impl Gateway {
     /// Ends sessions that were too slow for longer than their events are kept, and those whose key
     /// was replaced.
     fn end_lost_sessions(&mut self) {
-        for (id, reason) in std::mem::take(&mut self.lost_sessions) {
-            let connection = self.sessions.get(id).and_then(|session| session.connection);
+        for id in std::mem::take(&mut self.lost_sessions) {
+            let Some(session) = self.sessions.get_mut(id) else { continue };
+            let (ending, connection) = (session.ending.take(), session.connection);
+            let Some(reason) = ending else { continue };
             let Some(mut connection) = connection.and_then(|c| self.connections.take(c)) else {
                 continue;
             };

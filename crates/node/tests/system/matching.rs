@@ -10,7 +10,7 @@ use weir_client::clock::unix_time;
 use weir_client::session::SessionEvent;
 use weir_types::{
     ClOrdId, ExecType, Liquidity, Nanos, OrdStatus, OrdType, Phase, Price, Qty, Reason, RequestNo,
-    SessionId, Side, TimeInForce,
+    Side, TimeInForce,
 };
 use weir_wire::Request;
 use weir_wire::event::{OrderEvent, TradeBusted};
