@@ -610,6 +610,30 @@ mod tests {
     }
 
     #[test]
+    fn the_signed_logon_of_the_protocols_page_is_what_a_session_sends() {
+        let seed = "4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb";
+        let digits = |i: usize| u8::from_str_radix(&seed[2 * i..2 * i + 2], 16).unwrap();
+        let key = crate::SigningKey::from_seed(std::array::from_fn(digits));
+        let mut session = Session::new(SessionConfig::new(SessionId(5), key));
+        let mut out = Vec::new();
+        session.put_logon(Nanos(0), &mut out);
+        out.clear();
+        let challenge = Challenge {
+            nonce: weir_wire::session::Nonce([0x20; 32]),
+            node_id: NodeId(std::array::from_fn(|i| i as u8)),
+            session_id: SessionId(5),
+        };
+        session.on_message(&NodeMessage::Challenge(challenge), &mut out).unwrap();
+        let lines = out
+            .chunks(32)
+            .map(|line| line.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + "\n");
+        let frame: String = lines.collect();
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/protocols/order-entry.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        assert!(page.contains(&frame), "the page has not\n{frame}");
+    }
+
+    #[test]
     fn heartbeats_go_out_at_half_the_interval_that_the_node_set_and_only_when_idle() {
         let mut session = open_session();
         let mut out = Vec::new();

@@ -8,7 +8,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -102,10 +102,10 @@ fn main() -> anyhow::Result<()> {
 }
 
 /// The times of each kind, in nanoseconds, round by round.
-fn measure(dir: &PathBuf, rounds: usize) -> anyhow::Result<Vec<Vec<i64>>> {
+fn measure(dir: &Path, rounds: usize) -> anyhow::Result<Vec<Vec<i64>>> {
     let operator = ApiKey([1; 32]);
     let mut config = Config {
-        dir: dir.clone(),
+        dir: dir.to_path_buf(),
         listen: "127.0.0.1:0".parse()?,
         durability: Durability::Memory,
         wait: WaitStrategy::Yield,

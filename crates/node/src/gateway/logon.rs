@@ -343,3 +343,22 @@ impl Gateway {
         self.timers_at = Nanos(now.0 + CLOSING_TIME);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_of_signatures_is_verified_at_once_and_then_one_a_millisecond() {
+        let mut rate = VerificationRate::default();
+        let begin = 1_000_000_000;
+        let taken =
+            |rate: &mut VerificationRate, at| (0..200).take_while(|_| rate.take(Nanos(at))).count();
+        assert_eq!(taken(&mut rate, begin), 64);
+        assert_eq!(taken(&mut rate, begin + 999_999), 0);
+        assert_eq!(taken(&mut rate, begin + 1_000_000), 1);
+        assert_eq!(taken(&mut rate, begin + 4_000_000), 3);
+        // What was not used is kept up to the burst.
+        assert_eq!(taken(&mut rate, begin + 60_000_000_000), 64);
+    }
+}

@@ -427,19 +427,23 @@ fn a_session_has_no_more_unanswered_requests_than_it_may() {
         put_request(&stamp(order, BOB.session_id, RequestNo(number)), &mut bytes);
     }
     wire.send(&bytes);
-    let (mut taken, mut refused) = (Vec::new(), Vec::new());
+    let (mut taken, mut refused): (Vec<RequestNo>, Vec<RequestNo>) = Default::default();
     while taken.len() + refused.len() < BURST as usize {
-        wire.expect("an answer", |message| match message {
-            NodeMessage::ExecutionReport(report) => Some(taken.push(report.event.request_no.0)),
-            NodeMessage::Reject(reject) => {
-                assert_eq!(reject.reason, Reason::TooManyInFlight);
-                Some(refused.push(reject.request_no.0))
-            }
+        let answer = wire.expect("an answer", |message| match message {
+            NodeMessage::ExecutionReport(report) => Some(Ok(report.event.request_no)),
+            NodeMessage::Reject(reject) => Some(Err(*reject)),
             _ => None,
         });
+        match answer {
+            Ok(request_no) => taken.push(request_no),
+            Err(reject) => {
+                assert_eq!(reject.reason, Reason::TooManyInFlight);
+                refused.push(reject.request_no);
+            }
+        }
     }
     // One write is read at once, before anything of it can be answered.
-    assert_eq!(taken.first(), Some(&1));
+    assert_eq!(taken.first(), Some(&RequestNo(1)));
     assert!(!refused.is_empty());
     counted(&node, "in_flight_refused", refused.len() as u64);
     drop(wire);
