@@ -291,12 +291,17 @@ fn a_session_beyond_its_rate_is_throttled_and_then_served_again() {
     let definition = DefineSession { order_rate_max: 2, ..definition_of(&ALICE) };
     node.admin().define_session(definition).unwrap();
     let mut alice = Trader::log_on(&node, ALICE);
-    let mut number = 0;
+    let (mut number, mut throttled) = (0, 0);
     let mut enter = |alice: &mut Trader| {
         number += 1;
-        alice.ask_for_report(ALICE.buy(number, 50, 1)).reason
+        let reason = alice.ask_for_report(ALICE.buy(number, 50, 1)).reason;
+        throttled += u64::from(reason == Reason::Throttled);
+        reason
     };
     // A partition learns of the rate a moment after the control log has it.
     until("the bound", || (enter(&mut alice) == Reason::Throttled).then_some(()));
     until("room again", || (enter(&mut alice) == Reason::None).then_some(()));
+    until("the operator's count", || {
+        (node.status()["gateway"]["throttled"] == throttled).then_some(())
+    });
 }
