@@ -1,23 +1,29 @@
-//! Any bytes as what a node says to a client: the session and the follower take it.
+//! Any bytes as what a node says to a client: sessions with either kind of key and the follower
+//! take it.
 //!
-//! Holds that a node that says anything at all makes the client refuse or go on, and never panic.
+//! Holds that a node that says anything at all makes the client refuse or go on, and never panic;
+//! and that a session signs once for each challenge that it asked for, and nothing else.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weir_client::{Follower, FollowerConfig, Session, SessionConfig};
+use weir_client::{Follower, FollowerConfig, Session, SessionConfig, SessionEvent, SigningKey};
 use weir_fuzz::shaped_stream;
 use weir_types::{Nanos, SessionId};
-use weir_wire::NodeMessage;
 use weir_wire::frame::{Framing, next_frame};
 use weir_wire::session::ApiKey;
+use weir_wire::{ClientMessage, NodeMessage};
 
 const FRAME_LEN_MAX: usize = 1 << 20;
 
 fuzz_target!(|bytes: &[u8]| {
     let mut session = Session::new(SessionConfig::new(SessionId(1), ApiKey([1; 32])));
     let mut follower = Follower::new(FollowerConfig::new(SessionId(1)), Vec::new());
+    let key = SigningKey::from_seed([1; 32]);
+    let mut signing = Session::new(SessionConfig::new(SessionId(1), key));
     let mut out = Vec::new();
     session.put_logon(Nanos(1), &mut out);
+    signing.put_logon(Nanos(1), &mut out);
+    let mut is_challenge_due = true;
     follower.ask(&mut out);
 
     let stream = shaped_stream(bytes);
@@ -35,7 +41,30 @@ fuzz_target!(|bytes: &[u8]| {
             }
             _ => {
                 let _ = session.on_message(&message, &mut out);
+                assert_eq!(signatures(&out), 0, "a session with an API key signs nothing");
+                out.clear();
+                let event = signing.on_message(&message, &mut out);
+                let is_challenged = matches!(event, Ok(SessionEvent::Challenged));
+                assert_eq!(signatures(&out), usize::from(is_challenged));
+                assert!(!is_challenged || is_challenge_due, "signed what was not asked for");
+                is_challenge_due &= !is_challenged;
+                if matches!(message, NodeMessage::Logout(_) | NodeMessage::LogonReject(_)) {
+                    signing.connection_lost();
+                    signing.put_logon(Nanos(1), &mut out);
+                    is_challenge_due = true;
+                }
             }
         }
     }
 });
+
+/// How many signed logons are in what a client sends.
+fn signatures(mut sent: &[u8]) -> usize {
+    let mut count = 0;
+    while let Framing::Frame { len, message: Ok(raw) } = next_frame(sent, FRAME_LEN_MAX) {
+        let message = ClientMessage::decode(&raw).expect("a client's own message");
+        count += usize::from(matches!(message, ClientMessage::SignedLogon(..)));
+        sent = &sent[len..];
+    }
+    count
+}

@@ -7,9 +7,9 @@
 
 use weir_engine::{Engine, EngineConfig, EventSink, OrderState};
 use weir_types::{
-    AccountId, ApiKeyHash, ClOrdId, ExecInst, ExecType, FirmId, InstrumentId, Liquidity, Nanos,
-    OrdType, OrderId, PartitionId, Phase, Position, Price, Qty, Reason, RequestNo, Role,
-    SelfTradePrevention, SessionId, Side, Switch, Symbol, TimeInForce,
+    AccountId, ClOrdId, Credential, CredentialKind, ExecInst, ExecType, FirmId, InstrumentId,
+    Liquidity, Nanos, OrdType, OrderId, PartitionId, Phase, Position, Price, Qty, Reason,
+    RequestNo, Role, SelfTradePrevention, SessionId, Side, Switch, Symbol, TimeInForce,
 };
 use weir_wire::event::OrderEvent;
 use weir_wire::order_entry::{CancelOrder, NewOrder, ReplaceOrder};
@@ -337,12 +337,15 @@ fn reference_data() -> [Definition; 5] {
     let session = |defined_session_id, firm_id, role| {
         Definition::DefineSession(DefineSession {
             request_no,
-            api_key_hash: ApiKeyHash([0; 32]),
+            valid_until: Nanos(0),
+            credential: Credential([0; 32]),
             session_id: OPERATOR,
             defined_session_id,
             firm_id,
             order_rate_max: 0,
+            in_flight_max: 0,
             role,
+            credential_kind: CredentialKind::ApiKey,
         })
     };
     [

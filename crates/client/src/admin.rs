@@ -16,11 +16,11 @@ use weir_wire::reference::{
     BustTrade, DefineAccount, DefineFirm, DefineInstrument, DefineSession, KillSwitch,
     SchedulePhase, SetPhase, Transfer,
 };
-use weir_wire::session::ApiKey;
 
 use crate::client::{Client, Incoming};
 use crate::connection::Limits;
 use crate::error::ClientError;
+use crate::key::Key;
 use crate::session::{SessionConfig, SessionEvent, Submit, Times};
 
 /// The partition of firms, accounts, sessions and instruments.
@@ -50,11 +50,11 @@ impl Admin {
     /// As [`Client::log_on`].
     pub fn connect(
         address: SocketAddr,
-        (session_id, api_key): (SessionId, ApiKey),
+        (session_id, key): (SessionId, impl Into<Key>),
         timeout: Duration,
     ) -> Result<Admin, ClientError> {
         let mut client = Client::connect(address, Limits::default())?;
-        client.log_on(SessionConfig::new(session_id, api_key), timeout)?;
+        client.log_on(SessionConfig::new(session_id, key), timeout)?;
         Ok(Admin { client, session_id, timeout })
     }
 

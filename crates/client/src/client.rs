@@ -4,12 +4,13 @@
 //! session, keep the heartbeats going. It blocks only as long as it is told to, starts no thread
 //! and never reconnects on its own: [`Client::reconnect`] is the caller's decision.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use weir_types::{Nanos, PartitionId, Reason, SessionId};
 use weir_wire::Request;
+use weir_wire::challenge::CHALLENGE_COUNT_MAX;
 use weir_wire::delivery::{OrderPage, OrderPageBody, OrderRow};
 use weir_wire::dialogue::NodeMessage;
 use weir_wire::group::Group;
@@ -40,6 +41,10 @@ pub struct Client {
     sessions: Vec<Session>,
     /// Where each session is in `sessions`.
     places: HashMap<SessionId, usize>,
+    /// Challenges asked for and not yet answered: a node gives a connection only so many.
+    challenge_count: usize,
+    /// Places of the sessions that ask for theirs when others have answered.
+    to_challenge: VecDeque<usize>,
     clock: Clock,
     last_heard: Nanos,
     /// An error left messages behind that are there already.
@@ -64,6 +69,8 @@ impl Client {
             connection,
             sessions: Vec::new(),
             places: HashMap::new(),
+            challenge_count: 0,
+            to_challenge: VecDeque::new(),
             clock,
             last_heard: clock.now(),
             is_interrupted: false,
@@ -86,11 +93,25 @@ impl Client {
     ///
     /// # Panics
     /// When the session is on this client already.
-    pub fn start_logon(&mut self, mut session: Session) {
-        session.put_logon(self.clock.now(), self.connection.outbox());
-        let before = self.places.insert(session.session_id(), self.sessions.len());
+    pub fn start_logon(&mut self, session: Session) {
+        let place = self.sessions.len();
+        let before = self.places.insert(session.session_id(), place);
         assert!(before.is_none(), "a session is on a client once");
         self.sessions.push(session);
+        self.put_logon(place);
+    }
+
+    /// Sends a session's logon, or keeps it until there is room for one more challenge.
+    fn put_logon(&mut self, place: usize) {
+        let session = &mut self.sessions[place];
+        if session.signs() {
+            if self.challenge_count == CHALLENGE_COUNT_MAX {
+                self.to_challenge.push_back(place);
+                return;
+            }
+            self.challenge_count += 1;
+        }
+        session.put_logon(self.clock.now(), self.connection.outbox());
     }
 
     /// Waits until every session is open. What else comes goes to `sink`, as in [`Client::poll`].
@@ -126,11 +147,10 @@ impl Client {
         self.sessions.iter_mut().for_each(Session::connection_lost);
         self.connection = Connection::open(self.address, self.limits)?;
         self.is_interrupted = false;
-        let now = self.clock.now();
-        self.last_heard = now;
-        for session in &mut self.sessions {
-            session.put_logon(now, self.connection.outbox());
-        }
+        self.last_heard = self.clock.now();
+        self.challenge_count = 0;
+        self.to_challenge.clear();
+        (0..self.sessions.len()).for_each(|place| self.put_logon(place));
         self.wait_until_open(timeout, sink)
     }
 
@@ -290,6 +310,12 @@ impl Client {
             match self.places.get(&session_id) {
                 Some(place) => {
                     let event = self.sessions[*place].on_message(&message, out)?;
+                    if matches!(event, SessionEvent::Challenged) {
+                        match self.to_challenge.pop_front() {
+                            Some(next) => self.sessions[next].put_logon(self.last_heard, out),
+                            None => self.challenge_count = self.challenge_count.saturating_sub(1),
+                        }
+                    }
                     let reason = logged_out(&event);
                     sink(Incoming::Session(session_id, event), out);
                     reason.map_or(Ok(()), |reason| {
@@ -335,6 +361,7 @@ fn addressee(message: &NodeMessage<'_>) -> SessionId {
         NodeMessage::Heartbeat(m) => m.session_id,
         NodeMessage::LogonAck(m, _) => m.session_id,
         NodeMessage::LogonReject(m) => m.session_id,
+        NodeMessage::Challenge(m) => m.session_id,
         NodeMessage::Logout(m) => m.session_id,
         NodeMessage::OrderPage(m, _) => m.session_id,
         NodeMessage::OrderPageBody(m, _) => m.session_id,

@@ -100,7 +100,10 @@ fn answer(
                 put_frame(&Logout { session_id, reason: Reason::LogoutRequested }, out);
             }
             ClientMessage::Heartbeat(heartbeat) => put_frame(&heartbeat, out),
-            ClientMessage::FetchOrders(..) => {}
+            // It keeps no order state and has no identity to sign for.
+            ClientMessage::FetchOrders(..)
+            | ClientMessage::ChallengeRequest(_)
+            | ClientMessage::SignedLogon(..) => {}
         }
     }
     connection.flush()

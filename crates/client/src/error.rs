@@ -11,6 +11,7 @@ use std::time::Duration;
 use weir_types::{EventNo, InstrumentId, OrderId, PartitionId, Reason, SessionId};
 use weir_wire::DecodeError;
 use weir_wire::frame::BrokenFrame;
+use weir_wire::session::NodeId;
 
 /// Why the client cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +68,14 @@ pub enum ClientError {
         oldest_event_no: EventNo,
         /// The number of the session's next event.
         next_event_no: EventNo,
+    },
+    /// Another node than the one meant asks for a signature.
+    #[error("node {got} answered where {expected} was meant")]
+    WrongNode {
+        /// The node that was meant.
+        expected: NodeId,
+        /// The node that answered.
+        got: NodeId,
     },
     /// The node closed the session.
     #[error("session {session_id} was logged out: {reason}")]

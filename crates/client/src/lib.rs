@@ -6,6 +6,7 @@
 //!
 //! * [`connection`]: frames over TCP, bounded both ways.
 //! * [`session`]: request numbers, gaps, resume, what to send again.
+//! * [`key`]: what a session proves itself by.
 //! * [`client`]: a connection and its sessions.
 //! * [`follower`]: order state by token; [`open_orders`]: what is live now, once.
 //! * [`admin`]: reference data, money, phases, kill switches.
@@ -21,6 +22,7 @@ pub mod echo;
 pub mod error;
 pub mod flow;
 pub mod follower;
+pub mod key;
 pub mod load;
 pub mod open_orders;
 pub mod request;
@@ -32,5 +34,6 @@ pub use client::{Client, Incoming};
 pub use connection::{Connection, Limits, resolve};
 pub use error::ClientError;
 pub use follower::{Follower, FollowerConfig};
+pub use key::{Key, SigningKey};
 pub use open_orders::OpenOrders;
 pub use session::{Session, SessionConfig, SessionEvent, Submit, Times};

@@ -20,16 +20,19 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use weir_types::{EventNo, FirmId, Nanos, PartitionId, Reason, RequestNo, Role, SessionId, Switch};
+use weir_wire::challenge::put_answer;
 use weir_wire::dialogue::{NodeMessage, put_logon, put_request};
 use weir_wire::event::{RequestDone, RequestRejected, TradeBusted};
 use weir_wire::frame::put_frame;
 use weir_wire::report::ExecutionReport;
 use weir_wire::session::{
-    ApiKey, Heartbeat, Logon, LogonAck, LogonReject, Logout, PartitionState, Reject, ResumePoint,
+    Challenge, ChallengeRequest, Heartbeat, Logon, LogonAck, LogonReject, Logout, NodeId,
+    PartitionState, Reject, ResumePoint, Signature, SignedLogon,
 };
 use weir_wire::{DecodeError, Message, Request};
 
 use crate::error::ClientError;
+use crate::key::Key;
 use crate::request::stamp;
 
 /// How many outcomes an engine remembers: more requests than this without an answer could not all
@@ -42,7 +45,10 @@ pub struct SessionConfig {
     /// The session.
     pub session_id: SessionId,
     /// Its secret.
-    pub api_key: ApiKey,
+    pub key: Key,
+    /// The node that it logs on to; a challenge of any other is not answered. None takes every
+    /// node. An API key goes to whoever is there.
+    pub node_id: Option<NodeId>,
     /// How often each side is heard at least, in milliseconds, at least 1.
     pub heartbeat_interval_ms: u32,
     /// Whether the loss of the connection cancels the session's live orders.
@@ -55,10 +61,11 @@ pub struct SessionConfig {
 impl SessionConfig {
     /// The usual: heartbeats every 5 s, orders stay when the connection is lost.
     #[must_use]
-    pub fn new(session_id: SessionId, api_key: ApiKey) -> SessionConfig {
+    pub fn new(session_id: SessionId, key: impl Into<Key>) -> SessionConfig {
         SessionConfig {
             session_id,
-            api_key,
+            key: key.into(),
+            node_id: None,
             heartbeat_interval_ms: 5_000,
             cancel_on_disconnect: false,
             unanswered_count_max: UNANSWERED_COUNT_MAX,
@@ -139,6 +146,8 @@ pub enum SessionEvent {
         /// The request, when it was one.
         answered: Option<Unanswered>,
     },
+    /// The node asked for a signature and has it.
+    Challenged,
     /// The node is there.
     Heartbeat(Heartbeat),
     /// An event that was heard before.
@@ -150,6 +159,7 @@ pub enum SessionEvent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Closed,
+    Challenging,
     LoggingOn,
     Open,
 }
@@ -214,6 +224,12 @@ impl Session {
         self.role
     }
 
+    /// True when the session logs on by a signature, which a challenge comes before.
+    #[must_use]
+    pub fn signs(&self) -> bool {
+        matches!(self.config.key, Key::Signing(_))
+    }
+
     /// True between logon and logout or loss.
     #[must_use]
     pub fn is_open(&self) -> bool {
@@ -262,25 +278,52 @@ impl Session {
         &mut self.partitions[place]
     }
 
-    /// Asks the node to open the session, from where it stood before.
+    /// Asks the node to open the session, from where it stood before; with an Ed25519 key, asks for
+    /// the challenge first.
     pub fn put_logon(&mut self, now: Nanos, out: &mut Vec<u8>) {
+        let session_id = self.config.session_id;
+        self.last_put = now;
+        let Key::Api(api_key) = self.config.key else {
+            put_frame(&ChallengeRequest { session_id }, out);
+            self.phase = Phase::Challenging;
+            return;
+        };
         let logon = Logon {
-            api_key: self.config.api_key,
+            api_key,
+            session_id,
+            heartbeat_interval_ms: self.config.heartbeat_interval_ms,
+            cancel_on_disconnect: switch(self.config.cancel_on_disconnect),
+        };
+        put_logon(&logon, &self.resume_points(), out);
+        self.phase = Phase::LoggingOn;
+    }
+
+    /// Signs a challenge that was asked for; any other is not the node's to send.
+    fn answer(&mut self, challenge: &Challenge, out: &mut Vec<u8>) -> Result<(), ClientError> {
+        let (Key::Signing(key), Phase::Challenging) = (&self.config.key, self.phase) else {
+            return Err(DecodeError::Unexpected(Challenge::NAME).into());
+        };
+        if let Some(expected) = self.config.node_id.filter(|id| *id != challenge.node_id) {
+            return Err(ClientError::WrongNode { expected, got: challenge.node_id });
+        }
+        let logon = SignedLogon {
+            signature: Signature([0; 64]),
             session_id: self.config.session_id,
             heartbeat_interval_ms: self.config.heartbeat_interval_ms,
             cancel_on_disconnect: switch(self.config.cancel_on_disconnect),
         };
-        let points: Vec<ResumePoint> = self
-            .partitions
-            .iter()
-            .filter_map(|progress| {
-                let next_event_no = progress.last_event_no?.next();
-                Some(ResumePoint { next_event_no, partition_id: progress.partition_id })
-            })
-            .collect();
-        put_logon(&logon, &points, out);
+        put_answer(challenge, logon, &self.resume_points(), |text| key.sign(text), out);
         self.phase = Phase::LoggingOn;
-        self.last_put = now;
+        Ok(())
+    }
+
+    /// The first event wanted of each partition.
+    fn resume_points(&self) -> Vec<ResumePoint> {
+        let point = |progress: &Progress| {
+            let next_event_no = progress.last_event_no?.next();
+            Some(ResumePoint { next_event_no, partition_id: progress.partition_id })
+        };
+        self.partitions.iter().filter_map(point).collect()
     }
 
     /// Asks the node to close the session.
@@ -365,7 +408,8 @@ impl Session {
     /// Takes a message that is addressed to this session.
     ///
     /// # Errors
-    /// [`ClientError::Gap`], [`ClientError::LogonRejected`].
+    /// [`ClientError::Gap`], [`ClientError::LogonRejected`]; of a challenge,
+    /// [`ClientError::WrongNode`], and [`ClientError::Decode`] when none was asked for.
     #[inline]
     pub fn on_message(
         &mut self,
@@ -409,6 +453,10 @@ impl Session {
                 SessionEvent::Opened { ack: *ack, resubmitted_count }
             }
             NodeMessage::LogonReject(reject) => return Err(self.refuse_logon(reject)),
+            NodeMessage::Challenge(challenge) => {
+                self.answer(challenge, out)?;
+                SessionEvent::Challenged
+            }
             NodeMessage::Logout(logout) => {
                 self.phase = Phase::Closed;
                 SessionEvent::LoggedOut(*logout)
@@ -542,6 +590,7 @@ fn check_state(state: &PartitionState) -> Result<(), DecodeError> {
 mod tests {
     use super::*;
     use weir_wire::frame::{CLIENT_FRAME_LEN_MAX, Framing, next_frame};
+    use weir_wire::session::ApiKey;
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -558,6 +607,30 @@ mod tests {
         };
         session.open(&ack, &[], &mut out);
         session
+    }
+
+    #[test]
+    fn the_signed_logon_of_the_protocols_page_is_what_a_session_sends() {
+        let seed = "4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb";
+        let digits = |i: usize| u8::from_str_radix(&seed[2 * i..2 * i + 2], 16).unwrap();
+        let key = crate::SigningKey::from_seed(std::array::from_fn(digits));
+        let mut session = Session::new(SessionConfig::new(SessionId(5), key));
+        let mut out = Vec::new();
+        session.put_logon(Nanos(0), &mut out);
+        out.clear();
+        let challenge = Challenge {
+            nonce: weir_wire::session::Nonce([0x20; 32]),
+            node_id: NodeId(std::array::from_fn(|i| i as u8)),
+            session_id: SessionId(5),
+        };
+        session.on_message(&NodeMessage::Challenge(challenge), &mut out).unwrap();
+        let lines = out
+            .chunks(32)
+            .map(|line| line.iter().map(|byte| format!("{byte:02x}")).collect::<String>() + "\n");
+        let frame: String = lines.collect();
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/protocols/order-entry.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        assert!(page.contains(&frame), "the page has not\n{frame}");
     }
 
     #[test]

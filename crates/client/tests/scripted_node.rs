@@ -13,16 +13,21 @@ use std::time::Duration;
 use weir_client::request::{LimitOrder, cancel};
 use weir_client::{
     Admin, Client, ClientError, Follower, FollowerConfig, Incoming, Limits, SessionConfig,
-    SessionEvent, Submit, Times,
+    SessionEvent, SigningKey, Submit, Times,
 };
 use weir_types::*;
+use weir_wire::challenge::signed_text;
 use weir_wire::delivery::{FetchOrders, OrderPage, OrderPageBody, OrderRow, PageFlags, RowFlags};
 use weir_wire::dialogue::{ClientMessage, put_logon_ack, put_order_page, put_order_page_body};
 use weir_wire::event::{OrderEvent, RequestDone, RequestRejected};
 use weir_wire::frame::{CLIENT_FRAME_LEN_MAX, Framing, next_frame, put_frame};
+use weir_wire::group::Group;
 use weir_wire::reference::{DefineFirm, Transfer};
 use weir_wire::report::{ExecutionReport, StageTimes};
-use weir_wire::session::{ApiKey, LogonAck, LogonReject, Logout, PartitionState, Reject};
+use weir_wire::session::{
+    ApiKey, Challenge, LogonAck, LogonReject, Logout, NodeId, Nonce, PartitionState, Reject,
+    ResumePoint,
+};
 use weir_wire::{Message, Request};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -39,12 +44,34 @@ struct Peer {
 /// What a client said, owned.
 #[derive(Debug)]
 enum Said {
-    Logon { resume: Vec<(u16, u64)>, cancel_on_disconnect: bool },
+    Logon {
+        resume: Vec<(u16, u64)>,
+        cancel_on_disconnect: bool,
+    },
+    ChallengeRequest,
+    /// A signed logon, and whether its signature is over the text of [`challenge`].
+    SignedLogon {
+        resume: Vec<(u16, u64)>,
+        is_signed: bool,
+    },
     Request(Request),
     Fetch(FetchOrders, Vec<u8>),
     Logout,
     Heartbeat,
     Gone,
+}
+
+fn resume_of(points: Group<'_, ResumePoint>) -> Vec<(u16, u64)> {
+    let point = |point: ResumePoint| (point.partition_id.0, point.next_event_no.0);
+    points.map(|entry| point(entry.unwrap())).collect()
+}
+
+fn signing_key() -> SigningKey {
+    SigningKey::from_seed([3; 32])
+}
+
+fn challenge() -> Challenge {
+    Challenge { nonce: Nonce([4; 32]), node_id: NodeId([5; 16]), session_id: ME }
 }
 
 impl Peer {
@@ -60,14 +87,21 @@ impl Peer {
     fn hear_any(&mut self) -> Said {
         loop {
             if let Framing::Frame { len, message } = next_frame(&self.inbox, CLIENT_FRAME_LEN_MAX) {
-                let said = match ClientMessage::decode(&message.unwrap()).unwrap() {
+                let raw = message.unwrap();
+                let said = match ClientMessage::decode(&raw).unwrap() {
                     ClientMessage::Logon(logon, points) => Said::Logon {
-                        resume: points
-                            .map(|point| point.unwrap())
-                            .map(|point| (point.partition_id.0, point.next_event_no.0))
-                            .collect(),
+                        resume: resume_of(points),
                         cancel_on_disconnect: logon.cancel_on_disconnect == Switch::On,
                     },
+                    ClientMessage::ChallengeRequest(_) => Said::ChallengeRequest,
+                    ClientMessage::SignedLogon(logon, points) => {
+                        let challenge = challenge();
+                        let text = signed_text(challenge.node_id, challenge.nonce, &raw).unwrap();
+                        Said::SignedLogon {
+                            resume: resume_of(points),
+                            is_signed: signing_key().sign(&text) == logon.signature,
+                        }
+                    }
                     ClientMessage::Request(request) => Said::Request(request),
                     ClientMessage::FetchOrders(fetch, token) => Said::Fetch(fetch, token.to_vec()),
                     ClientMessage::Logout(_) => Said::Logout,
@@ -268,6 +302,82 @@ fn requests_are_numbered_per_partition_and_answered_once() {
     assert_eq!(answers(&mut client, 2).unwrap(), [42, 43]);
     assert_eq!(client.session(ME).unwrap().unanswered_count(), 1);
     assert_eq!(client.session(ME).unwrap().last_event_no(P1), EventNo(10));
+    drop(client);
+    node.script.join().unwrap();
+}
+
+#[test]
+fn a_signing_session_answers_its_challenge_and_resumes_by_another() {
+    let node = node(vec![
+        Box::new(|mut peer| {
+            assert!(matches!(peer.hear(), Said::ChallengeRequest));
+            peer.say(|out| put_frame(&challenge(), out));
+            match peer.hear() {
+                Said::SignedLogon { resume, is_signed: true } => assert_eq!(resume, []),
+                other => panic!("a signed logon is due, not {other:?}"),
+            }
+            peer.open(&[(1, 0, 8)]);
+        }),
+        Box::new(|mut peer| {
+            assert!(matches!(peer.hear(), Said::ChallengeRequest));
+            peer.say(|out| put_frame(&challenge(), out));
+            match peer.hear() {
+                Said::SignedLogon { resume, is_signed: true } => assert_eq!(resume, [(1, 8)]),
+                other => panic!("a signed logon is due, not {other:?}"),
+            }
+            peer.open(&[(1, 0, 8)]);
+            peer.wait_until_gone();
+        }),
+    ]);
+    let mut client = connect(&node);
+    client.log_on(SessionConfig::new(ME, signing_key()), PATIENCE).unwrap();
+    client.reconnect(PATIENCE, &mut |_, _| {}).unwrap();
+    drop(client);
+    node.script.join().unwrap();
+}
+
+#[test]
+fn a_challenge_that_nobody_asked_for_is_not_signed() {
+    let is_refused = |config: SessionConfig, is_open_first: bool| {
+        let node = node(vec![Box::new(move |mut peer: Peer| {
+            peer.hear();
+            if is_open_first {
+                peer.say(|out| put_frame(&challenge(), out));
+                peer.hear();
+                peer.open(&[(1, 0, 1)]);
+            }
+            peer.say(|out| put_frame(&challenge(), out));
+            assert!(matches!(peer.hear(), Said::Gone), "nothing is said to it");
+        })]);
+        let mut client = connect(&node);
+        let mut error = client.log_on(config, PATIENCE);
+        while error.is_ok() {
+            error = client.poll(PATIENCE, |_, _| {}).map(drop);
+        }
+        let error = error.unwrap_err();
+        assert!(matches!(error, ClientError::Decode(_)), "{error}");
+        drop(client);
+        node.script.join().unwrap();
+    };
+    is_refused(SessionConfig::new(ME, KEY), false);
+    is_refused(SessionConfig::new(ME, signing_key()), true);
+}
+
+#[test]
+fn another_node_than_the_one_meant_gets_no_signature() {
+    let node = node(vec![Box::new(|mut peer| {
+        peer.hear();
+        peer.say(|out| put_frame(&challenge(), out));
+        assert!(matches!(peer.hear(), Said::Gone));
+    })]);
+    let meant =
+        SessionConfig { node_id: Some(NodeId([6; 16])), ..SessionConfig::new(ME, signing_key()) };
+    let mut client = connect(&node);
+    let error = client.log_on(meant, PATIENCE).unwrap_err();
+    assert!(
+        matches!(error, ClientError::WrongNode { got, .. } if got == challenge().node_id),
+        "{error}"
+    );
     drop(client);
     node.script.join().unwrap();
 }

@@ -388,13 +388,15 @@ fn defined_sum(e: &Defined, definition: &Definition) -> u64 {
         }
         Definition::DefineSession(d) => {
             let mut words = [0; 14];
-            for (word, bytes) in words.iter_mut().zip(d.api_key_hash.0.chunks_exact(8)) {
+            for (word, bytes) in words.iter_mut().zip(d.credential.0.chunks_exact(8)) {
                 *word = u64::from_le_bytes(bytes.try_into().expect("chunks of eight bytes"));
             }
             words[4] = d.request_no.0;
             words[5] = pair(d.session_id.0, d.defined_session_id.0);
             words[6] = pair(d.firm_id.0, u32::from(d.role.code()));
-            words[7] = u64::from(d.order_rate_max);
+            words[7] = pair(d.order_rate_max, d.in_flight_max);
+            words[8] = d.valid_until.0;
+            words[9] = u64::from(d.credential_kind.code());
             words
         }
     };

@@ -26,9 +26,10 @@ use weir_probe::ring::heap_ring;
 use weir_probe::thread::Share;
 use weir_probe::{ClockReader, ClockWriter, Drain, DrainOptions, HiccupOptions, Hiccups, Recorder};
 use weir_types::{
-    ApiKeyHash, Epoch, FirmId, Nanos, PartitionId, Position, RequestNo, Role, SessionId,
+    Credential, CredentialKind, Epoch, FirmId, Nanos, PartitionId, Position, RequestNo, Role, SessionId,
 };
 use weir_wire::reference::DefineSession;
+use weir_wire::session::NodeId;
 use weir_wire::{Command, Definition};
 
 use crate::config::{Config, parse_key};
@@ -286,12 +287,15 @@ fn bootstrap(
         };
         let operator = DefineSession {
             request_no: RequestNo::NONE,
-            api_key_hash: ApiKeyHash(*blake3::hash(&key).as_bytes()),
+            valid_until: Nanos(0),
+            credential: Credential(*blake3::hash(&key).as_bytes()),
             session_id: FIRST_OPERATOR,
             defined_session_id: FIRST_OPERATOR,
             firm_id: FirmId::NONE,
             order_rate_max: 0,
+            in_flight_max: 0,
             role: Role::Operator,
+            credential_kind: CredentialKind::ApiKey,
         };
         let command = Command::Import(Position(1), Definition::DefineSession(operator));
         let pushed = to_control.push(Submission::internal(command));
@@ -350,6 +354,8 @@ impl Assembly<'_> {
             delivery,
             recorder: probes.recorder("gateway"),
             clock: StageClock::new(probes.clock.clone().filter(|_| probes.drain.is_some())),
+            node_id: NodeId(recovered[0].log.log_id().to_be_bytes()),
+            rng: Box::new(OsRng),
             config: GatewayConfig {
                 output_len_max: section.output_bytes_max,
                 connections_max: section.connections_max,

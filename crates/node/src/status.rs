@@ -335,7 +335,7 @@ impl NodeStatus {
         let report = self.report();
         let g = &report.gateway;
         let d = &report.delivery;
-        let totals: [(&str, &str, u64); 16] = [
+        let totals: [(&str, &str, u64); 22] = [
             ("weir_gateway_requests_total", "Requests handed to partitions.", g.requests),
             ("weir_gateway_reports_total", "Reports sent.", g.reports),
             ("weir_gateway_rejects_total", "Rejects sent without an event.", g.rejects),
@@ -344,6 +344,32 @@ impl NodeStatus {
             ("weir_gateway_back_pressure_total", "Times reading had to wait.", g.back_pressure),
             ("weir_gateway_accepted_total", "Connections accepted.", g.accepted),
             ("weir_gateway_logons_refused_total", "Logons refused.", g.logons_refused),
+            (
+                "weir_gateway_api_keys_checked_total",
+                "API keys checked, good or not.",
+                g.api_keys_checked,
+            ),
+            (
+                "weir_gateway_signatures_checked_total",
+                "Signatures of logons verified, good or not.",
+                g.signatures_checked,
+            ),
+            ("weir_gateway_challenges_total", "Challenges given.", g.challenges),
+            (
+                "weir_gateway_keys_ended_total",
+                "Sessions ended because their key expired or was replaced.",
+                g.keys_ended,
+            ),
+            (
+                "weir_gateway_in_flight_refused_total",
+                "Requests refused by their session's window.",
+                g.in_flight_refused,
+            ),
+            (
+                "weir_gateway_throttled_total",
+                "Requests that engines refused by their session's rate.",
+                g.throttled,
+            ),
             (
                 "weir_gateway_slow_consumers_total",
                 "Sessions that read too slowly.",

@@ -14,8 +14,8 @@ use weir_client::flow::{
 };
 use weir_engine::{Engine, EngineConfig};
 use weir_types::{
-    AccountId, ApiKeyHash, ClOrdId, ExecInst, ExecType, FirmId, InstrumentId, Liquidity, Nanos,
-    OrdType, OrderId, PartitionId, Phase, Position, Price, Qty, RequestNo, Role,
+    AccountId, ClOrdId, Credential, CredentialKind, ExecInst, ExecType, FirmId, InstrumentId,
+    Liquidity, Nanos, OrdType, OrderId, PartitionId, Phase, Position, Price, Qty, RequestNo, Role,
     SelfTradePrevention, SessionId, Side, Switch, Symbol, TimeInForce,
 };
 use weir_wire::event::OrderEvent;
@@ -58,12 +58,15 @@ impl EngineBook {
             }),
             Definition::DefineSession(DefineSession {
                 request_no,
-                api_key_hash: ApiKeyHash::default(),
+                valid_until: Nanos(0),
+                credential: Credential::default(),
                 session_id,
                 defined_session_id: SESSION,
                 firm_id,
                 order_rate_max: 0,
+                in_flight_max: 0,
                 role: Role::Trader,
+                credential_kind: CredentialKind::ApiKey,
             }),
             Definition::DefineInstrument(DefineInstrument {
                 request_no,

@@ -3,9 +3,9 @@
 
 use weir_io::{Rng, SeededRng};
 use weir_types::{
-    AccountId, ApiKeyHash, Cash, ClOrdId, ExecInst, FirmId, InstrumentId, KillScope,
-    MassCancelScope, Nanos, OrdType, OrderId, PartitionId, Phase, Position, Price, Qty, RequestNo,
-    Role, SelfTradePrevention, SessionId, Side, Switch, Symbol, TimeInForce,
+    AccountId, Cash, ClOrdId, Credential, CredentialKind, ExecInst, FirmId, InstrumentId,
+    KillScope, MassCancelScope, Nanos, OrdType, OrderId, PartitionId, Phase, Position, Price, Qty,
+    RequestNo, Role, SelfTradePrevention, SessionId, Side, Switch, Symbol, TimeInForce,
 };
 use weir_wire::order_entry::{CancelOrder, MassCancel, NewOrder, ReplaceOrder};
 use weir_wire::reference::{
@@ -226,11 +226,14 @@ fn session(id: SessionId, firm: u32, role: Role) -> Definition {
     let hash = u8::try_from(id.0).expect("small session numbers");
     Definition::DefineSession(DefineSession {
         request_no: RequestNo(0),
-        api_key_hash: ApiKeyHash([hash; 32]),
+        valid_until: Nanos(0),
+        credential: Credential([hash; 32]),
         session_id: OPERATOR,
         defined_session_id: id,
         firm_id: FirmId(firm),
         order_rate_max: 0,
+        in_flight_max: 0,
         role,
+        credential_kind: CredentialKind::ApiKey,
     })
 }

@@ -201,9 +201,10 @@ const fn unhex(text: u64) -> u32 {
     (digits | digits >> 16) as u32
 }
 
-/// The BLAKE3 hash of a session's API key; the key itself is never stored.
+/// What a node keeps of a session's secret, which itself is never stored: the BLAKE3 hash of an API
+/// key, or an Ed25519 public key; a [`CredentialKind`](crate::CredentialKind) says which.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ApiKeyHash(pub [u8; 32]);
+pub struct Credential(pub [u8; 32]);
 
 #[cfg(test)]
 mod tests {

@@ -17,12 +17,12 @@ pub mod reason;
 
 pub use durability::Durability;
 pub use id::{
-    AccountId, ApiKeyHash, ClOrdId, Epoch, EventNo, ExecId, FirmId, InstrumentId, MatchId, OrderId,
+    AccountId, ClOrdId, Credential, Epoch, EventNo, ExecId, FirmId, InstrumentId, MatchId, OrderId,
     PartitionId, Position, Rec, RequestNo, Seq, SessionId, Symbol,
 };
 pub use num::{Cash, Nanos, Price, Qty};
 pub use order::{
-    ExecInst, ExecType, KillScope, Liquidity, MassCancelScope, OrdStatus, OrdType, Phase, Role,
-    SelfTradePrevention, Side, Switch, TimeInForce,
+    CredentialKind, ExecInst, ExecType, KillScope, Liquidity, MassCancelScope, OrdStatus, OrdType,
+    Phase, Role, SelfTradePrevention, Side, Switch, TimeInForce,
 };
 pub use reason::Reason;

@@ -191,6 +191,14 @@ codes! {
         /// Reads all, defines reference data, halts, moves money, kills.
         Operator = 3,
     }
+
+    /// By what a session proves at logon that it is itself.
+    CredentialKind {
+        /// A shared secret, of which the node keeps the BLAKE3 hash.
+        ApiKey = 1,
+        /// A signature of a challenge, of which the node keeps the Ed25519 public key.
+        Ed25519 = 2,
+    }
 }
 
 /// Flags of an order (FIX 18), a set of bits.

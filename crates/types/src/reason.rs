@@ -58,10 +58,10 @@ reasons! {
     /// This message is not for clients to send.
     NotAClientMessage = 7, "clients may not send this message";
 
-    /// The API key is not known.
-    UnknownKey = 20, "the API key is not known";
-    /// The session id is not the key's.
-    NotYourSession = 21, "the session is not the API key's";
+    /// The session has not this key, or there is no such session.
+    UnknownKey = 20, "the session is not known by this key";
+    /// The key is the session's, and its time is over.
+    KeyExpired = 21, "the session's key has expired";
     /// The session is logged on elsewhere.
     AlreadyLoggedOn = 22, "the session is logged on already";
     /// A message came before the logon.
@@ -80,6 +80,12 @@ reasons! {
     TooManyErrors = 29, "too many malformed messages";
     /// The other side asked for it.
     LogoutRequested = 30, "logout was requested";
+    /// The connection has no open challenge for the session: used, too old, or never given.
+    UnknownChallenge = 31, "no challenge for the session is open on this connection";
+    /// The connection has as many open challenges as it may.
+    TooManyChallenges = 32, "too many challenges are open on this connection";
+    /// The operator gave the session another key.
+    KeyReplaced = 33, "the session's key was replaced";
 
     /// The request number is lower than the highest and no longer remembered.
     TooOld = 40, "the request number is older than the remembered outcomes";
@@ -89,6 +95,8 @@ reasons! {
     Overloaded = 42, "the node is overloaded";
     /// The partition is away.
     PartitionAway = 43, "the partition is away";
+    /// The session has as many requests without an answer as it may.
+    TooManyInFlight = 44, "the session has as many unanswered requests as it may";
 
     /// No such instrument.
     UnknownInstrument = 60, "no such instrument";

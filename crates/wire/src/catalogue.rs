@@ -5,8 +5,8 @@
 //! from its `messages!` declaration; nothing here is written twice.
 
 use weir_types::{
-    ExecInst, ExecType, KillScope, Liquidity, MassCancelScope, OrdStatus, OrdType, Phase, Reason,
-    Role, SelfTradePrevention, Side, Switch, TimeInForce,
+    CredentialKind, ExecInst, ExecType, KillScope, Liquidity, MassCancelScope, OrdStatus, OrdType,
+    Phase, Reason, Role, SelfTradePrevention, Side, Switch, TimeInForce,
 };
 
 use crate::delivery::{FetchOrders, OrderPage, OrderPageBody, OrderRow, PageFlags, RowFlags};
@@ -22,7 +22,8 @@ use crate::reference::{
 };
 use crate::report::ExecutionReport;
 use crate::session::{
-    Heartbeat, Logon, LogonAck, LogonReject, Logout, PartitionState, Reject, ResumePoint,
+    Challenge, ChallengeRequest, Heartbeat, Logon, LogonAck, LogonReject, Logout, PartitionState,
+    Reject, ResumePoint, SignedLogon,
 };
 
 /// What can be done with a block whose message is known by its template id only.
@@ -140,6 +141,9 @@ const MESSAGES: &[MessageInfo] = &[
     plain::<Logout>(),
     plain::<Heartbeat>(),
     plain::<Reject>(),
+    plain::<ChallengeRequest>(),
+    plain::<Challenge>(),
+    info::<SignedLogon>(group::<ResumePoint>("resume_points")),
     plain::<NewOrder>(),
     plain::<ReplaceOrder>(),
     plain::<CancelOrder>(),
@@ -202,7 +206,7 @@ pub fn codes(schema_type: &str) -> Option<Vec<u16>> {
     }
     enums! {
         Side OrdType TimeInForce ExecType OrdStatus SelfTradePrevention Liquidity Phase
-        MassCancelScope KillScope Switch Role Reason
+        MassCancelScope KillScope Switch Role CredentialKind Reason
     }
 }
 

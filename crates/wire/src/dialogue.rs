@@ -16,7 +16,8 @@ use crate::message::{DecodeError, Message};
 use crate::record::Request;
 use crate::report::ExecutionReport;
 use crate::session::{
-    Heartbeat, Logon, LogonAck, LogonReject, Logout, PartitionState, Reject, ResumePoint,
+    Challenge, ChallengeRequest, Heartbeat, Logon, LogonAck, LogonReject, Logout, PartitionState,
+    Reject, ResumePoint, SignedLogon,
 };
 
 /// The most resume points of a logon: one per partition.
@@ -29,6 +30,10 @@ pub const TOKEN_LEN_MAX: usize = 32 + 22 * 64;
 pub enum ClientMessage<'a> {
     /// Opens a session; where to go on, per partition: at most [`RESUME_POINT_COUNT_MAX`].
     Logon(Logon, Group<'a, ResumePoint>),
+    /// Asks for a challenge.
+    ChallengeRequest(ChallengeRequest),
+    /// Opens a session by a signature; where to go on, as in a logon.
+    SignedLogon(SignedLogon, Group<'a, ResumePoint>),
     /// Closes a session or the connection.
     Logout(Logout),
     /// I am here.
@@ -46,6 +51,8 @@ pub enum NodeMessage<'a> {
     LogonAck(LogonAck, Group<'a, PartitionState>),
     /// The session is not opened.
     LogonReject(LogonReject),
+    /// What is to be signed.
+    Challenge(Challenge),
     /// The session or the connection is closed.
     Logout(Logout),
     /// I am here.
@@ -86,6 +93,14 @@ fn group_of<'a, M: Message, E: Message>(raw: &RawMessage<'a>) -> Result<Group<'a
     Ok(group)
 }
 
+fn points_of<'a, M: Message>(raw: &RawMessage<'a>) -> Result<Group<'a, ResumePoint>, DecodeError> {
+    let points = group_of::<M, _>(raw)?;
+    if points.len() > RESUME_POINT_COUNT_MAX {
+        return Err(tail_out_of_range::<M>("resume_points"));
+    }
+    Ok(points)
+}
+
 fn token_of<'a, M: Message>(raw: &RawMessage<'a>) -> Result<&'a [u8], DecodeError> {
     let (token, rest) = take_data(raw.rest())?;
     raw.expect_end::<M>(rest)?;
@@ -103,12 +118,12 @@ impl<'a> ClientMessage<'a> {
     #[inline]
     pub fn decode(raw: &RawMessage<'a>) -> Result<ClientMessage<'a>, DecodeError> {
         match raw.template_id {
-            Logon::TEMPLATE_ID => {
-                let points = group_of::<Logon, _>(raw)?;
-                if points.len() > RESUME_POINT_COUNT_MAX {
-                    return Err(tail_out_of_range::<Logon>("resume_points"));
-                }
-                Ok(ClientMessage::Logon(raw.decode()?, points))
+            Logon::TEMPLATE_ID => Ok(ClientMessage::Logon(raw.decode()?, points_of::<Logon>(raw)?)),
+            ChallengeRequest::TEMPLATE_ID => {
+                raw.decode_whole().map(ClientMessage::ChallengeRequest)
+            }
+            SignedLogon::TEMPLATE_ID => {
+                Ok(ClientMessage::SignedLogon(raw.decode()?, points_of::<SignedLogon>(raw)?))
             }
             Logout::TEMPLATE_ID => raw.decode_whole().map(ClientMessage::Logout),
             Heartbeat::TEMPLATE_ID => raw.decode_whole().map(ClientMessage::Heartbeat),
@@ -128,6 +143,10 @@ impl<'a> ClientMessage<'a> {
             ClientMessage::Logon(logon, points) => {
                 put_frame_with(out, |out| put_message_and_group(logon, points, out));
             }
+            ClientMessage::SignedLogon(logon, points) => {
+                put_frame_with(out, |out| put_message_and_group(logon, points, out));
+            }
+            ClientMessage::ChallengeRequest(message) => put_frame(message, out),
             ClientMessage::Logout(message) => put_frame(message, out),
             ClientMessage::Heartbeat(message) => put_frame(message, out),
             ClientMessage::Request(request) => put_request(request, out),
@@ -154,6 +173,7 @@ impl<'a> NodeMessage<'a> {
                 NodeMessage::LogonAck(raw.decode()?, group_of::<LogonAck, _>(raw)?)
             }
             LogonReject::TEMPLATE_ID => NodeMessage::LogonReject(raw.decode_whole()?),
+            Challenge::TEMPLATE_ID => NodeMessage::Challenge(raw.decode_whole()?),
             Logout::TEMPLATE_ID => NodeMessage::Logout(raw.decode_whole()?),
             OrderPage::TEMPLATE_ID => {
                 NodeMessage::OrderPage(raw.decode()?, token_of::<OrderPage>(raw)?)
@@ -172,6 +192,7 @@ impl<'a> NodeMessage<'a> {
                 put_frame_with(out, |out| put_message_and_group(ack, partitions, out));
             }
             NodeMessage::LogonReject(message) => put_frame(message, out),
+            NodeMessage::Challenge(message) => put_frame(message, out),
             NodeMessage::Logout(message) => put_frame(message, out),
             NodeMessage::Heartbeat(message) => put_frame(message, out),
             NodeMessage::Reject(message) => put_frame(message, out),
@@ -201,6 +222,18 @@ fn put_message_and_group<M: Message, E: Message>(
 /// # Panics
 /// When there are more than [`RESUME_POINT_COUNT_MAX`] resume points.
 pub fn put_logon(logon: &Logon, points: &[ResumePoint], out: &mut Vec<u8>) {
+    assert!(points.len() <= RESUME_POINT_COUNT_MAX, "{} resume points", points.len());
+    put_frame_with(out, |out| {
+        put_message(logon, out);
+        put_group(points, out);
+    });
+}
+
+/// Appends the frame of a signed logon.
+///
+/// # Panics
+/// When there are more than [`RESUME_POINT_COUNT_MAX`] resume points.
+pub fn put_signed_logon(logon: &SignedLogon, points: &[ResumePoint], out: &mut Vec<u8>) {
     assert!(points.len() <= RESUME_POINT_COUNT_MAX, "{} resume points", points.len());
     put_frame_with(out, |out| {
         put_message(logon, out);

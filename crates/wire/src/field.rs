@@ -4,10 +4,10 @@
 use core::fmt;
 
 use weir_types::{
-    AccountId, ApiKeyHash, Cash, ClOrdId, Epoch, EventNo, ExecId, ExecInst, ExecType, FirmId,
-    InstrumentId, KillScope, Liquidity, MassCancelScope, MatchId, Nanos, OrdStatus, OrdType,
-    OrderId, PartitionId, Phase, Position, Price, Qty, Reason, Rec, RequestNo, Role,
-    SelfTradePrevention, Seq, SessionId, Side, Switch, Symbol, TimeInForce,
+    AccountId, Cash, ClOrdId, Credential, CredentialKind, Epoch, EventNo, ExecId, ExecInst,
+    ExecType, FirmId, InstrumentId, KillScope, Liquidity, MassCancelScope, MatchId, Nanos,
+    OrdStatus, OrdType, OrderId, PartitionId, Phase, Position, Price, Qty, Reason, Rec, RequestNo,
+    Role, SelfTradePrevention, Seq, SessionId, Side, Switch, Symbol, TimeInForce,
 };
 use zerocopy::little_endian::{I64, I128, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -175,6 +175,7 @@ code_fields! {
     // `switch` is a keyword of most languages that clients are generated in.
     Switch "onOff";
     Role "role";
+    CredentialKind "credentialKind";
 }
 
 impl Field for u8 {
@@ -294,12 +295,12 @@ text_fields! {
     Symbol "symbol";
 }
 
-impl Field for ApiKeyHash {
+impl Field for Credential {
     type Wire = [u8; 32];
-    const SCHEMA_TYPE: &'static str = "apiKeyHash";
+    const SCHEMA_TYPE: &'static str = "credential";
 
     fn from_wire(wire: [u8; 32]) -> Option<Self> {
-        Some(ApiKeyHash(wire))
+        Some(Credential(wire))
     }
 
     fn to_wire(self) -> [u8; 32] {

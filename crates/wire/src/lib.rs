@@ -6,6 +6,7 @@
 //! the message and the field.
 //!
 //! * [`frame`]: where a message begins and ends in a byte stream.
+//! * [`challenge`]: what a session with an Ed25519 key signs to log on.
 //! * [`session`], [`order_entry`], [`reference`], [`delivery`]: what clients and node say.
 //! * [`event`], [`report`]: what the engine says, and how its sender hears it.
 //! * [`dialogue`]: all that a client may say, and all that a node may, as one type each.
@@ -13,6 +14,7 @@
 //! * [`catalogue`]: the list of all messages as data.
 
 pub mod catalogue;
+pub mod challenge;
 pub mod delivery;
 pub mod dialogue;
 pub mod event;

@@ -5,8 +5,8 @@
 //! definitions from operators and numbers them; the partitions import them in that order.
 
 use weir_types::{
-    AccountId, ApiKeyHash, Cash, FirmId, InstrumentId, KillScope, MatchId, Nanos, PartitionId,
-    Phase, Position, Price, Qty, RequestNo, Role, SessionId, Switch, Symbol,
+    AccountId, Cash, Credential, CredentialKind, FirmId, InstrumentId, KillScope, MatchId, Nanos,
+    PartitionId, Phase, Position, Price, Qty, RequestNo, Role, SessionId, Switch, Symbol,
 };
 
 use crate::message::messages;
@@ -77,12 +77,14 @@ messages! {
         unlimited: Switch,
     }
 
-    /// Defines a session and its API key.
+    /// Defines a session and by what it proves that it is itself.
     DefineSession = 23 {
         /// The session's request number; zero in an import.
         request_no: RequestNo,
-        /// The hash of its API key.
-        api_key_hash: ApiKeyHash,
+        /// When its key's time is over, since the Unix epoch (UTC); zero for never.
+        valid_until: Nanos,
+        /// The BLAKE3 hash of its API key, or its Ed25519 public key.
+        credential: Credential,
         /// The operator's session.
         session_id: SessionId,
         /// The session defined.
@@ -91,8 +93,12 @@ messages! {
         firm_id: FirmId,
         /// New orders and replaces a second in each partition; zero for no bound.
         order_rate_max: u32,
+        /// Requests that may be without an answer, over all partitions; zero for no bound.
+        in_flight_max: u32,
         /// What it may do.
         role: Role,
+        /// Which of the two the credential is.
+        credential_kind: CredentialKind,
     }
 
     /// Moves cash or a position into an account of a partition, or out of it (negative amounts).

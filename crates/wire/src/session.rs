@@ -7,7 +7,7 @@ use core::fmt;
 
 use weir_types::{EventNo, FirmId, Nanos, PartitionId, Reason, RequestNo, Role, SessionId, Switch};
 
-use crate::field::Field;
+use crate::field::{Field, write_hex};
 use crate::message::messages;
 
 /// A secret: 32 bytes, by which a session is known.
@@ -35,6 +35,52 @@ impl Field for ApiKey {
     fn write_text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("..")
     }
+}
+
+macro_rules! byte_fields {
+    ($($(#[$doc:meta])* $type:ident $len:literal $schema:literal;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq)]
+        pub struct $type(pub [u8; $len]);
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write_hex(&self.0, f)
+            }
+        }
+
+        impl fmt::Debug for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}({self})", stringify!($type))
+            }
+        }
+
+        impl Field for $type {
+            type Wire = [u8; $len];
+            const SCHEMA_TYPE: &'static str = $schema;
+
+            fn from_wire(wire: [u8; $len]) -> Option<Self> {
+                Some($type(wire))
+            }
+
+            fn to_wire(self) -> [u8; $len] {
+                self.0
+            }
+
+            fn write_text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+    )*};
+}
+
+byte_fields! {
+    /// A node's identity: the id of its control log, most significant byte first.
+    NodeId 16 "nodeId";
+    /// A number used once.
+    Nonce 32 "nonce";
+    /// An Ed25519 signature.
+    Signature 64 "signature";
 }
 
 /// A short text for people: up to 32 ASCII bytes, padded with zeroes.
@@ -182,5 +228,34 @@ messages! {
         ref_template_id: u16,
         /// Why.
         reason: Reason,
+    }
+
+    /// Asks for a challenge: how a session with an Ed25519 key begins to log on.
+    ChallengeRequest = 7 {
+        /// The session.
+        session_id: SessionId,
+    }
+
+    /// What is to be signed: good once, on this connection, for this session, for ten seconds.
+    Challenge = 8 {
+        /// Drawn by the node.
+        nonce: Nonce,
+        /// The node that asks.
+        node_id: NodeId,
+        /// The session.
+        session_id: SessionId,
+    }
+
+    /// Opens a session by a signature of the challenge; as `Logon` in all else. A group of
+    /// [`ResumePoint`]s follows.
+    SignedLogon = 9 {
+        /// Of the text that [`signed_text`](crate::challenge::signed_text) makes.
+        signature: Signature,
+        /// The session.
+        session_id: SessionId,
+        /// A heartbeat is sent, and expected, at least this often, in milliseconds.
+        heartbeat_interval_ms: u32,
+        /// Whether the loss of this connection cancels the session's live orders.
+        cancel_on_disconnect: Switch,
     }
 }

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use roxmltree::{Document, Node};
 use weir_types::{
-    ExecInst, ExecType, KillScope, Liquidity, MassCancelScope, OrdStatus, OrdType, Phase, Reason,
-    Role, SelfTradePrevention, Side, Switch, TimeInForce,
+    CredentialKind, ExecInst, ExecType, KillScope, Liquidity, MassCancelScope, OrdStatus, OrdType,
+    Phase, Reason, Role, SelfTradePrevention, Side, Switch, TimeInForce,
 };
 use weir_wire::catalogue::Tail;
 use weir_wire::delivery::{PageFlags, RowFlags};
@@ -215,7 +215,7 @@ fn every_enumeration_has_the_names_and_codes_of_the_schema() {
         "side" Side, "ordType" OrdType, "timeInForce" TimeInForce, "execType" ExecType,
         "ordStatus" OrdStatus, "selfTradePrevention" SelfTradePrevention, "liquidity" Liquidity,
         "phase" Phase, "massCancelScope" MassCancelScope, "killScope" KillScope, "onOff" Switch,
-        "role" Role, "reason" Reason,
+        "role" Role, "credentialKind" CredentialKind, "reason" Reason,
     }
     assert_eq!(types(&doc, "enum").count(), count, "the schema has an enum that Rust has not");
 }

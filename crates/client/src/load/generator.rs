@@ -343,7 +343,7 @@ impl Generator {
 /// True for a refusal that a session defined a moment ago explains: gateways learn of it a moment
 /// after the operator was told that it is defined.
 fn is_key_on_its_way(reason: Reason) -> bool {
-    matches!(reason, Reason::UnknownKey | Reason::NotYourSession | Reason::UnknownSession)
+    matches!(reason, Reason::UnknownKey | Reason::KeyExpired | Reason::UnknownSession)
 }
 
 fn mass_cancel(partition_id: PartitionId) -> Request {

@@ -6,16 +6,16 @@
 //! other on one node with the same range of identifiers.
 
 use weir_types::{
-    AccountId, ApiKeyHash, Cash, FirmId, InstrumentId, PartitionId, Phase, Price, Qty, RequestNo,
-    Role, SessionId, Switch, Symbol,
+    AccountId, Cash, CredentialKind, FirmId, InstrumentId, Nanos, PartitionId, Phase, Price, Qty,
+    RequestNo, Role, SessionId, Switch, Symbol,
 };
 use weir_wire::reference::{DefineAccount, DefineFirm, DefineInstrument, DefineSession, Transfer};
-use weir_wire::session::ApiKey;
 
 use super::generator::Trader;
 use super::mix::Listing;
 use crate::admin::Admin;
 use crate::error::ClientError;
+pub use crate::key::{fresh_key, key_hash};
 use crate::session::SessionConfig;
 
 /// The middle of the load's instruments, in their price units.
@@ -32,27 +32,6 @@ pub struct SetupPlan {
     pub instrument_count: u32,
     /// The most unanswered requests of a session.
     pub unanswered_count_max: usize,
-}
-
-/// A fresh API key from the system's randomness.
-///
-/// # Errors
-/// [`ClientError::Io`].
-pub fn fresh_key() -> Result<ApiKey, ClientError> {
-    let mut bytes = [0u8; 32];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        let flags = rustix::rand::GetRandomFlags::empty();
-        filled += rustix::rand::getrandom(&mut bytes[filled..], flags)
-            .map_err(|error| ClientError::io("drawing a key", error.into()))?;
-    }
-    Ok(ApiKey(bytes))
-}
-
-/// What a node keeps of a key.
-#[must_use]
-pub fn key_hash(key: &ApiKey) -> ApiKeyHash {
-    ApiKeyHash(*blake3::hash(&key.0).as_bytes())
 }
 
 /// Defines all that the plan names; the traders and what they may trade.
@@ -119,12 +98,15 @@ pub fn hire(admin: &mut Admin, plan: &SetupPlan, id: u32) -> Result<Trader, Clie
     let key = fresh_key()?;
     let definition = DefineSession {
         request_no,
-        api_key_hash: key_hash(&key),
+        valid_until: Nanos(0),
+        credential: key_hash(&key),
         session_id,
         defined_session_id: SessionId(id),
         firm_id,
         order_rate_max: 0,
+        in_flight_max: 0,
         role: Role::Trader,
+        credential_kind: CredentialKind::ApiKey,
     };
     admin.define_session(definition)?;
     let unlimited = Switch::On;

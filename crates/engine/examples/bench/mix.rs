@@ -5,9 +5,9 @@
 use std::collections::HashMap;
 
 use weir_types::{
-    AccountId, ApiKeyHash, Cash, ClOrdId, ExecInst, FirmId, InstrumentId, Nanos, OrdType, OrderId,
-    PartitionId, Phase, Position, Price, Qty, RequestNo, Role, SelfTradePrevention, SessionId,
-    Side, Switch, Symbol, TimeInForce,
+    AccountId, Cash, ClOrdId, Credential, CredentialKind, ExecInst, FirmId, InstrumentId, Nanos,
+    OrdType, OrderId, PartitionId, Phase, Position, Price, Qty, RequestNo, Role,
+    SelfTradePrevention, SessionId, Side, Switch, Symbol, TimeInForce,
 };
 use weir_wire::event::OrderEvent;
 use weir_wire::frame::{MESSAGE_HEADER_LEN, parse_message};
@@ -96,12 +96,15 @@ impl Mix {
         for (id, firm, role) in traders.chain([(OPERATOR.0, 0, Role::Operator)]) {
             all.push(Definition::DefineSession(DefineSession {
                 request_no,
-                api_key_hash: ApiKeyHash([0; 32]),
+                valid_until: Nanos(0),
+                credential: Credential([0; 32]),
                 session_id: OPERATOR,
                 defined_session_id: SessionId(id),
                 firm_id: FirmId(firm),
                 order_rate_max: 0,
+                in_flight_max: 0,
                 role,
+                credential_kind: CredentialKind::ApiKey,
             }));
         }
         all.extend((1..=INSTRUMENTS).map(instrument));

@@ -1,8 +1,8 @@
 //! The naive engine against the page's tables.
 
 use weir_types::{
-    AccountId, ApiKeyHash, ClOrdId, ExecInst, ExecType, FirmId, InstrumentId, Liquidity, Nanos,
-    OrdType, PartitionId, Phase, Position, Price, Qty, Reason, RequestNo, Role,
+    AccountId, ClOrdId, Credential, CredentialKind, ExecInst, ExecType, FirmId, InstrumentId,
+    Liquidity, Nanos, OrdType, PartitionId, Phase, Position, Price, Qty, Reason, RequestNo, Role,
     SelfTradePrevention, SessionId, Side, Switch, Symbol, TimeInForce,
 };
 use weir_wire::event::OrderEvent;
@@ -57,12 +57,15 @@ impl Bench {
         let session = |id, firm_id, role| {
             Definition::DefineSession(DefineSession {
                 request_no: RequestNo(0),
-                api_key_hash: ApiKeyHash([0; 32]),
+                valid_until: Nanos(0),
+                credential: Credential([0; 32]),
                 session_id: OPERATOR,
                 defined_session_id: id,
                 firm_id: FirmId(firm_id),
                 order_rate_max: 0,
+                in_flight_max: 0,
                 role,
+                credential_kind: CredentialKind::ApiKey,
             })
         };
         let definitions = [

@@ -1,8 +1,8 @@
 //! The reference data and the money that every script begins with.
 
 use weir_types::{
-    AccountId, ApiKeyHash, Cash, ClOrdId, FirmId, InstrumentId, Nanos, PartitionId, Phase,
-    Position, Price, Qty, RequestNo, Role, SessionId, Switch, Symbol,
+    AccountId, Cash, ClOrdId, Credential, CredentialKind, FirmId, InstrumentId, Nanos, PartitionId,
+    Phase, Position, Price, Qty, RequestNo, Role, SessionId, Switch, Symbol,
 };
 use weir_wire::reference::{DefineAccount, DefineFirm, DefineInstrument, DefineSession, Transfer};
 use weir_wire::{Command, Definition, Request};
@@ -76,12 +76,15 @@ pub(super) fn account(id: u32, firm: u32, unlimited: Switch) -> Definition {
 pub(super) fn session(id: u32, firm: u32, role: Role) -> Definition {
     Definition::DefineSession(DefineSession {
         request_no: RequestNo(0),
-        api_key_hash: ApiKeyHash([id as u8; 32]),
+        valid_until: Nanos(0),
+        credential: Credential([id as u8; 32]),
         session_id: OPERATOR,
         defined_session_id: SessionId(id),
         firm_id: FirmId(firm),
         order_rate_max: 0,
+        in_flight_max: 0,
         role,
+        credential_kind: CredentialKind::ApiKey,
     })
 }
 

@@ -143,12 +143,15 @@ pub fn instrument(instrument_id: InstrumentId, partition_id: PartitionId) -> Def
 pub fn session(id: SessionId, firm: u32, role: Role) -> Definition {
     Definition::DefineSession(DefineSession {
         request_no: RequestNo(0),
-        api_key_hash: ApiKeyHash([id.0 as u8; 32]),
+        valid_until: Nanos(0),
+        credential: Credential([id.0 as u8; 32]),
         session_id: OPERATOR,
         defined_session_id: id,
         firm_id: FirmId(firm),
         order_rate_max: 0,
+        in_flight_max: 0,
         role,
+        credential_kind: CredentialKind::ApiKey,
     })
 }
 

@@ -12,8 +12,9 @@ use weir_client::load::setup::{fresh_key, key_hash};
 use weir_client::status::{InstrumentStatus, phase_name, phase_named};
 use weir_client::{Admin, ClientError};
 use weir_types::{
-    AccountId, Cash, ClOrdId, FirmId, InstrumentId, KillScope, MassCancelScope, MatchId, Nanos,
-    PartitionId, Phase, Price, Qty, RequestNo, Role, SessionId, Symbol,
+    AccountId, Cash, ClOrdId, Credential, CredentialKind, FirmId, InstrumentId, KillScope,
+    MassCancelScope, MatchId, Nanos, PartitionId, Phase, Price, Qty, RequestNo, Role, SessionId,
+    Symbol,
 };
 use weir_wire::Request;
 use weir_wire::order_entry::MassCancel;
@@ -24,6 +25,7 @@ use weir_wire::reference::{
 use super::calendar::Calendar;
 use super::civil::{Date, parse_moment, utc};
 use super::endpoint::{Login, hex};
+use super::keygen::{parse_32, read_public_key};
 
 /// Options of `weir admin`.
 #[derive(Debug, clap::Args)]
@@ -62,21 +64,9 @@ enum AdminCommand {
         #[arg(long)]
         unlimited: bool,
     },
-    /// Define a session; draws its API key and prints it once.
-    Session {
-        /// Its identifier.
-        #[arg(long)]
-        id: u32,
-        /// Its firm; not for supervisors and operators.
-        #[arg(long, default_value_t = 0)]
-        firm: u32,
-        /// trader, supervisor or operator.
-        #[arg(long, default_value = "trader", value_parser = parse_role)]
-        role: Role,
-        /// New orders and replaces a second that each partition takes; 0 for no bound.
-        #[arg(long, value_name = "PER_SECOND", default_value_t = 0)]
-        order_rate: u32,
-    },
+    /// Define a session; draws its API key and prints it once, unless it has a key already. A
+    /// session that is logged on by another key than the new one is ended.
+    Session(SessionArgs),
     /// Move cash or a position into an account; negative amounts move out.
     Deposit(DepositArgs),
     /// Set an instrument's phase, now.
@@ -193,6 +183,35 @@ struct InstrumentArgs {
 }
 
 #[derive(Debug, clap::Args)]
+struct SessionArgs {
+    /// Its identifier.
+    #[arg(long)]
+    id: u32,
+    /// Its firm; not for supervisors and operators.
+    #[arg(long, default_value_t = 0)]
+    firm: u32,
+    /// trader, supervisor or operator.
+    #[arg(long, default_value = "trader", value_parser = parse_role)]
+    role: Role,
+    /// New orders and replaces a second that each partition takes; 0 for no bound.
+    #[arg(long, value_name = "PER_SECOND", default_value_t = 0)]
+    order_rate: u32,
+    /// Requests that may be without an answer; 0 for no bound.
+    #[arg(long, value_name = "REQUESTS", default_value_t = 0)]
+    in_flight: u32,
+    /// It logs on by signature: its public key, a file that `weir keygen` made.
+    #[arg(long, value_name = "FILE")]
+    public_key: Option<PathBuf>,
+    /// It has an API key already: the key's hash, as printed when it was drawn.
+    #[arg(long, value_name = "HEX", conflicts_with = "public_key")]
+    key_hash: Option<String>,
+    /// Until when its key is good: 2026-11-23T08:50:00Z, an offset such as +01:00 for the Z, or
+    /// from now: +90s, +10m. For ever when not given.
+    #[arg(long, value_name = "TIME")]
+    expires: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
 struct ScheduleArgs {
     /// The instrument's symbol or identifier, or all.
     instrument: String,
@@ -295,9 +314,7 @@ fn carry_out(admin: &mut Admin, args: &AdminArgs) -> anyhow::Result<Outcome> {
             admin.define_account(definition)?;
             Ok(done(format!("account {id} is firm {firm}'s")))
         }
-        AdminCommand::Session { id, firm, role, order_rate } => {
-            define_session(admin, (*id, *firm, *role), *order_rate)
-        }
+        AdminCommand::Session(session) => define_session(admin, session),
         AdminCommand::Deposit(deposit) => transfer(admin, args, deposit),
         AdminCommand::Phase { instrument, phase } => set_phase(admin, args, instrument, *phase),
         AdminCommand::Halt { instrument } => set_phase(admin, args, instrument, Phase::Halted),
@@ -355,25 +372,56 @@ fn define_instrument(admin: &mut Admin, args: &InstrumentArgs) -> anyhow::Result
     Ok(done(format!("instrument {} is {} in partition {}", args.id, args.symbol, args.partition)))
 }
 
-fn define_session(
-    admin: &mut Admin,
-    of: (u32, u32, Role),
-    order_rate_max: u32,
-) -> anyhow::Result<Outcome> {
-    let (id, firm, role) = of;
-    let key = fresh_key()?;
+fn define_session(admin: &mut Admin, args: &SessionArgs) -> anyhow::Result<Outcome> {
+    let id = args.id;
+    let (credential, credential_kind, drawn) = credential(args)?;
+    let valid_until = match &args.expires {
+        Some(text) => {
+            let at = parse_moment(text, unix_time());
+            at.map_err(anyhow::Error::msg).context("--expires")?
+        }
+        None => Nanos(0),
+    };
     admin.define_session(DefineSession {
         request_no: RequestNo::NONE,
-        api_key_hash: key_hash(&key),
+        valid_until,
+        credential,
         session_id: SessionId::NONE,
         defined_session_id: SessionId(id),
-        firm_id: FirmId(firm),
-        order_rate_max,
-        role,
+        firm_id: FirmId(args.firm),
+        order_rate_max: args.order_rate,
+        in_flight_max: args.in_flight,
+        role: args.role,
+        credential_kind,
     })?;
-    let key = hex(&key.0);
-    let text = format!("session {id} has this API key; it is not shown again\n{key}");
-    Ok(Outcome { text, json: serde_json::json!({ "session": id, "api_key": key }) })
+    let kept = hex(&credential.0);
+    let mut text = match (&drawn, credential_kind) {
+        (Some(key), _) => {
+            format!("session {id} has this API key; it is not shown again\n{key}\nits hash: {kept}")
+        }
+        (None, CredentialKind::ApiKey) => format!("session {id} has the API key of hash {kept}"),
+        (None, CredentialKind::Ed25519) => format!("session {id} logs on by the key of {kept}"),
+    };
+    if args.expires.is_some() {
+        text.push_str(&format!("\nit expires at {}", utc(valid_until)));
+    }
+    let json = serde_json::json!({
+        "session": id, "api_key": drawn, "credential": kept, "valid_until_ns": valid_until.0,
+    });
+    Ok(Outcome { text, json })
+}
+
+/// What the node is to keep, of which kind it is, and the API key if one had to be drawn.
+fn credential(args: &SessionArgs) -> anyhow::Result<(Credential, CredentialKind, Option<String>)> {
+    if let Some(path) = &args.public_key {
+        return Ok((Credential(read_public_key(path)?), CredentialKind::Ed25519, None));
+    }
+    if let Some(text) = &args.key_hash {
+        let hash = parse_32(text).context("--key-hash: want 64 hexadecimal digits")?;
+        return Ok((Credential(hash), CredentialKind::ApiKey, None));
+    }
+    let key = fresh_key()?;
+    Ok((key_hash(&key), CredentialKind::ApiKey, Some(hex(&key.0))))
 }
 
 fn transfer(admin: &mut Admin, args: &AdminArgs, deposit: &DepositArgs) -> anyhow::Result<Outcome> {

@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use weir_client::status::{InstrumentStatus, StatusPage};
-use weir_client::{Admin, Client, Limits, SessionConfig, resolve};
+use weir_client::{Admin, Client, Key, Limits, SessionConfig, resolve};
 use weir_types::SessionId;
 use weir_wire::session::ApiKey;
+
+use super::keygen::read_signing_key;
 
 /// How long a command waits for an answer.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
@@ -41,6 +43,10 @@ pub struct Login {
     /// A file that holds the key.
     #[arg(long, value_name = "FILE", conflicts_with = "key")]
     pub key_file: Option<PathBuf>,
+    /// The session's secret key, a file of `weir keygen`: logs on by signature. Goes before an API
+    /// key of the environment.
+    #[arg(long, value_name = "FILE", conflicts_with = "key_file")]
+    pub signing_key: Option<PathBuf>,
 }
 
 impl Endpoint {
@@ -81,15 +87,20 @@ impl Login {
     /// The key.
     ///
     /// # Errors
-    /// When none is given or it is not 64 hexadecimal digits.
-    pub fn key(&self) -> anyhow::Result<ApiKey> {
+    /// When none is given, it is not 64 hexadecimal digits, or others may read a secret key.
+    pub fn key(&self) -> anyhow::Result<Key> {
+        if let Some(path) = &self.signing_key {
+            return Ok(Key::Signing(read_signing_key(path)?));
+        }
         let text = match (&self.key, &self.key_file) {
             (Some(text), _) => text.clone(),
             (None, Some(path)) => std::fs::read_to_string(path)
                 .with_context(|| format!("key file {}", path.display()))?,
-            (None, None) => bail!("no API key: give --key, --key-file or WEIR_API_KEY"),
+            (None, None) => {
+                bail!("no key: give --key, --key-file, --signing-key or WEIR_API_KEY")
+            }
         };
-        parse_key(&text)
+        parse_key(&text).map(Key::Api)
     }
 
     /// An operator's session.

@@ -9,6 +9,7 @@ pub mod demo;
 pub mod endpoint;
 pub mod flow;
 pub mod indicative;
+pub mod keygen;
 pub mod load;
 pub mod log;
 pub mod orders;
@@ -39,6 +40,8 @@ enum Command {
     Replay(replay::ReplayArgs),
     /// Look into the logs of a stopped node.
     Log(log::LogArgs),
+    /// Draw a key pair for a session.
+    Keygen(keygen::KeygenArgs),
     /// Define reference data, change phases, move money, stop somebody.
     Admin(admin::AdminArgs),
     /// Show an instrument's book, live.
@@ -67,6 +70,7 @@ impl Cli {
             Command::Load(args) => load::run(args),
             Command::Replay(args) => replay::run(args),
             Command::Log(args) => log::run(args),
+            Command::Keygen(args) => keygen::run(args),
             Command::Admin(args) => admin::run(args),
             Command::Book(args) => book::run(args),
             Command::Orders(args) => orders::run(args),

@@ -4,49 +4,107 @@
 
 use std::collections::HashMap;
 
-use weir_types::{ApiKeyHash, FirmId, InstrumentId, PartitionId, Reason, Role, SessionId};
+use weir_io::Rng;
+use weir_types::{FirmId, InstrumentId, Nanos, PartitionId, Reason, Role, SessionId};
 use weir_wire::Definition;
-use weir_wire::reference::DefineInstrument;
-use weir_wire::session::ApiKey;
+use weir_wire::reference::{DefineInstrument, DefineSession};
+use weir_wire::session::{ApiKey, Signature};
 
-/// What the gateway knows of a session.
+use super::keys::{Checks, Lock, Locksmith};
+
+/// What the gateway knows of a session, for those who have proved to be it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownSession {
-    /// The hash of its API key.
-    pub api_key_hash: ApiKeyHash,
     /// Its firm; zero for supervisors and operators.
     pub firm_id: FirmId,
     /// What it may do.
     pub role: Role,
+    /// When its key's time is over; zero for never.
+    pub valid_until: Nanos,
+    /// Requests that may be without an answer; zero for no bound.
+    pub in_flight_max: u32,
+}
+
+impl KnownSession {
+    /// Whether the time of a key that is good until `valid_until` is over.
+    #[must_use]
+    pub fn is_over(valid_until: Nanos, now: Nanos) -> bool {
+        valid_until != Nanos(0) && now >= valid_until
+    }
+}
+
+/// By what somebody wants to be known as a session.
+#[derive(Clone, Copy, Debug)]
+pub enum Proof<'a> {
+    /// Its API key.
+    ApiKey(&'a ApiKey),
+    /// A signature.
+    Signature {
+        /// Of which text.
+        text: &'a [u8],
+        /// The signature.
+        signature: &'a Signature,
+        /// Whether the text answers a challenge of this connection that is still good.
+        is_challenged: bool,
+    },
+}
+
+/// What a definition changed for a session that may be logged on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Redefined {
+    /// The session.
+    pub session_id: SessionId,
+    /// What it is now.
+    pub known: KnownSession,
+    /// Whether it has another key than before.
+    pub is_key_replaced: bool,
 }
 
 /// Sessions and instruments by identifier.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Directory {
-    sessions: HashMap<SessionId, KnownSession>,
-    keys: HashMap<ApiKeyHash, SessionId>,
+    sessions: HashMap<SessionId, (Lock, KnownSession)>,
+    locksmith: Locksmith,
     instruments: HashMap<InstrumentId, DefineInstrument>,
     version: u64,
 }
 
 impl Directory {
-    /// Takes in a definition; a later one replaces an earlier one.
-    pub fn define(&mut self, definition: &Definition) {
+    /// An empty one.
+    pub fn new(rng: &mut dyn Rng) -> Directory {
+        Directory {
+            sessions: HashMap::new(),
+            locksmith: Locksmith::new(rng),
+            instruments: HashMap::new(),
+            version: 0,
+        }
+    }
+
+    /// Takes in a definition; a later one replaces an earlier one. Tells what became of a session
+    /// that was defined before.
+    pub fn define(&mut self, definition: &Definition) -> Option<Redefined> {
+        self.version += 1;
         match definition {
             Definition::DefineInstrument(d) => {
                 self.instruments.insert(d.instrument_id, *d);
+                None
             }
-            Definition::DefineSession(d) => {
-                let session =
-                    KnownSession { api_key_hash: d.api_key_hash, firm_id: d.firm_id, role: d.role };
-                if let Some(before) = self.sessions.insert(d.defined_session_id, session) {
-                    self.keys.remove(&before.api_key_hash);
-                }
-                self.keys.insert(d.api_key_hash, d.defined_session_id);
-            }
-            Definition::DefineFirm(_) | Definition::DefineAccount(_) => {}
+            Definition::DefineSession(d) => self.define_session(d),
+            Definition::DefineFirm(_) | Definition::DefineAccount(_) => None,
         }
-        self.version += 1;
+    }
+
+    fn define_session(&mut self, d: &DefineSession) -> Option<Redefined> {
+        let lock = Lock::new(d.credential_kind, &d.credential);
+        let known = KnownSession {
+            firm_id: d.firm_id,
+            role: d.role,
+            valid_until: d.valid_until,
+            in_flight_max: d.in_flight_max,
+        };
+        let session_id = d.defined_session_id;
+        let (before, _) = self.sessions.insert(session_id, (lock, known))?;
+        Some(Redefined { session_id, known, is_key_replaced: before != lock })
     }
 
     /// Counts the definitions taken in.
@@ -55,24 +113,54 @@ impl Directory {
         self.version
     }
 
-    /// The session, when the key is its own. To a stranger an unknown session and a wrong key are
-    /// one answer, so that nobody learns which sessions exist; who has a key of another session is
-    /// told that this one is not theirs.
+    /// The session, when the proof is its own. An unknown session, another one's key and a wrong
+    /// one, a key of the wrong kind and a bad signature are one answer after the same work, so that
+    /// nobody learns which sessions there are, or by what they are known. That a key has expired is
+    /// told to who has it.
+    ///
+    /// | challenge | proof          | key     | answer             |
+    /// | --------- | -------------- | ------- | ------------------ |
+    /// | not good  | any            | any     | `UnknownChallenge` |
+    /// | good      | not the key's  | any     | `UnknownKey`       |
+    /// | good      | the key's      | expired | `KeyExpired`       |
+    /// | good      | the key's      | valid   | the session        |
+    ///
+    /// An API key needs no challenge: the last three rows are its.
     ///
     /// # Errors
-    /// [`Reason::UnknownKey`], [`Reason::NotYourSession`].
+    /// As in the table.
     pub fn authenticate(
-        &self,
+        &mut self,
         session_id: SessionId,
-        api_key: &ApiKey,
+        proof: Proof<'_>,
+        now: Nanos,
     ) -> Result<KnownSession, Reason> {
-        // Hashes of keys may be looked up and compared in any time: nobody chooses a key's hash.
-        let hash = ApiKeyHash(*blake3::hash(&api_key.0).as_bytes());
-        match (self.sessions.get(&session_id), self.keys.get(&hash)) {
-            (Some(session), _) if session.api_key_hash == hash => Ok(*session),
-            (_, Some(_)) => Err(Reason::NotYourSession),
-            (_, None) => Err(Reason::UnknownKey),
+        let entry = self.sessions.get(&session_id);
+        let lock = entry.map(|(lock, _)| lock);
+        let is_proved = match proof {
+            Proof::ApiKey(key) => self.locksmith.try_api_key(lock, key),
+            Proof::Signature { text, signature, .. } => {
+                self.locksmith.try_signature(lock, text, signature)
+            }
+        };
+        if matches!(proof, Proof::Signature { is_challenged: false, .. }) {
+            return Err(Reason::UnknownChallenge);
         }
+        match entry {
+            Some((_, known)) if is_proved => {
+                if KnownSession::is_over(known.valid_until, now) {
+                    return Err(Reason::KeyExpired);
+                }
+                Ok(*known)
+            }
+            _ => Err(Reason::UnknownKey),
+        }
+    }
+
+    /// How many keys and signatures were checked.
+    #[must_use]
+    pub fn checks(&self) -> Checks {
+        self.locksmith.checks()
     }
 
     /// The partition that trades an instrument.
@@ -92,38 +180,158 @@ impl Directory {
 
 #[cfg(test)]
 mod tests {
-    use weir_types::RequestNo;
-    use weir_wire::reference::DefineSession;
+    use ed25519_dalek::{Signer, SigningKey};
+    use weir_io::SeededRng;
+    use weir_types::{Credential, CredentialKind, RequestNo};
 
     use super::*;
 
-    fn directory() -> Directory {
-        let mut directory = Directory::default();
-        directory.define(&Definition::DefineSession(DefineSession {
+    const KEYED: SessionId = SessionId(5);
+    const OLD_KEYED: SessionId = SessionId(6);
+    const SIGNING: SessionId = SessionId(7);
+    const OLD_SIGNING: SessionId = SessionId(8);
+    const SEALED: SessionId = SessionId(9);
+    const NOBODY: SessionId = SessionId(404);
+    const EXPIRY: Nanos = Nanos(1_000);
+    const NOW: Nanos = Nanos(1_000);
+
+    fn signing_key(of: SessionId) -> SigningKey {
+        SigningKey::from_bytes(&[of.0 as u8; 32])
+    }
+
+    fn api_key(of: SessionId) -> ApiKey {
+        ApiKey([of.0 as u8; 32])
+    }
+
+    fn definition(id: SessionId, kind: CredentialKind, valid_until: Nanos) -> DefineSession {
+        let credential = match kind {
+            CredentialKind::ApiKey => *blake3::hash(&api_key(id).0).as_bytes(),
+            CredentialKind::Ed25519 => signing_key(id).verifying_key().to_bytes(),
+        };
+        DefineSession {
             request_no: RequestNo(1),
-            api_key_hash: ApiKeyHash(*blake3::hash(&[7; 32]).as_bytes()),
+            valid_until,
+            credential: Credential(credential),
             session_id: SessionId(1),
-            defined_session_id: SessionId(5),
+            defined_session_id: id,
             firm_id: FirmId(3),
             order_rate_max: 0,
+            in_flight_max: 4,
             role: Role::Trader,
-        }));
+            credential_kind: kind,
+        }
+    }
+
+    fn directory() -> Directory {
+        use CredentialKind::{ApiKey, Ed25519};
+        let mut directory = Directory::new(&mut SeededRng::new(1, "keys"));
+        let sealed = DefineSession {
+            credential: Credential([0; 32]),
+            ..definition(SEALED, Ed25519, Nanos(0))
+        };
+        let all = [
+            definition(KEYED, ApiKey, Nanos(0)),
+            definition(OLD_KEYED, ApiKey, EXPIRY),
+            definition(SIGNING, Ed25519, Nanos(0)),
+            definition(OLD_SIGNING, Ed25519, EXPIRY),
+            sealed,
+        ];
+        for definition in all {
+            assert_eq!(directory.define(&Definition::DefineSession(definition)), None);
+        }
         directory
     }
 
+    /// What became of an attempt with the API key of `whose`, and what it cost.
+    fn by_key(session_id: SessionId, whose: SessionId) -> (Result<Role, Reason>, Checks) {
+        let mut directory = directory();
+        let key = api_key(whose);
+        let answer = directory.authenticate(session_id, Proof::ApiKey(&key), NOW);
+        (answer.map(|known| known.role), directory.checks())
+    }
+
+    /// As [`by_key`] with a signature of `whose`.
+    fn by_signature(
+        session_id: SessionId,
+        whose: SessionId,
+        is_challenged: bool,
+    ) -> (Result<Role, Reason>, Checks) {
+        let mut directory = directory();
+        let text = b"a text of this connection and this session";
+        let signature = Signature(signing_key(whose).sign(text).to_bytes());
+        let proof = Proof::Signature { text, signature: &signature, is_challenged };
+        let answer = directory.authenticate(session_id, proof, NOW);
+        (answer.map(|known| known.role), directory.checks())
+    }
+
     #[test]
-    fn a_session_is_known_by_its_own_key_only() {
-        let directory = directory();
-        let known = directory.authenticate(SessionId(5), &ApiKey([7; 32]));
-        assert_eq!(known.map(|s| s.firm_id), Ok(FirmId(3)));
+    fn every_attempt_with_an_api_key_is_one_hash_and_one_comparison() {
         let cases = [
-            (5, 8, Reason::UnknownKey),
-            (6, 7, Reason::NotYourSession),
-            (0, 0, Reason::UnknownKey),
+            (KEYED, KEYED, Ok(Role::Trader)),
+            (KEYED, NOBODY, Err(Reason::UnknownKey)),
+            (KEYED, OLD_KEYED, Err(Reason::UnknownKey)),
+            (NOBODY, NOBODY, Err(Reason::UnknownKey)),
+            (NOBODY, KEYED, Err(Reason::UnknownKey)),
+            (SIGNING, SIGNING, Err(Reason::UnknownKey)),
+            (SEALED, SEALED, Err(Reason::UnknownKey)),
+            (OLD_KEYED, OLD_KEYED, Err(Reason::KeyExpired)),
+            (OLD_KEYED, KEYED, Err(Reason::UnknownKey)),
         ];
-        for (session, key, reason) in cases {
-            let answer = directory.authenticate(SessionId(session), &ApiKey([key; 32]));
-            assert_eq!(answer, Err(reason));
+        for (session, whose, want) in cases {
+            let (answer, checks) = by_key(session, whose);
+            assert_eq!(answer, want, "session {session} by the key of {whose}");
+            assert_eq!(checks, Checks { api_keys: 1, signatures: 0 }, "{session} {whose}");
         }
+    }
+
+    #[test]
+    fn every_attempt_with_a_signature_is_one_verification() {
+        let cases = [
+            (SIGNING, SIGNING, true, Ok(Role::Trader)),
+            (SIGNING, NOBODY, true, Err(Reason::UnknownKey)),
+            (SIGNING, OLD_SIGNING, true, Err(Reason::UnknownKey)),
+            (NOBODY, NOBODY, true, Err(Reason::UnknownKey)),
+            (NOBODY, SIGNING, true, Err(Reason::UnknownKey)),
+            (KEYED, KEYED, true, Err(Reason::UnknownKey)),
+            (SEALED, SEALED, true, Err(Reason::UnknownKey)),
+            (OLD_SIGNING, OLD_SIGNING, true, Err(Reason::KeyExpired)),
+            (OLD_SIGNING, SIGNING, true, Err(Reason::UnknownKey)),
+            (SIGNING, SIGNING, false, Err(Reason::UnknownChallenge)),
+            (SIGNING, NOBODY, false, Err(Reason::UnknownChallenge)),
+            (NOBODY, NOBODY, false, Err(Reason::UnknownChallenge)),
+            (OLD_SIGNING, OLD_SIGNING, false, Err(Reason::UnknownChallenge)),
+        ];
+        for (session, whose, is_challenged, want) in cases {
+            let (answer, checks) = by_signature(session, whose, is_challenged);
+            assert_eq!(answer, want, "session {session} by a signature of {whose}");
+            assert_eq!(checks, Checks { api_keys: 0, signatures: 1 }, "{session} {whose}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_good_until_the_moment_that_its_definition_names() {
+        for (now, is_over) in [(999, false), (1_000, true), (u64::MAX, true)] {
+            assert_eq!(KnownSession::is_over(EXPIRY, Nanos(now)), is_over);
+            assert!(!KnownSession::is_over(Nanos(0), Nanos(now)));
+        }
+        let mut directory = directory();
+        let key = api_key(OLD_KEYED);
+        let answer = directory.authenticate(OLD_KEYED, Proof::ApiKey(&key), Nanos(999));
+        assert!(answer.is_ok());
+    }
+
+    #[test]
+    fn a_definition_tells_whether_the_key_is_another_one() {
+        let mut directory = directory();
+        let same = definition(KEYED, CredentialKind::ApiKey, EXPIRY);
+        let redefined = directory.define(&Definition::DefineSession(same)).unwrap();
+        assert_eq!((redefined.session_id, redefined.is_key_replaced), (KEYED, false));
+        assert_eq!(redefined.known.valid_until, EXPIRY);
+        let other = definition(KEYED, CredentialKind::Ed25519, Nanos(0));
+        let redefined = directory.define(&Definition::DefineSession(other)).unwrap();
+        assert!(redefined.is_key_replaced);
+        let key = api_key(KEYED);
+        let answer = directory.authenticate(KEYED, Proof::ApiKey(&key), NOW);
+        assert_eq!(answer, Err(Reason::UnknownKey), "the old key opens nothing");
     }
 }

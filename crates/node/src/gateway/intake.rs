@@ -16,6 +16,7 @@ use weir_wire::{Command, DecodeError, Destination, Request};
 
 use super::Gateway;
 use super::connection::{Connection, ConnectionId, ReadOutcome};
+use super::keys::Lock;
 use crate::handoff::{DeliveryRequest, Fetch, Submission};
 
 /// Malformed messages and refused logons after which a connection is closed.
@@ -23,7 +24,7 @@ pub(super) const ERRORS_MAX: u32 = 16;
 
 /// What became of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Taken {
+pub(super) enum Taken {
     /// It was dealt with.
     Done,
     /// Where it should go has no room: the connection waits with it.
@@ -132,6 +133,13 @@ impl Gateway {
                 self.log_on(connection, &logon, points, now);
                 Taken::Done
             }
+            Ok(ClientMessage::ChallengeRequest(request)) => {
+                self.challenge(connection, request.session_id, now);
+                Taken::Done
+            }
+            Ok(ClientMessage::SignedLogon(logon, points)) => {
+                self.log_on_signed(connection, (&raw, &logon), points, now)
+            }
             Ok(ClientMessage::Logout(logout)) => {
                 self.log_out(connection, logout.session_id, now);
                 Taken::Done
@@ -154,9 +162,15 @@ impl Gateway {
             self.refuse(from, request, Reason::NotEntitled);
             return Taken::Done;
         }
-        if request.request_no().is_none() {
-            let refusal = Refusal { field: "request_no", ..Refusal::of(request) };
+        let has_room = session.has_window();
+        if let Some(field) = field_out_of_range(request) {
+            let refusal = Refusal { field, ..Refusal::of(request) };
             self.put_reject(from, refusal, Reason::FieldOutOfRange);
+            return Taken::Done;
+        }
+        if !has_room {
+            self.counters.in_flight_refused += 1;
+            self.refuse(from, request, Reason::TooManyInFlight);
             return Taken::Done;
         }
         let port = match self.route(request.destination()) {
@@ -166,7 +180,13 @@ impl Gateway {
                 return Taken::Done;
             }
         };
-        self.submit(port, from, Command::Request(*request))
+        let taken = self.submit(port, from, Command::Request(*request));
+        if taken == Taken::Done
+            && let Some(session) = self.sessions.get_mut(session_id)
+        {
+            session.in_flight += 1;
+        }
+        taken
     }
 
     /// Where a request goes.
@@ -291,6 +311,21 @@ impl Refusal {
             template_id: request.template_id(),
             field: "",
         }
+    }
+}
+
+/// The field of a request that no partition can be asked about.
+fn field_out_of_range(request: &Request) -> Option<&'static str> {
+    if request.request_no().is_none() {
+        return Some("request_no");
+    }
+    match request {
+        Request::DefineSession(d)
+            if Lock::new(d.credential_kind, &d.credential) == Lock::Sealed =>
+        {
+            Some("credential")
+        }
+        _ => None,
     }
 }
 

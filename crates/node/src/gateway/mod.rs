@@ -8,10 +8,12 @@
 //! INVARIANT: every buffer is bounded. Input by its size; output because nothing is produced for
 //! a connection without room; requests because a full ring stops the reading.
 
+mod challenges;
 mod connection;
 mod connections;
 mod directory;
 mod intake;
+mod keys;
 mod lines;
 mod logon;
 mod reports;
@@ -27,9 +29,11 @@ use std::time::Duration;
 
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
+use weir_io::Rng;
 use weir_probe::{Recorder, TraceIds};
 use weir_types::{EventNo, Nanos, RequestNo, SessionId};
 use weir_wire::reference::SessionLost;
+use weir_wire::session::NodeId;
 
 pub use connection::ConnectionId;
 pub use directory::Directory;
@@ -40,9 +44,11 @@ use crate::handoff::{DeliveryPort, PartitionPort, StageStamps};
 use crate::reason_counts::ReasonCounts;
 use crate::runner::Poller;
 use crate::stage_clock::StageClock;
+use challenges::Challenges;
 use connection::{Connection, ReadOutcome};
 use connections::{Connections, FlushList, ReadList};
 use lines::Lines;
+use logon::VerificationRate;
 use sessions::{BehindList, Sessions};
 
 const LISTENER: Token = Token(usize::MAX);
@@ -91,6 +97,18 @@ pub struct GatewayCounters {
     pub accepted: u64,
     /// Logons refused.
     pub logons_refused: u64,
+    /// API keys checked, good or not.
+    pub api_keys_checked: u64,
+    /// Signatures of logons verified, good or not.
+    pub signatures_checked: u64,
+    /// Challenges given.
+    pub challenges: u64,
+    /// Sessions ended because their key expired or was replaced.
+    pub keys_ended: u64,
+    /// Requests refused because the session had as many unanswered ones as it may.
+    pub in_flight_refused: u64,
+    /// Requests that engines refused because the session was faster than it may be.
+    pub throttled: u64,
     /// Connections closed for not reading.
     pub slow_consumers: u64,
     /// Sessions lost without a logout.
@@ -146,6 +164,10 @@ pub struct GatewayParts {
     pub recorder: Recorder,
     /// Turns stamps into times.
     pub clock: StageClock,
+    /// The node's identity, for challenges.
+    pub node_id: NodeId,
+    /// Draws nonces: the system's own, for they are not to be guessed.
+    pub rng: Box<dyn Rng + Send>,
     /// Limits.
     pub config: GatewayConfig,
     /// Set when the node stops: nothing more is taken in.
@@ -168,6 +190,10 @@ pub struct Gateway {
     lost_sessions: Vec<SessionId>,
     losses: VecDeque<(usize, SessionLost)>,
     directory: Directory,
+    challenges: Challenges,
+    verification_rate: VerificationRate,
+    node_id: NodeId,
+    rng: Box<dyn Rng + Send>,
     ports: Vec<Port>,
     delivery: DeliveryPort,
     recorder: Recorder,
@@ -189,7 +215,7 @@ impl Gateway {
     ///
     /// # Errors
     /// When the operating system refuses a poll or the listener.
-    pub fn new(parts: GatewayParts) -> std::io::Result<Gateway> {
+    pub fn new(mut parts: GatewayParts) -> std::io::Result<Gateway> {
         let poll = Poll::new()?;
         parts.listener.set_nonblocking(true)?;
         let mut listener = TcpListener::from_std(parts.listener);
@@ -217,7 +243,11 @@ impl Gateway {
             behind: BehindList::default(),
             lost_sessions: Vec::new(),
             losses: VecDeque::new(),
-            directory: Directory::default(),
+            directory: Directory::new(&mut *parts.rng),
+            challenges: Challenges::default(),
+            verification_rate: VerificationRate::default(),
+            node_id: parts.node_id,
+            rng: parts.rng,
             ports,
             delivery: parts.delivery,
             recorder: parts.recorder,
@@ -369,12 +399,16 @@ impl Gateway {
             return;
         }
         if let Ok(weir_wire::Event::Defined(_, definition)) = weir_wire::Event::decode(record) {
-            self.directory.define(&definition);
+            let redefined = self.directory.define(&definition);
+            redefined.iter().for_each(|redefined| self.redefine(redefined));
         }
     }
 
     fn publish_status(&mut self) {
         self.counters.connections = self.connections.count() as u64;
+        let checks = self.directory.checks();
+        self.counters.api_keys_checked = checks.api_keys;
+        self.counters.signatures_checked = checks.signatures;
         self.counters.sessions = self.sessions.logged_on_count() as u64;
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         status.counters.clone_from(&self.counters);

@@ -5,7 +5,7 @@
 //! meanwhile costs the others nothing.
 
 use weir_probe::Point;
-use weir_types::{EventNo, Nanos, RequestNo, SessionId};
+use weir_types::{EventNo, Nanos, Reason, RequestNo, SessionId};
 use weir_wire::Message;
 use weir_wire::event::{OrderEvent, RequestDone, RequestRejected, TradeBusted};
 use weir_wire::field::Field;
@@ -57,29 +57,21 @@ const fn same(a: &[u8], b: &[u8]) -> bool {
     true
 }
 
-/// Where the event's reason lies, when it has one.
-const fn reason_offset<M: Message>() -> Option<usize> {
-    let mut i = 0;
-    while i < M::FIELDS.len() {
-        if same(M::FIELDS[i].name.as_bytes(), b"reason") {
-            return Some(M::FIELDS[i].offset);
-        }
-        i += 1;
-    }
-    None
-}
-
 const fn heads_of<M: Message>() -> HeadOffsets {
     HeadOffsets {
         session_id: offset_of::<M>("session_id"),
         event_no: offset_of::<M>("event_no"),
         request_no: Some(offset_of::<M>("request_no")),
-        reason: reason_offset::<M>(),
+        reason: None,
     }
 }
 
-const ORDER_EVENT: HeadOffsets = heads_of::<OrderEvent>();
-const REQUEST_REJECTED: HeadOffsets = heads_of::<RequestRejected>();
+const fn with_reason<M: Message>() -> HeadOffsets {
+    HeadOffsets { reason: Some(offset_of::<M>("reason")), ..heads_of::<M>() }
+}
+
+const ORDER_EVENT: HeadOffsets = with_reason::<OrderEvent>();
+const REQUEST_REJECTED: HeadOffsets = with_reason::<RequestRejected>();
 const REQUEST_DONE: HeadOffsets = heads_of::<RequestDone>();
 /// Nobody's request caused it: it is an operator's.
 const TRADE_BUSTED: HeadOffsets = HeadOffsets {
@@ -174,6 +166,9 @@ impl Gateway {
         let stamps = self.stamps_of(port, address.position);
         let limit = self.config.output_len_max;
         let session = self.sessions.entry(address.session_id);
+        if !address.request_no.is_none() && session.answered(port, address.position) {
+            self.counters.throttled += u64::from(address.reason == Reason::Throttled.code());
+        }
         let stream = &mut session.streams[port];
         if address.event_no.is_none() {
             // A session that the partition does not know yet was refused: told once, not again.
@@ -241,7 +236,9 @@ impl Gateway {
         let Feedback::Refused { session_id, request_no, template_id, reason } = refused else {
             return;
         };
-        let connection = self.sessions.get(session_id).and_then(|session| session.connection);
+        let Some(session) = self.sessions.get_mut(session_id) else { return };
+        session.settled();
+        let connection = session.connection;
         let Some(mut connection) = connection.and_then(|id| self.connections.take(id)) else {
             return;
         };
@@ -275,6 +272,7 @@ impl Gateway {
             else {
                 // Too slow for longer than events are kept: it has to log on again and is then
                 // told from where it can go on.
+                session.ending = Some(Reason::SlowConsumer);
                 self.lost_sessions.push(behind.session_id);
                 break;
             };

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use weir_types::{EventNo, FirmId, Nanos, RequestNo, Role, SessionId, Switch};
+use weir_types::{EventNo, FirmId, Nanos, Reason, RequestNo, Role, SessionId, Switch};
 
 use super::connection::ConnectionId;
 use super::stream::Stream;
@@ -18,6 +18,14 @@ pub struct Session {
     pub connection: Option<ConnectionId>,
     /// Whether the loss of the connection cancels its orders.
     pub cancel_on_disconnect: Switch,
+    /// When the time of the key that it logged on by is over; zero for never.
+    pub valid_until: Nanos,
+    /// Requests that may be without an answer; zero for no bound.
+    pub in_flight_max: u32,
+    /// Requests handed to partitions that have not answered them yet. It outlives connections.
+    pub in_flight: u32,
+    /// Why it is to be ended soon.
+    pub ending: Option<Reason>,
     /// How often something must be heard and said.
     pub heartbeat_interval: Nanos,
     /// When something was last said to it or heard from it.
@@ -26,6 +34,33 @@ pub struct Session {
     pub heard_at: Nanos,
     /// Its events, by the place of the partition in the gateway's list of ports.
     pub streams: Vec<Stream>,
+    /// Where the last answered request lies in the log of each port.
+    answered_at: Vec<u64>,
+}
+
+impl Session {
+    /// Whether one more request may be without an answer.
+    #[must_use]
+    pub fn has_window(&self) -> bool {
+        self.in_flight_max == 0 || self.in_flight < self.in_flight_max
+    }
+
+    /// Takes note of an answer to the command at `position`; true for the first one to it. A
+    /// command has one place in its log, and its events come one after the other.
+    pub fn answered(&mut self, port: usize, position: u64) -> bool {
+        if self.answered_at[port] == position {
+            return false;
+        }
+        self.answered_at[port] = position;
+        self.settled();
+        true
+    }
+
+    /// Takes note that a request is no longer under way. Answers of before a restart are to
+    /// requests that this gateway did not count.
+    pub fn settled(&mut self) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+    }
 }
 
 /// All sessions.
@@ -55,10 +90,15 @@ impl Sessions {
             role: Role::Trader,
             connection: None,
             cancel_on_disconnect: Switch::Off,
+            valid_until: Nanos(0),
+            in_flight_max: 0,
+            in_flight: 0,
+            ending: None,
             heartbeat_interval: Nanos(0),
             said_at: Nanos(0),
             heard_at: Nanos(0),
             streams: (0..port_count).map(|_| Stream::unknown()).collect(),
+            answered_at: vec![0; port_count],
         })
     }
 
@@ -117,5 +157,44 @@ impl BehindList {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.streams.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(in_flight_max: u32, in_flight: u32) -> Session {
+        let mut sessions = Sessions::new(2);
+        let session = sessions.entry(SessionId(5));
+        (session.in_flight_max, session.in_flight) = (in_flight_max, in_flight);
+        sessions.by_id.remove(&SessionId(5)).unwrap()
+    }
+
+    #[test]
+    fn a_window_is_open_below_its_bound_and_always_without_one() {
+        for (bound, in_flight, is_open) in
+            [(0, 0, true), (0, 9_999, true), (2, 1, true), (2, 2, false), (2, 3, false)]
+        {
+            assert_eq!(session(bound, in_flight).has_window(), is_open, "{in_flight} of {bound}");
+        }
+    }
+
+    #[test]
+    fn a_request_with_many_events_is_answered_once() {
+        let mut session = session(2, 2);
+        assert!(session.answered(1, 70));
+        assert!(!session.answered(1, 70));
+        assert_eq!(session.in_flight, 1);
+        // The same place in another partition's log is another request.
+        assert!(session.answered(0, 70));
+        assert_eq!(session.in_flight, 0);
+    }
+
+    #[test]
+    fn answers_to_requests_of_before_a_restart_open_no_window() {
+        let mut session = session(1, 0);
+        assert!(session.answered(1, 3));
+        assert_eq!(session.in_flight, 0);
     }
 }

@@ -6,6 +6,7 @@ use weir_wire::session::{Heartbeat, Logout};
 
 use super::Gateway;
 use super::connection::{Connection, ConnectionId};
+use super::directory::KnownSession;
 
 /// How often timers are looked at.
 const TIMER_INTERVAL: u64 = 20_000_000;
@@ -45,6 +46,11 @@ impl Gateway {
 
     fn check_session(&mut self, connection: &mut Connection, id: SessionId, now: Nanos) {
         let Some(session) = self.sessions.logged_on(id, connection.id) else { return };
+        if KnownSession::is_over(session.valid_until, now) {
+            self.counters.keys_ended += 1;
+            self.lose(connection, id, Reason::KeyExpired);
+            return;
+        }
         let interval = session.heartbeat_interval.0;
         if now.since(session.heard_at.max(connection.received_at)).0 * 10
             > interval * SILENCE_TENTHS
@@ -89,16 +95,25 @@ impl Gateway {
         self.flush_list.add(connection);
     }
 
-    /// Ends sessions that were too slow for longer than their events are kept.
+    /// Ends sessions that were too slow for longer than their events are kept, and those whose key
+    /// was replaced.
     fn end_lost_sessions(&mut self, now: Nanos) {
         for id in std::mem::take(&mut self.lost_sessions) {
-            let connection = self.sessions.get(id).and_then(|session| session.connection);
+            let Some(session) = self.sessions.get_mut(id) else { continue };
+            let (ending, connection) = (session.ending.take(), session.connection);
+            let Some(reason) = ending else { continue };
             let Some(mut connection) = connection.and_then(|c| self.connections.take(c)) else {
                 continue;
             };
-            self.counters.slow_consumers += 1;
-            self.tell_loss(&connection, id, "too slow for what is kept", now);
-            self.lose(&mut connection, id, Reason::SlowConsumer);
+            let why = if reason == Reason::KeyReplaced {
+                self.counters.keys_ended += 1;
+                "its key is not the one that it has now"
+            } else {
+                self.counters.slow_consumers += 1;
+                "too slow for what is kept"
+            };
+            self.tell_loss(&connection, id, why, now);
+            self.lose(&mut connection, id, reason);
             self.connections.put_back(connection);
         }
     }

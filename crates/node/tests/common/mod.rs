@@ -16,13 +16,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
-use weir_client::Admin;
 use weir_client::load::setup::key_hash;
 use weir_client::request::LimitOrder;
 use weir_client::session::SessionConfig;
+use weir_client::{Admin, SigningKey};
 use weir_types::{
-    AccountId, Cash, ClOrdId, FirmId, InstrumentId, PartitionId, Phase, Price, Qty, RequestNo,
-    Role, SessionId, Side, Switch, Symbol, TimeInForce,
+    AccountId, Cash, ClOrdId, CredentialKind, FirmId, InstrumentId, Nanos, PartitionId, Phase,
+    Price, Qty, RequestNo, Role, SessionId, Side, Switch, Symbol, TimeInForce,
 };
 use weir_wire::Request;
 use weir_wire::reference::{DefineAccount, DefineFirm, DefineInstrument, DefineSession, Transfer};
@@ -65,6 +65,11 @@ pub const fn trader_of(id: u32) -> Who {
 impl Who {
     pub fn key(&self) -> ApiKey {
         ApiKey([u8::try_from(self.session_id.0).expect("test sessions have small numbers"); 32])
+    }
+
+    /// The secret half of the key pair that the session has where a test gives it one.
+    pub fn signing_key(&self) -> SigningKey {
+        SigningKey::from_seed([self.key().0[0] ^ 0x80; 32])
     }
 
     pub fn config(&self) -> SessionConfig {
@@ -302,16 +307,7 @@ pub fn open_market(node: &Node, traders: &[Who]) {
             let firm = DefineFirm { request_no, name, session_id, firm_id: who.firm_id };
             admin.define_firm(firm).unwrap();
         }
-        let session = DefineSession {
-            request_no,
-            api_key_hash: key_hash(&who.key()),
-            session_id,
-            defined_session_id: who.session_id,
-            firm_id: who.firm_id,
-            order_rate_max: 0,
-            role: who.role,
-        };
-        admin.define_session(session).unwrap();
+        admin.define_session(definition_of(who)).unwrap();
     }
     for who in traders {
         let (account_id, firm_id) = (who.account_id, who.firm_id);
@@ -322,6 +318,22 @@ pub fn open_market(node: &Node, traders: &[Who]) {
         admin.transfer(deposit(account_id)).unwrap();
     }
     admin.close().unwrap();
+}
+
+/// A session that its API key opens, without end or bounds.
+pub fn definition_of(who: &Who) -> DefineSession {
+    DefineSession {
+        request_no: RequestNo::NONE,
+        valid_until: Nanos(0),
+        credential: key_hash(&who.key()),
+        session_id: SessionId::NONE,
+        defined_session_id: who.session_id,
+        firm_id: who.firm_id,
+        order_rate_max: 0,
+        in_flight_max: 0,
+        role: who.role,
+        credential_kind: CredentialKind::ApiKey,
+    }
 }
 
 fn deposit(account_id: AccountId) -> Transfer {

@@ -150,7 +150,9 @@ impl Heard {
     fn keep(&mut self, incoming: Incoming<'_>) {
         let Incoming::Session(_, event) = incoming else { return };
         match event {
-            SessionEvent::Heartbeat(_) | SessionEvent::Opened { .. } => return,
+            SessionEvent::Heartbeat(_) | SessionEvent::Challenged | SessionEvent::Opened { .. } => {
+                return;
+            }
             SessionEvent::Report { report, .. } => self.reports.push(report),
             _ => {}
         }

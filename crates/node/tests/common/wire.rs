@@ -6,8 +6,13 @@ use std::time::{Duration, Instant};
 use weir_client::{ClientError, Connection, Limits};
 use weir_types::{Reason, SessionId, Switch};
 use weir_wire::Request;
+use weir_wire::challenge::put_answer;
 use weir_wire::dialogue::{NodeMessage, put_logon, put_request};
-use weir_wire::session::{Logon, LogonAck, LogonReject, Reject, ResumePoint};
+use weir_wire::frame::put_frame;
+use weir_wire::session::{
+    Challenge, ChallengeRequest, Logon, LogonAck, LogonReject, Reject, ResumePoint, Signature,
+    SignedLogon,
+};
 
 use super::{HANG, Node, Who};
 
@@ -46,11 +51,38 @@ impl Wire {
         let mut bytes = Vec::new();
         put_logon(logon, points, &mut bytes);
         self.send(&bytes);
+        self.logon_answer()
+    }
+
+    /// The next answer to a logon.
+    pub fn logon_answer(&mut self) -> Result<LogonAck, LogonReject> {
         self.expect("an answer to a logon", |message| match message {
             NodeMessage::LogonAck(ack, _) => Some(Ok(*ack)),
             NodeMessage::LogonReject(reject) => Some(Err(*reject)),
             _ => None,
         })
+    }
+
+    /// Asks for a challenge of a session and takes the answer.
+    pub fn try_challenge(&mut self, session_id: SessionId) -> Result<Challenge, LogonReject> {
+        let mut bytes = Vec::new();
+        put_frame(&ChallengeRequest { session_id }, &mut bytes);
+        self.send(&bytes);
+        self.expect("a challenge", |message| match message {
+            NodeMessage::Challenge(challenge) => Some(Ok(*challenge)),
+            NodeMessage::LogonReject(reject) => Some(Err(*reject)),
+            _ => None,
+        })
+    }
+
+    pub fn challenge(&mut self, who: &Who) -> Challenge {
+        self.try_challenge(who.session_id).unwrap()
+    }
+
+    /// Sends a signed logon and takes the answer.
+    pub fn try_signed(&mut self, frame: &[u8]) -> Result<LogonAck, LogonReject> {
+        self.send(frame);
+        self.logon_answer()
     }
 
     pub fn log_on(&mut self, logon: &Logon) -> LogonAck {
@@ -118,4 +150,17 @@ pub fn logon_of(who: &Who) -> Logon {
         heartbeat_interval_ms: 5_000,
         cancel_on_disconnect: Switch::Off,
     }
+}
+
+/// The frame of a logon of `who` that answers `challenge`.
+pub fn signed_logon_of(who: &Who, challenge: &Challenge) -> Vec<u8> {
+    let logon = SignedLogon {
+        signature: Signature([0; 64]),
+        session_id: who.session_id,
+        heartbeat_interval_ms: 5_000,
+        cancel_on_disconnect: Switch::Off,
+    };
+    let mut frame = Vec::new();
+    put_answer(challenge, logon, &[], |text| who.signing_key().sign(text), &mut frame);
+    frame
 }

@@ -52,12 +52,12 @@ fn a_stranger_learns_nothing_and_loses_the_connection() {
 }
 
 #[test]
-fn a_session_is_not_opened_by_another_sessions_key() {
+fn another_sessions_key_is_as_wrong_as_any_other() {
     let (_home, node) = market();
     let bobs_key = Logon { api_key: BOB.key(), ..logon_of(&ALICE) };
     let no_such_session = Logon { session_id: SessionId(99), ..logon_of(&ALICE) };
     for logon in [bobs_key, no_such_session] {
-        refused_for_good(&node, &logon, Reason::NotYourSession);
+        refused_for_good(&node, &logon, Reason::UnknownKey);
     }
 }
 

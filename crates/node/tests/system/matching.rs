@@ -7,11 +7,10 @@ use std::process::Command;
 use serde_json::Value;
 use weir_client::ClientError;
 use weir_client::clock::unix_time;
-use weir_client::load::setup::key_hash;
 use weir_client::session::SessionEvent;
 use weir_types::{
     ClOrdId, ExecType, Liquidity, Nanos, OrdStatus, OrdType, Phase, Price, Qty, Reason, RequestNo,
-    SessionId, Side, TimeInForce,
+    Side, TimeInForce,
 };
 use weir_wire::Request;
 use weir_wire::event::{OrderEvent, TradeBusted};
@@ -20,8 +19,8 @@ use weir_wire::reference::{DefineInstrument, DefineSession};
 
 use crate::common::trader::Trader;
 use crate::common::{
-    ALICE, BOB, Home, INSTRUMENT, Node, OPERATOR, TRADING, Who, instrument, open_market, trader_of,
-    until,
+    ALICE, BOB, Home, INSTRUMENT, Node, OPERATOR, TRADING, Who, definition_of, instrument,
+    open_market, trader_of, until,
 };
 
 const CAROL: Who = trader_of(13);
@@ -289,23 +288,20 @@ fn a_busted_trade_is_told_to_both_sides_once() {
 #[test]
 fn a_session_beyond_its_rate_is_throttled_and_then_served_again() {
     let (_home, node) = market();
-    let definition = DefineSession {
-        request_no: RequestNo::NONE,
-        api_key_hash: key_hash(&ALICE.key()),
-        session_id: SessionId::NONE,
-        defined_session_id: ALICE.session_id,
-        firm_id: ALICE.firm_id,
-        order_rate_max: 2,
-        role: ALICE.role,
-    };
+    let definition = DefineSession { order_rate_max: 2, ..definition_of(&ALICE) };
     node.admin().define_session(definition).unwrap();
     let mut alice = Trader::log_on(&node, ALICE);
-    let mut number = 0;
+    let (mut number, mut throttled) = (0, 0);
     let mut enter = |alice: &mut Trader| {
         number += 1;
-        alice.ask_for_report(ALICE.buy(number, 50, 1)).reason
+        let reason = alice.ask_for_report(ALICE.buy(number, 50, 1)).reason;
+        throttled += u64::from(reason == Reason::Throttled);
+        reason
     };
     // A partition learns of the rate a moment after the control log has it.
     until("the bound", || (enter(&mut alice) == Reason::Throttled).then_some(()));
     until("room again", || (enter(&mut alice) == Reason::None).then_some(()));
+    until("the operator's count", || {
+        (node.status()["gateway"]["throttled"] == throttled).then_some(())
+    });
 }

@@ -14,7 +14,7 @@ use weir_client::{
     Admin, Client, ClientError, Follower, FollowerConfig, Incoming, Limits, SessionConfig,
 };
 use weir_probe::Histogram;
-use weir_types::{FirmId, InstrumentId, RequestNo, Role, SessionId};
+use weir_types::{CredentialKind, FirmId, InstrumentId, Nanos, RequestNo, Role, SessionId};
 use weir_wire::reference::DefineSession;
 
 use crate::cli::endpoint::TIMEOUT;
@@ -61,12 +61,15 @@ impl Followers {
             let key = fresh_key()?;
             admin.define_session(DefineSession {
                 request_no: RequestNo::NONE,
-                api_key_hash: key_hash(&key),
+                valid_until: Nanos(0),
+                credential: key_hash(&key),
                 session_id: SessionId::NONE,
                 defined_session_id: session,
                 firm_id: FirmId::NONE,
                 order_rate_max: 0,
+                in_flight_max: 0,
                 role: Role::Supervisor,
+                credential_kind: CredentialKind::ApiKey,
             })?;
             let config = FollowerConfig { instrument_id, ..FollowerConfig::new(session) };
             let mut client = Client::connect(address, Limits::default())?;
