@@ -5,7 +5,6 @@
 //! one thing only: a partition learns of a definition a moment after the control log accepted it,
 //! so what a partition does not know yet is asked again for a while.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use weir_types::{
@@ -19,7 +18,7 @@ use weir_wire::reference::{
 use weir_wire::session::ApiKey;
 
 use crate::client::{Client, Incoming};
-use crate::connection::Limits;
+use crate::connection::{Limits, Target};
 use crate::error::ClientError;
 use crate::session::{SessionConfig, SessionEvent, Submit, Times};
 
@@ -49,11 +48,11 @@ impl Admin {
     /// # Errors
     /// As [`Client::log_on`].
     pub fn connect(
-        address: SocketAddr,
+        target: impl Into<Target>,
         (session_id, api_key): (SessionId, ApiKey),
         timeout: Duration,
     ) -> Result<Admin, ClientError> {
-        let mut client = Client::connect(address, Limits::default())?;
+        let mut client = Client::connect(target, Limits::default())?;
         client.log_on(SessionConfig::new(session_id, api_key), timeout)?;
         Ok(Admin { client, session_id, timeout })
     }

@@ -4,7 +4,7 @@
 //! reconnects on its own. State machines ([`session`], [`follower`]) do no I/O, so that they are
 //! tested without any; [`client`] puts them on a connection.
 //!
-//! * [`connection`]: frames over TCP, bounded both ways.
+//! * [`connection`]: frames over TCP or TLS, bounded both ways.
 //! * [`session`]: request numbers, gaps, resume, what to send again.
 //! * [`client`]: a connection and its sessions.
 //! * [`follower`]: order state by token.
@@ -28,7 +28,7 @@ pub mod status;
 
 pub use admin::Admin;
 pub use client::{Client, Incoming};
-pub use connection::{Connection, Limits, resolve};
+pub use connection::{Connection, Limits, Target, resolve};
 pub use error::ClientError;
 pub use follower::{Follower, FollowerConfig};
 pub use session::{Session, SessionConfig, SessionEvent, Submit, Times};
