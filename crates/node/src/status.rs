@@ -13,6 +13,7 @@ use weir_wire::event::Uncrossed;
 use weir_wire::reference::DefineInstrument;
 
 use crate::delivery_agent::DeliveryFigures;
+use crate::gateway::handshakes::{TlsDoor, TlsReport};
 use crate::gateway::{GatewayCounters, GatewayStatus};
 use crate::markets::Market;
 use crate::partition::PartitionFigures;
@@ -34,6 +35,8 @@ pub struct NodeStatus {
     pub partitions: Vec<(PartitionId, Epoch, Arc<PartitionFigures>)>,
     /// The gateway.
     pub gateway: Arc<Mutex<GatewayStatus>>,
+    /// Handshakes, with TLS.
+    pub tls: Option<Arc<TlsDoor>>,
     /// The delivery store.
     pub delivery: Arc<DeliveryFigures>,
     /// The latencies, when orders are stamped.
@@ -59,6 +62,8 @@ pub struct StatusReport {
     pub partitions: Vec<PartitionReport>,
     /// The gateway's counters.
     pub gateway: GatewayCounters,
+    /// Handshakes of TLS; absent without it.
+    pub tls: Option<TlsReport>,
     /// The delivery store.
     pub delivery: DeliveryReport,
     /// The instruments.
@@ -290,6 +295,7 @@ impl NodeStatus {
             fused: self.fused,
             partitions: self.partitions.iter().map(partition_report).collect(),
             gateway: gateway.counters,
+            tls: self.tls.as_ref().map(|tls| tls.report()),
             delivery: DeliveryReport {
                 orders: load(&self.delivery.orders),
                 ingested: load(&self.delivery.ingested),
@@ -328,7 +334,7 @@ impl NodeStatus {
         let report = self.report();
         let g = &report.gateway;
         let d = &report.delivery;
-        let totals: [(&str, &str, u64); 13] = [
+        let totals: [(&str, &str, u64); 16] = [
             ("weir_gateway_requests_total", "Requests handed to partitions.", g.requests),
             ("weir_gateway_reports_total", "Reports sent.", g.reports),
             ("weir_gateway_rejects_total", "Rejects sent without an event.", g.rejects),
@@ -337,6 +343,17 @@ impl NodeStatus {
             ("weir_gateway_back_pressure_total", "Times reading had to wait.", g.back_pressure),
             ("weir_gateway_accepted_total", "Connections accepted.", g.accepted),
             ("weir_gateway_logons_refused_total", "Logons refused.", g.logons_refused),
+            (
+                "weir_gateway_connections_refused_total",
+                "Connections closed because there were as many as there may be.",
+                g.connections_refused,
+            ),
+            ("weir_gateway_tls_broken_total", "TLS that was changed on its way.", g.tls_broken),
+            (
+                "weir_gateway_tls_truncated_total",
+                "Connections with TLS that ended without its farewell.",
+                g.tls_truncated,
+            ),
             (
                 "weir_gateway_slow_consumers_total",
                 "Sessions that read too slowly.",
@@ -358,6 +375,9 @@ impl NodeStatus {
         ];
         for (name, help, value) in gauges {
             put_metric(text, (name, help, "gauge"), &[(String::new(), value)]);
+        }
+        if let Some(tls) = &report.tls {
+            put_handshakes(tls, text);
         }
         self.put_partitions(&report, text);
     }
@@ -384,6 +404,19 @@ impl NodeStatus {
             put_metric(text, (name, help, kind), &values);
         }
     }
+}
+
+fn put_handshakes(tls: &TlsReport, text: &mut String) {
+    let outcome = |name: &str| format!("{{outcome=\"{name}\"}}");
+    let done = [(outcome("completed"), tls.completed)];
+    let failed = tls.failed.iter().map(|(name, count)| (outcome(name), *count));
+    let outcomes: Vec<_> = done.into_iter().chain(failed).collect();
+    put_metric(text, ("weir_tls_handshakes_total", "What became of them.", "counter"), &outcomes);
+    let pending = [(String::new(), tls.pending)];
+    put_metric(text, ("weir_tls_handshakes_pending", "Under way.", "gauge"), &pending);
+    let reloads = [(outcome("read"), tls.reloads), (outcome("refused"), tls.reloads_failed)];
+    let head = ("weir_tls_reloads_total", "Certificates read anew.", "counter");
+    put_metric(text, head, &reloads);
 }
 
 fn put_metric(text: &mut String, head: (&str, &str, &str), values: &[(String, u64)]) {

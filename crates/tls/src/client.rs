@@ -81,6 +81,20 @@ impl ClientTls {
         Ok(ClientTls { config: Arc::new(config), name })
     }
 
+    /// The same without TLS 1.3 and with the authorities in `ca`: for tests of a node that serves
+    /// old clients.
+    ///
+    /// # Errors
+    /// As [`ClientTls::new`].
+    pub fn only_tls12(self, ca: &Path) -> Result<ClientTls, TlsError> {
+        let config = ClientConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&rustls::version::TLS12])
+            .expect("ring has cipher suites for TLS 1.2")
+            .with_root_certificates(roots(ca)?)
+            .with_no_client_auth();
+        Ok(ClientTls { config: Arc::new(config), name: self.name })
+    }
+
     /// A link to the node, to be opened.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use weir_types::Durability;
 
-use crate::config::Config;
+use crate::config::{Config, TlsSection};
 use crate::node::Node;
 use crate::runner::WaitStrategy;
 
@@ -31,6 +31,16 @@ pub struct ServeArgs {
     /// What an idle thread does: park, yield or spin.
     #[arg(long, value_name = "STRATEGY")]
     pub wait: Option<WaitStrategy>,
+    /// Certificate of the node for TLS on order entry and delivery, with those between it and its
+    /// authority (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_certificate: Option<PathBuf>,
+    /// The certificate's private key (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub tls_key: Option<PathBuf>,
+    /// Clients must show a certificate of one of these authorities (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub tls_client_ca: Option<PathBuf>,
     /// API key of the first operator (session 1), 64 hexadecimal digits.
     #[arg(long, value_name = "HEX", env = "WEIR_BOOTSTRAP_KEY", hide_env_values = true)]
     pub bootstrap_key: Option<String>,
@@ -61,6 +71,11 @@ impl ServeArgs {
         if self.bootstrap_key.is_some() {
             config.bootstrap_key.clone_from(&self.bootstrap_key);
         }
+        if let (Some(certificate), Some(key)) = (&self.tls_certificate, &self.tls_key) {
+            let mut tls = TlsSection::new(certificate.clone(), key.clone());
+            tls.client_ca.clone_from(&self.tls_client_ca);
+            config.tls = Some(tls);
+        }
         config.probes.enabled &= !self.no_probes;
         config.check()?;
         Ok(config)
@@ -73,6 +88,7 @@ impl ServeArgs {
 /// When it cannot start.
 pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     let config = args.config()?;
+    raise_open_files();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let http = runtime
         .block_on(tokio::net::TcpListener::bind(config.http))
@@ -88,6 +104,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
         tokio::select! {
             biased;
             () = told_to_stop() => Ok(()),
+            failed = read_certificates_when_told(&node) => Err(failed),
             died = thread_died(&node) => Err(anyhow::anyhow!("thread {died} ended unasked")),
             served = serving => served.context("HTTP failed"),
         }
@@ -113,10 +130,39 @@ pub async fn told_to_stop() {
     }
 }
 
+/// Reads certificates anew at each SIGHUP. Resolves only when that signal cannot be had.
+async fn read_certificates_when_told(node: &Node) -> anyhow::Error {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut hangup = match signal(SignalKind::hangup()) {
+        Ok(hangup) => hangup,
+        Err(error) => return anyhow::Error::new(error).context("no handler for SIGHUP"),
+    };
+    loop {
+        hangup.recv().await;
+        match node.reload_certificates() {
+            None => eprintln!("weir: SIGHUP: without TLS there is nothing to read anew"),
+            Some(Ok(())) => eprintln!("weir: SIGHUP: certificates are read anew"),
+            Some(Err(error)) => eprintln!("weir: SIGHUP: the old certificates stay: {error}"),
+        }
+    }
+}
+
+/// As many open files as the system lets a process ask for: connections are files.
+fn raise_open_files() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // What is refused shows when connections are: the limit was there before.
+    let _ = setrlimit(Resource::Nofile, limit);
+}
+
 async fn thread_died(node: &Node) -> &'static str {
     loop {
         if let Some(name) = node.finished_thread() {
             return name;
+        }
+        for line in node.take_log_lines() {
+            eprintln!("weir: {line}");
         }
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }

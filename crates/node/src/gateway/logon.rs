@@ -12,6 +12,7 @@ use super::Gateway;
 use super::connection::Connection;
 use super::intake::ERRORS_MAX;
 use super::sessions::{Behind, Session};
+use super::transport::Ending;
 use crate::handoff::Submission;
 
 /// The longest heartbeat interval that is granted, in milliseconds.
@@ -164,8 +165,13 @@ impl Gateway {
             self.counters.sessions_lost += 1;
             self.end_session(id);
         }
+        match connection.ending {
+            Some(Ending::Truncated) => self.counters.tls_truncated += 1,
+            Some(Ending::Broken) => self.counters.tls_broken += 1,
+            Some(Ending::Closed) | None => {}
+        }
         // A socket that is closed leaves the poll by itself; an error here changes nothing.
-        drop(self.poll.registry().deregister(&mut connection.stream));
+        drop(self.poll.registry().deregister(connection.transport.socket()));
         self.delivery.connection_is_gone(connection.id);
         self.connections.release(connection.id);
     }

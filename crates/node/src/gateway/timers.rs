@@ -23,6 +23,7 @@ impl Gateway {
                 self.drop_connection(connection, now);
                 continue;
             }
+            connection.tidy_output(now);
             self.check_stall(&mut connection, now);
             for session_id in connection.sessions.clone() {
                 self.check_session(&mut connection, session_id, now);

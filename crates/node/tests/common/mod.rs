@@ -251,6 +251,13 @@ impl Node {
         until("the node's end", || self.child.try_wait().unwrap())
     }
 
+    /// Tells the node to read its certificates anew.
+    pub fn hang_up(&self) {
+        let pid = i32::try_from(self.child.id()).unwrap();
+        let pid = rustix::process::Pid::from_raw(pid).expect("a child has an id");
+        rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+    }
+
     /// Ends the node as `kill -9` does.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
@@ -281,7 +288,11 @@ pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 /// Makes the market: one instrument, a supervisor, the traders named. Every partition knows all
 /// of it afterwards.
 pub fn open_market(node: &Node, traders: &[Who]) {
-    let mut admin = node.admin();
+    define_market(node.admin(), traders);
+}
+
+/// As [`open_market`], by this operator.
+pub fn define_market(mut admin: Admin, traders: &[Who]) {
     let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
     admin.define_instrument(instrument(INSTRUMENT)).unwrap();
     for who in traders.iter().chain([&SUPERVISOR]) {
