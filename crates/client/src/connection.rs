@@ -116,7 +116,7 @@ impl Connection {
             Some(tls) => {
                 let link = tls.connect().map_err(LinkError::Tls);
                 let transport = link
-                    .and_then(|link| shake_hands(stream, link, deadline))
+                    .and_then(|link| shake_hands(stream, link, (deadline, limits)))
                     .map_err(|source| ClientError::Handshake { address, source })?;
                 Ok(Connection::over(Transport::Tls(Box::new(transport)), limits))
             }
@@ -140,7 +140,7 @@ impl Connection {
     pub fn with_link(stream: TcpStream, link: Link, limits: Limits) -> std::io::Result<Connection> {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
-        let transport = TlsTransport::new(stream, link);
+        let transport = TlsTransport::new(stream, link, limits);
         Ok(Connection::over(Transport::Tls(Box::new(transport)), limits))
     }
 
@@ -283,8 +283,9 @@ impl Drop for Connection {
 }
 
 impl TlsTransport {
-    fn new(stream: TcpStream, link: Link) -> TlsTransport {
-        TlsTransport { stream, link, scratch: vec![0; SCRATCH_LEN], more: false }
+    fn new(stream: TcpStream, link: Link, limits: Limits) -> TlsTransport {
+        let scratch = vec![0; SCRATCH_LEN.min(limits.frame_len_max)];
+        TlsTransport { stream, link, scratch, more: false }
     }
 
     /// Bytes that were put into records; the stream has what it takes now.
@@ -339,20 +340,22 @@ fn read_plain(stream: &mut TcpStream, room: &mut [u8]) -> Result<usize, ClientEr
 
 /// Waits for the handshake until `deadline`.
 fn shake_hands(
-    mut stream: TcpStream,
-    mut link: Link,
-    deadline: Instant,
+    stream: TcpStream,
+    link: Link,
+    (deadline, limits): (Instant, Limits),
 ) -> Result<TlsTransport, LinkError> {
-    let mut scratch = vec![0; SCRATCH_LEN];
     stream.set_nonblocking(true)?;
-    while !link.handshake(&mut stream, &mut scratch)? {
+    let mut tls = TlsTransport::new(stream, link, limits);
+    while !tls.link.handshake(&mut tls.stream, &mut tls.scratch)? {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(LinkError::Io(ErrorKind::TimedOut.into()));
         }
-        wait_for(stream.as_fd(), link.unsent_len() > 0, left)?;
+        wait_for(tls.stream.as_fd(), tls.link.unsent_len() > 0, left)?;
     }
-    Ok(TlsTransport { stream, link, scratch, more: true })
+    // What came behind the handshake is in the link, where no wait on the socket sees it.
+    tls.more = true;
+    Ok(tls)
 }
 
 fn is_peer_gone(kind: ErrorKind) -> bool {

@@ -11,13 +11,15 @@
 //! * [`admin`]: reference data, money, phases, kill switches.
 //! * [`status`]: the node's status page.
 //! * [`flow`]: recorded order flow as orders.
-//! * [`load`]: open-loop load and what it measures; [`echo`]: a round trip's yardstick.
+//! * [`load`]: open-loop load and what it measures; [`echo`], [`echo_many`]: a round trip's
+//!   yardstick.
 
 pub mod admin;
 pub mod client;
 pub mod clock;
 pub mod connection;
 pub mod echo;
+pub mod echo_many;
 pub mod error;
 pub mod flow;
 pub mod follower;

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::Context;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use weir_types::Durability;
 
 use crate::config::{Config, TlsSection};
@@ -97,6 +98,11 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     for line in node.start_notes() {
         eprintln!("weir: {line}");
     }
+    // Before anybody is told that the node is there: a signal without a handler ends a process.
+    let hangup = {
+        let _runtime = runtime.enter();
+        signal(SignalKind::hangup()).context("no handler for SIGHUP")?
+    };
     println!("weir ready order-entry={} http={}", node.address(), http.local_addr()?);
     let status = node.status();
     let outcome = runtime.block_on(async {
@@ -104,7 +110,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
         tokio::select! {
             biased;
             () = told_to_stop() => Ok(()),
-            failed = read_certificates_when_told(&node) => Err(failed),
+            () = read_certificates_when_told(&node, hangup) => Ok(()),
             died = thread_died(&node) => Err(anyhow::anyhow!("thread {died} ended unasked")),
             served = serving => served.context("HTTP failed"),
         }
@@ -116,7 +122,6 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
 
 /// Resolves when the process is asked to end.
 pub async fn told_to_stop() {
-    use tokio::signal::unix::{SignalKind, signal};
     let (Ok(mut terminate), Ok(mut interrupt)) =
         (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
     else {
@@ -130,13 +135,8 @@ pub async fn told_to_stop() {
     }
 }
 
-/// Reads certificates anew at each SIGHUP. Resolves only when that signal cannot be had.
-async fn read_certificates_when_told(node: &Node) -> anyhow::Error {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut hangup = match signal(SignalKind::hangup()) {
-        Ok(hangup) => hangup,
-        Err(error) => return anyhow::Error::new(error).context("no handler for SIGHUP"),
-    };
+/// Reads certificates anew at each SIGHUP; never resolves.
+async fn read_certificates_when_told(node: &Node, mut hangup: Signal) {
     loop {
         hangup.recv().await;
         match node.reload_certificates() {

@@ -190,6 +190,8 @@ pub struct Gateway {
     record: Vec<u8>,
     old_record: Vec<u8>,
     timers_at: Nanos,
+    /// The slot whose connection's timers are looked at next.
+    timer_slot: usize,
     draining: Arc<AtomicBool>,
     stopping: bool,
 }
@@ -246,6 +248,7 @@ impl Gateway {
             record: Vec::with_capacity(1024),
             old_record: Vec::with_capacity(1024),
             timers_at: Nanos(0),
+            timer_slot: 0,
             draining: parts.draining,
             stopping: false,
         })
