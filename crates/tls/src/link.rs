@@ -41,6 +41,8 @@ pub struct Taken {
     pub len: usize,
     /// Whether another read may give more without waiting for the stream.
     pub more: bool,
+    /// Whether the stream gave anything.
+    pub moved: bool,
 }
 
 /// What a write did.
@@ -108,7 +110,7 @@ impl Link {
         let mut len = self.take(into);
         let unfed = std::mem::take(&mut self.unfed);
         len += self.feed(&unfed, &mut into[len..]);
-        let mut more = true;
+        let (mut more, mut moved) = (true, false);
         let has_room = len < into.len() || self.tls.is_handshaking();
         if has_room && self.end.is_none() && !self.peer_closed {
             match stream.read(scratch) {
@@ -116,6 +118,7 @@ impl Link {
                 Ok(read) => {
                     len += self.feed(&scratch[..read], &mut into[len..]);
                     more = read == scratch.len() || len == into.len();
+                    moved = true;
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => more = false,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -131,7 +134,7 @@ impl Link {
             return Err(end);
         }
         let more = more || self.end.is_some() || self.peer_closed;
-        Ok(Taken { len, more })
+        Ok(Taken { len, more, moved })
     }
 
     /// Gives bytes of the stream to rustls and takes what they hold; what finds no room waits.
@@ -216,13 +219,9 @@ impl Link {
             if !self.tls.is_handshaking() {
                 return Ok(self.unsent_len() == 0);
             }
-            let taken = self.read(stream, &mut [], scratch);
-            match taken {
-                Ok(taken) if !taken.more => {
-                    self.write(stream, &[])?;
-                    return Ok(!self.tls.is_handshaking() && self.unsent_len() == 0);
-                }
-                Ok(_) => {}
+            match self.read(stream, &mut [], scratch) {
+                Ok(taken) if taken.moved || taken.more => {}
+                Ok(_) => return Ok(false),
                 Err(error) => {
                     // The alert that says why; a peer that does not take it goes without.
                     let _ = self.write(stream, &[]);

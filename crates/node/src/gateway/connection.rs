@@ -148,6 +148,8 @@ pub struct Connection {
     pub(super) output: Vec<u8>,
     output_sent: usize,
     pub(super) readable: bool,
+    /// Whether the socket says that its peer sends nothing more.
+    read_closed: bool,
     writable: bool,
     /// The counter when the newest input was read.
     pub(super) ingress: Tsc,
@@ -187,6 +189,7 @@ impl Connection {
             output: Vec::new(),
             output_sent: 0,
             readable: true,
+            read_closed: false,
             writable: true,
             ingress: Tsc::ZERO,
             sessions: Vec::new(),
@@ -214,7 +217,8 @@ impl Connection {
             match self.transport.read(room, &mut sealed) {
                 Ok(got) => {
                     self.input.end += got.len;
-                    self.readable = got.more;
+                    // The end that came with these bytes brings no event of its own.
+                    self.readable = got.more || self.read_closed;
                     if got.moved {
                         self.received_at = now;
                     }
@@ -294,10 +298,11 @@ impl Connection {
         self.output_len() < len_max
     }
 
-    /// The socket says that it can be read or written again.
-    pub fn on_ready(&mut self, readable: bool, writable: bool) {
-        self.readable |= readable;
-        self.writable |= writable;
+    /// The socket says that it can be read or written again, or that its end is there to be read.
+    pub fn on_ready(&mut self, event: &mio::event::Event) {
+        self.readable |= event.is_readable() || event.is_read_closed();
+        self.read_closed |= event.is_read_closed();
+        self.writable |= event.is_writable();
     }
 
     /// Whether it can be written at once.

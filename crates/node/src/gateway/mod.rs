@@ -420,7 +420,7 @@ impl Poller for Gateway {
                 WAKER | DISK => {}
                 Token(slot) => {
                     if let Some(connection) = self.connections.in_slot(slot) {
-                        connection.on_ready(event.is_readable(), event.is_writable());
+                        connection.on_ready(event);
                         self.read_list.add(connection);
                         if event.is_writable() && connection.output_len() > 0 {
                             self.flush_list.add(connection);

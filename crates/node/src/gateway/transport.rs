@@ -141,7 +141,7 @@ fn write_plain(stream: &mut TcpStream, bytes: &[u8]) -> Result<Put, Ending> {
 impl TlsTransport {
     fn read(&mut self, room: &mut [u8], sealed: &mut [u8]) -> Result<Got, Ending> {
         match self.link.read(&mut self.stream, room, sealed) {
-            Ok(taken) => Ok(Got { len: taken.len, more: taken.more, moved: taken.len > 0 }),
+            Ok(taken) => Ok(Got { len: taken.len, more: taken.more, moved: taken.moved }),
             Err(LinkError::Closed | LinkError::Io(_)) => Err(Ending::Closed),
             Err(LinkError::Truncated) => Err(Ending::Truncated),
             Err(LinkError::Tls(_)) => {

@@ -253,9 +253,19 @@ impl Node {
 
     /// Tells the node to read its certificates anew.
     pub fn hang_up(&self) {
+        self.signal(rustix::process::Signal::HUP);
+    }
+
+    /// Stops the node where it stands, or lets it go on.
+    pub fn pause(&self, paused: bool) {
+        use rustix::process::Signal;
+        self.signal(if paused { Signal::STOP } else { Signal::CONT });
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
         let pid = i32::try_from(self.child.id()).unwrap();
         let pid = rustix::process::Pid::from_raw(pid).expect("a child has an id");
-        rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
     }
 
     /// Ends the node as `kill -9` does.

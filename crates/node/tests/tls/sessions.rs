@@ -125,3 +125,37 @@ fn a_client_that_logs_out_is_told_of_the_end_by_tls_too() {
     let ended = crate::common::until("the end", || connection.receive().err());
     assert!(matches!(ended, ClientError::Closed), "{ended:?}");
 }
+
+#[test]
+fn an_end_that_comes_with_the_last_bytes_ends_the_session_at_once() {
+    for with_tls in [false, true] {
+        let stand = Stand::new("memory", "");
+        let plain = crate::common::Home::new("memory");
+        let node = if with_tls { stand.start() } else { plain.start() };
+        let target = if with_tls { stand.target(&node) } else { node.address().into() };
+        let mut client = weir_client::Client::connect(target, Limits::default()).unwrap();
+        // Longer than the test would wait for the loss of a heartbeat.
+        let config = weir_client::SessionConfig {
+            heartbeat_interval_ms: 60_000,
+            ..crate::common::OPERATOR.config()
+        };
+        client.log_on(config, crate::common::HANG).unwrap();
+        counted(&node, "sessions", 1);
+        // The node sees bytes and end together: it stood still when they came.
+        node.pause(true);
+        weir_wire::frame::put_frame(
+            &weir_wire::session::Heartbeat {
+                sending_time: weir_types::Nanos(1),
+                high_water: EventNo(0),
+                session_id: config.session_id,
+                partition_id: weir_types::PartitionId(0),
+                load_permille: 0,
+            },
+            client.outbox(),
+        );
+        client.flush().unwrap();
+        drop(client);
+        node.pause(false);
+        counted(&node, "sessions", 0);
+    }
+}
