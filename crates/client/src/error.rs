@@ -192,6 +192,10 @@ impl ClientError {
                 | ClientError::Io { .. }
                 | ClientError::Closed
                 | ClientError::Cut
+                | ClientError::Handshake {
+                    source: LinkError::Closed | LinkError::Truncated | LinkError::Io(_),
+                    ..
+                }
                 | ClientError::Tls(_)
                 | ClientError::LoggedOut { reason: Reason::Stopping, .. }
                 | ClientError::HeartbeatLost { .. }

@@ -98,11 +98,7 @@ impl Node {
     /// # Errors
     /// When an address is taken, a log is damaged or locked, or the machine lacks what is needed.
     pub fn start(config: &Config) -> anyhow::Result<Node> {
-        let listener = std::net::TcpListener::bind(config.listen)
-            .with_context(|| format!("cannot listen on {}", config.listen))?;
-        // The system's queue of connections that nobody took yet; 128 by default.
-        rustix::net::listen(&listener, BACKLOG)?;
-        let address = listener.local_addr()?;
+        let (listener, address) = listen(config)?;
         let tls = config.tls.as_ref().map(|tls| TlsDoor::open(tls.files())).transpose()?;
         let tls = tls.map(Arc::new);
         std::fs::create_dir_all(&config.dir)
@@ -275,6 +271,16 @@ impl Probes {
             }
         }
     }
+}
+
+/// Listens for order entry and delivery.
+fn listen(config: &Config) -> anyhow::Result<(std::net::TcpListener, SocketAddr)> {
+    let listener = std::net::TcpListener::bind(config.listen)
+        .with_context(|| format!("cannot listen on {}", config.listen))?;
+    // Again, for a longer queue of connections that nobody took yet: it is 128 by default.
+    rustix::net::listen(&listener, BACKLOG)?;
+    let address = listener.local_addr()?;
+    Ok((listener, address))
 }
 
 /// A thread that no order waits for.

@@ -311,3 +311,60 @@ impl Connection {
         self.writable
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads `bytes` into an input as a connection does.
+    fn read(input: &mut Input, bytes: &[u8], buffers: &mut ReadBuffers) {
+        input.room(buffers)[..bytes.len()].copy_from_slice(bytes);
+        input.end += bytes.len();
+    }
+
+    #[test]
+    fn what_was_not_consumed_stays_in_order_whoever_has_the_buffer() {
+        let stream: Vec<u8> = (0..20_000_u32).map(|i| (i % 251) as u8).collect();
+        let mut buffers = ReadBuffers::default();
+        let mut input = Input::default();
+        let (mut read_len, mut consumed) = (0, 0);
+        // Reads and rests of many lengths: nothing left, a little, more than is copied.
+        for step in [1, 100, REST_MAX, REST_MAX + 1, 3 * REST_MAX, 5].into_iter().cycle() {
+            let len = step.min(stream.len() - read_len);
+            read(&mut input, &stream[read_len..read_len + len], &mut buffers);
+            read_len += len;
+            let done = if step % 2 == 0 { input.bytes().len() } else { input.bytes().len() / 2 };
+            assert_eq!(input.bytes(), &stream[consumed..read_len]);
+            input.consume(done);
+            consumed += done;
+            input.give_back(&mut buffers);
+            assert_eq!(input.bytes(), &stream[consumed..read_len]);
+            let rest = read_len - consumed;
+            assert_eq!(input.lent.is_empty(), rest <= REST_MAX, "with a rest of {rest}");
+            if read_len == stream.len() {
+                return;
+            }
+        }
+    }
+
+    #[test]
+    fn connections_share_a_buffer_and_many_that_are_given_back_are_not_kept() {
+        let mut buffers = ReadBuffers::default();
+        let mut inputs: Vec<_> = (0..10).map(|_| Input::default()).collect();
+        for input in &mut inputs {
+            read(input, b"a frame", &mut buffers);
+            input.consume(7);
+            input.give_back(&mut buffers);
+            assert!(input.is_empty() && input.lent.is_empty());
+        }
+        assert_eq!(buffers.spare.len(), 1);
+        for input in &mut inputs {
+            read(input, b"a frame", &mut buffers);
+        }
+        for input in &mut inputs {
+            input.consume(7);
+            input.give_back(&mut buffers);
+        }
+        assert_eq!(buffers.spare.len(), SPARE_MAX);
+    }
+}
