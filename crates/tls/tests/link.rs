@@ -230,3 +230,13 @@ fn what_is_no_tls_is_known_by_its_kind() {
         assert_eq!(Failure::of(&error), Failure::NotTls, "{bytes:?}: {error}");
     }
 }
+
+#[test]
+fn a_reader_with_little_room_loses_nothing_of_a_full_read() {
+    let (mut client, mut server) = agreed(1 << 20, 1 << 20);
+    let sent = text(30_000);
+    client.link.write(&mut client.pipe, &sent).unwrap();
+    client.deliver(&mut server);
+    let (got, end) = server.read_all(1_000);
+    assert!(got == sent && end.is_none(), "{} bytes, then {end:?}", got.len());
+}
