@@ -5,7 +5,6 @@
 //! one thing only: a partition learns of a definition a moment after the control log accepted it,
 //! so what a partition does not know yet is asked again for a while.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use weir_types::{
@@ -18,7 +17,7 @@ use weir_wire::reference::{
 };
 
 use crate::client::{Client, Incoming};
-use crate::connection::Limits;
+use crate::connection::{Limits, Target};
 use crate::error::ClientError;
 use crate::key::Key;
 use crate::session::{SessionConfig, SessionEvent, Submit, Times};
@@ -49,11 +48,11 @@ impl Admin {
     /// # Errors
     /// As [`Client::log_on`].
     pub fn connect(
-        address: SocketAddr,
+        target: impl Into<Target>,
         (session_id, key): (SessionId, impl Into<Key>),
         timeout: Duration,
     ) -> Result<Admin, ClientError> {
-        let mut client = Client::connect(address, Limits::default())?;
+        let mut client = Client::connect(target, Limits::default())?;
         client.log_on(SessionConfig::new(session_id, key), timeout)?;
         Ok(Admin { client, session_id, timeout })
     }

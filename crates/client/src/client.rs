@@ -16,7 +16,7 @@ use weir_wire::dialogue::NodeMessage;
 use weir_wire::group::Group;
 
 use crate::clock::{Clock, wait};
-use crate::connection::{Connection, Limits};
+use crate::connection::{Connection, Limits, Target};
 use crate::error::ClientError;
 use crate::session::{Session, SessionConfig, SessionEvent, Submit, Times};
 
@@ -35,7 +35,7 @@ pub enum Incoming<'a> {
 /// A connection and its sessions.
 #[derive(Debug)]
 pub struct Client {
-    address: SocketAddr,
+    target: Target,
     limits: Limits,
     connection: Connection,
     sessions: Vec<Session>,
@@ -59,12 +59,13 @@ impl Client {
     /// Connects to a node.
     ///
     /// # Errors
-    /// [`ClientError::Connect`].
-    pub fn connect(address: SocketAddr, limits: Limits) -> Result<Client, ClientError> {
-        let connection = Connection::open(address, limits)?;
+    /// [`ClientError::Connect`], [`ClientError::Handshake`].
+    pub fn connect(target: impl Into<Target>, limits: Limits) -> Result<Client, ClientError> {
+        let target = target.into();
+        let connection = Connection::open(target.clone(), limits)?;
         let clock = Clock::default();
         Ok(Client {
-            address,
+            target,
             limits,
             connection,
             sessions: Vec::new(),
@@ -145,7 +146,7 @@ impl Client {
         sink: &mut dyn FnMut(Incoming<'_>, &mut Vec<u8>),
     ) -> Result<(), ClientError> {
         self.sessions.iter_mut().for_each(Session::connection_lost);
-        self.connection = Connection::open(self.address, self.limits)?;
+        self.connection = Connection::open(self.target.clone(), self.limits)?;
         self.is_interrupted = false;
         self.last_heard = self.clock.now();
         self.challenge_count = 0;
@@ -157,7 +158,7 @@ impl Client {
     /// Connects to another address from the next [`Client::reconnect`] on: a node that was
     /// restarted may listen elsewhere.
     pub fn set_address(&mut self, address: SocketAddr) {
-        self.address = address;
+        self.target.address = address;
     }
 
     /// The client's clock, in which [`Times`] are.

@@ -6,7 +6,7 @@
 //! steals the time that it measures.
 
 use std::num::NonZeroU64;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -97,7 +97,10 @@ pub fn wait<'a>(
     connections: impl IntoIterator<Item = &'a Connection>,
     timeout: Duration,
 ) -> Result<(), ClientError> {
-    poll_fds(&mut fds_of(connections), timeout)
+    let mut more = false;
+    let connections = connections.into_iter().inspect(|connection| more |= connection.has_more());
+    let mut fds = fds_of(connections);
+    poll_fds(&mut fds, if more { Duration::ZERO } else { timeout })
 }
 
 /// As [`wait`], and tells which of the connections are ready.
@@ -108,9 +111,13 @@ pub fn wait_ready<'a>(
     connections: impl IntoIterator<Item = &'a Connection>,
     timeout: Duration,
 ) -> Result<Vec<bool>, ClientError> {
+    let mut more = Vec::new();
+    let connections =
+        connections.into_iter().inspect(|connection| more.push(connection.has_more()));
     let mut fds = fds_of(connections);
+    let timeout = if more.contains(&true) { Duration::ZERO } else { timeout };
     poll_fds(&mut fds, timeout)?;
-    Ok(fds.iter().map(|fd| !fd.revents().is_empty()).collect())
+    Ok(fds.iter().zip(more).map(|(fd, more)| more || !fd.revents().is_empty()).collect())
 }
 
 /// As [`wait`], also for a new connection to `listener`.
@@ -124,7 +131,28 @@ pub fn wait_readable(
 ) -> Result<(), ClientError> {
     let mut fds = fds_of(connections);
     fds.push(PollFd::new(listener, PollFlags::IN));
-    poll_fds(&mut fds, timeout)
+    let more = connections.iter().any(Connection::has_more);
+    poll_fds(&mut fds, if more { Duration::ZERO } else { timeout })
+}
+
+/// Waits until a socket can be read, or written where `writes`, or `timeout` is over.
+///
+/// # Errors
+/// The system's; an interrupted wait is no error.
+pub(crate) fn wait_for(fd: BorrowedFd<'_>, writes: bool, timeout: Duration) -> std::io::Result<()> {
+    let out = if writes { PollFlags::OUT } else { PollFlags::empty() };
+    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN | out)];
+    match poll(&mut fds, Some(&timespec(timeout))) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn timespec(timeout: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(timeout.subsec_nanos()),
+    }
 }
 
 fn fds_of<'a>(connections: impl IntoIterator<Item = &'a Connection>) -> Vec<PollFd<'a>> {
@@ -139,11 +167,7 @@ fn fds_of<'a>(connections: impl IntoIterator<Item = &'a Connection>) -> Vec<Poll
 }
 
 fn poll_fds(fds: &mut [PollFd<'_>], timeout: Duration) -> Result<(), ClientError> {
-    let timeout = Timespec {
-        tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: i64::from(timeout.subsec_nanos()),
-    };
-    match poll(fds, Some(&timeout)) {
+    match poll(fds, Some(&timespec(timeout))) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
         Err(error) => Err(ClientError::io("waiting for the node", error.into())),
     }

@@ -1,4 +1,4 @@
-//! A non-blocking TCP connection to a node: frames in, frames out, both bounded.
+//! A non-blocking connection to a node, plain or with TLS: frames in, frames out, both bounded.
 //!
 //! It never blocks but in [`Connection::open`], never interprets a message and never drops a byte:
 //! a reader that falls behind stops reading (TCP pushes back), a writer over its limit is told so.
@@ -8,11 +8,14 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use weir_tls::link::SCRATCH_LEN;
+use weir_tls::{ClientTls, Link, LinkError};
 use weir_wire::dialogue::NodeMessage;
 use weir_wire::frame::{FRAME_HEADER_LEN, Framing, RawMessage, next_frame};
 
+use crate::clock::wait_for;
 use crate::error::ClientError;
 
 /// The bounds of a connection's buffers.
@@ -36,10 +39,41 @@ impl Default for Limits {
     }
 }
 
+/// Where a node is and how it is spoken to. An address alone means without TLS.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The node's order entry.
+    pub address: SocketAddr,
+    /// How the node is known, where it wants TLS.
+    pub tls: Option<ClientTls>,
+}
+
+impl From<SocketAddr> for Target {
+    fn from(address: SocketAddr) -> Target {
+        Target { address, tls: None }
+    }
+}
+
+/// What carries the frames.
+#[derive(Debug)]
+enum Transport {
+    Plain(TcpStream),
+    Tls(Box<TlsTransport>),
+}
+
+#[derive(Debug)]
+struct TlsTransport {
+    stream: TcpStream,
+    link: Link,
+    scratch: Vec<u8>,
+    /// Whether something may be had without waiting: poll does not see what a link holds.
+    more: bool,
+}
+
 /// A connection to a node.
 #[derive(Debug)]
 pub struct Connection {
-    stream: TcpStream,
+    transport: Transport,
     inbox: Vec<u8>,
     head: usize,
     tail: usize,
@@ -61,29 +95,58 @@ pub fn resolve(address: &str) -> Result<SocketAddr, ClientError> {
 }
 
 impl Connection {
-    /// Connects.
+    /// Connects, and agrees on TLS where the target says so.
     ///
     /// # Errors
-    /// [`ClientError::Connect`].
+    /// [`ClientError::Connect`], [`ClientError::Handshake`].
     ///
     /// # Panics
     /// When a limit is shorter than a frame's header.
-    pub fn open(address: SocketAddr, limits: Limits) -> Result<Connection, ClientError> {
+    pub fn open(target: impl Into<Target>, limits: Limits) -> Result<Connection, ClientError> {
         assert!(limits.frame_len_max > FRAME_HEADER_LEN, "frames have a header");
-        TcpStream::connect_timeout(&address, limits.connect_timeout)
-            .and_then(|stream| Connection::of(stream, limits))
-            .map_err(|source| ClientError::Connect { address, source })
+        let target = target.into();
+        let address = target.address;
+        let refuse = |source| ClientError::Connect { address, source };
+        let deadline = Instant::now() + limits.connect_timeout;
+        let stream =
+            TcpStream::connect_timeout(&address, limits.connect_timeout).map_err(refuse)?;
+        stream.set_nodelay(true).map_err(refuse)?;
+        match target.tls {
+            None => Connection::of(stream, limits).map_err(refuse),
+            Some(tls) => {
+                let link = tls.connect().map_err(LinkError::Tls);
+                let transport = link
+                    .and_then(|link| shake_hands(stream, link, (deadline, limits)))
+                    .map_err(|source| ClientError::Handshake { address, source })?;
+                Ok(Connection::over(Transport::Tls(Box::new(transport)), limits))
+            }
+        }
     }
 
-    /// Over a stream that is connected already.
+    /// Over a stream that is connected already, without TLS.
     ///
     /// # Errors
     /// The system's, when the stream cannot be made non-blocking.
     pub fn of(stream: TcpStream, limits: Limits) -> std::io::Result<Connection> {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
-        Ok(Connection {
-            stream,
+        Ok(Connection::over(Transport::Plain(stream), limits))
+    }
+
+    /// Over a stream that is connected already, with TLS whose handshake goes on as bytes come.
+    ///
+    /// # Errors
+    /// As [`Connection::of`].
+    pub fn with_link(stream: TcpStream, link: Link, limits: Limits) -> std::io::Result<Connection> {
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        let transport = TlsTransport::new(stream, link, limits);
+        Ok(Connection::over(Transport::Tls(Box::new(transport)), limits))
+    }
+
+    fn over(transport: Transport, limits: Limits) -> Connection {
+        Connection {
+            transport,
             // Zeroed pages come from the system untouched: a large limit costs nothing until used.
             inbox: vec![0; limits.frame_len_max],
             head: 0,
@@ -91,7 +154,7 @@ impl Connection {
             outbox: Vec::with_capacity(16 << 10),
             sent: 0,
             limits,
-        })
+        }
     }
 
     /// Where frames to send are appended; [`Connection::flush`] sends them, in one write.
@@ -102,7 +165,11 @@ impl Connection {
     /// Bytes that wait to be sent.
     #[must_use]
     pub fn backlog_len(&self) -> usize {
-        self.outbox.len() - self.sent
+        let in_records = match &self.transport {
+            Transport::Plain(_) => 0,
+            Transport::Tls(tls) => tls.link.unsent_len(),
+        };
+        self.outbox.len() - self.sent + in_records
     }
 
     /// Sends what the system takes now; the rest stays.
@@ -110,16 +177,15 @@ impl Connection {
     /// # Errors
     /// [`ClientError::Io`], [`ClientError::Closed`], [`ClientError::OutboxFull`].
     pub fn flush(&mut self) -> Result<(), ClientError> {
-        while self.sent < self.outbox.len() {
-            match self.stream.write(&self.outbox[self.sent..]) {
-                Ok(0) => return Err(ClientError::Closed),
-                Ok(len) => self.sent += len,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if is_peer_gone(error.kind()) => return Err(ClientError::Closed),
-                Err(error) => return Err(ClientError::io("sending", error)),
-            }
+        let waiting = &self.outbox[self.sent..];
+        self.sent += match &mut self.transport {
+            Transport::Plain(stream) => write_plain(stream, waiting),
+            Transport::Tls(tls) => tls.write(waiting),
         }
+        .map_err(|error| match error.kind() {
+            kind if is_peer_gone(kind) => ClientError::Closed,
+            _ => ClientError::io("sending", error),
+        })?;
         if self.sent == self.outbox.len() {
             self.outbox.clear();
             self.sent = 0;
@@ -137,21 +203,25 @@ impl Connection {
     /// Takes what has come, in one read; how many bytes.
     ///
     /// # Errors
-    /// [`ClientError::Io`], [`ClientError::Closed`].
+    /// [`ClientError::Io`], [`ClientError::Closed`], and with TLS [`ClientError::Cut`],
+    /// [`ClientError::Tls`].
     pub fn receive(&mut self) -> Result<usize, ClientError> {
         self.make_room();
-        loop {
-            return match self.stream.read(&mut self.inbox[self.tail..]) {
-                Ok(0) if self.tail < self.inbox.len() => Err(ClientError::Closed),
-                Ok(len) => {
-                    self.tail += len;
-                    Ok(len)
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
-                Err(error) if is_peer_gone(error.kind()) => Err(ClientError::Closed),
-                Err(error) => Err(ClientError::io("receiving", error)),
-            };
+        let room = &mut self.inbox[self.tail..];
+        let len = match &mut self.transport {
+            Transport::Plain(stream) => read_plain(stream, room),
+            Transport::Tls(tls) => tls.read(room),
+        }?;
+        self.tail += len;
+        Ok(len)
+    }
+
+    /// Whether [`Connection::receive`] may bring something that waiting on the socket would miss.
+    #[must_use]
+    pub fn has_more(&self) -> bool {
+        match &self.transport {
+            Transport::Plain(_) => false,
+            Transport::Tls(tls) => tls.more,
         }
     }
 
@@ -195,8 +265,97 @@ impl Connection {
 
 impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
+        match &self.transport {
+            Transport::Plain(stream) => stream.as_fd(),
+            Transport::Tls(tls) => tls.stream.as_fd(),
+        }
     }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // The farewell, as far as the system takes it: without it the node sees a cut connection.
+        if let Transport::Tls(tls) = &mut self.transport {
+            tls.link.say_farewell();
+            let _ = tls.link.write(&mut tls.stream, &[]);
+        }
+    }
+}
+
+impl TlsTransport {
+    fn new(stream: TcpStream, link: Link, limits: Limits) -> TlsTransport {
+        let scratch = vec![0; SCRATCH_LEN.min(limits.frame_len_max)];
+        TlsTransport { stream, link, scratch, more: false }
+    }
+
+    /// Bytes that were put into records; the stream has what it takes now.
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if self.link.is_handshaking() {
+            // What is sent now would be sent before the other side is known.
+            return Ok(0);
+        }
+        self.link.write(&mut self.stream, bytes).map(|written| written.len)
+    }
+
+    /// What one read of the stream brings.
+    fn read(&mut self, room: &mut [u8]) -> Result<usize, ClientError> {
+        self.more = false;
+        if self.link.is_handshaking()
+            && !self.link.handshake(&mut self.stream, &mut self.scratch)?
+        {
+            return Ok(0);
+        }
+        let taken = self.link.read(&mut self.stream, room, &mut self.scratch)?;
+        self.more = taken.more;
+        Ok(taken.len)
+    }
+}
+
+fn write_plain(stream: &mut TcpStream, bytes: &[u8]) -> std::io::Result<usize> {
+    let mut sent = 0;
+    while sent < bytes.len() {
+        match stream.write(&bytes[sent..]) {
+            Ok(0) => return Err(ErrorKind::BrokenPipe.into()),
+            Ok(len) => sent += len,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(sent)
+}
+
+fn read_plain(stream: &mut TcpStream, room: &mut [u8]) -> Result<usize, ClientError> {
+    loop {
+        return match stream.read(room) {
+            Ok(0) if !room.is_empty() => Err(ClientError::Closed),
+            Ok(len) => Ok(len),
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
+            Err(error) if is_peer_gone(error.kind()) => Err(ClientError::Closed),
+            Err(error) => Err(ClientError::io("receiving", error)),
+        };
+    }
+}
+
+/// Waits for the handshake until `deadline`.
+fn shake_hands(
+    stream: TcpStream,
+    link: Link,
+    (deadline, limits): (Instant, Limits),
+) -> Result<TlsTransport, LinkError> {
+    stream.set_nonblocking(true)?;
+    let mut tls = TlsTransport::new(stream, link, limits);
+    while !tls.link.handshake(&mut tls.stream, &mut tls.scratch)? {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(LinkError::Io(ErrorKind::TimedOut.into()));
+        }
+        wait_for(tls.stream.as_fd(), tls.link.unsent_len() > 0, left)?;
+    }
+    // What came behind the handshake is in the link, where no wait on the socket sees it.
+    tls.more = true;
+    Ok(tls)
 }
 
 fn is_peer_gone(kind: ErrorKind) -> bool {

@@ -77,7 +77,11 @@ fn accept(listener: &TcpListener, connections: &mut Vec<Connection>) -> Result<(
     }
 }
 
-fn answer(
+/// Answers what has come on a connection.
+///
+/// # Errors
+/// The connection's.
+pub(crate) fn answer(
     connection: &mut Connection,
     events: &mut HashMap<SessionId, u64>,
 ) -> Result<(), ClientError> {

@@ -8,6 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use weir_tls::LinkError;
 use weir_types::{EventNo, InstrumentId, OrderId, PartitionId, Reason, SessionId};
 use weir_wire::DecodeError;
 use weir_wire::frame::BrokenFrame;
@@ -24,6 +25,20 @@ pub enum ClientError {
         /// The system's error.
         source: io::Error,
     },
+    /// The two ends do not agree on TLS: a certificate that one does not believe, no TLS at all.
+    #[error("no TLS with {address}: {source}")]
+    Handshake {
+        /// Where to.
+        address: SocketAddr,
+        /// Why.
+        source: LinkError,
+    },
+    /// The connection ended without TLS's farewell: it may have been cut by somebody.
+    #[error("the connection to the node was cut")]
+    Cut,
+    /// What came over TLS was changed on its way, or the node refused this client's certificate.
+    #[error("TLS with the node: {0}")]
+    Tls(LinkError),
     /// The address does not resolve.
     #[error("{0:?} is not an address of the form HOST:PORT")]
     Address(String),
@@ -157,6 +172,20 @@ pub enum ClientError {
     },
 }
 
+impl From<LinkError> for ClientError {
+    fn from(error: LinkError) -> ClientError {
+        match error {
+            LinkError::Closed => ClientError::Closed,
+            LinkError::Truncated => ClientError::Cut,
+            LinkError::Io(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                ClientError::Cut
+            }
+            LinkError::Io(error) => ClientError::io("receiving", error),
+            LinkError::Tls(_) => ClientError::Tls(error),
+        }
+    }
+}
+
 impl ClientError {
     /// An I/O error with what was being done.
     pub(crate) fn io(doing: &'static str, source: io::Error) -> ClientError {
@@ -171,6 +200,12 @@ impl ClientError {
             ClientError::Connect { .. }
                 | ClientError::Io { .. }
                 | ClientError::Closed
+                | ClientError::Cut
+                | ClientError::Handshake {
+                    source: LinkError::Closed | LinkError::Truncated | LinkError::Io(_),
+                    ..
+                }
+                | ClientError::Tls(_)
                 | ClientError::LoggedOut { reason: Reason::Stopping, .. }
                 | ClientError::HeartbeatLost { .. }
                 | ClientError::Gap { .. }

@@ -4,7 +4,7 @@
 //! reconnects on its own. State machines ([`session`], [`follower`]) do no I/O, so that they are
 //! tested without any; [`client`] puts them on a connection.
 //!
-//! * [`connection`]: frames over TCP, bounded both ways.
+//! * [`connection`]: frames over TCP or TLS, bounded both ways.
 //! * [`session`]: request numbers, gaps, resume, what to send again.
 //! * [`key`]: what a session proves itself by.
 //! * [`client`]: a connection and its sessions.
@@ -12,13 +12,15 @@
 //! * [`admin`]: reference data, money, phases, kill switches.
 //! * [`status`]: the node's status page.
 //! * [`flow`]: recorded order flow as orders.
-//! * [`load`]: open-loop load and what it measures; [`echo`]: a round trip's yardstick.
+//! * [`load`]: open-loop load and what it measures; [`echo`], [`echo_many`]: a round trip's
+//!   yardstick.
 
 pub mod admin;
 pub mod client;
 pub mod clock;
 pub mod connection;
 pub mod echo;
+pub mod echo_many;
 pub mod error;
 pub mod flow;
 pub mod follower;
@@ -31,7 +33,7 @@ pub mod status;
 
 pub use admin::Admin;
 pub use client::{Client, Incoming};
-pub use connection::{Connection, Limits, resolve};
+pub use connection::{Connection, Limits, Target, resolve};
 pub use error::ClientError;
 pub use follower::{Follower, FollowerConfig};
 pub use key::{Key, SigningKey};

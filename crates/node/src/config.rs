@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use weir_tls::ServerFiles;
 use weir_types::Durability;
 
 use crate::diagnostics::{LineFormat, LineLevel};
@@ -67,6 +68,8 @@ pub struct Config {
     pub engine: EngineSection,
     /// The gateway.
     pub gateway: GatewaySection,
+    /// TLS for order entry and delivery; without it connections are plain.
+    pub tls: Option<TlsSection>,
     /// The delivery store.
     pub delivery: DeliverySection,
     /// Probes.
@@ -123,6 +126,78 @@ pub struct GatewaySection {
     pub stall_max_ms: u64,
 }
 
+/// TLS for order entry and delivery.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TlsSection {
+    /// The node's certificate and those between it and its authority, a PEM file.
+    pub certificate: PathBuf,
+    /// The certificate's private key, a PEM file.
+    pub key: PathBuf,
+    /// Authorities of clients' certificates, a PEM file; without it no client is asked for one.
+    pub client_ca: Option<PathBuf>,
+    /// Whether a client without a certificate is refused, where `client_ca` is given.
+    #[serde(default = "default_client_required")]
+    pub client_required: bool,
+    /// How long a handshake may take, in milliseconds.
+    #[serde(default = "default_handshake_max_ms")]
+    pub handshake_max_ms: u64,
+    /// Handshakes at the same time; further connections wait in the system's queue.
+    #[serde(default = "default_handshakes_max")]
+    pub handshakes_max: usize,
+}
+
+fn default_client_required() -> bool {
+    true
+}
+
+fn default_handshake_max_ms() -> u64 {
+    5_000
+}
+
+fn default_handshakes_max() -> usize {
+    1_024
+}
+
+impl TlsSection {
+    /// With these files and all else by default.
+    #[must_use]
+    pub fn new(certificate: PathBuf, key: PathBuf) -> TlsSection {
+        TlsSection {
+            certificate,
+            key,
+            client_ca: None,
+            client_required: default_client_required(),
+            handshake_max_ms: default_handshake_max_ms(),
+            handshakes_max: default_handshakes_max(),
+        }
+    }
+
+    /// The files, for who opens them.
+    #[must_use]
+    pub fn files(&self) -> ServerFiles {
+        ServerFiles {
+            certificate: self.certificate.clone(),
+            key: self.key.clone(),
+            client_ca: self.client_ca.clone(),
+            client_required: self.client_required,
+        }
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        let ranges: [(&'static str, u64, std::ops::RangeInclusive<u64>, &'static str); 2] = [
+            ("tls.handshake_max_ms", self.handshake_max_ms, 10..=600_000, "10 to 600000"),
+            ("tls.handshakes_max", self.handshakes_max as u64, 1..=65_536, "1 to 65536"),
+        ];
+        for (key, value, range, want) in ranges {
+            if !range.contains(&value) {
+                return Err(ConfigError::OutOfRange { key, value: value.to_string(), want });
+            }
+        }
+        Ok(())
+    }
+}
+
 /// The delivery store.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -171,6 +246,7 @@ impl Default for Config {
             snapshots: SnapshotsSection::default(),
             engine: EngineSection::default(),
             gateway: GatewaySection::default(),
+            tls: None,
             delivery: DeliverySection::default(),
             probes: ProbesSection::default(),
             diagnostics: DiagnosticsSection::default(),
@@ -198,7 +274,7 @@ impl Default for SnapshotsSection {
 
 impl Default for GatewaySection {
     fn default() -> Self {
-        GatewaySection { connections_max: 8192, output_bytes_max: 1 << 20, stall_max_ms: 10_000 }
+        GatewaySection { connections_max: 16_384, output_bytes_max: 1 << 20, stall_max_ms: 10_000 }
     }
 }
 
@@ -299,6 +375,9 @@ impl Config {
                 return Err(ConfigError::OutOfRange { key, value: value.to_string(), want });
             }
         }
+        if let Some(tls) = &self.tls {
+            tls.check()?;
+        }
         if let Some(key) = &self.bootstrap_key
             && parse_key(key).is_none()
         {
@@ -372,6 +451,12 @@ mod tests {
             ("[log]\nsegment_bytes = 5", "log.segment_bytes"),
             ("bootstrap_key = \"12\"", "bootstrap_key"),
             ("wait = \"sleep\"", "sleep"),
+            ("[tls]\ncertificate = \"a.pem\"", "key"),
+            ("[tls]\ncertificate = \"a\"\nkey = \"b\"\nclient-ca = \"c\"", "client-ca"),
+            (
+                "[tls]\ncertificate = \"a\"\nkey = \"b\"\nhandshake_max_ms = 1",
+                "tls.handshake_max_ms",
+            ),
         ];
         for (text, named) in cases {
             let error = Config::parse(text).unwrap_err().to_string();

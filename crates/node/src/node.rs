@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! thread core       gateway │ control partition │ control feed │ partition 1     (fused)
+//! thread handshakes handshakes of TLS, where there is TLS
 //! thread delivery   delivery store
 //! thread keeper     probe drain
 //! thread shadows    the shadow engines: event files, snapshots
@@ -25,8 +26,10 @@ use weir_io::{Clock, OsRng, Rng, SystemClock, WakeFd};
 use weir_probe::ring::heap_ring;
 use weir_probe::thread::Share;
 use weir_probe::{ClockReader, ClockWriter, Drain, DrainOptions, HiccupOptions, Hiccups, Recorder};
+use weir_tls::TlsError;
 use weir_types::{
-    Credential, CredentialKind, Epoch, FirmId, Nanos, PartitionId, Position, RequestNo, Role, SessionId,
+    Credential, CredentialKind, Epoch, FirmId, Nanos, PartitionId, Position, RequestNo, Role,
+    SessionId,
 };
 use weir_wire::reference::DefineSession;
 use weir_wire::session::NodeId;
@@ -37,7 +40,10 @@ use crate::control_feed::{ControlFeed, FedPartition};
 use crate::delivery_agent::{DeliveryAgent, DeliveryFigures, DeliveryParts};
 use crate::event_reader::EventReader;
 use crate::fd_poller::FdPoller;
-use crate::gateway::{Gateway, GatewayConfig, GatewayParts, GatewayStatus};
+use crate::gateway::handshakes::{
+    ARRIVALS_MAX, HandshakeLimits, Handshakes, HandshakesParts, TlsDoor,
+};
+use crate::gateway::{Door, Gateway, GatewayConfig, GatewayParts, GatewayStatus};
 use crate::handoff::{
     PartitionPort, SourcePort, Submission, gateway_to_delivery, gateway_to_partition,
 };
@@ -59,6 +65,10 @@ const DRAIN_TIME: Duration = Duration::from_millis(20);
 
 /// Where cores are few, an order's sender is told first, then its followers.
 const DELIVERY_SHARE: Share = Share::Fair { niceness: 5 };
+/// Who is connected goes before who wants to be.
+const HANDSHAKES_SHARE: Share = Share::Fair { niceness: 5 };
+/// Connections that the system keeps until they are accepted.
+const BACKLOG: i32 = 4_096;
 /// Figures can wait, but not for ever.
 const KEEPER_SHARE: Share = Share::Fair { niceness: 10 };
 /// How long a node's threads may take to begin.
@@ -70,6 +80,7 @@ pub struct Node {
     draining: Arc<AtomicBool>,
     address: SocketAddr,
     status: Arc<NodeStatus>,
+    tls: Option<Arc<TlsDoor>>,
     notes: Vec<String>,
 }
 
@@ -92,9 +103,9 @@ impl Node {
     /// # Errors
     /// When an address is taken, a log is damaged or locked, or the machine lacks what is needed.
     pub fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node> {
-        let listener = std::net::TcpListener::bind(config.listen)
-            .with_context(|| format!("cannot listen on {}", config.listen))?;
-        let address = listener.local_addr()?;
+        let (listener, address) = listen(config)?;
+        let tls = config.tls.as_ref().map(|tls| TlsDoor::open(tls.files())).transpose()?;
+        let tls = tls.map(Arc::new);
         std::fs::create_dir_all(&config.dir)
             .with_context(|| format!("cannot make {}", config.dir.display()))?;
         let wakes = Wakes::new(config.is_fused());
@@ -123,8 +134,9 @@ impl Node {
         let (delivery_port, gateway_port) =
             gateway_to_delivery(assembly.wakes.gateway.clone(), assembly.wakes.delivery.clone());
         let ports = vec![(control_port, control.reader()), (trading_port, trading.reader())];
+        let (door, handshakes) = assembly.door(listener, tls.as_ref())?;
         let gateway =
-            assembly.gateway(listener, ports, delivery_port, &mut probes, [&control, &trading])?;
+            assembly.gateway(door, ports, delivery_port, &mut probes, [&control, &trading])?;
         let fed = FedPartition::new(feed_port, trading.engine.control_position());
         let feed = ControlFeed::new(control.reader(), vec![fed]);
         let delivery = assembly.delivery(gateway_port, &trading)?;
@@ -150,14 +162,16 @@ impl Node {
             dir: config.dir.clone(),
             partitions: figures.to_vec(),
             gateway: assembly.gateway_status.clone(),
+            tls: tls.clone(),
             delivery: assembly.delivery_figures.clone(),
             latencies,
             hiccups: start_hiccups(config, probes.clock.as_ref(), &mut notes),
         });
         let cores = (gateway, control, feed, trading);
-        let threads = assembly.start_threads(cores, delivery, [keeper, shadows], &wake_fd)?;
+        let others = handshakes.into_iter().chain([keeper, shadows]).collect();
+        let threads = assembly.start_threads(cores, delivery, others, &wake_fd)?;
         assembly.wait_for_operator()?;
-        Ok(Node { threads, draining: assembly.draining, address, status, notes })
+        Ok(Node { threads, draining: assembly.draining, address, status, tls, notes })
     }
 
     /// Where order entry and delivery listen.
@@ -176,6 +190,14 @@ impl Node {
     #[must_use]
     pub fn start_notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// Reads the certificates anew, for connections from now on; `None` without TLS.
+    ///
+    /// # Errors
+    /// Inside: what is wrong with the files. The old certificates stay then.
+    pub fn reload_certificates(&self) -> Option<Result<(), TlsError>> {
+        self.tls.as_ref().map(|tls| tls.reload())
     }
 
     /// The name of a thread that ended unasked, if one did.
@@ -249,6 +271,16 @@ impl Probes {
             }
         }
     }
+}
+
+/// Listens for order entry and delivery.
+fn listen(config: &Config) -> anyhow::Result<(std::net::TcpListener, SocketAddr)> {
+    let listener = std::net::TcpListener::bind(config.listen)
+        .with_context(|| format!("cannot listen on {}", config.listen))?;
+    // Again, for a longer queue of connections that nobody took yet: it is 128 by default.
+    rustix::net::listen(&listener, BACKLOG)?;
+    let address = listener.local_addr()?;
+    Ok((listener, address))
 }
 
 /// A thread that no order waits for.
@@ -341,7 +373,7 @@ struct Assembly<'a> {
 impl Assembly<'_> {
     fn gateway(
         &mut self,
-        listener: std::net::TcpListener,
+        door: Door,
         ports: Vec<(PartitionPort, EventReader)>,
         delivery: crate::handoff::DeliveryPort,
         probes: &mut Probes,
@@ -349,7 +381,7 @@ impl Assembly<'_> {
     ) -> anyhow::Result<Gateway> {
         let section = &self.config.gateway;
         let mut gateway = Gateway::new(GatewayParts {
-            listener,
+            door,
             ports,
             delivery,
             recorder: probes.recorder("gateway"),
@@ -371,6 +403,34 @@ impl Assembly<'_> {
             }
         }
         Ok(gateway)
+    }
+
+    /// Where connections come from, and with TLS the thread that does their handshakes.
+    fn door(
+        &self,
+        listener: std::net::TcpListener,
+        tls: Option<&Arc<TlsDoor>>,
+    ) -> anyhow::Result<(Door, Option<Runner>)> {
+        let (Some(tls), Some(section)) = (tls, &self.config.tls) else {
+            return Ok((Door::Plain(listener), None));
+        };
+        let (arrivals, to_gateway) = RingBuffer::new(ARRIVALS_MAX);
+        let handshakes = Handshakes::new(HandshakesParts {
+            listener,
+            door: tls.clone(),
+            arrivals,
+            gateway: self.wakes.gateway.clone(),
+            limits: HandshakeLimits {
+                pending_max: section.handshakes_max,
+                time_max: Nanos(section.handshake_max_ms * 1_000_000),
+            },
+            draining: self.draining.clone(),
+        })?;
+        let runner = Runner::new("handshakes", Wake::new(), WaitStrategy::Park)
+            .sharing(HANDSHAKES_SHARE)
+            .giving_way()
+            .with_sockets(handshakes);
+        Ok((Door::Tls(to_gateway), Some(runner)))
     }
 
     fn partition(
@@ -442,7 +502,7 @@ impl Assembly<'_> {
         &self,
         cores: Cores,
         delivery: DeliveryAgent,
-        others: [Runner; 2],
+        others: Vec<Runner>,
         wake_fd: &WakeFd,
     ) -> anyhow::Result<Vec<RunningThread>> {
         let (gateway, control, feed, trading) = cores;

@@ -13,6 +13,7 @@ use weir_wire::event::Uncrossed;
 use weir_wire::reference::DefineInstrument;
 
 use crate::delivery_agent::DeliveryFigures;
+use crate::gateway::handshakes::{TlsDoor, TlsReport};
 use crate::gateway::{GatewayCounters, GatewayStatus};
 use crate::markets::Market;
 use crate::partition::PartitionFigures;
@@ -34,6 +35,8 @@ pub struct NodeStatus {
     pub partitions: Vec<(PartitionId, Epoch, Arc<PartitionFigures>)>,
     /// The gateway.
     pub gateway: Arc<Mutex<GatewayStatus>>,
+    /// Handshakes, with TLS.
+    pub tls: Option<Arc<TlsDoor>>,
     /// The delivery store.
     pub delivery: Arc<DeliveryFigures>,
     /// The latencies, when orders are stamped.
@@ -59,6 +62,8 @@ pub struct StatusReport {
     pub partitions: Vec<PartitionReport>,
     /// The gateway's counters.
     pub gateway: GatewayCounters,
+    /// Handshakes of TLS; absent without it.
+    pub tls: Option<TlsReport>,
     /// The delivery store.
     pub delivery: DeliveryReport,
     /// The instruments.
@@ -296,6 +301,7 @@ impl NodeStatus {
             fused: self.fused,
             partitions: self.partitions.iter().map(partition_report).collect(),
             gateway: gateway.counters.clone(),
+            tls: self.tls.as_ref().map(|tls| tls.report()),
             delivery: DeliveryReport {
                 orders: load(&self.delivery.orders),
                 ingested: load(&self.delivery.ingested),
@@ -335,7 +341,7 @@ impl NodeStatus {
         let report = self.report();
         let g = &report.gateway;
         let d = &report.delivery;
-        let totals: [(&str, &str, u64); 22] = [
+        let totals: [(&str, &str, u64); 24] = [
             ("weir_gateway_requests_total", "Requests handed to partitions.", g.requests),
             ("weir_gateway_reports_total", "Reports sent.", g.reports),
             ("weir_gateway_rejects_total", "Rejects sent without an event.", g.rejects),
@@ -371,12 +377,22 @@ impl NodeStatus {
                 g.throttled,
             ),
             (
+                "weir_gateway_connections_refused_total",
+                "Connections closed because there were as many as there may be.",
+                g.connections_refused,
+            ),
+            ("weir_gateway_tls_broken_total", "TLS that was changed on its way.", g.tls_broken),
+            (
+                "weir_gateway_tls_truncated_total",
+                "Connections with TLS that ended without its farewell.",
+                g.tls_truncated,
+            ),
+            (
                 "weir_gateway_slow_consumers_total",
                 "Sessions that read too slowly.",
                 g.slow_consumers,
             ),
             ("weir_gateway_sessions_lost_total", "Sessions lost.", g.sessions_lost),
-            ("weir_gateway_turned_away_total", "Connections without a place.", g.turned_away),
             ("weir_diagnostics_dropped_total", "Lines not written.", report.dropped_lines),
             ("weir_delivery_ingested_total", "Changes taken in.", d.ingested),
             ("weir_delivery_pages_total", "Pages served.", d.pages),
@@ -396,6 +412,9 @@ impl NodeStatus {
             put_metric(text, (name, help, "gauge"), &[(String::new(), value)]);
         }
         put_reasons(g, text);
+        if let Some(tls) = &report.tls {
+            put_handshakes(tls, text);
+        }
         self.put_partitions(&report, text);
     }
 
@@ -444,6 +463,19 @@ fn put_reasons(gateway: &GatewayCounters, text: &mut String) {
             counts.given().map(|(reason, n)| (format!("{{reason=\"{reason:?}\"}}"), n)).collect();
         put_metric(text, (name, help, "counter"), &values);
     }
+}
+
+fn put_handshakes(tls: &TlsReport, text: &mut String) {
+    let outcome = |name: &str| format!("{{outcome=\"{name}\"}}");
+    let done = [(outcome("completed"), tls.completed)];
+    let failed = tls.failed.iter().map(|(name, count)| (outcome(name), *count));
+    let outcomes: Vec<_> = done.into_iter().chain(failed).collect();
+    put_metric(text, ("weir_tls_handshakes_total", "What became of them.", "counter"), &outcomes);
+    let pending = [(String::new(), tls.pending)];
+    put_metric(text, ("weir_tls_handshakes_pending", "Under way.", "gauge"), &pending);
+    let reloads = [(outcome("read"), tls.reloads), (outcome("refused"), tls.reloads_failed)];
+    let head = ("weir_tls_reloads_total", "Certificates read anew.", "counter");
+    put_metric(text, head, &reloads);
 }
 
 fn put_metric(text: &mut String, head: (&str, &str, &str), values: &[(String, u64)]) {

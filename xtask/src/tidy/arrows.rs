@@ -33,9 +33,10 @@ const ARROWS: &[Arrow] = &[
     Arrow { name: "weir-market", may_know: VIEW_KNOWS, tests_may_know: &[] },
     Arrow { name: "weir-query", may_know: VIEW_KNOWS, tests_may_know: &[] },
     Arrow { name: "weir-flow", may_know: VIEW_KNOWS, tests_may_know: &[] },
+    Arrow { name: "weir-tls", may_know: &[], tests_may_know: &[] },
     Arrow {
         name: "weir-client",
-        may_know: &["weir-types", "weir-wire", "weir-probe"],
+        may_know: &["weir-types", "weir-wire", "weir-probe", "weir-tls"],
         tests_may_know: &[],
     },
     Arrow {

@@ -8,7 +8,6 @@
 //! counted from when they were due.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use weir_types::{
@@ -23,7 +22,7 @@ use super::measure::{LoadReport, Recorder};
 use crate::admin::CONTROL;
 use crate::client::{Client, Incoming};
 use crate::clock::{Clock, WaitStrategy, sharpen_timers, wait_ready};
-use crate::connection::Limits;
+use crate::connection::{Limits, Target};
 use crate::error::ClientError;
 use crate::session::{Session, SessionConfig, SessionEvent, Submit, Times, Unanswered};
 
@@ -136,13 +135,14 @@ impl Generator {
     /// # Panics
     /// Without traders or connections.
     pub fn connect(
-        address: SocketAddr,
+        target: impl Into<Target>,
         traders: &[Trader],
         connection_count: usize,
     ) -> Result<Generator, ClientError> {
+        let target = target.into();
         let deadline = Instant::now() + LOGON_TIMEOUT;
         loop {
-            match Generator::try_connect(address, traders, connection_count) {
+            match Generator::try_connect(&target, traders, connection_count) {
                 Err(ClientError::LogonRejected { reason, .. })
                     if is_key_on_its_way(reason) && Instant::now() < deadline =>
                 {
@@ -154,7 +154,7 @@ impl Generator {
     }
 
     fn try_connect(
-        address: SocketAddr,
+        target: &Target,
         traders: &[Trader],
         connection_count: usize,
     ) -> Result<Generator, ClientError> {
@@ -164,7 +164,7 @@ impl Generator {
         let clock = Clock::default();
         let mut clients = Vec::new();
         for _ in 0..connection_count {
-            let mut client = Client::connect(address, limits)?;
+            let mut client = Client::connect(target.clone(), limits)?;
             client.set_clock(clock);
             clients.push(client);
         }

@@ -24,6 +24,8 @@ use super::stats::{Estimate, median_with_interval};
 use crate::cli::endpoint::{TIMEOUT, span};
 
 const SESSION_COUNT: u32 = 8;
+/// What is defined counts up from here.
+const FIRST_ID: u32 = 900_000;
 const INSTRUMENT_COUNT: u32 = 4;
 const LIVE_COUNT_MAX: usize = 1_000;
 const UNANSWERED_COUNT_MAX: usize = 1 << 20;
@@ -39,6 +41,17 @@ pub(super) struct Bench {
     pub(super) pairs: u32,
     /// The measured time of each run.
     pub(super) run: Duration,
+}
+
+/// Who sends orders.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Crowd {
+    /// Sessions.
+    pub(super) count: u32,
+    /// Connections that they share.
+    pub(super) connections: usize,
+    /// Their first identifier.
+    pub(super) first_id: u32,
 }
 
 /// How orders come.
@@ -103,11 +116,28 @@ pub(super) struct Sides<'a> {
 impl<'a> Sides<'a> {
     /// Logs on to both; defines on the node what the load needs.
     pub(super) fn connect(echo: &'a Child, node: &'a Child) -> anyhow::Result<Sides<'a>> {
-        let (traders, listings) = define(node)?;
+        Sides::connect_many(
+            echo,
+            node,
+            &Crowd { count: SESSION_COUNT, connections: 1, first_id: FIRST_ID },
+        )
+    }
+
+    /// As [`Sides::connect`], with as many sessions and connections as the crowd has.
+    pub(super) fn connect_many(
+        echo: &'a Child,
+        node: &'a Child,
+        crowd: &Crowd,
+    ) -> anyhow::Result<Sides<'a>> {
+        // It may stand still since another load's last run.
+        node.pause(false)?;
+        echo.pause(false)?;
+        let (traders, listings) = define(node, crowd)?;
         let echoed = echo_listings(&listings);
+        let connections = crowd.connections;
         Ok(Sides {
-            echo: Side::connect(echo, &echo_traders(&traders), echoed)?,
-            node: Side::connect(node, &traders, listings)?,
+            echo: Side::connect(echo, (&echo_traders(&traders), connections), echoed)?,
+            node: Side::connect(node, (&traders, connections), listings)?,
         })
     }
 
@@ -140,14 +170,14 @@ impl<'a> Sides<'a> {
 impl<'a> Side<'a> {
     fn connect(
         process: &'a Child,
-        traders: &[Trader],
+        (traders, connections): (&[Trader], usize),
         listings: Vec<Listing>,
     ) -> anyhow::Result<Side<'a>> {
         let accounts: Vec<_> = traders.iter().map(|trader| trader.account_id).collect();
         // Adds and cancels alone: each has exactly one report, as on the echo.
         let mix = Mix { adds: 1, cancels: 1, replaces: 0, crosses: 0 };
         let source = MixSource::new(mix, listings, &accounts, LIVE_COUNT_MAX);
-        let generator = Generator::connect(process.address(), traders, 1)?;
+        let generator = Generator::connect(process.target(), traders, connections)?;
         process.pause(true)?;
         Ok(Side { process, generator, source })
     }
@@ -188,8 +218,9 @@ pub(crate) struct NodeLoad<'a> {
 impl<'a> NodeLoad<'a> {
     /// Logs on; defines on the node what the load needs. The node stands still between runs.
     pub(crate) fn connect(node: &'a Child) -> anyhow::Result<NodeLoad<'a>> {
-        let (traders, listings) = define(node)?;
-        Ok(NodeLoad { side: Side::connect(node, &traders, listings)? })
+        let crowd = Crowd { count: SESSION_COUNT, connections: 1, first_id: FIRST_ID };
+        let (traders, listings) = define(node, &crowd)?;
+        Ok(NodeLoad { side: Side::connect(node, (&traders, 1), listings)? })
     }
 
     /// Sends orders at `rate` for a while.
@@ -205,11 +236,11 @@ impl<'a> NodeLoad<'a> {
 }
 
 /// Defines what a load needs.
-fn define(node: &Child) -> anyhow::Result<(Vec<Trader>, Vec<Listing>)> {
-    let mut admin = Admin::connect(node.address(), (SessionId(1), node.key()), TIMEOUT)?;
+fn define(node: &Child, crowd: &Crowd) -> anyhow::Result<(Vec<Trader>, Vec<Listing>)> {
+    let mut admin = Admin::connect(node.target(), (SessionId(1), node.key()), TIMEOUT)?;
     let setup = SetupPlan {
-        first_id: 900_000,
-        session_count: SESSION_COUNT,
+        first_id: crowd.first_id,
+        session_count: crowd.count,
         instrument_count: INSTRUMENT_COUNT,
         unanswered_count_max: UNANSWERED_COUNT_MAX,
     };

@@ -10,8 +10,12 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::Context;
+use weir_client::Target;
 use weir_client::clock::WaitStrategy;
 use weir_client::load::setup::fresh_key;
+use weir_tls::ClientTls;
+use weir_tls::authority::{Authority, Usage};
+use weir_tls::client::Trust;
 use weir_types::Durability;
 use weir_wire::session::ApiKey;
 
@@ -62,6 +66,41 @@ impl Drop for WorkDir {
     }
 }
 
+/// Certificates of a run, in its directory.
+#[derive(Debug)]
+pub(super) struct Certificates {
+    certificate: PathBuf,
+    key: PathBuf,
+    /// The authority, for further processes.
+    pub(super) ca: PathBuf,
+    tls: ClientTls,
+}
+
+/// What the certificates are for.
+pub(super) const SERVER_NAME: &str = "weir.bench";
+
+impl Certificates {
+    /// Makes them.
+    pub(super) fn make(work_dir: &WorkDir) -> anyhow::Result<Certificates> {
+        let authority = Authority::new("weir bench")?;
+        let signed = authority.sign(&[SERVER_NAME], Usage::Server)?;
+        let path = |name: &str| work_dir.path.join(name);
+        let (certificate, key, ca) = (path("node.pem"), path("node.key"), path("ca.pem"));
+        std::fs::write(&certificate, signed.certificate)?;
+        std::fs::write(&key, signed.key)?;
+        std::fs::write(&ca, authority.certificate())?;
+        let tls = ClientTls::new(Trust::Authority(&ca), SERVER_NAME)?;
+        Ok(Certificates { certificate, key, ca, tls })
+    }
+
+    /// The options of a process that shows them.
+    fn options(&self) -> [String; 4] {
+        let path = |path: &Path| path.display().to_string();
+        let (certificate, key) = (path(&self.certificate), path(&self.key));
+        ["--tls-certificate".to_owned(), certificate, "--tls-key".to_owned(), key]
+    }
+}
+
 /// Processor time of a child's threads.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CpuTime {
@@ -77,6 +116,7 @@ pub(crate) struct Child {
     process: std::process::Child,
     address: SocketAddr,
     key: ApiKey,
+    tls: Option<ClientTls>,
 }
 
 impl Child {
@@ -140,7 +180,7 @@ impl Child {
         let read = BufReader::new(stdout).read_line(&mut line);
         let ready = read.ok().and_then(|_| ready_address(&line));
         match ready {
-            Some(address) => Ok(Child { process, address, key }),
+            Some(address) => Ok(Child { process, address, key, tls: None }),
             None => {
                 // It may have ended already; its log says why.
                 let _ = process.kill();
@@ -178,6 +218,47 @@ impl Child {
             }
         }
         Ok(time)
+    }
+
+    /// An echo for many connections, over rustls where there are certificates.
+    pub(super) fn echo_for_many(
+        certificates: Option<&Certificates>,
+        work_dir: &WorkDir,
+    ) -> anyhow::Result<Child> {
+        let mut arguments = ["bench", "echo", "--many"].map(str::to_owned).to_vec();
+        arguments.extend(certificates.iter().flat_map(|found| found.options()));
+        let mut child = Child::start(&arguments, ApiKey([0; 32]), &work_dir.path.join("many.log"))?;
+        child.tls = certificates.map(|found| found.tls.clone());
+        Ok(child)
+    }
+
+    /// As [`Child::node`], parked when idle, with TLS where there are certificates.
+    pub(super) fn node_for_many(
+        durability: Durability,
+        certificates: Option<&Certificates>,
+        work_dir: &WorkDir,
+    ) -> anyhow::Result<Child> {
+        let options: Vec<_> = certificates.iter().flat_map(|found| found.options()).collect();
+        let options: Vec<_> = options.iter().map(String::as_str).collect();
+        let name = format!("many-{durability}-{}", if options.is_empty() { "tcp" } else { "tls" });
+        let level = (durability, WaitStrategy::Park);
+        let mut child = Child::node_with(&name, level, &options, work_dir)?;
+        child.tls = certificates.map(|found| found.tls.clone());
+        Ok(child)
+    }
+
+    /// Where it listens and how it is known.
+    pub(super) fn target(&self) -> Target {
+        Target { address: self.address, tls: self.tls.clone() }
+    }
+
+    /// Bytes of memory that it has in use.
+    pub(super) fn resident_bytes(&self) -> anyhow::Result<u64> {
+        let path = format!("/proc/{}/smaps_rollup", self.process.id());
+        let text = std::fs::read_to_string(&path).with_context(|| path.clone())?;
+        let line = text.lines().find_map(|line| line.strip_prefix("Rss:"));
+        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        Ok(kib.with_context(|| format!("{path} tells no Rss"))? * 1024)
     }
 
     /// Where it listens.

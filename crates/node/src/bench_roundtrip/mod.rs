@@ -6,6 +6,9 @@
 //! `disk` level stands beside a bare write-and-sync loop on the same file system. A pair in which
 //! the generator was late counts as late; a cell with too many of those gives no ratio.
 //!
+//! With `--grid`, or one of its dimensions, it measures sessions, TLS and idle sessions instead
+//! ([`grid`]).
+//!
 //! * [`cell`]: one kind of load against one node: pairs, and what they come to.
 //! * [`children`]: the processes.
 //! * [`peers`]: the independent echo and the bare sync loop.
@@ -13,6 +16,8 @@
 
 mod cell;
 mod children;
+mod grid;
+mod idle;
 mod peers;
 mod stats;
 
@@ -23,12 +28,14 @@ use std::time::Duration;
 use anyhow::Context;
 use serde_json::{Value, json};
 use weir_client::clock::{WaitStrategy, sharpen_timers};
-use weir_client::echo;
+use weir_client::{echo, echo_many};
+use weir_tls::{ServerFiles, ServerTls};
 use weir_types::Durability;
 
 pub(crate) use cell::NodeLoad;
 use cell::{Bench, LoadKind};
 pub(crate) use children::{Child, WorkDir};
+pub use idle::{IdleArgs, run_idle};
 pub(crate) use stats::median_with_interval;
 
 /// Options of `weir bench roundtrip`.
@@ -41,14 +48,26 @@ pub struct RoundtripArgs {
     #[arg(long)]
     pairs: Option<u32>,
     /// Seconds of each run.
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
-    seconds: f64,
+    #[arg(long, value_name = "SECONDS")]
+    seconds: Option<f64>,
     /// Only these durability levels.
-    #[arg(long, value_delimiter = ',', default_value = "memory,os,disk")]
+    #[arg(long, alias = "levels", value_delimiter = ',', default_value = "memory,os,disk")]
     durability: Vec<Durability>,
     /// Only these loads: 64 is so many in flight, 50000/s an open loop.
-    #[arg(long, value_delimiter = ',', default_value = "1,64,10000/s,50000/s,100000/s")]
+    #[arg(long, value_delimiter = ',')]
     loads: Vec<LoadKind>,
+    /// Measure by sessions, TLS and idle sessions: 15 pairs of 0.2 s at 10,000 orders/s for each.
+    #[arg(long)]
+    grid: bool,
+    /// The grid with so many sessions, each on a connection of its own (1,100,1000).
+    #[arg(long, value_delimiter = ',')]
+    sessions: Vec<u32>,
+    /// The grid without and with TLS (off,on).
+    #[arg(long, value_delimiter = ',')]
+    tls: Vec<grid::TlsChoice>,
+    /// The grid with so many idle sessions beside, each on a connection of its own (0,10000).
+    #[arg(long, value_delimiter = ',')]
+    idle: Vec<u32>,
     /// Without the profile in which everything spins.
     #[arg(long)]
     no_spin: bool,
@@ -66,6 +85,15 @@ pub struct EchoArgs {
     /// What to do when idle: park, yield or spin.
     #[arg(long, default_value = "park")]
     wait: WaitStrategy,
+    /// For many connections: ask the system which of them have something.
+    #[arg(long)]
+    many: bool,
+    /// Speak TLS, showing this certificate (PEM).
+    #[arg(long, value_name = "FILE", requires_all = ["tls_key", "many"])]
+    tls_certificate: Option<std::path::PathBuf>,
+    /// The certificate's private key (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    tls_key: Option<std::path::PathBuf>,
 }
 
 /// Runs the echo until the process ends.
@@ -74,7 +102,19 @@ pub struct EchoArgs {
 /// When it cannot listen.
 pub fn run_echo(args: EchoArgs) -> anyhow::Result<()> {
     let listener = TcpListener::bind(args.listen).context("the echo cannot listen")?;
+    rustix::net::listen(&listener, 4_096)?;
     println!("weir ready order-entry={} http=none", listener.local_addr()?);
+    if args.many {
+        let files = args.tls_certificate.zip(args.tls_key).map(|(certificate, key)| ServerFiles {
+            certificate,
+            key,
+            client_ca: None,
+            client_required: false,
+        });
+        let tls = files.map(|files| ServerTls::load(&files)).transpose()?;
+        echo_many::serve(&listener, tls.as_ref(), &AtomicBool::new(false))?;
+        return Ok(());
+    }
     echo::serve(&listener, args.wait, &AtomicBool::new(false))?;
     Ok(())
 }
@@ -84,10 +124,16 @@ pub fn run_echo(args: EchoArgs) -> anyhow::Result<()> {
 /// # Errors
 /// When a process does not start or a connection ends.
 pub fn run(args: RoundtripArgs) -> anyhow::Result<()> {
-    anyhow::ensure!(args.seconds > 0.0 && args.seconds <= 60.0, "--seconds must be up to 60");
+    let seconds_in_range = args.seconds.is_none_or(|seconds| seconds > 0.0 && seconds <= 60.0);
+    anyhow::ensure!(seconds_in_range, "--seconds must be up to 60");
     sharpen_timers();
+    if args.wants_grid() {
+        return grid::run(&args);
+    }
+    let seconds = args.seconds.unwrap_or(1.0);
+    let loads = args.loads_or("1,64,10000/s,50000/s,100000/s")?;
     let pairs = args.pairs.unwrap_or(if args.quick { 3 } else { 15 }).max(1);
-    let seconds = if args.quick { args.seconds.min(0.3) } else { args.seconds };
+    let seconds = if args.quick { seconds.min(0.3) } else { seconds };
     let work_dir = WorkDir::create(args.dir.as_deref())?;
     let load_before = load_average();
     let bench = Bench { pairs, run: Duration::from_secs_f64(seconds) };
@@ -102,7 +148,7 @@ pub fn run(args: RoundtripArgs) -> anyhow::Result<()> {
             if wait == WaitStrategy::Spin && *durability != Durability::Memory {
                 continue;
             }
-            cells.extend(measure_node(&bench, &work_dir, (*durability, wait), &args.loads)?);
+            cells.extend(measure_node(&bench, &work_dir, (*durability, wait), &loads)?);
         }
     }
     let result = json!({
@@ -122,6 +168,20 @@ pub fn run(args: RoundtripArgs) -> anyhow::Result<()> {
     });
     println!("{result}");
     Ok(())
+}
+
+impl RoundtripArgs {
+    fn wants_grid(&self) -> bool {
+        self.grid || !self.sessions.is_empty() || !self.tls.is_empty() || !self.idle.is_empty()
+    }
+
+    fn loads_or(&self, default: &str) -> anyhow::Result<Vec<LoadKind>> {
+        if !self.loads.is_empty() {
+            return Ok(self.loads.clone());
+        }
+        let loads: Result<_, _> = default.split(',').map(str::parse).collect();
+        loads.map_err(anyhow::Error::msg)
+    }
 }
 
 /// Our echo beside one that is not ours, by a client that knows nothing of either.

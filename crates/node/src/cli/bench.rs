@@ -17,6 +17,9 @@ enum BenchCommand {
     Roundtrip(bench_roundtrip::RoundtripArgs),
     /// What stamping every order costs: a node with probes beside one without.
     Probes(bench_probes::ProbesArgs),
+    /// Sessions that log on and do nothing, beside those that the round trip measures.
+    #[command(hide = true)]
+    Idle(bench_roundtrip::IdleArgs),
     /// The echo that the round trip stands beside.
     #[command(hide = true)]
     Echo(bench_roundtrip::EchoArgs),
@@ -30,6 +33,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<()> {
     match args.command {
         BenchCommand::Roundtrip(args) => bench_roundtrip::run(args),
         BenchCommand::Probes(args) => bench_probes::run(args),
+        BenchCommand::Idle(args) => bench_roundtrip::run_idle(args),
         BenchCommand::Echo(args) => bench_roundtrip::run_echo(args),
     }
 }

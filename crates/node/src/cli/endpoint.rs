@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use weir_client::status::{InstrumentStatus, StatusPage};
-use weir_client::{Admin, Client, Key, Limits, SessionConfig, resolve};
+use weir_client::{Admin, Client, Key, Limits, SessionConfig, Target, resolve};
+use weir_tls::ClientTls;
+use weir_tls::client::Trust;
 use weir_types::SessionId;
 use weir_wire::session::ApiKey;
 
@@ -26,6 +28,57 @@ pub struct Endpoint {
     /// The node's status page.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7080")]
     pub http: String,
+    /// How to know the node, where it wants TLS.
+    #[command(flatten)]
+    pub tls: TlsArgs,
+}
+
+/// How a command knows a node with TLS, and shows who it is itself.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct TlsArgs {
+    /// TLS: authorities that may sign the node's certificate (PEM).
+    #[arg(long, value_name = "FILE", env = "WEIR_TLS_CA", conflicts_with = "tls_pin")]
+    pub tls_ca: Option<PathBuf>,
+    /// TLS: the one certificate that the node must show (PEM).
+    #[arg(long, value_name = "FILE")]
+    pub tls_pin: Option<PathBuf>,
+    /// The name in the node's certificate; the host of its address when not given.
+    #[arg(long, value_name = "NAME")]
+    pub tls_name: Option<String>,
+    /// A certificate of one's own, where the node asks for one (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_certificate: Option<PathBuf>,
+    /// Its private key (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub tls_key: Option<PathBuf>,
+}
+
+impl TlsArgs {
+    /// The client's end of TLS with the node at `address`; `None` when nothing asks for TLS.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or an option stands without the one that it belongs to.
+    pub fn client(&self, address: &str) -> anyhow::Result<Option<ClientTls>> {
+        let trust = match (&self.tls_ca, &self.tls_pin) {
+            (Some(path), _) => Trust::Authority(path),
+            (None, Some(path)) => Trust::Pinned(path),
+            (None, None) => {
+                let alone = self.tls_name.is_some() || self.tls_certificate.is_some();
+                anyhow::ensure!(!alone, "TLS needs --tls-ca or --tls-pin: whom to believe");
+                return Ok(None);
+            }
+        };
+        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let name = self.tls_name.as_deref().unwrap_or(host);
+        let tls = match (&self.tls_certificate, &self.tls_key) {
+            (Some(certificate), Some(key)) => {
+                ClientTls::with_certificate(trust, name, (certificate, key))?
+            }
+            _ => ClientTls::new(trust, name)?,
+        };
+        Ok(Some(tls))
+    }
 }
 
 /// Where a node is and who asks.
@@ -50,6 +103,14 @@ pub struct Login {
 }
 
 impl Endpoint {
+    /// The node's order entry.
+    ///
+    /// # Errors
+    /// When the address does not resolve or the options of TLS are refused.
+    pub fn target(&self) -> anyhow::Result<Target> {
+        Ok(Target { address: resolve(&self.node)?, tls: self.tls.client(&self.node)? })
+    }
+
     /// The status page.
     ///
     /// # Errors
@@ -108,8 +169,8 @@ impl Login {
     /// # Errors
     /// When the node cannot be reached or refuses the logon.
     pub fn admin(&self) -> anyhow::Result<Admin> {
-        let address = resolve(&self.endpoint.node)?;
-        Ok(Admin::connect(address, (self.session_id(), self.key()?), TIMEOUT)?)
+        let target = self.endpoint.target()?;
+        Ok(Admin::connect(target, (self.session_id(), self.key()?), TIMEOUT)?)
     }
 
     /// A client with the session open.
@@ -117,7 +178,7 @@ impl Login {
     /// # Errors
     /// As [`Login::admin`].
     pub fn client(&self) -> anyhow::Result<Client> {
-        let mut client = Client::connect(resolve(&self.endpoint.node)?, Limits::default())?;
+        let mut client = Client::connect(self.endpoint.target()?, Limits::default())?;
         client.log_on(SessionConfig::new(self.session_id(), self.key()?), TIMEOUT)?;
         Ok(client)
     }

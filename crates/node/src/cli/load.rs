@@ -12,7 +12,6 @@ use weir_client::load::{
     Arrivals, Generator, Kinds, LoadPlan, LoadReport, Mix, MixSource, Pace, Progress, Quantiles,
     Schedule, SetupPlan, Verdict, set_up,
 };
-use weir_client::resolve;
 use weir_types::Nanos;
 
 use super::endpoint::{Login, TIMEOUT, span};
@@ -98,8 +97,8 @@ pub fn run(args: LoadArgs) -> anyhow::Result<()> {
         .with_kinds(args.kinds.unwrap_or_default());
     source.begin(Schedule::new(args.arrivals.clone(), args.rate, args.seed), args.seed);
     let plan = plan_of(&args);
-    let address = resolve(&args.login.endpoint.node)?;
-    let mut generator = Generator::connect(address, &traders, args.connections)?;
+    let target = args.login.endpoint.target()?;
+    let mut generator = Generator::connect(target, &traders, args.connections)?;
     let bar = progress_bar(plan.warm_up + plan.duration);
     let report = generator.run(&plan, &mut source, &mut |progress| show(&bar, &progress))?;
     bar.finish_and_clear();

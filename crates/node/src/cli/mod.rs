@@ -4,6 +4,7 @@ pub mod admin;
 pub mod bench;
 pub mod book;
 pub mod calendar;
+pub mod certificate;
 pub mod civil;
 pub mod demo;
 pub mod endpoint;
@@ -52,6 +53,8 @@ enum Command {
     Status(status::StatusArgs),
     /// Look into a delivery token.
     Token(token::TokenArgs),
+    /// Make a certificate for TLS, of an authority made for it alone.
+    Certificate(certificate::CertificateArgs),
     /// Run a benchmark of the whole program.
     Bench(bench::BenchArgs),
     /// Turn recorded order flow into the compact format and look into it.
@@ -76,6 +79,7 @@ impl Cli {
             Command::Orders(args) => orders::run(args),
             Command::Status(args) => status::run(args),
             Command::Token(args) => token::run(args),
+            Command::Certificate(args) => certificate::run(args),
             Command::Bench(args) => bench::run(args),
             Command::Flow(args) => flow::run(args),
         }

@@ -9,11 +9,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
+use weir_client::Admin;
 use weir_client::clock::WaitStrategy;
 use weir_client::flow::{self, FlowItem, PackedFlow, Plan, ReplayConfig};
 use weir_client::load::setup::hire_all;
 use weir_client::load::{Generator, LoadPlan, LoadReport, Pace, Playback, SetupPlan, Stage};
-use weir_client::{Admin, resolve};
 use weir_types::{InstrumentId, Nanos, Phase, Price, Qty, RequestNo, SessionId, Symbol};
 use weir_wire::reference::DefineInstrument;
 
@@ -93,8 +93,8 @@ pub fn run(args: ReplayArgs) -> anyhow::Result<()> {
     let config = ReplayConfig { speed: args.speed, copies: args.copies, shift };
     let mut playback = Playback::new(plan.replay(config), &stages);
     let span = plan.span(args.speed).0 + shift.0 * u64::from(args.copies);
-    let address = resolve(&args.login.endpoint.node)?;
-    let mut generator = Generator::connect(address, &traders, 1)?;
+    let target = args.login.endpoint.target()?;
+    let mut generator = Generator::connect(target, &traders, 1)?;
     let report = play(&args, &mut generator, (&mut playback, Duration::from_nanos(span)))?;
     if !args.keep {
         generator.close(TIMEOUT)?;

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use weir_types::Durability;
 
-use crate::config::Config;
+use crate::config::{Config, TlsSection};
 use crate::diagnostics::{self, LineFormat, LineLevel};
 use crate::health::Stage;
 use crate::http::Side;
@@ -36,6 +37,16 @@ pub struct ServeArgs {
     /// What an idle thread does: park, yield or spin.
     #[arg(long, value_name = "STRATEGY")]
     pub wait: Option<WaitStrategy>,
+    /// Certificate of the node for TLS on order entry and delivery, with those between it and its
+    /// authority (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_certificate: Option<PathBuf>,
+    /// The certificate's private key (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub tls_key: Option<PathBuf>,
+    /// Clients must show a certificate of one of these authorities (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub tls_client_ca: Option<PathBuf>,
     /// API key of the first operator (session 1), 64 hexadecimal digits.
     #[arg(long, value_name = "HEX", env = "WEIR_BOOTSTRAP_KEY", hide_env_values = true)]
     pub bootstrap_key: Option<String>,
@@ -75,6 +86,11 @@ impl ServeArgs {
         let lines = &mut config.diagnostics;
         lines.format = self.log_format.unwrap_or(lines.format);
         lines.level = self.log_level.unwrap_or(lines.level);
+        if let (Some(certificate), Some(key)) = (&self.tls_certificate, &self.tls_key) {
+            let mut tls = TlsSection::new(certificate.clone(), key.clone());
+            tls.client_ca.clone_from(&self.tls_client_ca);
+            config.tls = Some(tls);
+        }
         config.probes.enabled &= !self.no_probes;
         config.check()?;
         Ok(config)
@@ -87,6 +103,7 @@ impl ServeArgs {
 /// When it cannot start, or a thread of it ends unasked.
 pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     let config = args.config()?;
+    raise_open_files();
     let _lines = diagnostics::start(config.diagnostics.format, config.diagnostics.level)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let outcome = runtime.block_on(serve(config));
@@ -129,6 +146,8 @@ async fn live(config: Config, side: Arc<Side>, http: SocketAddr) -> anyhow::Resu
         () = service::ask_for_time() => unreachable!("it does not end"),
     };
     let mut node = started.context("the start panicked")??;
+    // Before anybody is told that the node is there: a signal without a handler ends a process.
+    let hangup = signal(SignalKind::hangup()).context("no handler for SIGHUP")?;
     for note in node.start_notes() {
         tracing::info!("{note}");
     }
@@ -140,6 +159,7 @@ async fn live(config: Config, side: Arc<Side>, http: SocketAddr) -> anyhow::Resu
     let outcome = tokio::select! {
         biased;
         () = told_to_stop() => Ok(()),
+        () = read_certificates_when_told(&node, hangup) => unreachable!("it does not end"),
         died = thread_died(&node) => {
             side.health.fail();
             Err(anyhow::anyhow!("thread {died} ended unasked"))
@@ -155,7 +175,6 @@ async fn live(config: Config, side: Arc<Side>, http: SocketAddr) -> anyhow::Resu
 
 /// Resolves when the process is asked to end.
 pub async fn told_to_stop() {
-    use tokio::signal::unix::{SignalKind, signal};
     let (Ok(mut terminate), Ok(mut interrupt)) =
         (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
     else {
@@ -167,6 +186,27 @@ pub async fn told_to_stop() {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
+}
+
+/// Reads certificates anew at each SIGHUP; never resolves.
+async fn read_certificates_when_told(node: &Node, mut hangup: Signal) {
+    loop {
+        hangup.recv().await;
+        match node.reload_certificates() {
+            None => tracing::warn!("SIGHUP: without TLS there is nothing to read anew"),
+            Some(Ok(())) => tracing::info!("SIGHUP: certificates are read anew"),
+            Some(Err(error)) => tracing::error!(%error, "SIGHUP: the old certificates stay"),
+        }
+    }
+}
+
+/// As many open files as the system lets a process ask for: connections are files.
+fn raise_open_files() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // What is refused shows when connections are: the limit was there before.
+    let _ = setrlimit(Resource::Nofile, limit);
 }
 
 async fn thread_died(node: &Node) -> &'static str {

@@ -39,7 +39,9 @@ impl Gateway {
             let Some(id) = self.read_list.pop_front() else { break };
             let Some(mut connection) = self.connections.take(id) else { continue };
             connection.in_read_list = false;
-            match self.read_connection(&mut connection, now, &mut frames) {
+            let outcome = self.read_connection(&mut connection, now, &mut frames);
+            connection.settle_input(&mut self.buffers);
+            match outcome {
                 ReadOutcome::Gone => self.drop_connection(connection, now),
                 ReadOutcome::Open => self.put_back(connection),
             }
@@ -65,7 +67,7 @@ impl Gateway {
             connection.must_wait = true;
             return ReadOutcome::Open;
         }
-        if connection.fill(now) == ReadOutcome::Gone {
+        if connection.fill(now, &mut self.buffers) == ReadOutcome::Gone {
             return ReadOutcome::Gone;
         }
         connection.ingress = self.recorder.now();

@@ -3,6 +3,8 @@
 //! Strangers can cause each of these as often as they like, so each kind has its limit of lines;
 //! the counters count them all.
 
+use std::net::SocketAddr;
+
 use weir_types::{Nanos, Reason, SessionId};
 
 use super::Gateway;
@@ -70,17 +72,22 @@ impl Gateway {
     }
 
     /// There is no place for one more connection.
-    pub(super) fn tell_turned_away(&mut self, peer: std::net::SocketAddr, now: Nanos) {
-        self.counters.turned_away += 1;
+    pub(super) fn tell_turned_away(&mut self, peer: Option<SocketAddr>, now: Nanos) {
+        self.counters.connections_refused += 1;
         if let Some(left_out) = self.lines.turned_away.permit(now) {
             let connections = self.connections.count();
-            tracing::warn!(%peer, connections, left_out, "connection turned away: no place");
+            let peer = text_of(peer);
+            tracing::warn!(peer, connections, left_out, "connection turned away: no place");
         }
     }
 }
 
-fn peer_of(connection: &Connection) -> String {
-    connection.peer.map_or_else(String::new, |peer| peer.to_string())
+pub(super) fn peer_of(connection: &Connection) -> String {
+    text_of(connection.peer)
+}
+
+fn text_of(peer: Option<SocketAddr>) -> String {
+    peer.map_or_else(String::new, |peer| peer.to_string())
 }
 
 fn sessions_of(connection: &Connection) -> String {

@@ -17,6 +17,7 @@ use super::connection::Connection;
 use super::directory::{KnownSession, Proof, Redefined};
 use super::intake::{ERRORS_MAX, Taken};
 use super::sessions::{Behind, Session};
+use super::transport::Ending;
 use crate::handoff::Submission;
 
 /// The longest heartbeat interval that is granted, in milliseconds.
@@ -283,8 +284,13 @@ impl Gateway {
             self.tell_loss(&connection, id, "the connection is gone", now);
             self.end_session(id);
         }
+        match connection.ending {
+            Some(Ending::Truncated) => self.counters.tls_truncated += 1,
+            Some(Ending::Broken) => self.counters.tls_broken += 1,
+            Some(Ending::Closed) | None => {}
+        }
         // A socket that is closed leaves the poll by itself; an error here changes nothing.
-        drop(self.poll.registry().deregister(&mut connection.stream));
+        drop(self.poll.registry().deregister(connection.transport.socket()));
         self.delivery.connection_is_gone(connection.id);
         self.challenges.forget(connection.id);
         self.connections.release(connection.id);

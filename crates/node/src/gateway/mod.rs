@@ -12,6 +12,7 @@ mod challenges;
 mod connection;
 mod connections;
 mod directory;
+pub mod handshakes;
 mod intake;
 mod keys;
 mod lines;
@@ -20,9 +21,9 @@ mod reports;
 mod sessions;
 mod stream;
 mod timers;
+mod transport;
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -45,11 +46,13 @@ use crate::reason_counts::ReasonCounts;
 use crate::runner::Poller;
 use crate::stage_clock::StageClock;
 use challenges::Challenges;
-use connection::{Connection, ReadOutcome};
+use connection::{Connection, ReadBuffers, ReadOutcome};
 use connections::{Connections, FlushList, ReadList};
+use handshakes::Arrival;
 use lines::Lines;
 use logon::VerificationRate;
 use sessions::{BehindList, Sessions};
+use transport::Transport;
 
 const LISTENER: Token = Token(usize::MAX);
 const WAKER: Token = Token(usize::MAX - 1);
@@ -72,7 +75,7 @@ impl Default for GatewayConfig {
     fn default() -> Self {
         GatewayConfig {
             output_len_max: 1 << 20,
-            connections_max: 8 * 1024,
+            connections_max: 16 * 1024,
             stall_max: Nanos(10_000_000_000),
         }
     }
@@ -95,6 +98,12 @@ pub struct GatewayCounters {
     pub back_pressure: u64,
     /// Connections accepted.
     pub accepted: u64,
+    /// Connections closed at once because there were as many as there may be.
+    pub connections_refused: u64,
+    /// Connections whose TLS was changed on its way.
+    pub tls_broken: u64,
+    /// Connections with TLS that ended without its farewell.
+    pub tls_truncated: u64,
     /// Logons refused.
     pub logons_refused: u64,
     /// API keys checked, good or not.
@@ -113,8 +122,6 @@ pub struct GatewayCounters {
     pub slow_consumers: u64,
     /// Sessions lost without a logout.
     pub sessions_lost: u64,
-    /// Connections closed at once because there was no place for them.
-    pub turned_away: u64,
     /// Rejects sent without an event, by reason.
     pub rejects_by: ReasonCounts,
     /// Logons refused, by reason.
@@ -152,10 +159,24 @@ struct Port {
     handed_over: bool,
 }
 
+/// Where connections come from.
+pub enum Door {
+    /// A socket that listens: connections are taken in as they come.
+    Plain(std::net::TcpListener),
+    /// Connections whose handshake is done, from [`handshakes`].
+    Tls(rtrb::Consumer<Arrival>),
+}
+
+/// Where connections come from, registered where it is a socket.
+enum OpenDoor {
+    Plain(TcpListener),
+    Tls(rtrb::Consumer<Arrival>),
+}
+
 /// What a gateway is made of.
 pub struct GatewayParts {
-    /// Where it listens.
-    pub listener: std::net::TcpListener,
+    /// Where its connections come from.
+    pub door: Door,
     /// Its partitions; the control partition first.
     pub ports: Vec<(PartitionPort, EventReader)>,
     /// The delivery store.
@@ -180,9 +201,10 @@ pub struct GatewayParts {
 pub struct Gateway {
     poll: Poll,
     poll_events: Events,
-    listener: TcpListener,
+    door: OpenDoor,
     accepting: bool,
     connections: Connections,
+    buffers: ReadBuffers,
     read_list: ReadList,
     flush_list: FlushList,
     sessions: Sessions,
@@ -206,6 +228,8 @@ pub struct Gateway {
     record: Vec<u8>,
     old_record: Vec<u8>,
     timers_at: Nanos,
+    /// The slot whose connection's timers are looked at next.
+    timer_slot: usize,
     draining: Arc<AtomicBool>,
     stopping: bool,
 }
@@ -217,9 +241,15 @@ impl Gateway {
     /// When the operating system refuses a poll or the listener.
     pub fn new(mut parts: GatewayParts) -> std::io::Result<Gateway> {
         let poll = Poll::new()?;
-        parts.listener.set_nonblocking(true)?;
-        let mut listener = TcpListener::from_std(parts.listener);
-        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+        let door = match parts.door {
+            Door::Plain(listener) => {
+                listener.set_nonblocking(true)?;
+                let mut listener = TcpListener::from_std(listener);
+                poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+                OpenDoor::Plain(listener)
+            }
+            Door::Tls(arrivals) => OpenDoor::Tls(arrivals),
+        };
         let ports: Vec<_> = parts
             .ports
             .into_iter()
@@ -234,9 +264,10 @@ impl Gateway {
         Ok(Gateway {
             poll,
             poll_events: Events::with_capacity(1024),
-            listener,
+            door,
             accepting: true,
             connections: Connections::default(),
+            buffers: ReadBuffers::default(),
             read_list: ReadList::default(),
             flush_list: FlushList::default(),
             sessions: Sessions::new(ports.len()),
@@ -260,17 +291,10 @@ impl Gateway {
             record: Vec::with_capacity(1024),
             old_record: Vec::with_capacity(1024),
             timers_at: Nanos(0),
+            timer_slot: 0,
             draining: parts.draining,
             stopping: false,
         })
-    }
-
-    /// Where it listens.
-    ///
-    /// # Errors
-    /// When the operating system does not say.
-    pub fn address(&self) -> std::io::Result<SocketAddr> {
-        self.listener.local_addr()
     }
 
     /// Takes in all events that are there, before anybody is let in, so that every session's
@@ -297,11 +321,21 @@ impl Gateway {
 
     fn accept(&mut self, now: Nanos) -> usize {
         let mut accepted = 0;
-        while self.accepting && accepted < ACCEPTS_MAX {
-            match self.listener.accept() {
-                Ok((stream, peer)) => {
+        while accepted < ACCEPTS_MAX {
+            let listener = match &mut self.door {
+                OpenDoor::Plain(listener) if self.accepting => listener,
+                OpenDoor::Plain(_) => break,
+                OpenDoor::Tls(arrivals) => {
+                    let Ok(arrival) = arrivals.pop() else { break };
                     accepted += 1;
-                    self.admit(stream, peer, now);
+                    self.admit(arrival.into_transport(), now);
+                    continue;
+                }
+            };
+            match listener.accept() {
+                Ok((stream, _)) => {
+                    accepted += 1;
+                    self.admit(Transport::Plain(stream), now);
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                     self.accepting = false;
@@ -313,24 +347,26 @@ impl Gateway {
         accepted
     }
 
-    fn admit(&mut self, mut stream: mio::net::TcpStream, peer: SocketAddr, now: Nanos) {
+    fn admit(&mut self, mut transport: Transport, now: Nanos) {
+        let peer = transport.socket().peer_addr().ok();
         if self.connections.count() >= self.config.connections_max {
             self.tell_turned_away(peer, now);
             return;
         }
         let id = self.connections.reserve();
         let interest = Interest::READABLE | Interest::WRITABLE;
-        let ready = stream
+        let socket = transport.socket();
+        let ready = socket
             .set_nodelay(true)
-            .and_then(|()| self.poll.registry().register(&mut stream, Token(id.slot()), interest));
+            .and_then(|()| self.poll.registry().register(socket, Token(id.slot()), interest));
         if ready.is_err() {
             self.connections.release(id);
             return;
         }
         self.counters.accepted += 1;
-        let mut connection = Box::new(Connection::new(id, stream, now));
-        connection.peer = Some(peer);
-        tracing::debug!(%peer, "connection accepted");
+        let mut connection = Box::new(Connection::new(id, transport, now));
+        connection.peer = peer;
+        tracing::debug!(peer = lines::peer_of(&connection), "connection accepted");
         self.read_list.add(&mut connection);
         self.connections.put_back(connection);
     }
@@ -352,7 +388,9 @@ impl Gateway {
             connection.in_flush_list = false;
             let mut gone = connection.flush(now) == ReadOutcome::Gone;
             Gateway::stamp_egress(&mut connection, &mut self.recorder);
-            gone |= connection.closing_by.is_some() && connection.output_len() == 0;
+            gone |= connection.closing_by.is_some()
+                && connection.output_len() == 0
+                && connection.say_farewell(now);
             if gone {
                 self.drop_connection(connection, now);
             } else {
@@ -434,7 +472,7 @@ impl Poller for Gateway {
                 WAKER | DISK => {}
                 Token(slot) => {
                     if let Some(connection) = self.connections.in_slot(slot) {
-                        connection.on_ready(event.is_readable(), event.is_writable());
+                        connection.on_ready(event);
                         self.read_list.add(connection);
                         if event.is_writable() && connection.output_len() > 0 {
                             self.flush_list.add(connection);

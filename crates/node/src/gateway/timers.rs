@@ -8,22 +8,33 @@ use super::Gateway;
 use super::connection::{Connection, ConnectionId};
 use super::directory::KnownSession;
 
-/// How often timers are looked at.
+/// How often each connection's timers are looked at.
 const TIMER_INTERVAL: u64 = 20_000_000;
+/// Connections whose timers are looked at in one go: with more of them the interval is shared out,
+/// so that no order waits for all of them at once.
+const SLOTS_MAX: usize = 256;
 /// Heartbeat intervals of silence after which a session counts as lost, times ten.
 const SILENCE_TENTHS: u64 = 25;
 
 impl Gateway {
     /// Looks at every connection's timers.
     pub(super) fn run_timers(&mut self, now: Nanos) {
-        self.timers_at = Nanos(now.0 + TIMER_INTERVAL);
-        for id in self.connections.ids() {
+        let slots = self.connections.slot_count();
+        let turns = slots.div_ceil(SLOTS_MAX).max(1);
+        self.timers_at = Nanos(now.0 + TIMER_INTERVAL / turns as u64);
+        let first = std::mem::take(&mut self.timer_slot);
+        if first + SLOTS_MAX < slots {
+            self.timer_slot = first + SLOTS_MAX;
+        }
+        let ids = self.connections.ids_from(first, SLOTS_MAX);
+        for &id in &ids {
             let Some(mut connection) = self.connections.take(id) else { continue };
             let expired = connection.closing_by.is_some_and(|by| now >= by);
             if expired {
                 self.drop_connection(connection, now);
                 continue;
             }
+            connection.tidy_output(now);
             self.check_stall(&mut connection, now);
             for session_id in connection.sessions.clone() {
                 self.check_session(&mut connection, session_id, now);
@@ -31,8 +42,10 @@ impl Gateway {
             self.connections.put_back(connection);
         }
         self.end_lost_sessions(now);
-        self.resume_pages();
-        self.publish_status();
+        self.resume_pages(&ids);
+        if self.timer_slot == 0 {
+            self.publish_status();
+        }
     }
 
     fn check_stall(&mut self, connection: &mut Connection, now: Nanos) {
@@ -118,24 +131,17 @@ impl Gateway {
         }
     }
 
-    /// Lets pages flow again to connections that caught up with theirs.
-    fn resume_pages(&mut self) {
+    /// Lets pages flow again to those of the connections that caught up with theirs.
+    fn resume_pages(&mut self, ids: &[ConnectionId]) {
         let half = self.config.output_len_max / 2;
-        for id in self.paused_connections() {
+        for &id in ids {
             if let Some(connection) = self.connections.get_mut(id)
+                && connection.pages_paused
                 && connection.has_room(half)
             {
                 connection.pages_paused = false;
                 self.delivery.set_writable(id, true);
             }
         }
-    }
-
-    fn paused_connections(&mut self) -> Vec<ConnectionId> {
-        let ids = self.connections.ids();
-        let paused = |id: &ConnectionId| {
-            self.connections.get_mut(*id).is_some_and(|connection| connection.pages_paused)
-        };
-        ids.into_iter().filter(paused).collect()
     }
 }

@@ -256,6 +256,23 @@ impl Node {
         until("the node's end", || self.child.try_wait().unwrap())
     }
 
+    /// Tells the node to read its certificates anew.
+    pub fn hang_up(&self) {
+        self.signal(rustix::process::Signal::HUP);
+    }
+
+    /// Stops the node where it stands, or lets it go on.
+    pub fn pause(&self, paused: bool) {
+        use rustix::process::Signal;
+        self.signal(if paused { Signal::STOP } else { Signal::CONT });
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        let pid = i32::try_from(self.child.id()).unwrap();
+        let pid = rustix::process::Pid::from_raw(pid).expect("a child has an id");
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
     /// Ends the node as `kill -9` does.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
@@ -298,7 +315,11 @@ pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 /// Makes the market: one instrument, a supervisor, the traders named. Every partition knows all
 /// of it afterwards.
 pub fn open_market(node: &Node, traders: &[Who]) {
-    let mut admin = node.admin();
+    define_market(node.admin(), traders);
+}
+
+/// As [`open_market`], by this operator.
+pub fn define_market(mut admin: Admin, traders: &[Who]) {
     let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
     admin.define_instrument(instrument(INSTRUMENT)).unwrap();
     for who in traders.iter().chain([&SUPERVISOR]) {

@@ -1,12 +1,11 @@
 //! A trader of a test: the real client with one session, and what came that nobody took yet.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use weir_client::request::cancel;
 use weir_client::session::{Session, SessionEvent, Submit, Times};
-use weir_client::{Client, ClientError, Incoming, Limits, SessionConfig};
+use weir_client::{Client, ClientError, Incoming, Limits, SessionConfig, Target};
 use weir_types::{ClOrdId, EventNo, RequestNo};
 use weir_wire::Request;
 use weir_wire::event::OrderEvent;
@@ -34,19 +33,29 @@ impl Trader {
         Trader::log_on_as(node, who, who.config())
     }
 
+    /// As [`Trader::log_on`], by another way than the node's own address.
+    pub fn log_on_at(target: Target, who: Who) -> Trader {
+        Trader::open(target, who, Session::new(who.config())).unwrap()
+    }
+
     pub fn log_on_as(node: &Node, who: Who, config: SessionConfig) -> Trader {
-        Trader::open(node.address(), who, Session::new(config)).unwrap()
+        Trader::open(node.address().into(), who, Session::new(config)).unwrap()
     }
 
     /// Logs on and asks for the partition's events from `from` on.
     pub fn resume(node: &Node, who: Who, from: EventNo) -> Result<Trader, ClientError> {
-        let mut session = Session::new(who.config());
-        session.resume_after(TRADING, EventNo(from.0 - 1));
-        Trader::open(node.address(), who, session)
+        Trader::resume_at(node.address().into(), who, from)
     }
 
-    fn open(address: SocketAddr, who: Who, session: Session) -> Result<Trader, ClientError> {
-        let mut client = Client::connect(address, Limits::default())?;
+    /// As [`Trader::resume`], by another way than the node's own address.
+    pub fn resume_at(target: Target, who: Who, from: EventNo) -> Result<Trader, ClientError> {
+        let mut session = Session::new(who.config());
+        session.resume_after(TRADING, EventNo(from.0 - 1));
+        Trader::open(target, who, session)
+    }
+
+    fn open(target: Target, who: Who, session: Session) -> Result<Trader, ClientError> {
+        let mut client = Client::connect(target, Limits::default())?;
         client.start_logon(session);
         let mut heard = Heard::default();
         client.wait_until_open(HANG, &mut |incoming, _| heard.keep(incoming))?;

@@ -25,6 +25,11 @@ impl Wire {
         Wire { connection: Connection::open(node.address(), Limits::default()).unwrap() }
     }
 
+    /// Over a connection that is open already.
+    pub fn over(connection: Connection) -> Wire {
+        Wire { connection }
+    }
+
     pub fn connection(&self) -> &Connection {
         &self.connection
     }

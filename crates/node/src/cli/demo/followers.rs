@@ -1,7 +1,6 @@
 //! Two followers of order state, each a client of its own on its own thread: one of everything,
 //! one of a single instrument.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -11,7 +10,7 @@ use weir_client::clock::unix_time;
 use weir_client::follower::RowEvent;
 use weir_client::load::setup::{fresh_key, key_hash};
 use weir_client::{
-    Admin, Client, ClientError, Follower, FollowerConfig, Incoming, Limits, SessionConfig,
+    Admin, Client, ClientError, Follower, FollowerConfig, Incoming, Limits, SessionConfig, Target,
 };
 use weir_probe::Histogram;
 use weir_types::{CredentialKind, FirmId, InstrumentId, Nanos, RequestNo, Role, SessionId};
@@ -50,7 +49,7 @@ pub(super) struct Followers {
 impl Followers {
     /// Defines two supervisors and starts a follower as each.
     pub(super) fn start(
-        address: SocketAddr,
+        target: &Target,
         admin: &mut Admin,
         instrument_id: InstrumentId,
     ) -> anyhow::Result<Followers> {
@@ -72,7 +71,7 @@ impl Followers {
                 credential_kind: CredentialKind::ApiKey,
             })?;
             let config = FollowerConfig { instrument_id, ..FollowerConfig::new(session) };
-            let mut client = Client::connect(address, Limits::default())?;
+            let mut client = Client::connect(target.clone(), Limits::default())?;
             client.log_on(SessionConfig::new(session, key), TIMEOUT)?;
             let (online, rows) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
             let task = Task {

@@ -12,7 +12,7 @@ mod table;
 
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,13 +20,17 @@ use anyhow::Context;
 use weir_client::clock::WaitStrategy;
 use weir_client::load::{Generator, LoadPlan, LoadReport, Pace, Source, Trader};
 use weir_client::status::phase_name;
-use weir_client::{Admin, SessionConfig};
+use weir_client::{Admin, SessionConfig, Target};
+use weir_tls::ClientTls;
+use weir_tls::authority::Usage;
+use weir_tls::client::Trust;
 use weir_types::{AccountId, Durability, Nanos, Phase};
 use weir_wire::session::ApiKey;
 
+use super::certificate;
 use super::endpoint::TIMEOUT;
 use super::load::{progress_bar, show};
-use crate::config::{Config, parse_key};
+use crate::config::{Config, TlsSection, parse_key};
 use crate::health::Stage;
 use crate::http::Side;
 use crate::node::{FIRST_OPERATOR, Node};
@@ -61,6 +65,9 @@ pub struct DemoArgs {
     /// Play at most so many seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     at_most: u64,
+    /// Speak TLS, with a certificate made for this run.
+    #[arg(long)]
+    tls: bool,
     /// The node's directory; a temporary one that is removed at the end when not given.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -76,9 +83,19 @@ pub struct DemoArgs {
 struct Stand {
     node: Node,
     http: SocketAddr,
+    tls: Option<Tls>,
     http_runtime: tokio::runtime::Runtime,
     dir: PathBuf,
     dir_is_ours: bool,
+}
+
+/// What the demo's certificate is for.
+const SERVER_NAME: &str = "weir.demo";
+
+/// The demo's certificate, and its clients' end.
+struct Tls {
+    files: certificate::Files,
+    client: ClientTls,
 }
 
 /// Runs the demo.
@@ -118,13 +135,13 @@ fn play_and_tell(args: &DemoArgs, stand: &Stand, recordings: &Recordings) -> any
     for line in recordings.describe() {
         say(format!("  {line}"));
     }
-    let followers = Followers::start(stand.node.address(), &mut admin, cast.first_instrument())?;
+    let followers = Followers::start(&stand.target(), &mut admin, cast.first_instrument())?;
     admin.close()?;
     let mut traders = cast.traders.clone();
     if args.calls {
         traders.push(stand.operator()?);
     }
-    let mut generator = Generator::connect(stand.node.address(), &traders, 1)?;
+    let mut generator = Generator::connect(stand.target(), &traders, 1)?;
     let at_most = Duration::from_secs(args.at_most);
     let mut flow = recordings.play(&cast, args.speed);
     let span = flow.span(args.speed).min(at_most);
@@ -193,14 +210,29 @@ fn wait_for_followers(status: &Arc<NodeStatus>, followers: &Followers) {
     }
 }
 
+impl Tls {
+    /// A certificate in the node's directory, and a client's end that believes it.
+    fn make(dir: &Path) -> anyhow::Result<Tls> {
+        let files = certificate::make(dir, &[SERVER_NAME], Usage::Server)?;
+        let client = ClientTls::new(Trust::Authority(&files.ca), SERVER_NAME)?;
+        Ok(Tls { files, client })
+    }
+
+    fn section(&self) -> TlsSection {
+        TlsSection::new(self.files.certificate.clone(), self.files.key.clone())
+    }
+}
+
 impl Stand {
     fn start(args: &DemoArgs) -> anyhow::Result<Stand> {
         let (dir, dir_is_ours) = match &args.dir {
             Some(dir) => (dir.clone(), false),
             None => (temporary_dir()?, true),
         };
+        let tls = if args.tls { Some(Tls::make(&dir)?) } else { None };
         let config = Config {
             dir: dir.clone(),
+            tls: tls.as_ref().map(Tls::section),
             listen: free_or_any(args.listen),
             durability: args.durability,
             ..Config::default()
@@ -221,12 +253,18 @@ impl Stand {
                 eprintln!("weir: HTTP failed: {error}");
             }
         });
-        Ok(Stand { node, http, http_runtime, dir, dir_is_ours })
+        Ok(Stand { node, http, tls, http_runtime, dir, dir_is_ours })
+    }
+
+    /// Where the node is and how it is known.
+    fn target(&self) -> Target {
+        let tls = self.tls.as_ref().map(|tls| tls.client.clone());
+        Target { address: self.node.address(), tls }
     }
 
     /// The operator of this node, connected.
     fn admin(&self) -> anyhow::Result<Admin> {
-        Ok(Admin::connect(self.node.address(), (FIRST_OPERATOR, self.operator_key()?), TIMEOUT)?)
+        Ok(Admin::connect(self.target(), (FIRST_OPERATOR, self.operator_key()?), TIMEOUT)?)
     }
 
     /// The operator as one who sends in the stream of orders.
@@ -272,6 +310,12 @@ fn tell_how_to_explore(stand: &Stand) {
     let (node, http) = (stand.node.address(), stand.http);
     let key = stand.dir.join("operator.key");
     let login = format!("--node {node} --http {http} --key-file {}", key.display());
+    let login = match &stand.tls {
+        Some(tls) => {
+            format!("{login} --tls-ca {} --tls-name {SERVER_NAME}", tls.files.ca.display())
+        }
+        None => login,
+    };
     println!("\nstill up; look around (the operator's key is in {}):", key.display());
     println!("  weir book BTCUSD {login}");
     println!("  weir orders --live {login}");

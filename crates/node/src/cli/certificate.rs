@@ -1,0 +1,84 @@
+//! `weir certificate`: a certificate for a node or a client, of an authority made for it alone.
+//!
+//! For tests, demonstrations and private networks. The authority's key is never written: a further
+//! certificate is of another authority. Who has an authority of their own takes that.
+
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use weir_tls::authority::{Authority, Usage};
+
+/// Options of `weir certificate`.
+#[derive(Debug, clap::Args)]
+pub struct CertificateArgs {
+    /// Where the files go.
+    #[arg(long, value_name = "DIR")]
+    dir: PathBuf,
+    /// What clients call the node: DNS names and addresses; or the client's name.
+    #[arg(long = "name", value_name = "NAME", required = true)]
+    names: Vec<String>,
+    /// For a client, not for a node.
+    #[arg(long)]
+    client: bool,
+}
+
+/// The files of a certificate.
+#[derive(Clone, Debug)]
+pub struct Files {
+    /// The authority: what the other side is to believe.
+    pub ca: PathBuf,
+    /// The certificate.
+    pub certificate: PathBuf,
+    /// Its private key, readable by its owner only.
+    pub key: PathBuf,
+}
+
+/// Runs `weir certificate`.
+///
+/// # Errors
+/// When a name is none or a file cannot be written.
+pub fn run(args: CertificateArgs) -> anyhow::Result<()> {
+    let names: Vec<_> = args.names.iter().map(String::as_str).collect();
+    let usage = if args.client { Usage::Client } else { Usage::Server };
+    let files = make(&args.dir, &names, usage)?;
+    let side = if args.client { "node" } else { "clients" };
+    println!("certificate  {}", files.certificate.display());
+    println!("key          {}", files.key.display());
+    println!("authority    {}  (for the {side})", files.ca.display());
+    Ok(())
+}
+
+/// Makes a certificate in `dir`.
+///
+/// # Errors
+/// As [`run`].
+pub fn make(dir: &Path, names: &[&str], usage: Usage) -> anyhow::Result<Files> {
+    std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    let who = if usage == Usage::Client { "client" } else { "node" };
+    let files = Files {
+        ca: dir.join(format!("{who}-ca.pem")),
+        certificate: dir.join(format!("{who}.pem")),
+        key: dir.join(format!("{who}.key")),
+    };
+    let authority = Authority::new(&format!("weir certificate: {}", names.join(", ")))?;
+    let signed = authority.sign(names, usage)?;
+    let texts = [
+        (&files.ca, 0o644, authority.certificate()),
+        (&files.certificate, 0o644, signed.certificate),
+        (&files.key, 0o600, signed.key),
+    ];
+    for (path, mode, text) in texts {
+        // A key that others could open before is not made theirs: the file is a new one.
+        let _ = std::fs::remove_file(path);
+        std::fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(mode)
+            .open(path)
+            .and_then(|mut file| file.write_all(text.as_bytes()))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(files)
+}

@@ -1,0 +1,192 @@
+//! Handshakes that fail: each ends the connection, is counted by its kind, and is told to the log.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use weir_client::{ClientError, Connection, Limits, Target};
+use weir_tls::LinkError;
+use weir_tls::authority::{Authority, Usage};
+use weir_types::Reason;
+
+use crate::common::wire::{Wire, logon_of};
+use crate::common::{ALICE, BOB, HANG, Home, OPERATOR, until};
+use crate::stand::{NAME, Stand, counted, failed, try_operator, with_certificate};
+
+/// Reads until the other side ends the connection, orderly or not.
+fn drained(mut stream: TcpStream) -> Vec<u8> {
+    stream.set_read_timeout(Some(HANG)).unwrap();
+    let mut bytes = Vec::new();
+    match stream.read_to_end(&mut bytes) {
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => panic!("not closed"),
+        _ => bytes,
+    }
+}
+
+#[test]
+fn an_authority_that_is_not_ours_is_refused_by_the_client_and_counted_by_the_node() {
+    let stand = Stand::new("memory", "");
+    stand.write("stranger.pem", &Authority::new("A stranger").unwrap().certificate());
+    let node = stand.start();
+    let tls = Some(stand.believing("stranger.pem"));
+    let refused = try_operator(Target { address: node.address(), tls });
+    let Err(ClientError::Handshake { source: LinkError::Tls(error), .. }) = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(error.to_string().contains("UnknownIssuer"), "{error}");
+    failed(&node, "refused_by_peer", 1);
+    until("the log's line", || stand.home.said().contains("refused_by_peer").then_some(()));
+    let (_, metrics) = node.get("/metrics");
+    let line = "weir_tls_handshakes_total{outcome=\"refused_by_peer\"} 1";
+    assert!(metrics.contains(line), "{metrics}");
+}
+
+#[test]
+fn a_certificate_for_another_name_and_one_that_is_past_are_refused_by_the_client() {
+    let stand = Stand::new("memory", "");
+    let cases = [
+        (stand.authority.sign(&["other.test"], Usage::Server), "not valid for name"),
+        (stand.authority.sign_expired(&[NAME], Usage::Server), "expired"),
+    ];
+    for (signed, why) in cases {
+        let signed = signed.unwrap();
+        stand.write("node.pem", &signed.certificate);
+        stand.write("node.key", &signed.key);
+        let node = stand.start();
+        let refused = try_operator(stand.target(&node)).unwrap_err();
+        assert!(matches!(refused, ClientError::Handshake { .. }), "{refused:?}");
+        assert!(refused.to_string().contains(why), "{refused}");
+        failed(&node, "refused_by_peer", 1);
+    }
+}
+
+#[test]
+fn plain_bytes_to_a_port_with_tls_are_cut_and_counted_while_others_trade() {
+    let stand = Stand::new("memory", "");
+    let node = stand.start();
+    stand.open_market(&node, &[BOB]);
+    let mut bob = stand.trader(&node, BOB);
+    let mut logon = Vec::new();
+    weir_wire::dialogue::put_logon(&logon_of(&ALICE), &[], &mut logon);
+    let cases: [&[u8]; 4] = [&logon, b"GET / HTTP/1.1\r\n\r\n", &[0; 64], &[0xff; 64]];
+    for (count, bytes) in (1..).zip(cases) {
+        let mut stream = TcpStream::connect(node.address()).unwrap();
+        stream.write_all(bytes).unwrap();
+        let said = drained(stream);
+        // At most an alert: nothing of what order entry would answer.
+        assert!(said.len() <= 7, "{said:?}");
+        failed(&node, "not_tls", count);
+        bob.ask_for_report(BOB.buy(count, 50, 1));
+    }
+}
+
+#[test]
+fn tls_to_a_plain_port_is_cut_and_counted() {
+    let home = Home::new("memory");
+    let node = home.start();
+    let stand = Stand::new("memory", "");
+    let target = Target { address: node.address(), tls: Some(stand.tls()) };
+    let refused = try_operator(target).unwrap_err();
+    assert!(matches!(refused, ClientError::Handshake { .. }), "{refused:?}");
+    counted(&node, "broken_streams", 1);
+    assert!(node.status()["tls"].is_null());
+}
+
+#[test]
+fn a_client_without_tls_sees_that_a_port_with_tls_ends_the_connection() {
+    let stand = Stand::new("memory", "");
+    let node = stand.start();
+    let refused = try_operator(node.address()).unwrap_err();
+    assert!(
+        matches!(refused, ClientError::Closed | ClientError::Broken(_) | ClientError::Io { .. }),
+        "{refused:?}"
+    );
+    failed(&node, "not_tls", 1);
+}
+
+#[test]
+fn a_handshake_that_stalls_is_cut_in_time_and_holds_nobody_up() {
+    let stand = Stand::new("memory", "handshake_max_ms = 200");
+    let node = stand.start();
+    // Nothing at all, and the beginning of a greeting that never goes on.
+    let silent = TcpStream::connect(node.address()).unwrap();
+    let mut half = TcpStream::connect(node.address()).unwrap();
+    half.write_all(&[22, 3, 1, 2, 0, 1, 0]).unwrap();
+    try_operator(stand.target(&node)).unwrap();
+    assert_eq!(drained(silent), b"");
+    assert_eq!(drained(half), b"");
+    failed(&node, "timed_out", 2);
+    assert_eq!(node.status()["tls"]["completed"], 1);
+}
+
+#[test]
+fn stalled_handshakes_up_to_the_limit_give_way_to_others_in_time() {
+    let stand = Stand::new("memory", "handshake_max_ms = 200\nhandshakes_max = 4");
+    let node = stand.start();
+    let silent: Vec<_> = (0..12).map(|_| TcpStream::connect(node.address()).unwrap()).collect();
+    try_operator(stand.target(&node)).unwrap();
+    for stream in silent {
+        assert_eq!(drained(stream), b"");
+    }
+    failed(&node, "timed_out", 12);
+}
+
+#[test]
+fn an_end_in_the_handshake_is_counted() {
+    let stand = Stand::new("memory", "");
+    let node = stand.start();
+    drop(TcpStream::connect(node.address()).unwrap());
+    failed(&node, "ended", 1);
+}
+
+#[test]
+fn a_client_shows_its_certificate_where_one_is_required() {
+    let stand = Stand::new("memory", "");
+    let ca = stand.home.path("clients.pem").display().to_string();
+    let clients = Authority::new("Clients").unwrap();
+    stand.write("clients.pem", &clients.certificate());
+    let config = std::fs::read_to_string(stand.home.path("weir.toml")).unwrap();
+    stand.write("weir.toml", &format!("{config}\nclient_ca = {ca:?}\n"));
+    stand.write_pair("alice", &clients, Usage::Client);
+    stand.write_pair("mallory", &stand.authority, Usage::Client);
+    let node = stand.start();
+    try_operator(with_certificate(&stand, &node, "alice")).unwrap();
+    // A client of TLS 1.3 learns of the node's refusal behind its own side of the handshake.
+    for (target, kind) in [
+        (stand.target(&node), "no_certificate"),
+        (with_certificate(&stand, &node, "mallory"), "bad_certificate"),
+    ] {
+        let refused = try_operator(target).unwrap_err();
+        assert!(
+            matches!(refused, ClientError::Tls(_) | ClientError::Cut | ClientError::Closed),
+            "{refused:?}"
+        );
+        failed(&node, kind, 1);
+    }
+    assert_eq!(node.status()["tls"]["completed"], 1);
+}
+
+#[test]
+fn a_client_may_come_without_a_certificate_where_none_is_required() {
+    let stand = Stand::new("memory", "client_required = false");
+    let ca = stand.home.path("ca.pem").display().to_string();
+    let config = std::fs::read_to_string(stand.home.path("weir.toml")).unwrap();
+    stand.write("weir.toml", &format!("{config}\nclient_ca = {ca:?}\n"));
+    let node = stand.start();
+    try_operator(stand.target(&node)).unwrap();
+    // Who shows one all the same shows a good one.
+    stand.write_pair("mallory", &Authority::new("Mallory").unwrap(), Usage::Client);
+    try_operator(with_certificate(&stand, &node, "mallory")).unwrap_err();
+    failed(&node, "bad_certificate", 1);
+}
+
+#[test]
+fn keys_are_asked_for_over_tls_as_without() {
+    let stand = Stand::new("memory", "");
+    let node = stand.start();
+    let connection = Connection::open(stand.target(&node), Limits::default()).unwrap();
+    let mut wire = Wire::over(connection);
+    let mut logon = logon_of(&OPERATOR);
+    logon.api_key.0[0] ^= 1;
+    let refused = wire.try_log_on(&logon, &[]).unwrap_err();
+    assert_eq!(refused.reason, Reason::UnknownKey);
+}

@@ -1,0 +1,17 @@
+//! TLS on order entry: real nodes as processes, real clients, and peers that do it wrong.
+//!
+//! Certificates are made for each test. As in the other tests of whole nodes, nothing here decides
+//! how long something may take.
+
+#![allow(clippy::unwrap_used, reason = "what fails in a test's helper fails the test")]
+
+#[path = "../common/mod.rs"]
+#[allow(dead_code, reason = "every test program takes a part of it")]
+mod common;
+
+mod certificates;
+mod handshakes;
+mod hostile;
+mod proxy;
+mod sessions;
+mod stand;

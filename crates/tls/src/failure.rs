@@ -1,0 +1,84 @@
+//! What ended a handshake, by kind: few enough to count, telling enough to act on.
+
+use rustls::{AlertDescription, Error};
+
+use crate::link::LinkError;
+
+/// Why there was no session of TLS. The names are those of the metrics' label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// What came was no TLS: a client without it, a scanner, garbage.
+    NotTls,
+    /// No version or cipher in common.
+    Incompatible,
+    /// The client showed no certificate where one is required.
+    NoCertificate,
+    /// The client's certificate is of nobody known, not valid now, or broken.
+    BadCertificate,
+    /// The client refused the node, mostly its certificate.
+    RefusedByPeer,
+    /// The connection ended first.
+    Ended,
+    /// It took too long.
+    TimedOut,
+    /// The client broke the protocol's rules.
+    Misbehaved,
+}
+
+impl Failure {
+    /// All of them; a failure's place here is `failure as usize`.
+    pub const ALL: [Failure; 8] = [
+        Failure::NotTls,
+        Failure::Incompatible,
+        Failure::NoCertificate,
+        Failure::BadCertificate,
+        Failure::RefusedByPeer,
+        Failure::Ended,
+        Failure::TimedOut,
+        Failure::Misbehaved,
+    ];
+
+    /// The kind of an error in a handshake.
+    #[must_use]
+    pub fn of(error: &LinkError) -> Failure {
+        match error {
+            LinkError::Closed | LinkError::Truncated | LinkError::Io(_) => Failure::Ended,
+            LinkError::Tls(error) => match error {
+                Error::InvalidMessage(_) => Failure::NotTls,
+                Error::PeerIncompatible(_) | Error::NoApplicationProtocol => Failure::Incompatible,
+                Error::NoCertificatesPresented => Failure::NoCertificate,
+                Error::InvalidCertificate(_) => Failure::BadCertificate,
+                Error::AlertReceived(AlertDescription::CloseNotify) => Failure::Ended,
+                Error::AlertReceived(_) => Failure::RefusedByPeer,
+                _ => Failure::Misbehaved,
+            },
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Failure::NotTls => "not_tls",
+            Failure::Incompatible => "incompatible",
+            Failure::NoCertificate => "no_certificate",
+            Failure::BadCertificate => "bad_certificate",
+            Failure::RefusedByPeer => "refused_by_peer",
+            Failure::Ended => "ended",
+            Failure::TimedOut => "timed_out",
+            Failure::Misbehaved => "misbehaved",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_failure_stands_at_its_place() {
+        for (place, failure) in Failure::ALL.into_iter().enumerate() {
+            assert_eq!(failure as usize, place, "{}", failure.name());
+        }
+    }
+}
