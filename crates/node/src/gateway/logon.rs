@@ -25,8 +25,8 @@ const HEARTBEAT_MAX_MS: u32 = 60_000;
 const HEARTBEAT_MIN_MS: u32 = 100;
 /// How long a closing connection may take to read its last words.
 const CLOSING_TIME: u64 = 1_000_000_000;
-/// A verification takes some 40 µs of the thread that orders wait on: on average one in this time,
-/// so that strangers take no more than a twentieth of it.
+/// A verification takes some 60 µs of the thread that orders wait on: on average one in this time,
+/// so that strangers take no more than a fifteenth of it.
 const VERIFICATION_INTERVAL: u64 = 1_000_000;
 /// Verifications that may come at once.
 const VERIFICATION_BURST: u64 = 64;
