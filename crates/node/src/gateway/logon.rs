@@ -26,8 +26,8 @@ const HEARTBEAT_MAX_MS: u32 = 60_000;
 const HEARTBEAT_MIN_MS: u32 = 100;
 /// How long a closing connection may take to read its last words.
 const CLOSING_TIME: u64 = 1_000_000_000;
-/// A verification takes some 50 µs of the thread that orders wait on: on average one in this time,
-/// so that strangers take no more than a twentieth of it.
+/// A verification takes some 60 µs of the thread that orders wait on: on average one in this time,
+/// so that strangers take no more than a fifteenth of it.
 const VERIFICATION_INTERVAL: u64 = 1_000_000;
 /// Verifications that may come at once.
 const VERIFICATION_BURST: u64 = 64;
@@ -120,7 +120,7 @@ impl Gateway {
             return Taken::NoRoom;
         }
         let nonce = self.challenges.take(connection.id, logon.session_id, now);
-        // Without a challenge the same work is done, with a text that nobody could sign.
+        // Without a challenge the same work is done, and refused whatever comes of it.
         let text = signed_text(self.node_id, nonce.unwrap_or(Nonce([0; 32])), raw);
         let text = text.expect("a signed logon was decoded");
         let (signature, is_challenged) = (&logon.signature, nonce.is_some());

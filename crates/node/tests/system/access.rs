@@ -2,6 +2,7 @@
 //! session each, and how much one session may have open.
 
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use weir_client::request::stamp;
 use weir_client::session::SessionEvent;
@@ -281,12 +282,7 @@ fn a_replaced_key_ends_who_came_in_by_the_old_one_and_their_orders_if_so_chosen(
     let mut thief = Trader::log_on_as(&node, ALICE, config);
     thief.ask_for_report(ALICE.buy(1, 50, 1));
     node.admin().define_session(definition_of(&ALICE)).unwrap();
-    let ended = loop {
-        match thief.poll(HANG) {
-            Ok(_) => {}
-            Err(error) => break error,
-        }
-    };
+    let ended = until("the thief's end", || thief.poll(Duration::from_millis(100)).err());
     let is_it = matches!(
         ended,
         ClientError::LoggedOut { session_id, reason: Reason::KeyReplaced }
@@ -306,6 +302,9 @@ fn the_same_key_again_leaves_a_session_where_it_is() {
     let (_home, node) = market();
     let mut alice = Trader::log_on_as(&node, ALICE, signing_config(&ALICE));
     node.admin().define_session(DefineSession { in_flight_max: 9, ..signing(&ALICE) }).unwrap();
+    // What the gateway tells next, it tells behind the end of those who are to end.
+    Wire::connect(&node).challenge(&BOB);
+    counted(&node, "challenges", 2);
     alice.ask_for_report(ALICE.buy(1, 50, 1));
     counted(&node, "keys_ended", 0);
 }
