@@ -71,6 +71,12 @@ impl Who {
         SessionConfig::new(self.session_id, self.key())
     }
 
+    /// As [`Who::config`], for who is away for longer than a heartbeat: an audit of a long history
+    /// takes its time.
+    pub fn patient_config(&self) -> SessionConfig {
+        SessionConfig { heartbeat_interval_ms: 60_000, ..self.config() }
+    }
+
     /// A day order named `number`.
     pub fn order(&self, number: u64, side: Side, price: i64, qty: u64) -> LimitOrder {
         LimitOrder {
