@@ -118,6 +118,10 @@ pub struct GatewaySection {
     pub output_bytes_max: usize,
     /// How long a connection may leave its output unread, in milliseconds.
     pub stall_max_ms: u64,
+    /// How long a connection may be without a session, in milliseconds.
+    pub logon_timeout_ms: u64,
+    /// Connections of one address that may be without a session at the same time.
+    pub lobby_per_address_max: u32,
 }
 
 /// The delivery store.
@@ -184,7 +188,24 @@ impl Default for SnapshotsSection {
 
 impl Default for GatewaySection {
     fn default() -> Self {
-        GatewaySection { connections_max: 8192, output_bytes_max: 1 << 20, stall_max_ms: 10_000 }
+        GatewaySection {
+            connections_max: 8192,
+            output_bytes_max: 1 << 20,
+            stall_max_ms: 10_000,
+            logon_timeout_ms: 10_000,
+            lobby_per_address_max: 1024,
+        }
+    }
+}
+
+impl GatewaySection {
+    /// The keys about connections without a session, with values, bounds and what is wanted.
+    fn lobby_ranges(&self) -> [(&'static str, u64, u64, u64, &'static str); 2] {
+        let (time, count) = (self.logon_timeout_ms, u64::from(self.lobby_per_address_max));
+        [
+            ("gateway.logon_timeout_ms", time, 100, 3_600_000, "100 to 3600000"),
+            ("gateway.lobby_per_address_max", count, 1, 1_000_000, "1 to 1000000"),
+        ]
     }
 }
 
@@ -280,7 +301,7 @@ impl Config {
                 "50 to 1000000",
             ),
         ];
-        for (key, value, min, max, want) in ranges {
+        for (key, value, min, max, want) in ranges.into_iter().chain(self.gateway.lobby_ranges()) {
             if !(min..=max).contains(&value) {
                 return Err(ConfigError::OutOfRange { key, value: value.to_string(), want });
             }
@@ -357,6 +378,8 @@ mod tests {
             ("[snapshots]\nkeep = 0", "snapshots.keep"),
             ("[log]\nsegment_bytes = 5", "log.segment_bytes"),
             ("bootstrap_key = \"12\"", "bootstrap_key"),
+            ("[gateway]\nlogon_timeout_ms = 1", "gateway.logon_timeout_ms"),
+            ("[gateway]\nlobby_per_address_max = 0", "gateway.lobby_per_address_max"),
             ("wait = \"sleep\"", "sleep"),
         ];
         for (text, named) in cases {

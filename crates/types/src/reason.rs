@@ -80,6 +80,10 @@ reasons! {
     TooManyErrors = 29, "too many malformed messages";
     /// The other side asked for it.
     LogoutRequested = 30, "logout was requested";
+    /// The connection carried no session for too long.
+    LogonTimeout = 34, "no session logged on in time";
+    /// The address has as many connections without a session as it may.
+    TooManyConnections = 35, "too many connections of this address have not logged on";
 
     /// The request number is lower than the highest and no longer remembered.
     TooOld = 40, "the request number is older than the remembered outcomes";

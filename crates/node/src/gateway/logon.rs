@@ -99,6 +99,7 @@ impl Gateway {
     }
 
     fn acknowledge_logon(&mut self, connection: &mut Connection, id: SessionId, now: Nanos) {
+        self.lobby.logged_on(connection.id);
         let Some(session) = self.sessions.get(id) else { return };
         let ack = LogonAck {
             server_time: now,
@@ -163,6 +164,12 @@ impl Gateway {
         for id in std::mem::take(&mut connection.sessions) {
             self.counters.sessions_lost += 1;
             self.end_session(id);
+        }
+        self.lobby.gone(connection.id);
+        if connection.closing_by.is_some() {
+            self.counters.connections_cut += 1;
+        } else {
+            self.counters.connections_gone += 1;
         }
         // A socket that is closed leaves the poll by itself; an error here changes nothing.
         drop(self.poll.registry().deregister(&mut connection.stream));

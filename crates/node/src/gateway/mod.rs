@@ -12,6 +12,7 @@ mod connection;
 mod connections;
 mod directory;
 mod intake;
+mod lobby;
 mod logon;
 mod reports;
 mod sessions;
@@ -32,6 +33,7 @@ use weir_wire::reference::SessionLost;
 
 pub use connection::ConnectionId;
 pub use directory::Directory;
+pub use lobby::LobbyLimits;
 
 use crate::agent::Agent;
 use crate::event_reader::EventReader;
@@ -40,6 +42,7 @@ use crate::runner::Poller;
 use crate::stage_clock::StageClock;
 use connection::{Connection, ReadOutcome};
 use connections::{Connections, FlushList, ReadList};
+use lobby::Lobby;
 use sessions::{BehindList, Sessions};
 
 const LISTENER: Token = Token(usize::MAX);
@@ -57,6 +60,8 @@ pub struct GatewayConfig {
     pub connections_max: usize,
     /// How long a connection may leave its output unread before it is closed.
     pub stall_max: Nanos,
+    /// Connections that have not logged on.
+    pub lobby: LobbyLimits,
 }
 
 impl Default for GatewayConfig {
@@ -65,6 +70,7 @@ impl Default for GatewayConfig {
             output_len_max: 1 << 20,
             connections_max: 8 * 1024,
             stall_max: Nanos(10_000_000_000),
+            lobby: LobbyLimits::default(),
         }
     }
 }
@@ -86,6 +92,17 @@ pub struct GatewayCounters {
     pub back_pressure: u64,
     /// Connections accepted.
     pub accepted: u64,
+    /// Connections refused because there were as many as there may be. They are not accepted ones.
+    pub connections_refused: u64,
+    /// Accepted connections closed at once: too many of their address had not logged on.
+    pub address_refused: u64,
+    /// Connections closed because they carried no session for too long.
+    pub logon_timeouts: u64,
+    /// Accepted connections that the node closed, for whatever reason.
+    pub connections_cut: u64,
+    /// Accepted connections that the peer closed, or that broke. With those cut and those that
+    /// are there they are all that were accepted.
+    pub connections_gone: u64,
     /// Logons refused.
     pub logons_refused: u64,
     /// Connections closed for not reading.
@@ -150,6 +167,7 @@ pub struct Gateway {
     connections: Connections,
     read_list: ReadList,
     flush_list: FlushList,
+    lobby: Lobby,
     sessions: Sessions,
     behind: BehindList,
     lost_sessions: Vec<SessionId>,
@@ -199,6 +217,7 @@ impl Gateway {
             connections: Connections::default(),
             read_list: ReadList::default(),
             flush_list: FlushList::default(),
+            lobby: Lobby::new(parts.config.lobby),
             sessions: Sessions::new(ports.len()),
             behind: BehindList::default(),
             lost_sessions: Vec::new(),
@@ -268,6 +287,7 @@ impl Gateway {
 
     fn admit(&mut self, mut stream: mio::net::TcpStream, now: Nanos) {
         if self.connections.count() >= self.config.connections_max {
+            self.counters.connections_refused += 1;
             return;
         }
         let id = self.connections.reserve();
@@ -280,8 +300,15 @@ impl Gateway {
             return;
         }
         self.counters.accepted += 1;
+        let address = stream.peer_addr().ok().map(|peer| peer.ip());
         let mut connection = Box::new(Connection::new(id, stream, now));
-        self.read_list.add(&mut connection);
+        match self.lobby.enter(id, address, now) {
+            Ok(()) => self.read_list.add(&mut connection),
+            Err(reason) => {
+                self.counters.address_refused += 1;
+                self.close(&mut connection, reason, now);
+            }
+        }
         self.connections.put_back(connection);
     }
 
