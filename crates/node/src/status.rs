@@ -456,4 +456,3 @@ fn ends_of_connections(g: &GatewayCounters) -> [(&'static str, &'static str, u64
         ),
     ]
 }
-

@@ -12,6 +12,7 @@ mod common;
 mod follower;
 mod halts;
 mod liveness;
+mod lobby;
 mod logon;
 mod malformed;
 mod matching;
