@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use weir_io::SyncStrategy;
 use weir_types::Durability;
 
 use crate::runner::WaitStrategy;
@@ -78,6 +79,9 @@ pub struct Config {
 pub struct LogSection {
     /// Bytes of one segment file.
     pub segment_bytes: u64,
+    /// Who writes and syncs, for the event logs too: `thread`, or `io_uring` where the kernel has it.
+    #[serde(deserialize_with = "strategy_by_name")]
+    pub sync: SyncStrategy,
 }
 
 /// The event logs.
@@ -170,7 +174,7 @@ impl Default for Config {
 
 impl Default for LogSection {
     fn default() -> Self {
-        LogSection { segment_bytes: 64 << 20 }
+        LogSection { segment_bytes: 64 << 20, sync: SyncStrategy::default() }
     }
 }
 
@@ -351,9 +355,23 @@ fn durability_by_name<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Durab
     name.parse().map_err(serde::de::Error::custom)
 }
 
+fn strategy_by_name<'de, D: serde::Deserializer<'de>>(from: D) -> Result<SyncStrategy, D::Error> {
+    let name = String::deserialize(from)?;
+    name.parse().map_err(serde::de::Error::custom)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_syncs_is_chosen_by_name() {
+        let config = Config::parse("[log]\nsync = \"io_uring\"\n").unwrap();
+        assert_eq!(config.log.sync, SyncStrategy::Uring);
+        assert_eq!(Config::parse("").unwrap().log.sync, SyncStrategy::Thread);
+        let error = Config::parse("[log]\nsync = \"both\"\n").unwrap_err().to_string();
+        assert!(error.contains("want thread or io_uring"), "{error}");
+    }
 
     #[test]
     fn an_engine_takes_its_memory_ahead_where_the_file_says_so() {

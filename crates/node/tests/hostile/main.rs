@@ -41,7 +41,7 @@ fn config(crowd_size: u64) -> String {
     format!(
         "[gateway]\nlogon_timeout_ms = 1000\nstall_max_ms = 1000\noutput_bytes_max = 65536\n\
          lobby_per_address_max = {}\n",
-        crowd_size / 5
+        crowd_size / 8
     )
 }
 

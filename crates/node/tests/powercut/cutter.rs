@@ -39,13 +39,13 @@ impl Aim {
         let drawn = [
             Aim::Load,
             Aim::Load,
-            Aim::Load,
             Aim::Sync,
             Aim::Sync,
             Aim::Roll,
             Aim::Roll,
             Aim::Snapshot,
             Aim::Snapshot,
+            Aim::KillOnly,
             Aim::KillOnly,
         ];
         drawn[rng.below(drawn.len() as u64) as usize]

@@ -61,6 +61,11 @@ impl Machine {
     pub fn boot(&mut self) {
         self.boots += 1;
         let boots = self.boots;
+        // By turns, so that both ways to write meet what the other left.
+        let sync = if boots % 2 == 0 { "io_uring" } else { "thread" };
+        let log = format!("[log]\nsync = \"{sync}\"\n");
+        let config = SMALL_FILES.replace("[log]\n", &log);
+        std::fs::write(self.home.path("weir.toml"), config).unwrap();
         std::fs::write(&self.boot_id_file, format!("0b007000-0000-4000-8000-{boots:012x}\n"))
             .unwrap();
         self.disk().power_on();

@@ -1,6 +1,7 @@
 //! Connections that do not log on: how long they may stay, and how many of an address may.
 
-use weir_types::{Reason, SessionId};
+use weir_client::request::stamp;
+use weir_types::{Reason, RequestNo, SessionId};
 
 use crate::common::wire::{Wire, logon_of};
 use crate::common::{ALICE, BOB, Home, Node, open_market, until};
@@ -25,9 +26,9 @@ fn a_connection_that_does_not_log_on_in_time_is_closed_with_the_reason_and_count
     assert_eq!(silent.logout(), (SessionId::NONE, Reason::LogonTimeout));
     silent.closed();
     until("the counter", || (counter(&node, "logon_timeouts") == 1).then_some(()));
-    // Who has logged on stays, whatever its time.
-    alice.request(&ALICE.buy(1, 50, 1));
-    assert_eq!(alice.reject().reason, Reason::FieldOutOfRange, "it is heard, and has no number");
+    // Who has logged on stays, whatever its time: it is heard, and told that a number is missing.
+    alice.request(&stamp(ALICE.buy(1, 50, 1), ALICE.session_id, RequestNo::NONE));
+    assert_eq!(alice.reject().reason, Reason::FieldOutOfRange);
 }
 
 #[test]
