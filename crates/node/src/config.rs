@@ -79,7 +79,7 @@ pub struct Config {
 pub struct LogSection {
     /// Bytes of one segment file.
     pub segment_bytes: u64,
-    /// Who writes and syncs, for the event logs too: `thread`, or `io_uring` where the kernel has it.
+    /// Who writes and syncs, the event logs too: `thread`, or `io_uring` where the kernel has it.
     #[serde(deserialize_with = "strategy_by_name")]
     pub sync: SyncStrategy,
 }

@@ -193,7 +193,7 @@ impl Hostile {
     fn new(index: usize, victim: Who) -> Hostile {
         // One in fifty is an insider, as far as there are sessions for them.
         let insider = index / 50;
-        let is_insider = index % 50 == 0 && insider < INSIDERS.len();
+        let is_insider = index.is_multiple_of(50) && insider < INSIDERS.len();
         let kind = match (is_insider, insider % 2) {
             (true, 0) => Kind::InsiderFlood,
             (true, _) => Kind::InsiderNeverReads,

@@ -81,9 +81,10 @@ fn good_sessions_lose_nothing_beside_hostile_connections_and_each_of_those_is_ac
     let mut pairs = Vec::new();
     for number in 0..number_from("WEIR_PAIRS", 1) {
         // Which phase is first changes, so that a drift of the machine favours neither.
-        let first = phase(&mut good, &crowd, &node, number % 2 == 1);
-        let second = phase(&mut good, &crowd, &node, number % 2 == 0);
-        let (off, on) = if number % 2 == 0 { (first, second) } else { (second, first) };
+        let is_first = !number.is_multiple_of(2);
+        let first = phase(&mut good, &crowd, &node, is_first);
+        let second = phase(&mut good, &crowd, &node, !is_first);
+        let (off, on) = if is_first { (second, first) } else { (first, second) };
         pairs.push(Pair { off, on });
     }
     let tallies = crowd.disperse();
@@ -100,7 +101,7 @@ fn good_sessions_lose_nothing_beside_hostile_connections_and_each_of_those_is_ac
     assert!(node.terminate().success());
 }
 
-/// Every connection that was let in was cut, left, or is there; what the crowd opened, the node saw.
+/// Every connection that was let in was cut, left, or is there; none is one that nobody opened.
 fn account_for(node: &Node, tallies: &Tallies) -> Value {
     let counters = gateway(node);
     let count = |name: &str| counters[name].as_u64().unwrap_or_else(|| panic!("no {name}"));

@@ -62,7 +62,7 @@ impl Machine {
         self.boots += 1;
         let boots = self.boots;
         // By turns, so that both ways to write meet what the other left.
-        let sync = if boots % 2 == 0 { "io_uring" } else { "thread" };
+        let sync = if boots.is_multiple_of(2) { "io_uring" } else { "thread" };
         let log = format!("[log]\nsync = \"{sync}\"\n");
         let config = SMALL_FILES.replace("[log]\n", &log);
         std::fs::write(self.home.path("weir.toml"), config).unwrap();
