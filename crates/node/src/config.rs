@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use weir_io::SyncStrategy;
 use weir_tls::ServerFiles;
 use weir_types::Durability;
 
@@ -84,6 +85,9 @@ pub struct Config {
 pub struct LogSection {
     /// Bytes of one segment file.
     pub segment_bytes: u64,
+    /// Who writes and syncs, the event logs too: `thread`, or `io_uring` where the kernel has it.
+    #[serde(deserialize_with = "strategy_by_name")]
+    pub sync: SyncStrategy,
 }
 
 /// The event logs.
@@ -124,6 +128,10 @@ pub struct GatewaySection {
     pub output_bytes_max: usize,
     /// How long a connection may leave its output unread, in milliseconds.
     pub stall_max_ms: u64,
+    /// How long a connection may be without a session, in milliseconds.
+    pub logon_timeout_ms: u64,
+    /// Connections of one address that may be without a session at the same time.
+    pub lobby_per_address_max: u32,
 }
 
 /// TLS for order entry and delivery.
@@ -256,7 +264,7 @@ impl Default for Config {
 
 impl Default for LogSection {
     fn default() -> Self {
-        LogSection { segment_bytes: 64 << 20 }
+        LogSection { segment_bytes: 64 << 20, sync: SyncStrategy::default() }
     }
 }
 
@@ -274,7 +282,24 @@ impl Default for SnapshotsSection {
 
 impl Default for GatewaySection {
     fn default() -> Self {
-        GatewaySection { connections_max: 16_384, output_bytes_max: 1 << 20, stall_max_ms: 10_000 }
+        GatewaySection {
+            connections_max: 16_384,
+            output_bytes_max: 1 << 20,
+            stall_max_ms: 10_000,
+            logon_timeout_ms: 10_000,
+            lobby_per_address_max: 1024,
+        }
+    }
+}
+
+impl GatewaySection {
+    /// The keys about connections without a session, with values, bounds and what is wanted.
+    fn lobby_ranges(&self) -> [(&'static str, u64, u64, u64, &'static str); 2] {
+        let (time, count) = (self.logon_timeout_ms, u64::from(self.lobby_per_address_max));
+        [
+            ("gateway.logon_timeout_ms", time, 100, 3_600_000, "100 to 3600000"),
+            ("gateway.lobby_per_address_max", count, 1, 1_000_000, "1 to 1000000"),
+        ]
     }
 }
 
@@ -370,7 +395,7 @@ impl Config {
                 "50 to 1000000",
             ),
         ];
-        for (key, value, min, max, want) in ranges {
+        for (key, value, min, max, want) in ranges.into_iter().chain(self.gateway.lobby_ranges()) {
             if !(min..=max).contains(&value) {
                 return Err(ConfigError::OutOfRange { key, value: value.to_string(), want });
             }
@@ -423,9 +448,23 @@ fn durability_by_name<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Durab
     name.parse().map_err(serde::de::Error::custom)
 }
 
+fn strategy_by_name<'de, D: serde::Deserializer<'de>>(from: D) -> Result<SyncStrategy, D::Error> {
+    let name = String::deserialize(from)?;
+    name.parse().map_err(serde::de::Error::custom)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_syncs_is_chosen_by_name() {
+        let config = Config::parse("[log]\nsync = \"io_uring\"\n").unwrap();
+        assert_eq!(config.log.sync, SyncStrategy::Uring);
+        assert_eq!(Config::parse("").unwrap().log.sync, SyncStrategy::Thread);
+        let error = Config::parse("[log]\nsync = \"both\"\n").unwrap_err().to_string();
+        assert!(error.contains("want thread or io_uring"), "{error}");
+    }
 
     #[test]
     fn an_engine_takes_its_memory_ahead_where_the_file_says_so() {
@@ -450,6 +489,8 @@ mod tests {
             ("[snapshots]\nkeep = 0", "snapshots.keep"),
             ("[log]\nsegment_bytes = 5", "log.segment_bytes"),
             ("bootstrap_key = \"12\"", "bootstrap_key"),
+            ("[gateway]\nlogon_timeout_ms = 1", "gateway.logon_timeout_ms"),
+            ("[gateway]\nlobby_per_address_max = 0", "gateway.lobby_per_address_max"),
             ("wait = \"sleep\"", "sleep"),
             ("[tls]\ncertificate = \"a.pem\"", "key"),
             ("[tls]\ncertificate = \"a\"\nkey = \"b\"\nclient-ca = \"c\"", "client-ca"),

@@ -5,8 +5,7 @@
 //! never waits for it.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -344,9 +343,7 @@ fn token_key(node_dir: &Path) -> anyhow::Result<TokenKey> {
             .with_context(|| format!("{} holds no key", path.display()))?,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             OsRng.fill(&mut bytes);
-            let mut options = std::fs::OpenOptions::new();
-            let made = options.write(true).create_new(true).mode(0o600).open(&path);
-            made.and_then(|mut file| file.write_all(&bytes))
+            weir_io::durable::write_file(&path, &bytes, 0o600)
                 .with_context(|| format!("cannot keep the token key in {}", path.display()))?;
         }
         Err(error) => {

@@ -11,10 +11,8 @@
 //! Split, the gateway has a thread of its own. Disks add a thread each where io_uring is missing;
 //! hiccups are watched by one thread a core.
 
-use std::io::Write;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,7 +41,7 @@ use crate::fd_poller::FdPoller;
 use crate::gateway::handshakes::{
     ARRIVALS_MAX, HandshakeLimits, Handshakes, HandshakesParts, TlsDoor,
 };
-use crate::gateway::{Door, Gateway, GatewayConfig, GatewayParts, GatewayStatus};
+use crate::gateway::{Door, Gateway, GatewayConfig, GatewayParts, GatewayStatus, LobbyLimits};
 use crate::handoff::{
     PartitionPort, SourcePort, Submission, gateway_to_delivery, gateway_to_partition,
 };
@@ -106,7 +104,7 @@ impl Node {
         let (listener, address) = listen(config)?;
         let tls = config.tls.as_ref().map(|tls| TlsDoor::open(tls.files())).transpose()?;
         let tls = tls.map(Arc::new);
-        std::fs::create_dir_all(&config.dir)
+        weir_io::durable::create_dir(&config.dir)
             .with_context(|| format!("cannot make {}", config.dir.display()))?;
         let wakes = Wakes::new(config.is_fused());
         let wake_fd = WakeFd::new()?;
@@ -341,15 +339,10 @@ fn make_operator_key(dir: &Path, notes: &mut Vec<String>) -> anyhow::Result<[u8;
     let mut key = [0; 32];
     OsRng.fill(&mut key);
     let path = dir.join("operator.key");
-    let mut file = std::fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&path)
-        .with_context(|| format!("cannot keep the operator's key in {}", path.display()))?;
     let text: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
-    writeln!(file, "{text}")?;
+    // Durable before the operator is: a key that is lost could not be had again.
+    weir_io::durable::write_file(&path, format!("{text}\n").as_bytes(), 0o600)
+        .with_context(|| format!("cannot keep the operator's key in {}", path.display()))?;
     notes.push(format!("operator session {FIRST_OPERATOR}: its API key is in {}", path.display()));
     Ok(key)
 }
@@ -392,6 +385,10 @@ impl Assembly<'_> {
                 output_len_max: section.output_bytes_max,
                 connections_max: section.connections_max,
                 stall_max: Nanos(section.stall_max_ms * 1_000_000),
+                lobby: LobbyLimits {
+                    logon_time_max: Nanos(section.logon_timeout_ms * 1_000_000),
+                    per_address_max: section.lobby_per_address_max,
+                },
             },
             draining: self.draining.clone(),
             status: self.gateway_status.clone(),

@@ -399,7 +399,7 @@ impl NodeStatus {
             ("weir_delivery_rows_total", "Rows served.", d.rows),
             ("weir_delivery_refused_total", "Questions refused.", d.refused),
         ];
-        for (name, help, value) in totals {
+        for (name, help, value) in totals.into_iter().chain(ends_of_connections(g)) {
             put_metric(text, (name, help, "counter"), &[(String::new(), value)]);
         }
         let gauges: [(&str, &str, u64); 4] = [
@@ -519,4 +519,34 @@ fn directory_bytes(dir: &std::path::Path) -> u64 {
         Err(_) => 0,
     });
     sizes.sum()
+}
+/// How connections ended, or did not begin.
+fn ends_of_connections(g: &GatewayCounters) -> [(&'static str, &'static str, u64); 5] {
+    [
+        (
+            "weir_gateway_connections_refused_total",
+            "Connections beyond those that may be.",
+            g.connections_refused,
+        ),
+        (
+            "weir_gateway_address_refused_total",
+            "Connections of an address with too many that have not logged on.",
+            g.address_refused,
+        ),
+        (
+            "weir_gateway_logon_timeouts_total",
+            "Connections without a session for too long.",
+            g.logon_timeouts,
+        ),
+        (
+            "weir_gateway_connections_cut_total",
+            "Connections that the node closed.",
+            g.connections_cut,
+        ),
+        (
+            "weir_gateway_connections_gone_total",
+            "Connections that the peer closed.",
+            g.connections_gone,
+        ),
+    ]
 }

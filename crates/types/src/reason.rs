@@ -86,6 +86,10 @@ reasons! {
     TooManyChallenges = 32, "too many challenges are open on this connection";
     /// The operator gave the session another key.
     KeyReplaced = 33, "the session's key was replaced";
+    /// The connection carried no session for too long.
+    LogonTimeout = 34, "no session logged on in time";
+    /// The address has as many connections without a session as it may.
+    TooManyConnections = 35, "too many connections of this address have not logged on";
 
     /// The request number is lower than the highest and no longer remembered.
     TooOld = 40, "the request number is older than the remembered outcomes";

@@ -44,6 +44,7 @@ const ARROWS: &[Arrow] = &[
         may_know: &["weir-types", "weir-wire", "weir-engine"],
         tests_may_know: &[],
     },
+    Arrow { name: "weir-powercut", may_know: &["weir-io"], tests_may_know: &[] },
     Arrow { name: "weir-sim", may_know: &[ALL], tests_may_know: &[] },
     Arrow { name: "weir", may_know: &[ALL], tests_may_know: &[] },
     Arrow { name: "xtask", may_know: &[], tests_may_know: &[] },

@@ -218,6 +218,7 @@ impl Gateway {
     }
 
     fn acknowledge_logon(&mut self, connection: &mut Connection, id: SessionId, now: Nanos) {
+        self.lobby.logged_on(connection.id);
         let Some(session) = self.sessions.get(id) else { return };
         let ack = LogonAck {
             server_time: now,
@@ -288,6 +289,12 @@ impl Gateway {
             Some(Ending::Truncated) => self.counters.tls_truncated += 1,
             Some(Ending::Broken) => self.counters.tls_broken += 1,
             Some(Ending::Closed) | None => {}
+        }
+        self.lobby.gone(connection.id);
+        if connection.closing_by.is_some() {
+            self.counters.connections_cut += 1;
+        } else {
+            self.counters.connections_gone += 1;
         }
         // A socket that is closed leaves the poll by itself; an error here changes nothing.
         drop(self.poll.registry().deregister(connection.transport.socket()));

@@ -16,6 +16,7 @@ pub mod handshakes;
 mod intake;
 mod keys;
 mod lines;
+mod lobby;
 mod logon;
 mod reports;
 mod sessions;
@@ -38,6 +39,7 @@ use weir_wire::session::NodeId;
 
 pub use connection::ConnectionId;
 pub use directory::Directory;
+pub use lobby::LobbyLimits;
 
 use crate::agent::Agent;
 use crate::event_reader::EventReader;
@@ -50,6 +52,7 @@ use connection::{Connection, ReadBuffers, ReadOutcome};
 use connections::{Connections, FlushList, ReadList};
 use handshakes::Arrival;
 use lines::Lines;
+use lobby::Lobby;
 use logon::VerificationRate;
 use sessions::{BehindList, Sessions};
 use transport::Transport;
@@ -69,6 +72,8 @@ pub struct GatewayConfig {
     pub connections_max: usize,
     /// How long a connection may leave its output unread before it is closed.
     pub stall_max: Nanos,
+    /// Connections that have not logged on.
+    pub lobby: LobbyLimits,
 }
 
 impl Default for GatewayConfig {
@@ -77,6 +82,7 @@ impl Default for GatewayConfig {
             output_len_max: 1 << 20,
             connections_max: 16 * 1024,
             stall_max: Nanos(10_000_000_000),
+            lobby: LobbyLimits::default(),
         }
     }
 }
@@ -98,8 +104,17 @@ pub struct GatewayCounters {
     pub back_pressure: u64,
     /// Connections accepted.
     pub accepted: u64,
-    /// Connections closed at once because there were as many as there may be.
+    /// Connections refused because there were as many as there may be. They are not accepted ones.
     pub connections_refused: u64,
+    /// Accepted connections closed at once: too many of their address had not logged on.
+    pub address_refused: u64,
+    /// Connections closed because they carried no session for too long.
+    pub logon_timeouts: u64,
+    /// Accepted connections that the node closed, for whatever reason.
+    pub connections_cut: u64,
+    /// Accepted connections that the peer closed, or that broke. With those cut and those that
+    /// are there they are all that were accepted.
+    pub connections_gone: u64,
     /// Connections whose TLS was changed on its way.
     pub tls_broken: u64,
     /// Connections with TLS that ended without its farewell.
@@ -207,6 +222,7 @@ pub struct Gateway {
     buffers: ReadBuffers,
     read_list: ReadList,
     flush_list: FlushList,
+    lobby: Lobby,
     sessions: Sessions,
     behind: BehindList,
     lost_sessions: Vec<SessionId>,
@@ -270,6 +286,7 @@ impl Gateway {
             buffers: ReadBuffers::default(),
             read_list: ReadList::default(),
             flush_list: FlushList::default(),
+            lobby: Lobby::new(parts.config.lobby),
             sessions: Sessions::new(ports.len()),
             behind: BehindList::default(),
             lost_sessions: Vec::new(),
@@ -367,7 +384,13 @@ impl Gateway {
         let mut connection = Box::new(Connection::new(id, transport, now));
         connection.peer = peer;
         tracing::debug!(peer = lines::peer_of(&connection), "connection accepted");
-        self.read_list.add(&mut connection);
+        match self.lobby.enter(id, peer.map(|peer| peer.ip()), now) {
+            Ok(()) => self.read_list.add(&mut connection),
+            Err(reason) => {
+                self.counters.address_refused += 1;
+                self.close(&mut connection, reason, now);
+            }
+        }
         self.connections.put_back(connection);
     }
 

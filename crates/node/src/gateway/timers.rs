@@ -36,6 +36,7 @@ impl Gateway {
             }
             connection.tidy_output(now);
             self.check_stall(&mut connection, now);
+            self.check_lobby(&mut connection, now);
             for session_id in connection.sessions.clone() {
                 self.check_session(&mut connection, session_id, now);
             }
@@ -54,6 +55,17 @@ impl Gateway {
         if stalled && connection.closing_by.is_none() {
             self.counters.slow_consumers += 1;
             self.close(connection, Reason::SlowConsumer, now);
+        }
+    }
+
+    fn check_lobby(&mut self, connection: &mut Connection, now: Nanos) {
+        if !connection.sessions.is_empty() || connection.closing_by.is_some() {
+            return;
+        }
+        self.lobby.left_alone(connection.id, now);
+        if self.lobby.is_overdue(connection.id, now) {
+            self.counters.logon_timeouts += 1;
+            self.close(connection, Reason::LogonTimeout, now);
         }
     }
 

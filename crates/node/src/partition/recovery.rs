@@ -156,8 +156,8 @@ pub fn recover(
             memory: memory_of(config, partition_id),
             ..EngineConfig::new(partition_id)
         },
-        commands: open_disk(&dirs.commands(), Some(wake), &mut notes)?,
-        events: open_disk(&dirs.events(), None, &mut notes)?,
+        commands: open_disk(&dirs.commands(), config.log.sync, Some(wake), &mut notes)?,
+        events: open_disk(&dirs.events(), config.log.sync, None, &mut notes)?,
         snapshots: ThreadDisk::open(&dirs.snapshots(), None)?,
     })
     .with_context(|| format!("partition {partition_id} in {}", dirs.root.display()))?;
@@ -269,14 +269,11 @@ pub struct ForPartition {
 
 fn open_disk(
     path: &Path,
+    strategy: SyncStrategy,
     wake: Option<&WakeFd>,
     notes: &mut Vec<String>,
 ) -> anyhow::Result<RealDisk> {
-    let config = RealDiskConfig {
-        path: path.to_owned(),
-        strategy: SyncStrategy::default(),
-        wake: wake.cloned(),
-    };
+    let config = RealDiskConfig { path: path.to_owned(), strategy, wake: wake.cloned() };
     let (disk, note) =
         RealDisk::open(config).with_context(|| format!("cannot open {}", path.display()))?;
     notes.extend(note);

@@ -43,7 +43,7 @@ impl Following {
     }
 
     fn log_on(&mut self) -> Result<(), ClientError> {
-        self.client.log_on(self.who.config(), HANG)?;
+        self.client.log_on(self.who.patient_config(), HANG)?;
         self.follower.ask(self.client.outbox());
         Ok(())
     }

@@ -8,12 +8,14 @@ pub mod following;
 pub mod trader;
 pub mod wire;
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 use weir_client::load::setup::key_hash;
@@ -76,6 +78,12 @@ impl Who {
         SessionConfig::new(self.session_id, self.key())
     }
 
+    /// As [`Who::config`], for who is away for longer than a heartbeat: an audit of a long history
+    /// takes its time.
+    pub fn patient_config(&self) -> SessionConfig {
+        SessionConfig { heartbeat_interval_ms: 60_000, ..self.config() }
+    }
+
     /// A day order named `number`.
     pub fn order(&self, number: u64, side: Side, price: i64, qty: u64) -> LimitOrder {
         LimitOrder {
@@ -101,7 +109,10 @@ impl Who {
 /// A node's directory and how its node is started; it outlives the node.
 pub struct Home {
     dir: TempDir,
+    data: PathBuf,
     durability: &'static str,
+    /// The words before the node's own command, if it is not started directly.
+    wrapper: Vec<OsString>,
 }
 
 impl Home {
@@ -111,9 +122,16 @@ impl Home {
 
     /// A home whose node reads this configuration file.
     pub fn with_config(durability: &'static str, config: &str) -> Home {
-        let home = Home { dir: tempfile::tempdir().unwrap(), durability };
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("data");
+        let home = Home { dir, data, durability, wrapper: Vec::new() };
         std::fs::write(home.path("weir.toml"), config).unwrap();
         home
+    }
+
+    /// A home whose node keeps its data elsewhere and is started by way of other commands.
+    pub fn elsewhere(self, data: PathBuf, wrapper: Vec<OsString>) -> Home {
+        Home { data, wrapper, ..self }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -122,13 +140,15 @@ impl Home {
 
     /// The node's own directory.
     pub fn data(&self) -> PathBuf {
-        self.path("data")
+        self.data.clone()
     }
 
     fn serve(&self) -> Command {
         let key: String = OPERATOR.key().0.iter().map(|byte| format!("{byte:02x}")).collect();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        let mut words = self.wrapper.iter().cloned().chain([env!("CARGO_BIN_EXE_weir").into()]);
+        let mut command = Command::new(words.next().expect("at least the node's own"));
         command
+            .args(words)
             .args(["serve", "--durability", self.durability])
             .args(["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"])
             .args(["--config".into(), self.path("weir.toml")])
@@ -157,20 +177,22 @@ impl Home {
         self.run(serve)
     }
 
-    fn run(&self, mut serve: Command) -> Node {
+    /// Starts a node without waiting for it.
+    pub fn spawn(&self) -> Starting {
+        self.spawn_as(self.serve())
+    }
+
+    fn spawn_as(&self, mut serve: Command) -> Starting {
         let errors = std::fs::File::create(self.path("stderr")).unwrap();
-        let mut child = serve.stdout(Stdio::piped()).stderr(errors).spawn().unwrap();
-        let mut said = String::new();
-        let stdout = child.stdout.take().expect("stdout is piped");
-        BufReader::new(stdout).read_line(&mut said).unwrap();
-        let place = |name: &str| {
-            let words = said.split_whitespace();
-            words.filter_map(|word| word.strip_prefix(name)).find_map(|word| word.strip_prefix('='))
-        };
-        let (Some(address), Some(http)) = (place("order-entry"), place("http")) else {
-            panic!("the node said {said:?} and {:?}", self.said());
-        };
-        Node { address: address.parse().unwrap(), http: http.to_owned(), child }
+        let child = serve.stdout(Stdio::piped()).stderr(errors).spawn().unwrap();
+        Starting { child }
+    }
+
+    fn run(&self, serve: Command) -> Node {
+        match self.spawn_as(serve).wait() {
+            Ok(node) => node,
+            Err(said) => panic!("the node said {said:?} and {:?}", self.said()),
+        }
     }
 
     /// Runs a node that cannot start, to its end.
@@ -202,6 +224,39 @@ impl Home {
     }
 }
 
+/// A node that has not said that it is ready.
+pub struct Starting {
+    child: Child,
+}
+
+impl Starting {
+    /// The process.
+    pub fn pid(&self) -> Pid {
+        pid_of(&self.child)
+    }
+
+    /// Waits until the node says that it is ready, or has ended: then, what it said instead.
+    pub fn wait(mut self) -> Result<Node, String> {
+        let mut said = String::new();
+        let stdout = self.child.stdout.take().expect("stdout is piped");
+        BufReader::new(stdout).read_line(&mut said).unwrap();
+        let place = |name: &str| {
+            let words = said.split_whitespace();
+            words.filter_map(|word| word.strip_prefix(name)).find_map(|word| word.strip_prefix('='))
+        };
+        let (Some(address), Some(http)) = (place("order-entry"), place("http")) else {
+            self.child.wait().unwrap();
+            return Err(said);
+        };
+        Ok(Node { address: address.parse().unwrap(), http: http.to_owned(), child: self.child })
+    }
+}
+
+fn pid_of(child: &Child) -> Pid {
+    let pid = i32::try_from(child.id()).unwrap();
+    Pid::from_raw(pid).expect("a child has an id")
+}
+
 /// A running node.
 pub struct Node {
     child: Child,
@@ -212,6 +267,11 @@ pub struct Node {
 impl Node {
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The process.
+    pub fn pid(&self) -> Pid {
+        pid_of(&self.child)
     }
 
     /// Where its HTTP side is.
@@ -250,9 +310,7 @@ impl Node {
 
     /// Asks the node to stop and waits until it has.
     pub fn terminate(mut self) -> ExitStatus {
-        let pid = i32::try_from(self.child.id()).unwrap();
-        let pid = rustix::process::Pid::from_raw(pid).expect("a child has an id");
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        rustix::process::kill_process(self.pid(), rustix::process::Signal::TERM).unwrap();
         until("the node's end", || self.child.try_wait().unwrap())
     }
 

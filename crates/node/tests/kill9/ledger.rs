@@ -22,6 +22,8 @@ pub struct Ledger {
     pub told_again_count: u64,
     /// Answers that were first heard after the connection that they were meant for.
     pub resumed_count: u64,
+    /// Events that were heard and that the node has lost since, as it may at its level.
+    pub lost_count: u64,
     /// Live orders, by name.
     live: Vec<ClOrdId>,
 }
@@ -35,6 +37,7 @@ impl Ledger {
             events: BTreeMap::new(),
             told_again_count: 0,
             resumed_count: 0,
+            lost_count: 0,
             live: Vec::new(),
         }
     }
@@ -106,7 +109,7 @@ impl Ledger {
     /// an answer are given up, too.
     pub fn forget_from(&mut self, next: EventNo) {
         assert!(next <= self.last_event_no().next(), "only what was heard can be lost");
-        self.events.split_off(&next);
+        self.lost_count += self.events.split_off(&next).len() as u64;
         self.answers.retain(|_, event_no| *event_no < next);
         let answers = &self.answers;
         self.sent.retain(|request_no, _| answers.contains_key(request_no));

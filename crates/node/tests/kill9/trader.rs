@@ -49,7 +49,7 @@ impl LoadedTrader {
             name: 0,
         };
         let client = Client::connect(node.address(), Limits::default()).unwrap();
-        trader.open(client, Session::new(who.config())).unwrap();
+        trader.open(client, Session::new(who.patient_config())).unwrap();
         trader
     }
 
@@ -115,7 +115,7 @@ impl LoadedTrader {
 
     /// Logs on with a session that knows nothing but the last event.
     fn open_anew(&mut self, address: SocketAddr) -> Result<(), ClientError> {
-        let mut session = Session::new(self.who.config());
+        let mut session = Session::new(self.who.patient_config());
         session.resume_after(TRADING, self.ledger.last_event_no());
         let client = Client::connect(address, Limits::default()).unwrap();
         self.open(client, session)

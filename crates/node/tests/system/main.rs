@@ -13,6 +13,7 @@ mod access;
 mod follower;
 mod halts;
 mod liveness;
+mod lobby;
 mod logon;
 mod malformed;
 mod matching;

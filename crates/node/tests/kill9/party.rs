@@ -1,0 +1,126 @@
+//! Traders and a follower of one node over all of its lives, and what they are held to at rest.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde_json::Value;
+use weir_client::clock::wait;
+use weir_client::load::Rng;
+
+use crate::audit;
+use crate::common::following::{Following, latest_states};
+use crate::common::{HANG, Home, Node, SUPERVISOR, TRADING, Who, trader_of, until};
+use crate::trader::LoadedTrader;
+
+pub const TRADERS: [Who; 4] = [trader_of(21), trader_of(22), trader_of(23), trader_of(24)];
+
+/// Small segments and frequent snapshots: recovery meets many of both.
+pub const SMALL_FILES: &str = "[log]\nsegment_bytes = 1048576\n\
+                               [events]\nsegment_bytes = 1048576\n\
+                               [snapshots]\nevery_commands = 2000\n";
+
+/// A number of the environment, such as `WEIR_SEED`.
+pub fn number_from(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).map_or(default, |text| text.parse().expect("a number"))
+}
+
+pub struct Party {
+    pub traders: Vec<LoadedTrader>,
+    pub following: Following,
+}
+
+impl Party {
+    /// Logs everybody on, each with a stream of chance of its own.
+    pub fn log_on(node: &Node, seed: u64) -> Party {
+        let traders = (1..).zip(TRADERS);
+        let traders =
+            traders.map(|(i, who)| LoadedTrader::log_on(node, who, Rng::new(seed * 100 + i)));
+        let traders = traders.collect();
+        Party { traders, following: Following::start(node, SUPERVISOR, Vec::new()) }
+    }
+
+    /// Loads the node until it is gone.
+    pub fn trade_to_the_end(&mut self) {
+        while self.traders.iter().any(LoadedTrader::is_connected) {
+            for trader in self.traders.iter_mut().filter(|trader| trader.is_connected()) {
+                trader.fill_window();
+                trader.receive();
+            }
+            self.follow();
+            let connected = self.traders.iter().filter(|trader| trader.is_connected());
+            let connections = connected.map(|trader| trader.client().connection());
+            wait(connections, Duration::from_millis(5)).unwrap();
+        }
+    }
+
+    fn follow(&mut self) {
+        if let Err(error) = self.following.poll(Duration::ZERO) {
+            assert!(error.is_connection_lost(), "the follower: {error}");
+        }
+    }
+
+    /// Everybody comes back, each trader in the way that is given.
+    pub fn reconnect(&mut self, address: SocketAddr, way: fn(&mut LoadedTrader, SocketAddr)) {
+        for trader in &mut self.traders {
+            way(trader, address);
+        }
+        if let Err(error) = self.following.go_on(address) {
+            assert!(error.is_connection_lost(), "the follower: {error}");
+        }
+    }
+
+    /// Waits until every request has its answer and every answer is heard.
+    pub fn settle(&mut self) {
+        for _ in 0..2 {
+            // The second round comes behind all that others' requests did in the first.
+            for trader in &mut self.traders {
+                trader.send_fence();
+            }
+            for trader in &mut self.traders {
+                let begun = std::time::Instant::now();
+                while trader.unanswered_count() > 0 {
+                    wait([trader.client().connection()], Duration::from_millis(20)).unwrap();
+                    trader.receive();
+                    assert!(begun.elapsed() < HANG, "{:?} has no answers", trader.who);
+                }
+            }
+        }
+    }
+
+    /// Compares what everybody knows at rest. Returns the partition's row of the status page.
+    pub fn audit(&mut self, home: &Home, node: &Node) -> Value {
+        self.settle();
+        // At `memory` the files follow the answers by some milliseconds.
+        let (verified, row) = until("the same position in files and figures", || {
+            let verified = home.verify(TRADING);
+            let row = node.partition_when(TRADING, |_| true);
+            (row["position"] == verified["position"]).then_some((verified, row))
+        });
+        assert_eq!(row["digest"], verified["digest"], "the log's digest is the node's");
+        let ledgers: Vec<_> = self.traders.iter().map(|trader| &trader.ledger).collect();
+        audit::check_against_log(home, &ledgers);
+        audit::check_fills(&ledgers);
+        let events = ledgers.iter().flat_map(|ledger| ledger.order_events());
+        self.following.until(&latest_states(events));
+        row
+    }
+
+    /// The sum of something over the traders.
+    pub fn sum(&self, of: fn(&LoadedTrader) -> u64) -> u64 {
+        self.traders.iter().map(of).sum()
+    }
+
+    /// What was done: that nothing was lost or executed twice, the audits have asserted.
+    pub fn summary(&self) -> String {
+        format!(
+            "{} requests, all of them answered; sent again: {} without an answer, {} with one; \
+             events: {} heard, {} answers first told by resume, {} told again",
+            self.sum(|t| t.ledger.sent.len() as u64),
+            self.sum(|t| t.resubmitted_count),
+            self.sum(|t| t.repeated_count),
+            self.sum(|t| t.ledger.events.len() as u64),
+            self.sum(|t| t.ledger.resumed_count),
+            self.sum(|t| t.ledger.told_again_count),
+        )
+    }
+}

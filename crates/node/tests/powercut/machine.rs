@@ -1,0 +1,73 @@
+//! A machine whose power can be cut: a disk of ours, mounted, and a node on it that takes each
+//! return of the power for a new boot.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use weir_powercut::PowerDisk;
+use weir_powercut::mount::{MountError, Mounted};
+
+use crate::common::Home;
+use crate::party::SMALL_FILES;
+
+/// What a sync takes at least. Long enough that batches form, short enough for many a second.
+const SYNC_TIME: Duration = Duration::from_micros(200);
+
+/// Started in a mount namespace of its own, a process reads the boot id that its machine has.
+const WITH_BOOT_ID: &str =
+    "mount --bind \"$1\" /proc/sys/kernel/random/boot_id && shift && exec \"$@\"";
+
+pub struct Machine {
+    pub home: Home,
+    boot_id_file: PathBuf,
+    boots: u64,
+    // In this order: unmounted, then removed.
+    mounted: Mounted,
+    _mount_point: TempDir,
+}
+
+impl Machine {
+    /// A machine with an empty disk; nothing, said aloud, where no file system can be mounted.
+    pub fn build(durability: &'static str) -> Option<Machine> {
+        let mount_point = tempfile::tempdir().unwrap();
+        let mounted = match Mounted::mount(&PowerDisk::new(SYNC_TIME), mount_point.path()) {
+            Ok(mounted) => mounted,
+            Err(why @ MountError::Unavailable(_)) => {
+                // Straight to the terminal: a test that passes keeps what it prints to itself.
+                drop(writeln!(std::io::stderr(), "*** SKIPPED: no power cuts: {why}"));
+                return None;
+            }
+            Err(why) => panic!("{why}"),
+        };
+        let home = Home::with_config(durability, SMALL_FILES);
+        let boot_id_file = home.path("boot_id");
+        let words = ["unshare", "--mount", "sh", "-c", WITH_BOOT_ID, "sh"];
+        let wrapper = words.map(OsString::from).into_iter().chain([boot_id_file.clone().into()]);
+        let home = home.elsewhere(mounted.path().join("data"), wrapper.collect());
+        let mut machine =
+            Machine { home, boot_id_file, boots: 0, mounted, _mount_point: mount_point };
+        machine.boot();
+        Some(machine)
+    }
+
+    pub fn disk(&self) -> &PowerDisk {
+        self.mounted.disk()
+    }
+
+    /// Switches the machine on again, after whoever ran on it is gone.
+    pub fn boot(&mut self) {
+        self.boots += 1;
+        let boots = self.boots;
+        // By turns, so that both ways to write meet what the other left.
+        let sync = if boots.is_multiple_of(2) { "io_uring" } else { "thread" };
+        let log = format!("[log]\nsync = \"{sync}\"\n");
+        let config = SMALL_FILES.replace("[log]\n", &log);
+        std::fs::write(self.home.path("weir.toml"), config).unwrap();
+        std::fs::write(&self.boot_id_file, format!("0b007000-0000-4000-8000-{boots:012x}\n"))
+            .unwrap();
+        self.disk().power_on();
+    }
+}

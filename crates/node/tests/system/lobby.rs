@@ -1,0 +1,70 @@
+//! Connections that do not log on: how long they may stay, and how many of an address may.
+
+use weir_client::request::stamp;
+use weir_types::{Reason, RequestNo, SessionId};
+
+use crate::common::wire::{Wire, logon_of};
+use crate::common::{ALICE, BOB, Home, Node, open_market, until};
+
+fn market(gateway: &str) -> (Home, Node) {
+    let home = Home::with_config("memory", &format!("[gateway]\n{gateway}\n"));
+    let node = home.start();
+    open_market(&node, &[ALICE, BOB]);
+    (home, node)
+}
+
+fn counter(node: &Node, name: &str) -> u64 {
+    node.status()["gateway"][name].as_u64().expect("a counter")
+}
+
+#[test]
+fn a_connection_that_does_not_log_on_in_time_is_closed_with_the_reason_and_counted() {
+    let (_home, node) = market("logon_timeout_ms = 100");
+    let mut alice = Wire::connect(&node);
+    alice.log_on(&logon_of(&ALICE));
+    let mut silent = Wire::connect(&node);
+    assert_eq!(silent.logout(), (SessionId::NONE, Reason::LogonTimeout));
+    silent.closed();
+    until("the counter", || (counter(&node, "logon_timeouts") == 1).then_some(()));
+    // Who has logged on stays, whatever its time: it is heard, and told that a number is missing.
+    alice.request(&stamp(ALICE.buy(1, 50, 1), ALICE.session_id, RequestNo::NONE));
+    assert_eq!(alice.reject().reason, Reason::FieldOutOfRange);
+}
+
+#[test]
+fn a_connection_that_its_last_session_left_has_the_time_of_a_new_one() {
+    let (_home, node) = market("logon_timeout_ms = 100");
+    let mut wire = Wire::connect(&node);
+    wire.log_on(&logon_of(&ALICE));
+    let mut bye = Vec::new();
+    let logout = weir_wire::session::Logout {
+        session_id: ALICE.session_id,
+        reason: Reason::LogoutRequested,
+    };
+    weir_wire::frame::put_frame(&logout, &mut bye);
+    wire.send(&bye);
+    assert_eq!(wire.logout(), (ALICE.session_id, Reason::LogoutRequested));
+    assert_eq!(wire.logout(), (SessionId::NONE, Reason::LogonTimeout));
+    wire.closed();
+}
+
+#[test]
+fn an_address_with_too_many_strangers_is_told_so_and_let_in_again_when_one_logs_on() {
+    let (_home, node) = market("lobby_per_address_max = 2");
+    let mut first = Wire::connect(&node);
+    let second = Wire::connect(&node);
+    let mut third = Wire::connect(&node);
+    assert_eq!(third.logout(), (SessionId::NONE, Reason::TooManyConnections));
+    third.closed();
+    first.log_on(&logon_of(&ALICE));
+    let mut fourth = Wire::connect(&node);
+    fourth.log_on(&logon_of(&BOB));
+    drop(second);
+    until("the counters", || {
+        let ended = counter(&node, "connections_cut") + counter(&node, "connections_gone");
+        let accounted = ended + counter(&node, "connections") == counter(&node, "accepted");
+        (accounted && counter(&node, "connections") == 2).then_some(())
+    });
+    assert_eq!(counter(&node, "address_refused"), 1);
+    assert!(node.get("/metrics").1.contains("weir_gateway_address_refused_total 1"));
+}

@@ -1,0 +1,431 @@
+//! The disk as a mounted file system: the kernel's requests, passed to [`PowerDisk`].
+//!
+//! Nothing is cached by the kernel: names and attributes are valid for no time, files are opened
+//! for direct I/O. So what a process reads is what the disk has, before a power cut and after it.
+//! `O_DIRECT` changes nothing then; `mmap` of a file for writing is refused by the kernel.
+//! Not served: links, renames between directories, holes, extended attributes.
+
+use std::ffi::OsStr;
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use fuser::{
+    BackgroundSession, BsdFileFlags, Config, Errno, FileAttr, FileHandle, FileType, Filesystem,
+    FopenFlags, Generation, INodeNo, LockOwner, MountOption, OpenFlags, RenameFlags, ReplyAttr,
+    ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs,
+    ReplyWrite, Request, TimeOrNow, WriteFlags,
+};
+use thiserror::Error;
+
+use crate::medium::{Ino, MediumError, Stat};
+use crate::power::{Act, PowerDisk, Refused};
+
+/// Threads that serve requests: as many may wait for a sync at the same time.
+const THREADS: usize = 4;
+/// How long the kernel may believe a name or an attribute.
+const NO_TIME: Duration = Duration::ZERO;
+/// Blocks that the disk says to have: it never fills.
+const BLOCKS: u64 = 1 << 24;
+
+/// Why a disk is not mounted.
+#[derive(Debug, Error)]
+pub enum MountError {
+    /// This machine, or this user, cannot mount a file system of its own.
+    #[error("this machine cannot mount a file system served by FUSE: {0}")]
+    Unavailable(std::io::Error),
+    /// It can, and it did not work.
+    #[error("cannot mount: {0}")]
+    Failed(#[from] std::io::Error),
+}
+
+/// A mounted disk. Dropped, it is unmounted, whoever still has files of it open.
+pub struct Mounted {
+    disk: PowerDisk,
+    path: PathBuf,
+    session: Option<BackgroundSession>,
+}
+
+impl Mounted {
+    /// Mounts a disk on an existing directory.
+    ///
+    /// # Errors
+    /// [`MountError::Unavailable`] where there is no `/dev/fuse` or no right to mount.
+    pub fn mount(disk: &PowerDisk, path: &Path) -> Result<Mounted, MountError> {
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open("/dev/fuse")
+            .map_err(MountError::Unavailable)?;
+        let path = path.canonicalize()?;
+        let mut config = Config::default();
+        config.mount_options =
+            vec![MountOption::FSName("powercut".to_owned()), MountOption::NoAtime];
+        config.n_threads = Some(THREADS);
+        let mounted = fuser::spawn_mount(Served { disk: disk.clone() }, &path, &config);
+        let session = mounted.map_err(|error| match error.kind() {
+            // Without the right to mount, the set-uid helper is asked for, which may be missing.
+            ErrorKind::PermissionDenied | ErrorKind::NotFound => MountError::Unavailable(error),
+            _ => MountError::Failed(error),
+        })?;
+        Ok(Mounted { disk: disk.clone(), path, session: Some(session) })
+    }
+
+    /// The disk.
+    #[must_use]
+    pub fn disk(&self) -> &PowerDisk {
+        &self.disk
+    }
+
+    /// Where it is mounted.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // Whoever still waits for the disk must be able to end.
+        self.disk.switch_off();
+        // Detached: files that a process has open keep nobody from going. It is gone all the
+        // same when this fails, since the session's end takes the mount with it.
+        let _ = rustix::mount::unmount(&self.path, rustix::mount::UnmountFlags::DETACH);
+        drop(self.session.take());
+    }
+}
+
+struct Served {
+    disk: PowerDisk,
+}
+
+fn errno(refused: Refused) -> Errno {
+    match refused {
+        Refused::NoPower => Errno::EIO,
+        Refused::Medium(MediumError::NotFound) => Errno::ENOENT,
+        Refused::Medium(MediumError::Stale) => Errno::ESTALE,
+        Refused::Medium(MediumError::Exists) => Errno::EEXIST,
+        Refused::Medium(MediumError::IsDir) => Errno::EISDIR,
+        Refused::Medium(MediumError::NotDir) => Errno::ENOTDIR,
+        Refused::Medium(MediumError::NotEmpty) => Errno::ENOTEMPTY,
+    }
+}
+
+fn ino(number: INodeNo) -> Ino {
+    Ino(number.0)
+}
+
+fn text(name: &OsStr) -> Result<&str, Errno> {
+    name.to_str().ok_or(Errno::EINVAL)
+}
+
+fn attributes(stat: Stat) -> FileAttr {
+    let time = SystemTime::UNIX_EPOCH;
+    FileAttr {
+        ino: INodeNo(stat.ino.0),
+        size: stat.len,
+        blocks: stat.len.div_ceil(512),
+        atime: time,
+        mtime: time,
+        ctime: time,
+        crtime: time,
+        kind: if stat.is_dir { FileType::Directory } else { FileType::RegularFile },
+        perm: stat.mode,
+        nlink: 1,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        blksize: 4096,
+        flags: 0,
+    }
+}
+
+/// The bits that a new file gets.
+fn mode_of(mode: u32, umask: u32) -> u16 {
+    (mode & !umask & 0o777) as u16
+}
+
+impl Served {
+    fn find(&self, parent: INodeNo, name: &OsStr) -> Result<Stat, Errno> {
+        let name = text(name)?;
+        let found = self.disk.look(|medium| medium.stat(medium.lookup(ino(parent), name)?));
+        found.map_err(errno)
+    }
+
+    fn change_name<T>(
+        &self,
+        parent: INodeNo,
+        name: &OsStr,
+        effect: impl FnOnce(&mut crate::Medium, Ino, &str) -> Result<T, MediumError>,
+    ) -> Result<T, Errno> {
+        let name = text(name)?;
+        let parent = ino(parent);
+        let done = self.disk.change(Act::Name, parent, |medium| effect(medium, parent, name));
+        done.map_err(errno)
+    }
+
+    fn set(&self, about: Ino, mode: Option<u32>, size: Option<u64>) -> Result<Stat, Errno> {
+        if let Some(mode) = mode {
+            let mode = mode_of(mode, 0);
+            self.disk.look(|medium| medium.set_mode(about, mode)).map_err(errno)?;
+        }
+        if let Some(len) = size {
+            let set = self.disk.change(Act::Write, about, |medium| medium.set_len(about, len));
+            set.map_err(errno)?;
+        }
+        self.disk.look(|medium| medium.stat(about)).map_err(errno)
+    }
+
+    /// Allocates as `posix_fallocate` wants it: the length grows, by zeros.
+    fn allocate(&self, about: Ino, end: u64, mode: i32) -> Result<(), Errno> {
+        if mode != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let allocated = self.disk.change(Act::Write, about, |medium| {
+            if medium.stat(about)?.len < end { medium.set_len(about, end) } else { Ok(()) }
+        });
+        allocated.map_err(errno)
+    }
+}
+
+/// Answers with what was found, or says why not.
+fn answer_entry(reply: ReplyEntry, stat: Result<Stat, Errno>) {
+    match stat {
+        Ok(stat) => reply.entry(&NO_TIME, &attributes(stat), Generation(0)),
+        Err(error) => reply.error(error),
+    }
+}
+
+fn answer(reply: ReplyEmpty, done: Result<(), Errno>) {
+    match done {
+        Ok(()) => reply.ok(),
+        Err(error) => reply.error(error),
+    }
+}
+
+impl Filesystem for Served {
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        answer_entry(reply, self.find(parent, name));
+    }
+
+    fn getattr(&self, _: &Request, of: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        match self.disk.look(|medium| medium.stat(ino(of))) {
+            Ok(stat) => reply.attr(&NO_TIME, &attributes(stat)),
+            Err(refused) => reply.error(errno(refused)),
+        }
+    }
+
+    fn setattr(
+        &self,
+        _: &Request,
+        of: INodeNo,
+        mode: Option<u32>,
+        _: Option<u32>,
+        _: Option<u32>,
+        size: Option<u64>,
+        _: Option<TimeOrNow>,
+        _: Option<TimeOrNow>,
+        _: Option<SystemTime>,
+        _: Option<FileHandle>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        match self.set(ino(of), mode, size) {
+            Ok(stat) => reply.attr(&NO_TIME, &attributes(stat)),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn mkdir(
+        &self,
+        _: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        reply: ReplyEntry,
+    ) {
+        let made = self.change_name(parent, name, |medium, parent, name| {
+            let made = medium.mkdir(parent, name, mode_of(mode, umask))?;
+            medium.stat(made)
+        });
+        answer_entry(reply, made);
+    }
+
+    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        answer(reply, self.change_name(parent, name, crate::Medium::unlink));
+    }
+
+    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        answer(reply, self.change_name(parent, name, crate::Medium::rmdir));
+    }
+
+    fn rename(
+        &self,
+        _: &Request,
+        parent: INodeNo,
+        from: &OsStr,
+        new_parent: INodeNo,
+        to: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        if parent != new_parent {
+            return reply.error(Errno::EXDEV);
+        }
+        if !flags.is_empty() {
+            return reply.error(Errno::EINVAL);
+        }
+        let renamed = text(to).and_then(|to| {
+            self.change_name(parent, from, |medium, parent, from| medium.rename(parent, from, to))
+        });
+        answer(reply, renamed);
+    }
+
+    fn create(
+        &self,
+        _: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        _: i32,
+        reply: ReplyCreate,
+    ) {
+        let made = self.change_name(parent, name, |medium, parent, name| {
+            let made = medium.create(parent, name, mode_of(mode, umask))?;
+            medium.open(made)?;
+            medium.stat(made)
+        });
+        match made {
+            Ok(stat) => reply.created(
+                &NO_TIME,
+                &attributes(stat),
+                Generation(0),
+                FileHandle(0),
+                FopenFlags::FOPEN_DIRECT_IO,
+            ),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn open(&self, _: &Request, of: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        match self.disk.look(|medium| medium.open(ino(of))) {
+            Ok(()) => reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO),
+            Err(refused) => reply.error(errno(refused)),
+        }
+    }
+
+    fn release(
+        &self,
+        _: &Request,
+        of: INodeNo,
+        _: FileHandle,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.disk.close(ino(of));
+        reply.ok();
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        of: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let read = self
+            .disk
+            .look(|medium| medium.read(ino(of), offset, size as usize).map(<[u8]>::to_vec));
+        match read {
+            Ok(bytes) => reply.data(&bytes),
+            Err(refused) => reply.error(errno(refused)),
+        }
+    }
+
+    fn write(
+        &self,
+        _: &Request,
+        of: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        bytes: &[u8],
+        _: WriteFlags,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let about = ino(of);
+        match self.disk.change(Act::Write, about, |medium| medium.write(about, offset, bytes)) {
+            Ok(()) => reply.written(u32::try_from(bytes.len()).expect("a request is short")),
+            Err(refused) => reply.error(errno(refused)),
+        }
+    }
+
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        // A close syncs nothing.
+        reply.ok();
+    }
+
+    fn fsync(&self, _: &Request, of: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        answer(reply, self.disk.sync(Act::Sync, ino(of)).map_err(errno));
+    }
+
+    fn fsyncdir(&self, _: &Request, of: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        answer(reply, self.disk.sync(Act::SyncNames, ino(of)).map_err(errno));
+    }
+
+    fn readdir(
+        &self,
+        _: &Request,
+        of: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let names = match self.disk.look(|medium| medium.list(ino(of))) {
+            Ok(names) => names,
+            Err(refused) => return reply.error(errno(refused)),
+        };
+        let dots = [".", ".."].map(|name| (name.to_owned(), of, FileType::Directory));
+        let entries = names.into_iter().map(|(name, stat)| {
+            let kind = if stat.is_dir { FileType::Directory } else { FileType::RegularFile };
+            (name, INodeNo(stat.ino.0), kind)
+        });
+        let from = usize::try_from(offset).unwrap_or(usize::MAX);
+        for (at, (name, of, kind)) in dots.into_iter().chain(entries).enumerate().skip(from) {
+            if reply.add(of, at as u64 + 1, kind, name) {
+                break;
+            }
+        }
+        reply.ok();
+    }
+
+    fn fallocate(
+        &self,
+        _: &Request,
+        of: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        answer(reply, self.allocate(ino(of), offset.saturating_add(length), mode));
+    }
+
+    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+        reply.statfs(BLOCKS, BLOCKS, BLOCKS, BLOCKS, BLOCKS, 4096, 255, 4096);
+    }
+}
