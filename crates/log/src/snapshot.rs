@@ -21,7 +21,8 @@ const HEADER_CRC_AT: usize = HEADER - 4;
 const BLOCK: usize = 64 * 1024;
 /// The checksum, and padding, after each block's bytes.
 const BLOCK_END: usize = 8;
-const SUFFIX: &str = ".wsnap";
+/// The end of a snapshot's file name.
+pub const SUFFIX: &str = ".wsnap";
 const TEMPORARY: &str = "snapshot.part";
 
 /// Why a snapshot file cannot be used.

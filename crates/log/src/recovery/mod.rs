@@ -27,6 +27,9 @@
 //! | 5 | no closing mark| no  | os     | yes       | go on in the epoch                           |
 //! | 6 | no closing mark| no  | disk   | any       | go on in the epoch                           |
 //!
+//! A log that was just restored from a backup begins an epoch whatever its end looks like
+//! ([`EmbeddedLog::open_restored`](crate::EmbeddedLog::open_restored)).
+//!
 //! What is kept above the highest proven frame is written again before it is synced: after a
 //! failed sync the system may show bytes that the medium does not have, and only writing them makes
 //! the next sync cover them.
@@ -129,6 +132,8 @@ pub enum EpochReason {
     UncleanAtMemory,
     /// The last run, at level `os`, ended uncleanly and the machine restarted.
     RebootAtOs,
+    /// The log was restored from a backup: what came after it may have been seen.
+    Restored,
 }
 
 /// How a log was found and what was done about it.

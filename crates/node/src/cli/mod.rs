@@ -1,6 +1,7 @@
 //! The command line: `weir <command>`.
 
 pub mod admin;
+pub mod backup;
 pub mod bench;
 pub mod book;
 pub mod calendar;
@@ -39,6 +40,10 @@ enum Command {
     Replay(replay::ReplayArgs),
     /// Look into the logs of a stopped node.
     Log(log::LogArgs),
+    /// Copy what a node needs to be made again; the node may be running.
+    Backup(backup::BackupArgs),
+    /// Make a node's directory of a backup.
+    Restore(backup::RestoreArgs),
     /// Define reference data, change phases, move money, stop somebody.
     Admin(admin::AdminArgs),
     /// Show an instrument's book, live.
@@ -67,6 +72,8 @@ impl Cli {
             Command::Load(args) => load::run(args),
             Command::Replay(args) => replay::run(args),
             Command::Log(args) => log::run(args),
+            Command::Backup(args) => backup::run_backup(&args),
+            Command::Restore(args) => backup::run_restore(&args),
             Command::Admin(args) => admin::run(args),
             Command::Book(args) => book::run(args),
             Command::Orders(args) => orders::run(args),

@@ -21,11 +21,14 @@ use weir_io::{Disk, OsRng, RealDisk, RealDiskConfig, Rng, SyncStrategy, ThreadDi
 use weir_log::event_log::{EventAppend, EventLog, EventLogConfig, OpenedEvents};
 use weir_log::snapshot::SnapshotStore;
 use weir_log::tail::{TailConfig, TailHandle, TailWriter};
-use weir_log::{EmbeddedLog, EpochEnd, EpochReason, LogConfig, RecoveryReport, SequencedLog};
+use weir_log::{
+    EmbeddedLog, EpochEnd, EpochReason, LogConfig, RecoveryReport, SegmentKind, SequencedLog,
+};
 use weir_types::{Epoch, PartitionId, Position};
 use weir_wire::Command;
 
 use super::PartitionFigures;
+use crate::backup::{partition_dir, restore};
 use crate::config::{Config, EngineMemory};
 use crate::event_reader::EventReader;
 use crate::keeper::shadow::{Shadow, ShadowParts};
@@ -44,11 +47,7 @@ impl PartitionDirs {
     /// Below the node's directory.
     #[must_use]
     pub fn new(node_dir: &Path, partition_id: PartitionId) -> PartitionDirs {
-        let name = match partition_id.0 {
-            0 => "control".to_owned(),
-            id => format!("partition-{id}"),
-        };
-        PartitionDirs { root: node_dir.join(name) }
+        PartitionDirs { root: node_dir.join(partition_dir(partition_id)) }
     }
 
     /// The command log.
@@ -141,6 +140,11 @@ pub fn recover(
     partition_id: PartitionId,
     wake: &WakeFd,
 ) -> anyhow::Result<Recovered> {
+    anyhow::ensure!(
+        !config.dir.join(restore::UNFINISHED).exists(),
+        "a restore to {} was interrupted: remove the directory and restore again",
+        config.dir.display()
+    );
     let dirs = PartitionDirs::new(&config.dir, partition_id);
     let mut notes = Vec::new();
     let log = LogConfig {
@@ -195,12 +199,20 @@ pub fn rebuild<D: Disk, S: Disk>(sources: Sources<D, S>) -> anyhow::Result<Rebui
     tell(partition_id, &report, &mut notes);
     let last = Position(log.next_position().0 - 1);
     let mut store = SnapshotStore::new(sources.snapshots, log.log_id(), partition_id);
-    let base = load_snapshot(&mut store, &sources.engine, last, &mut notes)?;
+    let mut base = load_snapshot(&mut store, &sources.engine, last, &mut notes)?;
+    let mut disk = sources.events;
+    if base.event_count > 0 && log.first_position() == Position(1) && !has_events(&mut disk)? {
+        // Lost, or not part of a backup. Sessions and followers ask for the events before the
+        // snapshot too, and as long as all commands are there all events can be said again.
+        notes.push(format!(
+            "partition {partition_id}: no event log: all {last} commands are applied again"
+        ));
+        base = Base { engine: Engine::new(sources.engine.clone()), event_count: 0 };
+    }
     let events_config = EventLogConfig {
         segment_bytes: sources.event_segment_bytes,
         ..EventLogConfig::new(partition_id, log.log_id())
     };
-    let mut disk = sources.events;
     disk.lock().context("the event log")?;
     let mut place = Place { store, engine: sources.engine, first: log.first_position() };
     let (mut base, mut events) = open_events((events_config, disk), base, &mut place, &mut notes)?;
@@ -209,6 +221,11 @@ pub fn rebuild<D: Disk, S: Disk>(sources: Sources<D, S>) -> anyhow::Result<Rebui
     events.flush_blocking()?;
     let Base { engine, event_count } = base;
     Ok(Rebuilt { engine, log, events, event_count, notes })
+}
+
+fn has_events<D: Disk>(disk: &mut D) -> anyhow::Result<bool> {
+    let names = disk.list().context("the event log")?;
+    Ok(names.iter().any(|name| name.ends_with(SegmentKind::Event.suffix())))
 }
 
 impl Recovered {

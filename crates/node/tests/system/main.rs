@@ -9,6 +9,7 @@
 #[allow(dead_code, reason = "every test program takes a part of it")]
 mod common;
 
+mod backup;
 mod follower;
 mod halts;
 mod liveness;
