@@ -253,7 +253,7 @@ impl<D: Disk> EmbeddedLog<D> {
         let Spare::Preparing { name } = std::mem::replace(&mut self.spare, Spare::None) else {
             unreachable!("a preparation is under way")
         };
-        let file = self.disk.open(&name, Access::Write)?;
+        let file = self.disk.open(&name, Access::Write).map_err(LogError::Fatal)?;
         self.spare = Spare::Ready { name, file };
         Ok(())
     }
