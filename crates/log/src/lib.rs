@@ -14,6 +14,7 @@ pub mod event_log;
 pub mod frame;
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod plant;
 pub mod reader;
 pub mod recovery;
 pub mod segment;

@@ -202,11 +202,8 @@ fn live_with(level: Durability, n: u64, kind: DiskErrorKind, tally: &mut Tally) 
     if !matches!(ended, Ended::Stopped | Ended::RefusedToOpen) {
         assert_eq!(run.acknowledged, ENTRIES, "{place}");
     }
-    let killed = if level == Durability::Memory && ended == Ended::Stopped {
-        0
-    } else {
-        run.acknowledged
-    };
+    let killed =
+        if level == Durability::Memory && ended == Ended::Stopped { 0 } else { run.acknowledged };
     check_found(&disk.after_process_crash(), level, killed, &place);
     let is_promised = level == Durability::Disk || ended != Ended::Stopped;
     let powerless = if is_promised { run.acknowledged } else { 0 };

@@ -9,11 +9,11 @@ use super::work::RECYCLED_MAX;
 use super::{Content, EmbeddedLog, LogConfig, Roll, Segment, Spare};
 use crate::api::SequencedLog;
 use crate::error::LogError;
-use crate::frame::{FrameKind, first_link};
+use crate::frame::{Fault, FrameKind, first_link};
 use crate::reader::segment_header;
 use crate::recovery::{
-    EpochReason, History, RecoveryReport, Scan, cut_tail, judge_epoch, judge_history, last_run,
-    refuse_damage, rewrite_unproven, scan,
+    Cut, EpochReason, History, RecoveryReport, Scan, cut_tail, judge_epoch, judge_history,
+    last_run, refuse_damage, rewrite_unproven, scan,
 };
 use crate::segment::{EPOCH_MAX, Opening, SEGMENT_HEADER, SegmentHeader, SegmentKind};
 
@@ -89,9 +89,10 @@ impl<D: Disk> EmbeddedLog<D> {
         // A start before this one may have been killed between a change of the directory and its
         // sync: what is to be judged now must not come back after a power loss.
         disk.sync_dir()?;
-        if purpose.regenerable {
-            remove_unsound(&mut disk, kind)?;
-        }
+        let unsound = match purpose.regenerable {
+            true => remove_unsound(&mut disk, kind)?,
+            false => None,
+        };
         let mut found = scan(&mut disk, kind)?;
         let mut history = judge_history(found.as_ref());
         if let Some(found) = &found {
@@ -135,7 +136,7 @@ impl<D: Disk> EmbeddedLog<D> {
             new_epoch,
             ended: log.head.ended.clone(),
             clean: run.is_some_and(|run| run.closed && !run.cut),
-            cut,
+            cut: cut.or(unsound),
             rewritten_bytes,
         };
         Ok((log, report))
@@ -254,8 +255,8 @@ fn create<D: Disk>(disk: &mut D, config: &LogConfig, purpose: Purpose) -> Result
 }
 
 /// Removes the first segment whose header is damaged and all after it, newest first: of a log that
-/// can be regenerated.
-fn remove_unsound<D: Disk>(disk: &mut D, kind: SegmentKind) -> Result<(), LogError> {
+/// can be regenerated. Says what it removed; of the positions it knows nothing.
+fn remove_unsound<D: Disk>(disk: &mut D, kind: SegmentKind) -> Result<Option<Cut>, LogError> {
     let mut names = disk.list()?;
     names.retain(|name| name.ends_with(kind.suffix()));
     let mut sound = 0;
@@ -266,9 +267,12 @@ fn remove_unsound<D: Disk>(disk: &mut D, kind: SegmentKind) -> Result<(), LogErr
             Err(other) => return Err(other),
         }
     }
-    for name in names[sound..].iter().rev() {
+    let removed = names.split_off(sound);
+    for name in removed.iter().rev() {
         disk.remove(name)?;
         disk.sync_dir()?;
     }
-    Ok(())
+    let Some(file) = removed.first().cloned() else { return Ok(None) };
+    let (fault, first_position) = (Some(Fault::BadHeader), Position::NONE);
+    Ok(Some(Cut { file, offset: 0, bytes: 0, fault, first_position, removed }))
 }

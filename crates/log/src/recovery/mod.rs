@@ -39,6 +39,7 @@ use weir_types::{Durability, Epoch, PartitionId, Position};
 
 use crate::error::LogError;
 use crate::frame::{Fault, FrameKind};
+use crate::plant::{self, Plant};
 use crate::segment::{EpochEnd, SegmentKind};
 
 mod scan;
@@ -175,6 +176,7 @@ pub(crate) fn judge_history(scan: Option<&Scan>) -> History {
     let Some(broken) = scan.broken else { return History::KeepAll };
     let proven = scan.synced_frame >= scan.head.frame_next;
     match (broken.fault, proven) {
+        (BreakFault::Frame(_), false) if plant::is(Plant::TornTailNotCut) => History::KeepAll,
         (BreakFault::Frame(_), false) => History::CutAt(broken),
         (BreakFault::Frame(_), true) => History::Damaged(broken),
         (BreakFault::Gap, false) => History::CutAt(broken),
@@ -196,6 +198,7 @@ pub(crate) fn judge_epoch(run: LastRun) -> Option<EpochReason> {
     match (run.closed, run.cut, run.level, run.same_boot) {
         (_, true, _, _) => Some(EpochReason::TailCut),
         (true, false, _, _) => None,
+        (false, false, Durability::Memory, _) if plant::is(Plant::EpochNotBegun) => None,
         (false, false, Durability::Memory, _) => Some(EpochReason::UncleanAtMemory),
         (false, false, Durability::Os, false) => Some(EpochReason::RebootAtOs),
         (false, false, Durability::Os, true) => None,

@@ -19,6 +19,7 @@ use anyhow::Context;
 use weir_engine::{Engine, EngineConfig, Memory};
 use weir_io::{Disk, OsRng, RealDisk, RealDiskConfig, Rng, SyncStrategy, ThreadDisk, WakeFd};
 use weir_log::event_log::{EventAppend, EventLog, EventLogConfig, OpenedEvents};
+use weir_log::plant::{self, Plant};
 use weir_log::snapshot::SnapshotStore;
 use weir_log::tail::{TailConfig, TailHandle, TailWriter};
 use weir_log::{
@@ -216,7 +217,11 @@ pub fn rebuild<D: Disk, S: Disk>(sources: Sources<D, S>) -> anyhow::Result<Rebui
     disk.lock().context("the event log")?;
     let mut place = Place { store, engine: sources.engine, first: log.first_position() };
     let (mut base, mut events) = open_events((events_config, disk), base, &mut place, &mut notes)?;
-    replay(&mut base, &mut log, &mut events)?;
+    let from = base.engine.position().next();
+    replay(&mut base, (&mut log, from), &mut events)?;
+    if plant::is(Plant::TailAppliedTwice) {
+        replay(&mut base, (&mut log, from), &mut events)?;
+    }
     let mut events = events.cut_after(Position(base.event_count))?;
     events.flush_blocking()?;
     let Base { engine, event_count } = base;
@@ -419,13 +424,13 @@ pub fn state_in(bytes: &[u8]) -> Option<(u64, &[u8])> {
 /// Applies the rest of the log; its events go to the event log as far as they are not there.
 fn replay<D: Disk>(
     base: &mut Base,
-    log: &mut EmbeddedLog<D>,
+    (log, from): (&mut EmbeddedLog<D>, Position),
     events: &mut EventLog<D>,
 ) -> anyhow::Result<()> {
-    if base.engine.position().next() == log.next_position() {
+    if from == log.next_position() {
         return Ok(());
     }
-    let mut reader = log.read(base.engine.position().next())?;
+    let mut reader = log.read(from)?;
     let (mut places, mut commands) = (Vec::new(), Vec::new());
     let (mut said, mut bytes) = (Vec::new(), Vec::with_capacity(512));
     loop {
