@@ -14,6 +14,7 @@
 
 pub mod clock;
 pub mod disk;
+pub mod durable;
 pub mod rng;
 pub mod turn;
 pub mod wake;

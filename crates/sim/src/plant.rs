@@ -61,8 +61,14 @@ impl Plant {
         {
             use weir_log::plant::Plant as InLog;
             all.push(Plant::TimersOutOfOrderOnReplay);
-            // A node never truncates its command log: that is for the log's own campaign.
-            let unmet = [InLog::SpareNotZeroed, InLog::TruncateOffByOne, InLog::TrimmedOutOfOrder];
+            // For the log's own campaign: a node never truncates its command log, and passes over
+            // a torn snapshot, which costs it nothing but time.
+            let unmet = [
+                InLog::SpareNotZeroed,
+                InLog::TruncateOffByOne,
+                InLog::TrimmedOutOfOrder,
+                InLog::SnapshotNotSynced,
+            ];
             let met = InLog::ALL.into_iter().filter(|plant| !unmet.contains(plant));
             all.extend(met.map(Plant::InLog));
         }

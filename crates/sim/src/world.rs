@@ -256,6 +256,7 @@ impl World {
             self.crowd.feed(&mut process.feed);
             self.cycle(process, life)?;
             if let Some(before) = before {
+                self.note_failed_call(life);
                 let done = self.disks.take_recording(false);
                 return Ok(LifeEnd::Crashed(self.crash(&before, &done, life.ending)));
             }

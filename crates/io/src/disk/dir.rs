@@ -55,7 +55,7 @@ impl OpenFile {
 impl Dir {
     pub(super) fn open(path: &Path) -> Result<Dir, DiskError> {
         let shown = path.display().to_string();
-        std::fs::create_dir_all(path)
+        crate::durable::create_dir(path)
             .map_err(|e| DiskError::from_system(DiskAction::Open, &shown, &e))?;
         Ok(Dir { path: path.to_owned(), files: Vec::new(), lock: None, boot_id: boot_id() })
     }

@@ -47,8 +47,7 @@ pub struct Restored {
 
 /// Makes a node of a backup, all of which was [checked](Stored::check): `open` opens a directory of
 /// the node by its path in it, the node's own for an empty one, and makes it where it is missing.
-/// When it returns, what is in those directories survives a power loss; the directories' own names
-/// are the caller's to sync.
+/// When it returns, what is in those directories survives a power loss.
 ///
 /// # Errors
 /// [`BackupError`]; the node's directory then has the mark that it is unfinished, or is as empty as

@@ -1,6 +1,5 @@
 //! `weir backup` and `weir restore`: a copy of a node's directory, and a node made of one.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -76,7 +75,6 @@ pub fn run_backup(args: &BackupArgs) -> anyhow::Result<()> {
     let mut target = ThreadDisk::open(&args.to, None)?;
     let taken = back_up(sources, &keys, &mut target, SystemClock.now())
         .with_context(|| format!("no backup in {}", args.to.display()))?;
-    sync_names(&args.to)?;
     for note in &taken.notes {
         eprintln!("weir: {note}");
     }
@@ -127,22 +125,6 @@ fn key_in(dir: &Path, name: &str) -> anyhow::Result<Option<Key>> {
             Err(error).with_context(|| format!("cannot read {}", dir.join(name).display()))
         }
     }
-}
-
-/// Syncs the names of directories that were just made, up to one that was there before.
-fn sync_names(path: &Path) -> anyhow::Result<()> {
-    let path = path.canonicalize().with_context(|| format!("{} is gone", path.display()))?;
-    for dir in path.ancestors() {
-        match File::open(dir).and_then(|dir| dir.sync_all()) {
-            Ok(()) => {}
-            // What may not be opened was not made just now.
-            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => break,
-            Err(error) => {
-                return Err(error).with_context(|| format!("cannot sync {}", dir.display()));
-            }
-        }
-    }
-    Ok(())
 }
 
 fn time_of(nanos: u64) -> String {
@@ -229,15 +211,11 @@ fn refuse_sub_directories(dir: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Opens a directory of the node to be; its name and those above it survive a power loss.
+/// Opens a directory of the node to be.
 fn open_sub(dir: &Path, sub: &str) -> Result<ThreadDisk, BackupError> {
     let path = dir.join(sub);
     let place = path.display().to_string();
-    let disk = ThreadDisk::open(&path, None)
-        .map_err(|source| BackupError::Disk { place: place.clone(), source })?;
-    sync_names(&path)
-        .map_err(|error| BackupError::Contradiction { file: place, what: format!("{error:#}") })?;
-    Ok(disk)
+    ThreadDisk::open(&path, None).map_err(|source| BackupError::Disk { place, source })
 }
 
 fn tell_checked(args: &RestoreArgs, manifest: &Manifest) {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use anyhow::Context;
-use weir_engine::{Engine, EngineConfig, Memory};
+use weir_engine::{Engine, EngineConfig, Memory, SnapshotError};
 use weir_io::{Disk, OsRng, RealDisk, RealDiskConfig, Rng, SyncStrategy, ThreadDisk, WakeFd};
 use weir_log::event_log::{EventAppend, EventLog, EventLogConfig, OpenedEvents};
 use weir_log::plant::{self, Plant};
@@ -24,6 +24,7 @@ use weir_log::snapshot::SnapshotStore;
 use weir_log::tail::{TailConfig, TailHandle, TailWriter};
 use weir_log::{
     EmbeddedLog, EpochEnd, EpochReason, LogConfig, RecoveryReport, SegmentKind, SequencedLog,
+    Snapshot,
 };
 use weir_types::{Epoch, PartitionId, Position};
 use weir_wire::Command;
@@ -389,23 +390,52 @@ fn load_snapshot<S: Disk>(
     notes: &mut Vec<String>,
 ) -> anyhow::Result<Base> {
     let partition_id = engine_config.partition_id;
-    let (snapshot, skipped) = store.load_newest(last)?;
+    let (mut snapshot, skipped) = store.load_newest(last)?;
     for skipped in skipped {
         notes.push(format!("partition {partition_id}: snapshot passed over: {skipped:?}"));
     }
-    let Some(snapshot) = snapshot else {
-        return Ok(Base { engine: Engine::new(engine_config.clone()), event_count: 0 });
-    };
-    let (event_count, state) = state_in(&snapshot.bytes).context("the snapshot is too short")?;
-    let engine = Engine::restore(engine_config.clone(), state)
-        .with_context(|| format!("the snapshot at position {}", snapshot.position))?;
-    anyhow::ensure!(
-        engine.position() == snapshot.position,
-        "the snapshot at position {} holds position {}",
-        snapshot.position,
-        engine.position()
-    );
-    Ok(Base { engine, event_count })
+    while let Some(found) = snapshot {
+        let at = found.position;
+        let (event_count, state) = state_in(&found.bytes).context("the snapshot is too short")?;
+        match Engine::restore(engine_config.clone(), state) {
+            Ok(engine) => {
+                anyhow::ensure!(
+                    engine.position() == at,
+                    "the snapshot at position {at} holds position {}",
+                    engine.position()
+                );
+                return Ok(Base { engine, event_count });
+            }
+            // The engine was upgraded: the log says again what the snapshot said. A newer version
+            // is another matter, for the log may hold what this program cannot read.
+            Err(error @ SnapshotError::UnknownVersion(version))
+                if version < Engine::SNAPSHOT_VERSION =>
+            {
+                notes.push(format!(
+                    "partition {partition_id}: the snapshot at position {at} is passed over: \
+                     {error}"
+                ));
+                snapshot = older_than(at, store)?;
+            }
+            Err(error) => {
+                return Err(error).with_context(|| format!("the snapshot at position {at}"));
+            }
+        }
+    }
+    Ok(Base { engine: Engine::new(engine_config.clone()), event_count: 0 })
+}
+
+/// The newest sound snapshot before a position; newer ones stay.
+fn older_than<S: Disk>(
+    at: Position,
+    store: &mut SnapshotStore<S>,
+) -> anyhow::Result<Option<Snapshot>> {
+    for position in store.list()?.into_iter().rev().filter(|position| *position < at) {
+        if let Ok(bytes) = store.load(position)? {
+            return Ok(Some(Snapshot { position, bytes }));
+        }
+    }
+    Ok(None)
 }
 
 /// Appends a snapshot's bytes: how many events were said, then the engine's state.
