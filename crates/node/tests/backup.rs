@@ -248,7 +248,7 @@ fn a_backup_of_another_node_is_not_written_over() {
     assert_eq!(check(&backup).unwrap(), first.manifest);
 }
 
-/// Crashes what `work` does to a disk at each of its operations, with every choice of what survives.
+/// Crashes a recording at each of its operations, with every choice of what survives.
 fn crash_everywhere(
     before: &SimDisk,
     trace: &[TraceOp],
