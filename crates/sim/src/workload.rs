@@ -120,8 +120,8 @@ fn new_order(
     }
 }
 
-/// A moment of the run, which takes milliseconds or seconds of simulated time; where it is over, the
-/// order is refused.
+/// A moment of the run, which takes milliseconds or seconds of simulated time; where it is over,
+/// the order is refused.
 fn expiry(rng: &mut SeededRng) -> Nanos {
     Nanos(BEGINNING + (1 << (17 + rng.below(17))) + rng.below(1 << 20))
 }

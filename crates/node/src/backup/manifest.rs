@@ -1,7 +1,8 @@
 //! What is written down of a backup: which files, what is in them, up to where.
 //!
-//! The file is JSON, a line feed, and a last line with the BLAKE3 hash of all before it. That line's
-//! place and meaning are the same in all formats: a newer one is refused as newer only when it is whole.
+//! The file is JSON, a line feed, and a last line with the BLAKE3 hash of all before it. That
+//! line's place and meaning are the same in all formats: a newer one is refused as newer only when
+//! it is whole.
 
 use serde::{Deserialize, Serialize};
 use weir_io::{Disk, DiskErrorKind};
