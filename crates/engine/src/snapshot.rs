@@ -105,6 +105,9 @@ impl Engine {
         out.extend_from_slice(&crc.to_le_bytes());
     }
 
+    /// The version of the snapshots that this engine writes, and the only one that it reads.
+    pub const SNAPSHOT_VERSION: u32 = VERSION;
+
     /// The engine that a snapshot was taken of. It goes on as the other does: with equal events
     /// and digests.
     ///

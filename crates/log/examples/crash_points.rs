@@ -3,6 +3,9 @@
 //! `crash_points [--recoveries N] [--operations N] [--seed N]` repeats campaigns with successive
 //! seeds, over all levels, until N recoveries are done; prints one line of JSON and fails on any
 //! violation. A violation names level, seed, write point and choice, which reproduce it.
+//!
+//! `crash_points --plants [STARTS]`, with the feature `planted`: puts each bug into the log and
+//! counts the seeds that it takes to find it.
 
 #[path = "../tests/common/crash.rs"]
 mod crash;
@@ -18,15 +21,72 @@ fn argument(name: &str, default: u64) -> u64 {
     }
 }
 
+/// The levels that a campaign goes through.
+const LEVELS: [Durability; 4] =
+    [Durability::Disk, Durability::Disk, Durability::Os, Durability::Memory];
+
+fn level_of(seed: u64) -> Durability {
+    LEVELS[seed as usize % LEVELS.len()]
+}
+
+/// Seeds in which a planted bug must be found.
+#[cfg(feature = "planted")]
+const SEEDS_MAX: u64 = 40;
+
+/// How many seeds from `first` on it takes to find a bug.
+#[cfg(feature = "planted")]
+fn seeds_needed(plant: weir_log::plant::Plant, first: u64) -> Option<u64> {
+    use std::panic::catch_unwind;
+    weir_log::plant::set(Some(plant));
+    let finds = |seed: u64| {
+        let plan =
+            Plan { level: level_of(seed), operations: 150, seed, subsets: 4, nested_every: 50 };
+        catch_unwind(|| run(plan)).map_or(true, |tally| !tally.violations.is_empty())
+    };
+    let found = (0..SEEDS_MAX).find(|n| finds(first + n));
+    weir_log::plant::set(None);
+    found.map(|n| n + 1)
+}
+
+/// Prints a row for each planted bug: seeds needed, the median and the most of all starts.
+#[cfg(feature = "planted")]
+fn find_plants(starts: u64) {
+    use weir_log::plant::Plant;
+    // Assertions that fail are what is looked for.
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut missed = 0;
+    println!("| planted | seeds, median | most of {starts} starts |");
+    println!("| --- | ---: | ---: |");
+    // What a start makes of the log is not here: that one is for the simulated order path.
+    for plant in Plant::ALL.into_iter().filter(|plant| *plant != Plant::TailAppliedTwice) {
+        let needed = (0..starts).map(|start| seeds_needed(plant, 1 + start * SEEDS_MAX));
+        let mut needed: Vec<u64> = needed.map(|found| found.unwrap_or(u64::MAX)).collect();
+        needed.sort_unstable();
+        let most = needed[needed.len() - 1];
+        missed += u64::from(most == u64::MAX);
+        let text = |seeds: u64| match seeds {
+            u64::MAX => "not found".to_owned(),
+            seeds => seeds.to_string(),
+        };
+        println!("| {plant:?} | {} | {} |", text(needed[needed.len() / 2]), text(most));
+    }
+    std::process::exit(i32::from(missed > 0));
+}
+
 fn main() {
+    if std::env::args().any(|argument| argument == "--plants") {
+        #[cfg(feature = "planted")]
+        find_plants(argument("--plants", 5).max(1));
+        eprintln!("--plants needs the feature `planted`");
+        std::process::exit(2);
+    }
     let wanted = argument("--recoveries", 1_000_000);
     let operations = argument("--operations", 400);
     let first_seed = argument("--seed", 1);
     let mut total = Tally::default();
     let mut seed = first_seed;
     while total.recoveries < wanted {
-        let levels = [Durability::Disk, Durability::Disk, Durability::Os, Durability::Memory];
-        let level = levels[seed as usize % levels.len()];
+        let level = level_of(seed);
         let tally = run(Plan { level, operations, seed, subsets: 16, nested_every: 200 });
         for violation in tally.violations.iter().take(5) {
             eprintln!("violation: {violation}");

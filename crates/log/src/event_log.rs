@@ -294,7 +294,8 @@ fn open_log<D: Disk>(
     first_if_new: Position,
     disk: D,
 ) -> Result<(EmbeddedLog<D>, crate::recovery::RecoveryReport), LogError> {
-    let purpose = Purpose { kind: SegmentKind::Event, regenerable: true, first_if_new };
+    let purpose =
+        Purpose { kind: SegmentKind::Event, regenerable: true, first_if_new, restored_as: None };
     EmbeddedLog::open_as(config.log_config(), disk, purpose)
 }
 

@@ -7,12 +7,14 @@
 
 pub mod api;
 pub mod batch;
+pub mod check;
 pub mod embedded;
 pub mod error;
 pub mod event_log;
 pub mod frame;
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod plant;
 pub mod reader;
 pub mod recovery;
 pub mod segment;
@@ -21,12 +23,15 @@ pub mod tail;
 
 pub use api::{Append, Poll, SequencedLog};
 pub use batch::{BATCH_BYTES_MAX, Batch, Push};
+pub use check::{Juncture, SegmentCheck, check_header, check_segment};
 pub use embedded::{EmbeddedLog, LogConfig};
 pub use error::LogError;
 pub use event_log::{EventAppend, EventLog, EventLogConfig, EventLogReport, read_events};
 pub use reader::{Entry, LogReader};
 pub use recovery::{Cut, EpochReason, Inspection, RecoveryReport, inspect};
-pub use segment::{EpochEnd, SegmentKind};
-pub use snapshot::{SkippedSnapshot, Snapshot, SnapshotFault, SnapshotStore};
+pub use segment::{EpochEnd, SegmentHeader, SegmentKind};
+pub use snapshot::{
+    SkippedSnapshot, Snapshot, SnapshotFault, SnapshotHeader, SnapshotStore, decode_snapshot,
+};
 pub use tail::{Seek, TailConfig, TailHandle, TailRead, TailReader, TailWriter, tail};
 pub use weir_types::Durability;

@@ -12,6 +12,7 @@ use weir_io::{Access, Disk, DiskError, FileId};
 use weir_types::{PartitionId, Position};
 
 use crate::frame::{u32_at, u64_at};
+use crate::plant::{self, Plant};
 
 const MAGIC: [u8; 8] = *b"WEIRSNAP";
 const VERSION: u32 = 1;
@@ -21,7 +22,8 @@ const HEADER_CRC_AT: usize = HEADER - 4;
 const BLOCK: usize = 64 * 1024;
 /// The checksum, and padding, after each block's bytes.
 const BLOCK_END: usize = 8;
-const SUFFIX: &str = ".wsnap";
+/// The end of a snapshot's file name.
+pub const SUFFIX: &str = ".wsnap";
 const TEMPORARY: &str = "snapshot.part";
 
 /// Why a snapshot file cannot be used.
@@ -100,7 +102,7 @@ impl<D: Disk> SnapshotStore<D> {
             self.disk.write_all(file, offset, &framed)?;
             offset += framed.len() as u64;
         }
-        self.disk.sync(file)
+        if plant::is(Plant::SnapshotNotSynced) { Ok(()) } else { self.disk.sync(file) }
     }
 
     fn header(&self, position: Position, length: u64) -> [u8; HEADER] {
@@ -136,13 +138,14 @@ impl<D: Disk> SnapshotStore<D> {
     ) -> Result<(Option<Snapshot>, Vec<SkippedSnapshot>), DiskError> {
         let mut skipped = Vec::new();
         let positions = self.list()?;
-        for lost in positions.iter().filter(|position| **position > log_end) {
+        let is_lost = |at: &Position| *at > log_end && !plant::is(Plant::LostSnapshotKept);
+        for lost in positions.iter().filter(|at| is_lost(at)) {
             self.disk.remove(&file_name(*lost))?;
         }
         // Also when there was nothing to remove: a start before this one may have been killed
         // between the removal and its sync, and a power loss later would bring the file back.
         self.disk.sync_dir()?;
-        for position in positions.into_iter().rev().filter(|position| *position <= log_end) {
+        for position in positions.into_iter().rev().filter(|at| *at <= log_end) {
             let file = file_name(position);
             match self.load(position)? {
                 Ok(bytes) => return Ok((Some(Snapshot { position, bytes }), skipped)),

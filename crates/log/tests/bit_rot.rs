@@ -6,8 +6,11 @@ mod common;
 
 use common::{append, commit, config, read_all};
 use weir_io::{Disk, Rng, SeededRng, SimDisk};
-use weir_log::{Durability, EmbeddedLog, LogError};
-use weir_types::Position;
+use weir_log::{
+    Durability, EmbeddedLog, EventAppend, EventLog, EventLogConfig, LogError, SnapshotFault,
+    SnapshotStore, read_events,
+};
+use weir_types::{PartitionId, Position};
 
 const ENTRIES: u64 = 60;
 
@@ -136,5 +139,86 @@ fn a_block_that_stands_in_anothers_place_is_found() {
         disk.plant(&name, &moved);
         let opened = EmbeddedLog::open(config(Durability::Disk), disk);
         assert!(matches!(opened, Err(LogError::Damaged { .. })), "{from} in the place of {to}");
+    }
+}
+
+/// An event log of several segments, with all its records on the medium.
+fn events_on_disk() -> (SimDisk, EventLogConfig) {
+    let disk = SimDisk::new(3);
+    let mut config = EventLogConfig::new(PartitionId(1), 77);
+    config.segment_bytes = 8192;
+    let (mut events, _) = EventLog::open(config.clone(), Position(1), disk.clone()).unwrap();
+    for record in 1..=ENTRIES {
+        while events.append(Position(record), &entry(record)) == EventAppend::NotNow {
+            events.flush_blocking().unwrap();
+        }
+        events.flush_blocking().unwrap();
+    }
+    events.close().unwrap();
+    (disk.after_process_crash(), config)
+}
+
+#[test]
+fn a_flipped_bit_in_any_block_of_an_event_log_is_named_and_what_is_left_is_as_it_was() {
+    let (clean, config) = events_on_disk();
+    let mut rng = SeededRng::new(4, "bit rot");
+    let mut blocks = 0;
+    let mut names = clean.clone().list().unwrap();
+    names.retain(|name| name.ends_with(".wevt"));
+    assert!(names.len() > 3);
+    for name in &names {
+        for block in 0..clean.contents(name).unwrap().len() as u64 / 512 {
+            let bit = block * 512 * 8 + rng.below(512 * 8);
+            let disk = clean.after_process_crash();
+            disk.flip_bit(name, bit);
+            let (mut events, report) =
+                EventLog::open(config.clone(), Position(1), disk.clone()).unwrap();
+            let cut = report.cut.unwrap_or_else(|| panic!("bit {bit} of {name} is not noticed"));
+            let is_named = cut.file == *name && cut.offset <= bit / 8;
+            assert!(is_named, "bit {bit} of {name}: {cut:?}");
+            let next = events.next_record();
+            let mut reader = read_events(disk.after_process_crash(), Position(1)).unwrap();
+            for record in 1..next.0 {
+                let read = reader.next_entry().unwrap().unwrap();
+                assert_eq!((read.position.0, read.bytes), (record, &entry(record)[..]));
+            }
+            // What was cut is said again, and is there again.
+            for record in next.0..=ENTRIES {
+                while events.append(Position(record), &entry(record)) == EventAppend::NotNow {
+                    events.flush_blocking().unwrap();
+                }
+            }
+            events.close().unwrap();
+            blocks += 1;
+        }
+    }
+    println!("{blocks} blocks of {} event segments", names.len());
+}
+
+#[test]
+fn a_flipped_bit_in_any_block_of_a_snapshot_is_named_and_the_older_one_is_taken() {
+    let clean = SimDisk::new(3);
+    let mut store = SnapshotStore::new(clean.clone(), 77, PartitionId(1));
+    store.write(Position(5), b"older").unwrap();
+    store.write(Position(9), &vec![7; 150_000]).unwrap();
+    let name = clean.clone().list().unwrap().pop().unwrap();
+    let len = clean.contents(&name).unwrap().len() as u64;
+    let mut rng = SeededRng::new(5, "bit rot");
+    for block in 0..len.div_ceil(512) {
+        let bit = block * 512 * 8 + rng.below((len - block * 512).min(512) * 8);
+        let disk = clean.after_process_crash();
+        disk.flip_bit(&name, bit);
+        let mut store = SnapshotStore::new(disk, 77, PartitionId(1));
+        let (loaded, skipped) = store.load_newest(Position(9)).unwrap();
+        assert_eq!(loaded.unwrap().bytes, b"older");
+        assert_eq!(skipped[0].file, name);
+        match skipped[0].fault {
+            SnapshotFault::Header => assert!(bit / 8 < 64, "bit {bit}"),
+            SnapshotFault::Block(offset) => {
+                let within = offset..offset + 65_536 + 8;
+                assert!(within.contains(&(bit / 8)), "bit {bit} is not in block {offset}");
+            }
+            ref other => panic!("bit {bit}: {other}"),
+        }
     }
 }

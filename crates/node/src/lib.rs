@@ -5,9 +5,11 @@
 //! * [`handoff`], [`event_reader`]: what crosses between them.
 //! * [`node`]: puts them together; [`config`]: what can be set.
 //! * [`status`], [`http`], [`health`], [`service`], [`diagnostics`]: what the node says of itself.
+//! * [`backup`]: a copy of a node's directory, and a node made of one.
 //! * [`cli`]: `weir serve`, `weir demo` and the rest.
 
 pub mod agent;
+pub mod backup;
 pub mod bench_probes;
 pub mod bench_roundtrip;
 pub mod cli;

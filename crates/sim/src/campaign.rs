@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::oracle::Violation;
-use crate::plant::Plant;
+use crate::plant::{Plant, Planted};
 use crate::world::{Outcome, Tally, run};
 
 /// What a campaign came to.
@@ -21,6 +21,7 @@ pub struct Report {
 /// Runs a seed; an assertion that fails in any part is a violation too.
 #[must_use]
 pub fn run_seed(seed: u64, plant: Option<Plant>) -> Outcome {
+    let _planted = Planted::put(plant);
     catch_unwind(AssertUnwindSafe(|| run(seed, plant))).unwrap_or_else(|panic| {
         let said = panic.downcast_ref::<String>().map(String::as_str);
         let said = said.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
@@ -55,6 +56,7 @@ impl Tally {
         self.snapshots += other.snapshots;
         self.refused += other.refused;
         self.resyncs += other.resyncs;
+        self.failed_calls += other.failed_calls;
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weir_io::{Rng, SeededRng};
 use weir_node::handoff::{Feedback, PartitionPort, Submission};
-use weir_types::{ClOrdId, OrderId, Position, RequestNo, SessionId, Switch};
+use weir_types::{ClOrdId, OrderId, Position, Reason, RequestNo, SessionId, Switch};
 use weir_wire::event::OrderEvent;
 use weir_wire::reference::SessionLost;
 use weir_wire::{Command, Definition, Event, PlainEvent, Request};
@@ -228,7 +228,10 @@ impl Crowd {
     /// Takes what the partition says beside the events.
     pub fn take_feedback(&mut self, port: &mut PartitionPort) {
         while let Ok(feedback) = port.feedback.pop() {
-            let Feedback::Refused { session_id, request_no, .. } = feedback else { continue };
+            let Feedback::Refused { session_id, request_no, reason, .. } = feedback else {
+                continue;
+            };
+            assert_eq!(reason, Reason::LogFull, "a request is refused for want of space only");
             self.refused += 1;
             if let Some(client) = self.clients.iter_mut().find(|c| c.session_id == session_id) {
                 client.in_flight.remove(&request_no);

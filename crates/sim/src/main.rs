@@ -1,12 +1,18 @@
 //! `weir-sim run --seeds A..B`: runs seeds and prints one line; a seed that broke a rule is told.
 //! `weir-sim run --seed N`: replays one. Exit status 1 when a rule was broken.
+//! `weir-sim plants [STARTS]`: puts each planted bug in and counts the seeds that it takes to find
+//! it, from several starts. With the feature `planted`, also those in the log and the engine.
 
 use std::ops::Range;
 use std::process::ExitCode;
 
 use weir_sim::campaign::{run_seed, run_seeds};
+use weir_sim::plant::Plant;
 
-const USAGE: &str = "usage: weir-sim run --seeds A..B | weir-sim run --seed N";
+const USAGE: &str =
+    "usage: weir-sim run --seeds A..B | weir-sim run --seed N | weir-sim plants [STARTS]";
+/// Seeds in which a planted bug must be found.
+const SEEDS_MAX: u64 = 400;
 
 fn seeds_of(arguments: &[String]) -> Option<Range<u64>> {
     let number = |text: &str| text.replace('_', "").parse::<u64>().ok();
@@ -24,8 +30,34 @@ fn seeds_of(arguments: &[String]) -> Option<Range<u64>> {
     }
 }
 
+/// Prints a row for each planted bug: seeds needed, the median and the most of all starts.
+fn find_plants(starts: u64) -> ExitCode {
+    // Assertions that fail are what is looked for.
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut missed = 0;
+    println!("| planted | seeds, median | most of {starts} starts |");
+    println!("| --- | ---: | ---: |");
+    for plant in Plant::all() {
+        let needed = (0..starts).map(|start| plant.seeds_needed(1 + start * SEEDS_MAX, SEEDS_MAX));
+        let mut needed: Vec<u64> = needed.map(|found| found.unwrap_or(u64::MAX)).collect();
+        needed.sort_unstable();
+        let most = needed[needed.len() - 1];
+        missed += u64::from(most == u64::MAX);
+        let text = |seeds: u64| match seeds {
+            u64::MAX => "not found".to_owned(),
+            seeds => seeds.to_string(),
+        };
+        println!("| {plant:?} | {} | {} |", text(needed[needed.len() / 2]), text(most));
+    }
+    ExitCode::from(u8::from(missed > 0))
+}
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.first().is_some_and(|word| word == "plants") {
+        let starts = arguments.get(1).and_then(|text| text.parse().ok()).unwrap_or(5);
+        return find_plants(std::cmp::max(starts, 1));
+    }
     let Some(seeds) = seeds_of(&arguments) else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);

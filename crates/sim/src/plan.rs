@@ -3,7 +3,7 @@
 //! Each purpose has its own stream of chance, so that one draw more in one place leaves the others
 //! as they were.
 
-use weir_io::{Rng, SeededRng};
+use weir_io::{DiskErrorKind, Rng, SeededRng};
 use weir_types::Durability;
 
 /// How a life of the process ends.
@@ -30,6 +30,19 @@ pub enum DiskFault {
     Full(u64, u64),
     /// The event log's disk is full from its n-th write on, for so many steps.
     EventsFull(u64, u64),
+    /// One call of whatever kind to one of the disks fails so.
+    CallFails(FailingDisk, u64, DiskErrorKind),
+}
+
+/// Which of a partition's disks fails a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailingDisk {
+    /// The command log's.
+    Commands,
+    /// The event log's.
+    Events,
+    /// The snapshots'.
+    Snapshots,
 }
 
 /// One life of the process.

@@ -23,8 +23,8 @@ use weir_types::{Durability, Nanos, Position};
 
 use crate::disk::{Gate, ProcessDisk};
 use crate::oracle::{LogEntry, engine_config};
-use crate::plan::Plan;
-use crate::plant::Plant;
+use crate::plan::{FailingDisk, Plan};
+use crate::plant::{Plant, Planted};
 use crate::shell::{Fate, Shell};
 use crate::workload::HERE;
 
@@ -54,6 +54,16 @@ impl Disks {
     pub fn new(seed: u64) -> Disks {
         let [commands, events, snapshots] = [0, 1, 2].map(|n| SimDisk::new(seed * 3 + n));
         Disks { commands, events, snapshots }
+    }
+
+    /// One of them.
+    #[must_use]
+    pub fn of(&self, which: FailingDisk) -> &SimDisk {
+        match which {
+            FailingDisk::Commands => &self.commands,
+            FailingDisk::Events => &self.events,
+            FailingDisk::Snapshots => &self.snapshots,
+        }
     }
 
     /// Each, changed by `change`.
@@ -142,6 +152,7 @@ pub fn recover(
     let log =
         LogConfig { durability, segment_bytes: plan.segment_bytes, ..LogConfig::new(HERE, LOG_ID) };
     let lies = plant == Some(Plant::SyncSkipped);
+    let _planted = Planted::put_in_recovery(plant);
     rebuild(Sources {
         log,
         event_segment_bytes: EVENT_SEGMENT_BYTES,
@@ -166,6 +177,10 @@ pub struct Process {
     gate: Gate,
     stalled_for: u64,
     plant: Option<Plant>,
+    /// The newest snapshot's state, where a bug needs it.
+    last_state: Vec<u8>,
+    /// The shadow could not read the command log: no more events in files and no snapshots.
+    has_lost_shadow: bool,
 }
 
 impl Process {
@@ -222,6 +237,8 @@ impl Process {
             gate,
             stalled_for: 0,
             plant,
+            last_state: Vec::new(),
+            has_lost_shadow: false,
         })
     }
 
@@ -250,12 +267,17 @@ impl Process {
     /// # Errors
     /// When the log cannot be followed. A failing disk is no error: it ends the process.
     pub fn keep_events(&mut self, now: Nanos) -> Result<(), ShadowError> {
-        if self.fate.why().is_some() {
+        if self.fate.why().is_some() || self.has_lost_shadow {
             return Ok(());
         }
         let committed = Position(self.figures.position.load(Ordering::Relaxed));
         let followed = self.shadow.follow(committed, FOLLOW_MAX, now);
         self.survive(followed).map(|_| ())
+    }
+
+    /// The shadow ends, as the node's does when it cannot read the command log.
+    pub fn lose_shadow(&mut self) {
+        self.has_lost_shadow = true;
     }
 
     /// Ends the process when the events' disk failed, as the node does.
@@ -276,11 +298,19 @@ impl Process {
     /// When the log cannot be followed. A full or failing disk is no error: there is no snapshot.
     pub fn snapshot(&mut self, now: Nanos) -> Result<bool, ShadowError> {
         self.keep_events(now)?;
-        if self.fate.why().is_some() {
+        if self.fate.why().is_some() || self.has_lost_shadow {
             return Ok(false);
         }
         let miscounts = self.plant == Some(Plant::SnapshotMiscounts);
+        let is_old = self.plant == Some(Plant::SnapshotWithoutLastBatch);
+        let last_state = &mut self.last_state;
         let taken = self.shadow.snapshot_with(|state| {
+            if is_old {
+                std::mem::swap(state, last_state);
+                if state.is_empty() {
+                    state.clone_from(last_state);
+                }
+            }
             if miscounts && let Some(count) = state.first_chunk_mut::<8>() {
                 *count = u64::from_le_bytes(*count).saturating_sub(1).to_le_bytes();
             }
@@ -314,7 +344,7 @@ impl Process {
         }
         let before = self.shadow.position();
         self.keep_events(now)?;
-        if self.fate.why().is_none() {
+        if self.fate.why().is_none() && !self.has_lost_shadow {
             if self.shadow.position() != before {
                 return Ok(false);
             }

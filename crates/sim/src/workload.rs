@@ -9,7 +9,8 @@ use weir_types::{
 };
 use weir_wire::order_entry::{CancelOrder, MassCancel, NewOrder, ReplaceOrder};
 use weir_wire::reference::{
-    DefineAccount, DefineFirm, DefineInstrument, DefineSession, KillSwitch, SetPhase, Transfer,
+    DefineAccount, DefineFirm, DefineInstrument, DefineSession, KillSwitch, SchedulePhase,
+    SetPhase, Transfer,
 };
 use weir_wire::{Definition, Request};
 
@@ -21,6 +22,10 @@ pub const OPERATOR: SessionId = SessionId(90);
 pub const TRADERS: [SessionId; 5] =
     [SessionId(1), SessionId(2), SessionId(3), SessionId(4), SessionId(5)];
 
+/// When simulated time begins, in nanoseconds since the Unix epoch.
+pub const BEGINNING: u64 = 1_700_000_000_000_000_000;
+const TIMES_IN_FORCE: [TimeInForce; 4] =
+    [TimeInForce::Gtc, TimeInForce::Day, TimeInForce::Gtc, TimeInForce::Ioc];
 const INSTRUMENTS: [InstrumentId; 2] = [InstrumentId(100), InstrumentId(101)];
 
 /// An order that a client knows to be live.
@@ -93,6 +98,7 @@ fn new_order(
     name: ClOrdId,
 ) -> NewOrder {
     let is_market = rng.chance(1, 12);
+    let is_dated = !is_market && rng.chance(1, 8);
     NewOrder {
         request_no,
         cl_ord_id: name,
@@ -101,20 +107,23 @@ fn new_order(
         min_qty: Qty(0),
         display_qty: Qty(0),
         stop_px: Price(0),
-        expire_time: Nanos(0),
+        expire_time: if is_dated { expiry(rng) } else { Nanos(0) },
         sending_time: Nanos(0),
         session_id,
         instrument_id: one_of(rng, &INSTRUMENTS),
         account_id: account_of(rng, session_id),
         side: one_of(rng, &[Side::Buy, Side::Sell]),
         ord_type: if is_market { OrdType::Market } else { OrdType::Limit },
-        time_in_force: one_of(
-            rng,
-            &[TimeInForce::Gtc, TimeInForce::Day, TimeInForce::Gtc, TimeInForce::Ioc],
-        ),
+        time_in_force: if is_dated { TimeInForce::Gtd } else { one_of(rng, &TIMES_IN_FORCE) },
         exec_inst: if rng.chance(1, 10) { ExecInst::POST_ONLY } else { ExecInst::NONE },
         self_trade_prevention: one_of(rng, SelfTradePrevention::ALL),
     }
+}
+
+/// A moment of the run, which takes milliseconds or seconds of simulated time; where it is over,
+/// the order is refused.
+fn expiry(rng: &mut SeededRng) -> Nanos {
+    Nanos(BEGINNING + (1 << (17 + rng.below(17))) + rng.below(1 << 20))
 }
 
 fn price(rng: &mut SeededRng) -> Price {
@@ -128,7 +137,14 @@ fn qty(rng: &mut SeededRng) -> Qty {
 /// The next request of the operator: money mostly, now and then a halt or a kill switch.
 pub fn operate(rng: &mut SeededRng, request_no: RequestNo) -> Request {
     let session_id = OPERATOR;
-    match rng.below(10) {
+    match rng.below(11) {
+        10 => Request::SchedulePhase(SchedulePhase {
+            request_no,
+            at: expiry(rng),
+            session_id,
+            instrument_id: one_of(rng, &INSTRUMENTS),
+            phase: one_of(rng, &[Phase::Continuous, Phase::OpeningCall, Phase::Continuous]),
+        }),
         0 => Request::SetPhase(SetPhase {
             request_no,
             session_id,

@@ -7,7 +7,7 @@
 //! ```
 
 use weir_io::disk::sim::{CrashChoice, TraceOp};
-use weir_io::{Clock, Rng, SeededRng, SimClock, SimDisk, SimFaults};
+use weir_io::{Clock, DiskAction, DiskErrorKind, Rng, SeededRng, SimClock, SimDisk, SimFaults};
 use weir_log::SequencedLog;
 use weir_node::keeper::shadow::ShadowError;
 use weir_types::{Durability, Nanos, Switch};
@@ -16,15 +16,14 @@ use weir_wire::Definition;
 use crate::crowd::Crowd;
 use crate::disk::Gate;
 use crate::oracle::{Found, Oracle, Violation};
-use crate::plan::{DiskFault, Ending, LifePlan, Plan};
+use crate::plan::{DiskFault, Ending, FailingDisk, LifePlan, Plan};
 use crate::plant::Plant;
 use crate::process::{Disks, Process, recover};
 use crate::view::{Reader, View};
+use crate::workload::BEGINNING;
 
 /// Steps within which the last life must answer everything.
 const LIVENESS_STEPS: u64 = 20_000;
-/// When simulated time begins, in nanoseconds since the Unix epoch.
-const BEGINNING: u64 = 1_700_000_000_000_000_000;
 
 /// What a run came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,6 +50,8 @@ pub struct Tally {
     pub refused: u64,
     /// Tokens refused.
     pub resyncs: u64,
+    /// Calls that were to fail and were made.
+    pub failed_calls: u64,
 }
 
 /// How a run ended.
@@ -90,8 +91,14 @@ struct World {
 /// Runs `seed`, with a planted bug if there is one.
 #[must_use]
 pub fn run(seed: u64, plant: Option<Plant>) -> Outcome {
+    run_plan(Plan::draw(seed), seed, plant)
+}
+
+/// Runs a plan; all that it does not say is drawn from `seed`.
+#[must_use]
+pub fn run_plan(plan: Plan, seed: u64, plant: Option<Plant>) -> Outcome {
     let mut world = World {
-        plan: Plan::draw(seed),
+        plan,
         plant,
         rng: SeededRng::new(seed, "faults"),
         clock: SimClock::new(Nanos(BEGINNING)),
@@ -249,10 +256,12 @@ impl World {
             self.crowd.feed(&mut process.feed);
             self.cycle(process, life)?;
             if let Some(before) = before {
+                self.note_failed_call(life);
                 let done = self.disks.take_recording(false);
                 return Ok(LifeEnd::Crashed(self.crash(&before, &done, life.ending)));
             }
             if let Some(end) = self.look_at_disks(process, life)? {
+                self.note_failed_call(life);
                 return Ok(end);
             }
             self.observe(process)?;
@@ -264,8 +273,27 @@ impl World {
                 self.set_faults(life, false);
             }
         }
+        self.note_failed_call(life);
         self.set_faults(&LifePlan::calm(), false);
         self.stop(process)
+    }
+
+    fn note_failed_call(&mut self, life: &LifePlan) {
+        if let DiskFault::CallFails(which, ..) = life.fault {
+            self.tally.failed_calls += u64::from(self.disks.of(which).failed_call().is_some());
+        }
+    }
+
+    /// A shadow whose look at the command log fails ends, and the node trades on.
+    fn bear(&self, process: &mut Process, error: ShadowError) -> Result<(), Violation> {
+        let is_asked_for = self.disks.commands.failed_call().is_some();
+        match error {
+            ShadowError::Commands(_) | ShadowError::Directory(_) if is_asked_for => {
+                process.lose_shadow();
+                Ok(())
+            }
+            error => Err(shadow_fails(error)),
+        }
     }
 
     /// The process ended itself.
@@ -288,10 +316,13 @@ impl World {
         process.stall(&mut self.rng, life.stall_per_mille);
         process.work(now);
         if self.rng.chance(1, 2) {
-            process.keep_events(now).map_err(shadow_fails)?;
+            process.keep_events(now).or_else(|error| self.bear(process, error))?;
         }
         if self.rng.chance(life.snapshot_per_mille, 1000) {
-            let taken = process.snapshot(now).map_err(shadow_fails)?;
+            let taken = match process.snapshot(now) {
+                Ok(taken) => taken,
+                Err(error) => self.bear(process, error).map(|()| false)?,
+            };
             self.tally.snapshots += u64::from(taken);
         }
         Ok(())
@@ -334,6 +365,10 @@ impl World {
         let has_failed = match life.fault {
             DiskFault::SyncFails(at) => counts.syncs > at,
             DiskFault::WriteFails(at) => counts.writes > at,
+            DiskFault::CallFails(FailingDisk::Commands, _, DiskErrorKind::Io) => {
+                let failed = self.disks.commands.failed_call();
+                matches!(failed, Some((DiskAction::Write | DiskAction::Sync, _)))
+            }
             _ => false,
         };
         if has_failed {
@@ -358,6 +393,17 @@ impl World {
                 DiskFault::WriteFails(at) => commands.write_fails_at = Some(at),
                 DiskFault::Full(at, _) => commands.full_from = Some(at),
                 DiskFault::EventsFull(at, _) => events.full_from = Some(at),
+                DiskFault::CallFails(which, at, kind) => {
+                    let fails = Some((at, kind));
+                    match which {
+                        FailingDisk::Commands => commands.call_fails_at = fails,
+                        FailingDisk::Events => events.call_fails_at = fails,
+                        FailingDisk::Snapshots => {
+                            let faults = SimFaults { call_fails_at: fails, ..SimFaults::default() };
+                            self.disks.snapshots.set_faults(faults);
+                        }
+                    }
+                }
             }
         }
         self.disks.commands.set_faults(commands);

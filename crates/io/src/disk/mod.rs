@@ -108,7 +108,7 @@ pub struct Completion {
 }
 
 /// What was being done when a disk failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DiskAction {
     /// Opening or creating a file.
     Open,

@@ -43,6 +43,8 @@ pub struct SimFaults {
     pub short_write_at: Option<u64>,
     /// In how many of 1,000 writes only a part is taken.
     pub short_writes_per_mille: u64,
+    /// The call, of whatever kind, that fails, and what the system says then.
+    pub call_fails_at: Option<(u64, DiskErrorKind)>,
 }
 
 /// How many calls of each kind there were since the faults were set.
@@ -54,6 +56,8 @@ pub struct SimCounts {
     pub syncs: u64,
     /// Reads.
     pub reads: u64,
+    /// Calls of every kind, those above included.
+    pub calls: u64,
 }
 
 /// A simulated disk. Clones are handles on the same one.
@@ -69,6 +73,7 @@ pub(in crate::disk) struct State {
     rng: SeededRng,
     faults: SimFaults,
     counts: SimCounts,
+    failed: Option<(DiskAction, String)>,
     trace: Option<Vec<TraceOp>>,
     boot: u64,
     locked: bool,
@@ -89,6 +94,7 @@ impl SimDisk {
             rng: SeededRng::new(seed, "disk"),
             faults: SimFaults::default(),
             counts: SimCounts::default(),
+            failed: None,
             trace: None,
             boot,
             locked: false,
@@ -105,6 +111,13 @@ impl SimDisk {
         let mut state = self.state();
         state.faults = faults;
         state.counts = SimCounts::default();
+        state.failed = None;
+    }
+
+    /// What the call was that [`SimFaults::call_fails_at`] let fail, and on which file.
+    #[must_use]
+    pub fn failed_call(&self) -> Option<(DiskAction, String)> {
+        self.state().failed.clone()
     }
 
     /// The calls since the faults were set.
@@ -181,9 +194,28 @@ impl State {
         DiskError { action, name: name.unwrap_or_default(), kind, reason }
     }
 
+    /// Counts a call, which fails when it is the one that is to.
+    fn call(&mut self, action: DiskAction, name: &str) -> Result<(), DiskError> {
+        let count = self.counts.calls;
+        self.counts.calls += 1;
+        match self.faults.call_fails_at {
+            Some((at, kind)) if at == count => {
+                self.failed = Some((action, name.to_owned()));
+                let reason = format!("simulated: {kind:?}");
+                Err(DiskError { action, name: name.to_owned(), kind, reason })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn name_of(&self, file: FileId) -> String {
+        self.open[file.0 as usize].as_ref().expect("the caller has not closed the file").1.clone()
+    }
+
     fn write(&mut self, file: FileId, offset: u64, bytes: &[u8]) -> Result<usize, DiskError> {
         let count = self.counts.writes;
         self.counts.writes += 1;
+        self.call(DiskAction::Write, &self.name_of(file))?;
         let ino = self.ino(file);
         if self.faults.write_fails_at == Some(count) {
             return Err(self.fail(DiskAction::Write, Some(file), DiskErrorKind::Io));
@@ -209,17 +241,22 @@ impl State {
         let count = self.counts.syncs;
         self.counts.syncs += 1;
         let ino = file.map(|f| self.ino(f));
-        if self.faults.sync_fails_at == Some(count) {
-            if let Some(ino) = ino {
-                self.note(TraceOp::SyncFailed { ino });
-            }
-            return Err(self.fail(DiskAction::Sync, file, DiskErrorKind::Io));
+        let name = file.map(|f| self.name_of(f)).unwrap_or_default();
+        let called = self.call(DiskAction::Sync, &name);
+        let called = called.and_then(|()| match self.faults.sync_fails_at == Some(count) {
+            true => Err(self.fail(DiskAction::Sync, file, DiskErrorKind::Io)),
+            false => Ok(()),
+        });
+        if let (Err(_), Some(ino)) = (&called, ino) {
+            self.note(TraceOp::SyncFailed { ino });
         }
+        called?;
         self.note(ino.map_or(TraceOp::SyncDir, |ino| TraceOp::Sync { ino }));
         Ok(())
     }
 
     fn open(&mut self, name: &str, create: bool) -> Result<FileId, DiskError> {
+        self.call(DiskAction::Open, name)?;
         if create {
             self.note(TraceOp::Create { name: name.to_owned() });
         }
@@ -237,6 +274,7 @@ impl State {
     }
 
     fn rename(&mut self, from: &str, to: &str) -> Result<(), DiskError> {
+        self.call(DiskAction::Rename, from)?;
         if self.image.ino(from).is_none() {
             let reason = "simulated: no such file".to_owned();
             let (action, kind) = (DiskAction::Rename, DiskErrorKind::NotFound);
@@ -247,6 +285,7 @@ impl State {
     }
 
     fn remove(&mut self, name: &str) -> Result<(), DiskError> {
+        self.call(DiskAction::Remove, name)?;
         if self.image.ino(name).is_none() {
             let reason = "simulated: no such file".to_owned();
             let (action, kind) = (DiskAction::Remove, DiskErrorKind::NotFound);
@@ -305,18 +344,24 @@ impl Disk for SimDisk {
     }
 
     fn len(&mut self, file: FileId) -> Result<u64, DiskError> {
-        let state = self.state();
+        let mut state = self.state();
+        let name = state.name_of(file);
+        state.call(DiskAction::Read, &name)?;
         Ok(state.image.len(state.ino(file)))
     }
 
     fn list(&mut self) -> Result<Vec<String>, DiskError> {
-        Ok(self.state().image.names())
+        let mut state = self.state();
+        state.call(DiskAction::List, "")?;
+        Ok(state.image.names())
     }
 
     fn read(&mut self, file: FileId, offset: u64, buf: &mut [u8]) -> Result<usize, DiskError> {
         let mut state = self.state();
         let count = state.counts.reads;
         state.counts.reads += 1;
+        let name = state.name_of(file);
+        state.call(DiskAction::Read, &name)?;
         if state.faults.read_fails_at == Some(count) {
             return Err(state.fail(DiskAction::Read, Some(file), DiskErrorKind::Io));
         }
@@ -346,6 +391,7 @@ impl Disk for SimDisk {
     fn lock(&mut self) -> Result<(), DiskError> {
         // Two logs over handles of one simulated disk are the same mistake as two processes.
         let mut state = self.state();
+        state.call(DiskAction::Lock, "")?;
         if state.locked {
             return Err(state.fail(DiskAction::Lock, None, DiskErrorKind::Locked));
         }

@@ -17,6 +17,7 @@ use crate::api::{Append, Poll, SequencedLog};
 use crate::batch::{BATCH_BYTES_MAX, Batch};
 use crate::error::LogError;
 use crate::frame::{FRAME_HEADER, FrameHeader, FrameKind};
+use crate::plant::{self, Plant};
 use crate::reader::LogReader;
 use crate::recovery::Head;
 use crate::segment::{EpochEnd, Opening, SEGMENT_HEADER, SegmentHeader, SegmentKind};
@@ -226,9 +227,14 @@ impl<D: Disk> SequencedLog for EmbeddedLog<D> {
     }
 
     fn truncate(&mut self, before: Position) {
-        while self.segments.get(1).is_some_and(|next| next.first_position <= before) {
+        let end = before.0 + u64::from(plant::is(Plant::TruncateOffByOne));
+        while self.segments.get(1).is_some_and(|next| next.first_position.0 <= end) {
             let dropped = self.segments.pop_front().expect("there are at least two");
-            self.trims.push_back(dropped.name);
+            if plant::is(Plant::TrimmedOutOfOrder) {
+                self.trims.push_front(dropped.name);
+            } else {
+                self.trims.push_back(dropped.name);
+            }
         }
     }
 
@@ -352,7 +358,7 @@ impl<D: Disk> EmbeddedLog<D> {
             frame: self.head.frame_next,
             first_position: self.head.position_next,
             log_time: content.log_time,
-            synced_frame: self.synced_frame,
+            synced_frame: self.synced_frame_told(),
             link: self.head.link,
             count: content.count,
             epoch: content.epoch,
@@ -367,6 +373,12 @@ impl<D: Disk> EmbeddedLog<D> {
         chunk.last_position = last_position;
         self.queued_bytes += size;
         self.write_offset += size as u64;
+    }
+
+    /// What a frame says of those before it.
+    fn synced_frame_told(&self) -> u64 {
+        let is_early = plant::is(Plant::SyncedMarkTooEarly);
+        if is_early { self.head.frame_next - 1 } else { self.synced_frame }
     }
 
     /// The chunk that the next frame goes to; begins one when all are sent.

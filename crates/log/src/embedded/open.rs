@@ -9,13 +9,13 @@ use super::work::RECYCLED_MAX;
 use super::{Content, EmbeddedLog, LogConfig, Roll, Segment, Spare};
 use crate::api::SequencedLog;
 use crate::error::LogError;
-use crate::frame::{FrameKind, first_link};
+use crate::frame::{Fault, FrameKind, first_link};
 use crate::reader::segment_header;
 use crate::recovery::{
-    EpochReason, History, RecoveryReport, Scan, cut_tail, judge_epoch, judge_history, last_run,
-    refuse_damage, rewrite_unproven, scan,
+    Cut, EpochReason, History, RecoveryReport, Scan, cut_tail, judge_epoch, judge_history,
+    last_run, refuse_damage, rewrite_unproven, scan,
 };
-use crate::segment::{Opening, SEGMENT_HEADER, SegmentHeader, SegmentKind};
+use crate::segment::{EPOCH_MAX, Opening, SEGMENT_HEADER, SegmentHeader, SegmentKind};
 
 /// What a log is opened for.
 #[derive(Clone, Copy, Debug)]
@@ -25,11 +25,17 @@ pub(crate) struct Purpose {
     pub(crate) regenerable: bool,
     /// The first position, when the log is created.
     pub(crate) first_if_new: Position,
+    /// The log was just restored: an epoch begins, and it is this one or a later one.
+    pub(crate) restored_as: Option<Epoch>,
 }
 
 impl Purpose {
-    const COMMANDS: Purpose =
-        Purpose { kind: SegmentKind::Command, regenerable: false, first_if_new: Position(1) };
+    const COMMANDS: Purpose = Purpose {
+        kind: SegmentKind::Command,
+        regenerable: false,
+        first_if_new: Position(1),
+        restored_as: None,
+    };
 }
 
 /// The first epoch of every log.
@@ -51,6 +57,28 @@ impl<D: Disk> EmbeddedLog<D> {
         EmbeddedLog::open_as(config, disk, Purpose::COMMANDS)
     }
 
+    /// Opens a log that was just restored from a backup, and begins an epoch: `epoch`, or the one
+    /// after the backup's last where that is later. What was said after the backup may have been
+    /// seen under the epochs between, so `epoch` must be one that no other copy of the log can have
+    /// reached.
+    ///
+    /// # Errors
+    /// As [`EmbeddedLog::open`].
+    ///
+    /// # Panics
+    /// When `epoch` is no possible one.
+    pub fn open_restored(
+        config: LogConfig,
+        mut disk: D,
+        epoch: Epoch,
+    ) -> Result<(EmbeddedLog<D>, RecoveryReport), LogError> {
+        config.check();
+        assert!(epoch.0 < EPOCH_MAX, "an epoch is below 2^31");
+        disk.lock()?;
+        let purpose = Purpose { restored_as: Some(epoch), ..Purpose::COMMANDS };
+        EmbeddedLog::open_as(config, disk, purpose)
+    }
+
     /// Opens a log for a purpose, in a directory that is locked already.
     pub(crate) fn open_as(
         config: LogConfig,
@@ -61,9 +89,10 @@ impl<D: Disk> EmbeddedLog<D> {
         // A start before this one may have been killed between a change of the directory and its
         // sync: what is to be judged now must not come back after a power loss.
         disk.sync_dir()?;
-        if purpose.regenerable {
-            remove_unsound(&mut disk, kind)?;
-        }
+        let unsound = match purpose.regenerable {
+            true => remove_unsound(&mut disk, kind)?,
+            false => None,
+        };
         let mut found = scan(&mut disk, kind)?;
         let mut history = judge_history(found.as_ref());
         if let Some(found) = &found {
@@ -90,6 +119,7 @@ impl<D: Disk> EmbeddedLog<D> {
         }
         let new_epoch = match run {
             None => Some(EpochReason::Created),
+            Some(_) if purpose.restored_as.is_some() => Some(EpochReason::Restored),
             Some(run) => judge_epoch(run),
         };
         let found = match found {
@@ -97,7 +127,7 @@ impl<D: Disk> EmbeddedLog<D> {
             None => create(&mut disk, &config, purpose)?,
         };
         let mut log = EmbeddedLog::of_scan(config, disk, kind, found)?;
-        log.mark_opening(new_epoch)?;
+        log.mark_opening(new_epoch, purpose.restored_as)?;
         let report = RecoveryReport {
             log_id: log.log_id,
             segments: log.segments.len(),
@@ -106,7 +136,7 @@ impl<D: Disk> EmbeddedLog<D> {
             new_epoch,
             ended: log.head.ended.clone(),
             clean: run.is_some_and(|run| run.closed && !run.cut),
-            cut,
+            cut: cut.or(unsound),
             rewritten_bytes,
         };
         Ok((log, report))
@@ -169,9 +199,17 @@ impl<D: Disk> EmbeddedLog<D> {
     }
 
     /// Writes and syncs the mark that begins this run, in a new epoch when there is a reason.
-    fn mark_opening(&mut self, new_epoch: Option<EpochReason>) -> Result<(), LogError> {
+    fn mark_opening(
+        &mut self,
+        new_epoch: Option<EpochReason>,
+        at_least: Option<Epoch>,
+    ) -> Result<(), LogError> {
         let changes = !matches!(new_epoch, None | Some(EpochReason::Created));
-        let epoch = if changes { self.head.epoch.next() } else { self.head.epoch };
+        let epoch = match (changes, at_least) {
+            (true, Some(epoch)) => self.head.epoch.next().max(epoch),
+            (true, None) => self.head.epoch.next(),
+            (false, _) => self.head.epoch,
+        };
         let (kind, log_time, boot_id) = (FrameKind::Open, self.head.log_time, self.disk.boot_id());
         self.put_frame(&Content { kind, log_time, epoch, count: 0, body: &boot_id });
         self.chunks.back_mut().expect("the mark was just put there").sync = true;
@@ -217,8 +255,8 @@ fn create<D: Disk>(disk: &mut D, config: &LogConfig, purpose: Purpose) -> Result
 }
 
 /// Removes the first segment whose header is damaged and all after it, newest first: of a log that
-/// can be regenerated.
-fn remove_unsound<D: Disk>(disk: &mut D, kind: SegmentKind) -> Result<(), LogError> {
+/// can be regenerated. Says what it removed; of the positions it knows nothing.
+fn remove_unsound<D: Disk>(disk: &mut D, kind: SegmentKind) -> Result<Option<Cut>, LogError> {
     let mut names = disk.list()?;
     names.retain(|name| name.ends_with(kind.suffix()));
     let mut sound = 0;
@@ -229,9 +267,12 @@ fn remove_unsound<D: Disk>(disk: &mut D, kind: SegmentKind) -> Result<(), LogErr
             Err(other) => return Err(other),
         }
     }
-    for name in names[sound..].iter().rev() {
+    let removed = names.split_off(sound);
+    for name in removed.iter().rev() {
         disk.remove(name)?;
         disk.sync_dir()?;
     }
-    Ok(())
+    let Some(file) = removed.first().cloned() else { return Ok(None) };
+    let (fault, first_position) = (Some(Fault::BadHeader), Position::NONE);
+    Ok(Some(Cut { file, offset: 0, bytes: 0, fault, first_position, removed }))
 }

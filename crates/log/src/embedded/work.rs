@@ -10,6 +10,7 @@ use super::{Chunk, Content, EmbeddedLog, Roll, Segment, Spare};
 use crate::api::SequencedLog;
 use crate::error::LogError;
 use crate::frame::{FRAME_HEADER, FrameKind};
+use crate::plant::{self, Plant};
 
 const TAG_CHUNK: u64 = 1;
 const TAG_HEADER: u64 = 2;
@@ -131,7 +132,7 @@ impl<D: Disk> EmbeddedLog<D> {
         let committed = match self.config.durability {
             Durability::Memory => false,
             Durability::Os => true,
-            Durability::Disk => synced,
+            Durability::Disk => synced || plant::is(Plant::SyncSkipped),
         };
         if committed {
             self.committed = self.committed.max(chunk.last_position);
@@ -169,7 +170,8 @@ impl<D: Disk> EmbeddedLog<D> {
         let buf = std::mem::take(&mut chunk.buf);
         let (file, from) = (self.file, chunk.from);
         let offset = chunk.offset + from as u64;
-        let sync = chunk.sync || self.config.durability == Durability::Disk;
+        let wanted = chunk.sync || self.config.durability == Durability::Disk;
+        let sync = wanted && !plant::is(Plant::SyncSkipped);
         self.sent = Some(chunk);
         self.disk.submit(TAG_CHUNK, Op::Write { file, offset, buf, from, sync });
     }
@@ -198,7 +200,8 @@ impl<D: Disk> EmbeddedLog<D> {
         header.synced_frame = self.synced_frame;
         let buf = header.encode();
         self.roll = Roll::Header { from: 0 };
-        self.disk.submit(TAG_HEADER, Op::Write { file, offset: 0, buf, from: 0, sync: true });
+        let sync = !plant::is(Plant::HeaderNotSynced);
+        self.disk.submit(TAG_HEADER, Op::Write { file, offset: 0, buf, from: 0, sync });
         1
     }
 
@@ -253,7 +256,7 @@ impl<D: Disk> EmbeddedLog<D> {
         let Spare::Preparing { name } = std::mem::replace(&mut self.spare, Spare::None) else {
             unreachable!("a preparation is under way")
         };
-        let file = self.disk.open(&name, Access::Write)?;
+        let file = self.disk.open(&name, Access::Write).map_err(LogError::Fatal)?;
         self.spare = Spare::Ready { name, file };
         Ok(())
     }
@@ -297,9 +300,16 @@ impl<D: Disk> EmbeddedLog<D> {
             Spare::Preparing { .. } | Spare::Ready { .. } => false,
         };
         if wanted {
-            let name = self.recycled.pop().unwrap_or_else(|| self.temporary_name());
+            let recycled = self.recycled.pop();
+            let is_as_it_was = recycled.is_some() && plant::is(Plant::SpareNotZeroed);
+            let name = recycled.unwrap_or_else(|| self.temporary_name());
             self.spare = Spare::Preparing { name: name.clone() };
-            self.disk.submit(TAG_PREPARE, Op::Prepare { name, len: self.config.segment_bytes });
+            let prepare = if is_as_it_was {
+                Op::Rename { from: name.clone(), to: name }
+            } else {
+                Op::Prepare { name, len: self.config.segment_bytes }
+            };
+            self.disk.submit(TAG_PREPARE, prepare);
             started += 1;
         }
         if !self.trimming

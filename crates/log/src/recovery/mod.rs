@@ -27,6 +27,9 @@
 //! | 5 | no closing mark| no  | os     | yes       | go on in the epoch                           |
 //! | 6 | no closing mark| no  | disk   | any       | go on in the epoch                           |
 //!
+//! A log that was just restored from a backup begins an epoch whatever its end looks like
+//! ([`EmbeddedLog::open_restored`](crate::EmbeddedLog::open_restored)).
+//!
 //! What is kept above the highest proven frame is written again before it is synced: after a
 //! failed sync the system may show bytes that the medium does not have, and only writing them makes
 //! the next sync cover them.
@@ -36,6 +39,7 @@ use weir_types::{Durability, Epoch, PartitionId, Position};
 
 use crate::error::LogError;
 use crate::frame::{Fault, FrameKind};
+use crate::plant::{self, Plant};
 use crate::segment::{EpochEnd, SegmentKind};
 
 mod scan;
@@ -129,6 +133,8 @@ pub enum EpochReason {
     UncleanAtMemory,
     /// The last run, at level `os`, ended uncleanly and the machine restarted.
     RebootAtOs,
+    /// The log was restored from a backup: what came after it may have been seen.
+    Restored,
 }
 
 /// How a log was found and what was done about it.
@@ -170,6 +176,7 @@ pub(crate) fn judge_history(scan: Option<&Scan>) -> History {
     let Some(broken) = scan.broken else { return History::KeepAll };
     let proven = scan.synced_frame >= scan.head.frame_next;
     match (broken.fault, proven) {
+        (BreakFault::Frame(_), false) if plant::is(Plant::TornTailNotCut) => History::KeepAll,
         (BreakFault::Frame(_), false) => History::CutAt(broken),
         (BreakFault::Frame(_), true) => History::Damaged(broken),
         (BreakFault::Gap, false) => History::CutAt(broken),
@@ -191,6 +198,7 @@ pub(crate) fn judge_epoch(run: LastRun) -> Option<EpochReason> {
     match (run.closed, run.cut, run.level, run.same_boot) {
         (_, true, _, _) => Some(EpochReason::TailCut),
         (true, false, _, _) => None,
+        (false, false, Durability::Memory, _) if plant::is(Plant::EpochNotBegun) => None,
         (false, false, Durability::Memory, _) => Some(EpochReason::UncleanAtMemory),
         (false, false, Durability::Os, false) => Some(EpochReason::RebootAtOs),
         (false, false, Durability::Os, true) => None,

@@ -132,7 +132,7 @@ pub(crate) struct Scan {
 }
 
 impl Scan {
-    fn of_first(header: &SegmentHeader) -> Scan {
+    pub(crate) fn of_first(header: &SegmentHeader) -> Scan {
         Scan {
             segments: Vec::new(),
             head: Head::of_header(header),
@@ -154,7 +154,7 @@ impl Scan {
     }
 
     /// Takes the next segment in order.
-    fn take(&mut self, name: &str, header: SegmentHeader, bytes: &[u8]) {
+    pub(crate) fn take(&mut self, name: &str, header: SegmentHeader, bytes: &[u8]) {
         if self.broken.is_none() && !self.head.continues_with(&header) {
             self.break_at(0, BreakFault::Gap);
         }

@@ -108,15 +108,15 @@ impl Workload {
     fn step(&mut self) {
         match self.rng.below(100) {
             0..50 => self.append(),
-            50..94 => self.work(),
-            94..96 => {
+            50..90 => self.work(),
+            90..92 => {
                 self.log.flush_blocking().expect("no fault was asked for");
                 self.promise.flushed = self.log.next_position().0 - 1;
                 self.note();
             }
-            96..98 => {
-                let committed = self.log.committed().0;
-                self.promise.truncated = self.promise.truncated.max(committed / 2);
+            92..97 => {
+                let asked = self.rng.below(self.log.committed().0 + 1);
+                self.promise.truncated = self.promise.truncated.max(asked);
                 self.note();
                 self.log.truncate(Position(self.promise.truncated));
             }
@@ -291,6 +291,9 @@ impl Judge {
         if last > self.next.appended.max(self.promise.appended) {
             faults.push(format!("the log ends at {last}, which was never appended"));
         }
+        if self.process_only && report.cut.is_some() {
+            faults.push(format!("a tail was cut and no write was torn: {report:?}"));
+        }
         if report.positions.start > self.promise.truncated.max(self.next.truncated).max(1) {
             faults.push(format!("the log begins only at {}", report.positions.start));
         }
@@ -315,6 +318,11 @@ impl Judge {
             Ok((loaded, skipped)) if skipped.is_empty() => loaded,
             other => return Some(format!("snapshots are not all sound: {other:?}")),
         };
+        // Its position will be given out again.
+        match store.list() {
+            Ok(positions) if positions.iter().all(|at| *at <= end) => {}
+            other => return Some(format!("snapshots after {end}: {other:?}")),
+        }
         let at = loaded.as_ref().map_or(0, |snapshot| snapshot.position.0);
         if at < self.promise.snapshot && self.promise.snapshot <= end.0 {
             return Some(format!("snapshot {} is gone, {at} is there", self.promise.snapshot));

@@ -32,7 +32,7 @@ enum LogCommand {
     Export(ExportArgs),
     /// Read a command log from its beginning, check every checksum and link, apply it to a new
     /// engine, compare each snapshot's whole state on the way and print the digest.
-    Verify(Where),
+    Verify(VerifyArgs),
 }
 
 #[derive(Clone, Debug, clap::Args)]
@@ -72,6 +72,15 @@ struct ExportArgs {
     out: PathBuf,
 }
 
+#[derive(Clone, Debug, clap::Args)]
+struct VerifyArgs {
+    #[command(flatten)]
+    at: Where,
+    /// The last entry to be applied: to compare two logs of which one goes on.
+    #[arg(long, default_value_t = u64::MAX)]
+    to: u64,
+}
+
 /// Runs `weir log`.
 ///
 /// # Errors
@@ -81,7 +90,7 @@ pub fn run(args: LogArgs) -> anyhow::Result<()> {
         LogCommand::Info(at) => info(&at),
         LogCommand::Dump(args) => dump(&args),
         LogCommand::Export(args) => export(&args),
-        LogCommand::Verify(at) => verify(&at),
+        LogCommand::Verify(args) => verify(&args),
     }
 }
 
@@ -222,7 +231,8 @@ fn compare(told: &Told, engine: &Engine, events: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn verify(at: &Where) -> anyhow::Result<()> {
+fn verify(args: &VerifyArgs) -> anyhow::Result<()> {
+    let at = &args.at;
     let partition_id = PartitionId(at.partition);
     let dirs = PartitionDirs::new(&at.dir, partition_id);
     let mut reader = open(&dirs.commands(), SegmentKind::Command, 0)?;
@@ -236,7 +246,9 @@ fn verify(at: &Where) -> anyhow::Result<()> {
     let (mut due, mut compared) = (told.iter().peekable(), 0u64);
     let mut engine = Engine::new(EngineConfig::new(partition_id));
     let mut events = 0u64;
-    while let Some(entry) = reader.next_entry()? {
+    while reader.next_position().0 <= args.to
+        && let Some(entry) = reader.next_entry()?
+    {
         let command = Command::decode(entry.bytes)
             .with_context(|| format!("entry {} is no command", entry.position))?;
         engine.apply(entry.position, entry.log_time, &command, &mut |_: &Event| events += 1);

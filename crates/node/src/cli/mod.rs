@@ -1,6 +1,7 @@
 //! The command line: `weir <command>`.
 
 pub mod admin;
+pub mod backup;
 pub mod bench;
 pub mod book;
 pub mod calendar;
@@ -43,6 +44,10 @@ enum Command {
     Log(log::LogArgs),
     /// Draw a key pair for a session.
     Keygen(keygen::KeygenArgs),
+    /// Copy what a node needs to be made again; the node may be running.
+    Backup(backup::BackupArgs),
+    /// Make a node's directory of a backup.
+    Restore(backup::RestoreArgs),
     /// Define reference data, change phases, move money, stop somebody.
     Admin(admin::AdminArgs),
     /// Show an instrument's book, live.
@@ -74,6 +79,8 @@ impl Cli {
             Command::Replay(args) => replay::run(args),
             Command::Log(args) => log::run(args),
             Command::Keygen(args) => keygen::run(args),
+            Command::Backup(args) => backup::run_backup(&args),
+            Command::Restore(args) => backup::run_restore(&args),
             Command::Admin(args) => admin::run(args),
             Command::Book(args) => book::run(args),
             Command::Orders(args) => orders::run(args),

@@ -16,16 +16,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use anyhow::Context;
-use weir_engine::{Engine, EngineConfig, Memory};
+use weir_engine::{Engine, EngineConfig, Memory, SnapshotError};
 use weir_io::{Disk, OsRng, RealDisk, RealDiskConfig, Rng, SyncStrategy, ThreadDisk, WakeFd};
 use weir_log::event_log::{EventAppend, EventLog, EventLogConfig, OpenedEvents};
+use weir_log::plant::{self, Plant};
 use weir_log::snapshot::SnapshotStore;
 use weir_log::tail::{TailConfig, TailHandle, TailWriter};
-use weir_log::{EmbeddedLog, EpochEnd, EpochReason, LogConfig, RecoveryReport, SequencedLog};
+use weir_log::{
+    EmbeddedLog, EpochEnd, EpochReason, LogConfig, RecoveryReport, SegmentKind, SequencedLog,
+    Snapshot,
+};
 use weir_types::{Epoch, PartitionId, Position};
 use weir_wire::Command;
 
 use super::PartitionFigures;
+use crate::backup::{partition_dir, restore};
 use crate::config::{Config, EngineMemory};
 use crate::event_reader::EventReader;
 use crate::keeper::shadow::{Shadow, ShadowParts};
@@ -44,11 +49,7 @@ impl PartitionDirs {
     /// Below the node's directory.
     #[must_use]
     pub fn new(node_dir: &Path, partition_id: PartitionId) -> PartitionDirs {
-        let name = match partition_id.0 {
-            0 => "control".to_owned(),
-            id => format!("partition-{id}"),
-        };
-        PartitionDirs { root: node_dir.join(name) }
+        PartitionDirs { root: node_dir.join(partition_dir(partition_id)) }
     }
 
     /// The command log.
@@ -141,6 +142,11 @@ pub fn recover(
     partition_id: PartitionId,
     wake: &WakeFd,
 ) -> anyhow::Result<Recovered> {
+    anyhow::ensure!(
+        !config.dir.join(restore::UNFINISHED).exists(),
+        "a restore to {} was interrupted: remove the directory and restore again",
+        config.dir.display()
+    );
     let dirs = PartitionDirs::new(&config.dir, partition_id);
     let mut notes = Vec::new();
     let log = LogConfig {
@@ -195,20 +201,37 @@ pub fn rebuild<D: Disk, S: Disk>(sources: Sources<D, S>) -> anyhow::Result<Rebui
     tell(partition_id, &report, &mut notes);
     let last = Position(log.next_position().0 - 1);
     let mut store = SnapshotStore::new(sources.snapshots, log.log_id(), partition_id);
-    let base = load_snapshot(&mut store, &sources.engine, last, &mut notes)?;
+    let mut base = load_snapshot(&mut store, &sources.engine, last, &mut notes)?;
+    let mut disk = sources.events;
+    if base.event_count > 0 && log.first_position() == Position(1) && !has_events(&mut disk)? {
+        // Lost, or not part of a backup. Sessions and followers ask for the events before the
+        // snapshot too, and as long as all commands are there all events can be said again.
+        notes.push(format!(
+            "partition {partition_id}: no event log: all {last} commands are applied again"
+        ));
+        base = Base { engine: Engine::new(sources.engine.clone()), event_count: 0 };
+    }
     let events_config = EventLogConfig {
         segment_bytes: sources.event_segment_bytes,
         ..EventLogConfig::new(partition_id, log.log_id())
     };
-    let mut disk = sources.events;
     disk.lock().context("the event log")?;
     let mut place = Place { store, engine: sources.engine, first: log.first_position() };
     let (mut base, mut events) = open_events((events_config, disk), base, &mut place, &mut notes)?;
-    replay(&mut base, &mut log, &mut events)?;
+    let from = base.engine.position().next();
+    replay(&mut base, (&mut log, from), &mut events)?;
+    if plant::is(Plant::TailAppliedTwice) {
+        replay(&mut base, (&mut log, from), &mut events)?;
+    }
     let mut events = events.cut_after(Position(base.event_count))?;
     events.flush_blocking()?;
     let Base { engine, event_count } = base;
     Ok(Rebuilt { engine, log, events, event_count, notes })
+}
+
+fn has_events<D: Disk>(disk: &mut D) -> anyhow::Result<bool> {
+    let names = disk.list().context("the event log")?;
+    Ok(names.iter().any(|name| name.ends_with(SegmentKind::Event.suffix())))
 }
 
 impl Recovered {
@@ -364,23 +387,52 @@ fn load_snapshot<S: Disk>(
     notes: &mut Vec<String>,
 ) -> anyhow::Result<Base> {
     let partition_id = engine_config.partition_id;
-    let (snapshot, skipped) = store.load_newest(last)?;
+    let (mut snapshot, skipped) = store.load_newest(last)?;
     for skipped in skipped {
         notes.push(format!("partition {partition_id}: snapshot passed over: {skipped:?}"));
     }
-    let Some(snapshot) = snapshot else {
-        return Ok(Base { engine: Engine::new(engine_config.clone()), event_count: 0 });
-    };
-    let (event_count, state) = state_in(&snapshot.bytes).context("the snapshot is too short")?;
-    let engine = Engine::restore(engine_config.clone(), state)
-        .with_context(|| format!("the snapshot at position {}", snapshot.position))?;
-    anyhow::ensure!(
-        engine.position() == snapshot.position,
-        "the snapshot at position {} holds position {}",
-        snapshot.position,
-        engine.position()
-    );
-    Ok(Base { engine, event_count })
+    while let Some(found) = snapshot {
+        let at = found.position;
+        let (event_count, state) = state_in(&found.bytes).context("the snapshot is too short")?;
+        match Engine::restore(engine_config.clone(), state) {
+            Ok(engine) => {
+                anyhow::ensure!(
+                    engine.position() == at,
+                    "the snapshot at position {at} holds position {}",
+                    engine.position()
+                );
+                return Ok(Base { engine, event_count });
+            }
+            // The engine was upgraded: the log says again what the snapshot said. A newer version
+            // is another matter, for the log may hold what this program cannot read.
+            Err(error @ SnapshotError::UnknownVersion(version))
+                if version < Engine::SNAPSHOT_VERSION =>
+            {
+                notes.push(format!(
+                    "partition {partition_id}: the snapshot at position {at} is passed over: \
+                     {error}"
+                ));
+                snapshot = older_than(at, store)?;
+            }
+            Err(error) => {
+                return Err(error).with_context(|| format!("the snapshot at position {at}"));
+            }
+        }
+    }
+    Ok(Base { engine: Engine::new(engine_config.clone()), event_count: 0 })
+}
+
+/// The newest sound snapshot before a position; newer ones stay.
+fn older_than<S: Disk>(
+    at: Position,
+    store: &mut SnapshotStore<S>,
+) -> anyhow::Result<Option<Snapshot>> {
+    for position in store.list()?.into_iter().rev().filter(|position| *position < at) {
+        if let Ok(bytes) = store.load(position)? {
+            return Ok(Some(Snapshot { position, bytes }));
+        }
+    }
+    Ok(None)
 }
 
 /// Appends a snapshot's bytes: how many events were said, then the engine's state.
@@ -399,13 +451,13 @@ pub fn state_in(bytes: &[u8]) -> Option<(u64, &[u8])> {
 /// Applies the rest of the log; its events go to the event log as far as they are not there.
 fn replay<D: Disk>(
     base: &mut Base,
-    log: &mut EmbeddedLog<D>,
+    (log, from): (&mut EmbeddedLog<D>, Position),
     events: &mut EventLog<D>,
 ) -> anyhow::Result<()> {
-    if base.engine.position().next() == log.next_position() {
+    if from == log.next_position() {
         return Ok(());
     }
-    let mut reader = log.read(base.engine.position().next())?;
+    let mut reader = log.read(from)?;
     let (mut places, mut commands) = (Vec::new(), Vec::new());
     let (mut said, mut bytes) = (Vec::new(), Vec::with_capacity(512));
     loop {

@@ -10,6 +10,7 @@
 mod common;
 
 mod access;
+mod backup;
 mod follower;
 mod halts;
 mod liveness;

@@ -155,3 +155,47 @@ fn reference_data_outlives_a_restart_and_can_be_added_to() {
     assert!(matches!(answer, SessionEvent::Report { .. }), "{answer:?}");
     alice.report_where(|report| report.ord_status == OrdStatus::Filled);
 }
+
+/// Writes the newest snapshot's state anew as one that an engine of another version made.
+fn change_snapshot_version(home: &Home, change: impl Fn(u32) -> u32) -> Position {
+    let dir = home.data().join("partition-1");
+    let commands = ThreadDisk::open(&dir.join("commands"), None).unwrap();
+    let log = LogReader::open(commands, SegmentKind::Command, Position(1)).unwrap();
+    let snapshots = ThreadDisk::open(&dir.join("snapshots"), None).unwrap();
+    let mut store = SnapshotStore::new(snapshots, log.segment().log_id, TRADING);
+    let newest = *store.list().unwrap().last().unwrap();
+    let mut state = store.load(newest).unwrap().unwrap();
+    // Behind the number of events and the engine's magic.
+    let version = u32::from_le_bytes(state[16..20].try_into().unwrap());
+    state[16..20].copy_from_slice(&change(version).to_le_bytes());
+    store.write(newest, &state).unwrap();
+    newest
+}
+
+#[test]
+fn an_older_engines_snapshot_is_passed_over_and_a_newer_ones_is_refused_as_such() {
+    let home = Home::with_config("os", "[snapshots]\nevery_commands = 1000\n");
+    let node = home.start();
+    open_market(&node, &[ALICE]);
+    let mut alice = Trader::log_on(&node, ALICE);
+    for number in 1..1_300 {
+        alice.ask_for_report(ALICE.sell(number, 500, 1));
+    }
+    node.partition_when(TRADING, |row| row["snapshot_position"].is_u64());
+    assert!(node.terminate().success());
+    let verified = home.verify(TRADING);
+
+    let at = change_snapshot_version(&home, |version| version - 1);
+    let node = home.start();
+    let said = home.said();
+    assert!(said.contains(&format!("snapshot at position {at} is passed over")), "{said}");
+    let row = node.partition_when(TRADING, |_| true);
+    assert_eq!(row["digest"], verified["digest"], "the log says it all again");
+    assert!(node.terminate().success());
+
+    change_snapshot_version(&home, |version| version + 2);
+    let output = home.fail_to_start();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains(&format!("snapshot at position {at}")), "{said}");
+    assert!(said.contains("version 4"), "{said}");
+}

@@ -1,0 +1,220 @@
+//! What is written down of a backup: which files, what is in them, up to where.
+//!
+//! The file is JSON, a line feed, and a last line with the BLAKE3 hash of all before it. That
+//! line's place and meaning are the same in all formats: a newer one is refused as newer only when
+//! it is whole.
+
+use serde::{Deserialize, Serialize};
+use weir_io::{Disk, DiskErrorKind};
+use weir_log::Juncture;
+use weir_types::{Epoch, Position};
+
+use super::{BackupError, read_file, write_file};
+
+/// The manifest's name.
+pub const NAME: &str = "MANIFEST";
+/// The format that this program writes and the newest that it reads.
+pub const FORMAT: u32 = 1;
+/// What the last line begins with.
+const HASH_WORD: &[u8] = b"blake3 ";
+
+/// A backup.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// When it was finished, in nanoseconds since the Unix epoch.
+    pub taken_at: u64,
+    /// The version of the program that took it.
+    pub program: String,
+    /// The partitions, the control partition first.
+    pub partitions: Vec<PartitionCopy>,
+    /// Files of the node's directory itself.
+    pub keys: Vec<StoredFile>,
+}
+
+/// A file of a backup.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StoredFile {
+    /// What it is called in the node's directory.
+    pub name: String,
+    /// What it is called in the backup.
+    pub stored: String,
+    /// Its length in the backup, in bytes.
+    pub bytes: u64,
+    /// Its BLAKE3 hash.
+    pub blake3: String,
+}
+
+/// A partition in a backup.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PartitionCopy {
+    /// Its number; 0 is the control partition.
+    pub partition: u16,
+    /// Its log's identity.
+    pub log_id: String,
+    /// The epoch at the last position.
+    pub epoch: u32,
+    /// The first position held.
+    pub first_position: u64,
+    /// The last; the one before `first_position` when there is none.
+    pub last_position: u64,
+    /// The log time of the last batch, in nanoseconds since the Unix epoch.
+    pub last_log_time: u64,
+    /// The command log's segments, oldest first.
+    pub segments: Vec<SegmentCopy>,
+    /// The newest sound snapshot, if there was one.
+    pub snapshot: Option<SnapshotCopy>,
+}
+
+/// A segment in a backup: its sound frames, without the zeros behind them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SegmentCopy {
+    /// The file.
+    pub file: StoredFile,
+    /// The length of the node's file in bytes, zeros included.
+    pub segment_bytes: u64,
+    /// Where its history begins.
+    pub begins: Place,
+    /// Where it ends.
+    pub ends: Place,
+}
+
+/// A snapshot in a backup.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SnapshotCopy {
+    /// The file.
+    pub file: StoredFile,
+    /// All entries up to this position are in it.
+    pub position: u64,
+}
+
+/// A place in a log's history.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Place {
+    /// The number of the next frame.
+    pub frame: u64,
+    /// The next position.
+    pub position: u64,
+    /// The link that the next frame carries.
+    pub link: String,
+    /// The epoch.
+    pub epoch: u32,
+}
+
+impl From<Juncture> for Place {
+    fn from(at: Juncture) -> Place {
+        let link = format!("{:016x}", at.link);
+        Place { frame: at.frame, position: at.position.0, link, epoch: at.epoch.0 }
+    }
+}
+
+impl PartitionCopy {
+    /// The epoch at the last position.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        Epoch(self.epoch)
+    }
+
+    /// The last position.
+    #[must_use]
+    pub fn last(&self) -> Position {
+        Position(self.last_position)
+    }
+
+    /// All its files.
+    pub fn files(&self) -> impl Iterator<Item = &StoredFile> {
+        let snapshot = self.snapshot.iter().map(|snapshot| &snapshot.file);
+        self.segments.iter().map(|segment| &segment.file).chain(snapshot)
+    }
+}
+
+impl Manifest {
+    /// All its files.
+    pub fn files(&self) -> impl Iterator<Item = &StoredFile> {
+        self.partitions.iter().flat_map(PartitionCopy::files).chain(&self.keys)
+    }
+
+    /// The bytes of the file.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = serde_json::to_vec_pretty(self).expect("text and numbers become JSON");
+        bytes.push(b'\n');
+        let hash = blake3::hash(&bytes);
+        bytes.extend_from_slice(HASH_WORD);
+        bytes.extend_from_slice(hash.to_hex().as_bytes());
+        bytes.push(b'\n');
+        bytes
+    }
+
+    /// Reads the bytes of a manifest.
+    ///
+    /// # Errors
+    /// [`BackupError::DamagedManifest`], [`BackupError::NewerManifest`].
+    pub fn decode(bytes: &[u8]) -> Result<Manifest, BackupError> {
+        #[derive(Deserialize)]
+        struct AnyFormat {
+            format: u32,
+        }
+        let damaged = |what: &str| BackupError::DamagedManifest { what: what.to_owned() };
+        let line = HASH_WORD.len() + 2 * blake3::OUT_LEN + 1;
+        let at = bytes.len().checked_sub(line).ok_or_else(|| damaged("it is too short"))?;
+        let (text, last) = bytes.split_at(at);
+        let mut expected = HASH_WORD.to_vec();
+        expected.extend_from_slice(blake3::hash(text).to_hex().as_bytes());
+        expected.push(b'\n');
+        if last != expected {
+            return Err(damaged("its bytes are not those that its last line is the hash of"));
+        }
+        let any: AnyFormat = serde_json::from_slice(text).map_err(|e| damaged(&e.to_string()))?;
+        if any.format > FORMAT {
+            return Err(BackupError::NewerManifest { version: any.format, known: FORMAT });
+        }
+        let manifest: Manifest =
+            serde_json::from_slice(text).map_err(|e| damaged(&e.to_string()))?;
+        manifest.check_names()?;
+        Ok(manifest)
+    }
+
+    /// No name leads out of a directory, whoever wrote it.
+    fn check_names(&self) -> Result<(), BackupError> {
+        let is_plain = |name: &str| {
+            !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', '\0'])
+        };
+        match self.files().find(|file| !is_plain(&file.name) || !is_plain(&file.stored)) {
+            None => Ok(()),
+            Some(file) => {
+                let what = format!("{:?} is no plain name", file.name);
+                Err(BackupError::DamagedManifest { what })
+            }
+        }
+    }
+
+    /// The manifest in a directory; `None` when there is none.
+    ///
+    /// # Errors
+    /// When it is damaged or newer, or the disk fails.
+    pub fn read<D: Disk>(disk: &mut D, place: &str) -> Result<Option<Manifest>, BackupError> {
+        match read_file(disk, NAME) {
+            Ok(bytes) => Manifest::decode(&bytes).map(Some),
+            Err(error) if error.kind == DiskErrorKind::NotFound => Ok(None),
+            Err(error) => Err(BackupError::disk(place)(error)),
+        }
+    }
+
+    /// Makes this the manifest of a directory whose files are all synced, names included.
+    ///
+    /// # Errors
+    /// When the disk is full or fails: the manifest before it is then still there.
+    pub fn write<D: Disk>(&self, disk: &mut D) -> Result<(), weir_io::DiskError> {
+        let bytes = self.encode();
+        write_file(disk, NAME, &bytes, bytes.len() as u64)?;
+        disk.sync_dir()
+    }
+}

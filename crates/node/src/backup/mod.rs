@@ -1,0 +1,232 @@
+//! A copy of a node's directory from which it can be made again, and the making.
+//!
+//! A backup is one flat directory. Its files are copies of what the node never changes once it is
+//! written, each named by what it holds; `MANIFEST` says which of them belong together and is
+//! written last, under a temporary name first. So whatever ends a backup, the target is what it
+//! was before it, or the whole new backup. The format is argued in `docs/protocols/log-format.md`.
+//!
+//! * [`manifest`]: what is written down of a backup. [`take`]: copies, while the node may run.
+//! * [`stored`]: reads a backup and checks every byte of it. [`restore`]: makes a node of it.
+//!
+//! Invariants: a file is checked before it is copied and before it is restored; nothing that a
+//! manifest names is changed or removed while that manifest is the newest.
+
+pub mod manifest;
+pub mod restore;
+pub mod stored;
+pub mod take;
+
+use thiserror::Error;
+use weir_io::{Access, Disk, DiskError};
+use weir_log::{LogError, SnapshotFault};
+use weir_types::{PartitionId, Position};
+
+/// What a file is named while it is being written. Of no meaning after a crash.
+pub(crate) const PART: &str = "copy.part";
+
+/// How many bytes are written at once.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// Why there is no backup, or no node made of one.
+#[derive(Debug, Error)]
+pub enum BackupError {
+    /// A disk failed, or is full.
+    #[error("{place}: {source}")]
+    Disk {
+        /// Whose directory.
+        place: String,
+        /// What failed.
+        source: DiskError,
+    },
+    /// A log is damaged, newer or foreign; the error names file and offset.
+    #[error("{place}: {source}")]
+    Log {
+        /// Whose directory.
+        place: String,
+        /// What is wrong.
+        source: LogError,
+    },
+    /// There is no log to be copied.
+    #[error("{place} holds no log")]
+    NoLog {
+        /// The directory.
+        place: String,
+    },
+    /// The log begins late and no snapshot leads to where it begins.
+    #[error(
+        "partition {partition}: the log begins at position {first} and no sound snapshot reaches it"
+    )]
+    Unreachable {
+        /// The partition.
+        partition: PartitionId,
+        /// Where its log begins.
+        first: Position,
+    },
+    /// The node changed its files faster than they could be copied.
+    #[error("{file} was gone in each of {tries} tries; try again when the node is less busy")]
+    Unsteady {
+        /// A file that was missed.
+        file: String,
+        /// How often.
+        tries: u32,
+    },
+    /// There is no manifest: no backup was ever finished here.
+    #[error("there is no {} here: not a backup, or one that was never finished", manifest::NAME)]
+    NoManifest,
+    /// The manifest is not as it was written.
+    #[error("{} is damaged: {what}", manifest::NAME)]
+    DamagedManifest {
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A newer program wrote the backup.
+    #[error("{} has format {version}; this program reads up to {known}", manifest::NAME)]
+    NewerManifest {
+        /// Its format.
+        version: u32,
+        /// The newest that this program reads.
+        known: u32,
+    },
+    /// The target holds a backup of another node.
+    #[error(
+        "the target holds partition {partition} of the log {theirs}, not of {ours}: choose another"
+    )]
+    OtherNode {
+        /// The partition whose log differs.
+        partition: PartitionId,
+        /// The log in the backup.
+        theirs: String,
+        /// The node's log.
+        ours: String,
+    },
+    /// A file of the backup is missing.
+    #[error("{file} is missing")]
+    Missing {
+        /// The file.
+        file: String,
+    },
+    /// A file of the backup has lost or gained bytes.
+    #[error("{file} has {found} bytes instead of {expected}")]
+    Length {
+        /// The file.
+        file: String,
+        /// What the manifest says.
+        expected: u64,
+        /// What is there.
+        found: u64,
+    },
+    /// A file of the backup is sound in itself and not the one that was copied.
+    #[error("{file} is not what was copied: its BLAKE3 hash, from offset 0 on, is {found}")]
+    Hash {
+        /// The file.
+        file: String,
+        /// Its hash.
+        found: String,
+    },
+    /// A segment of the backup is not sound.
+    #[error("{file}: {source}")]
+    Segment {
+        /// The file.
+        file: String,
+        /// What is wrong, and where.
+        source: LogError,
+    },
+    /// A snapshot of the backup is not sound.
+    #[error("{file}: {fault}")]
+    Snapshot {
+        /// The file.
+        file: String,
+        /// What is wrong, and where.
+        fault: SnapshotFault,
+    },
+    /// The files are sound and do not belong together as the manifest says.
+    #[error("{file}: {what}")]
+    Contradiction {
+        /// The file.
+        file: String,
+        /// What contradicts what.
+        what: String,
+    },
+    /// A node is made only where nothing is.
+    #[error("{place} is not empty: it holds {found}")]
+    NotEmpty {
+        /// The directory.
+        place: String,
+        /// Something that is in it.
+        found: String,
+    },
+    /// A restored log did not open as it should.
+    #[error("{place}: the restored log {what}")]
+    Reopened {
+        /// Whose log.
+        place: String,
+        /// What it did.
+        what: String,
+    },
+}
+
+impl BackupError {
+    fn disk(place: &str) -> impl FnOnce(DiskError) -> BackupError {
+        move |source| BackupError::Disk { place: place.to_owned(), source }
+    }
+
+    fn log(place: &str) -> impl FnOnce(LogError) -> BackupError {
+        move |source| BackupError::Log { place: place.to_owned(), source }
+    }
+}
+
+/// The name of a partition's own directory.
+#[must_use]
+pub fn partition_dir(partition_id: PartitionId) -> String {
+    match partition_id.0 {
+        0 => "control".to_owned(),
+        id => format!("partition-{id}"),
+    }
+}
+
+/// A file's bytes.
+fn read_file<D: Disk>(disk: &mut D, name: &str) -> Result<Vec<u8>, DiskError> {
+    let file = disk.open(name, Access::Read)?;
+    let read = disk.len(file).and_then(|len| {
+        let mut bytes = vec![0; usize::try_from(len).expect("a file fits in memory")];
+        let taken = disk.read(file, 0, &mut bytes)?;
+        bytes.truncate(taken);
+        Ok(bytes)
+    });
+    disk.close(file);
+    read
+}
+
+/// Writes a file and its zeros up to `len` under a temporary name, syncs it and gives it its name,
+/// which survives a power loss only after the directory is synced.
+fn write_file<D: Disk>(disk: &mut D, name: &str, bytes: &[u8], len: u64) -> Result<(), DiskError> {
+    let file = disk.create(PART)?;
+    let written = write_all(disk, file, bytes, len).and_then(|()| disk.sync(file));
+    disk.close(file);
+    if let Err(error) = written {
+        // Nothing refers to the part: failing to remove it too changes nothing.
+        let _ = disk.remove(PART);
+        return Err(error);
+    }
+    disk.rename(PART, name)
+}
+
+fn write_all<D: Disk>(
+    disk: &mut D,
+    file: weir_io::FileId,
+    bytes: &[u8],
+    len: u64,
+) -> Result<(), DiskError> {
+    let mut at = 0;
+    for chunk in bytes.chunks(WRITE_BYTES) {
+        disk.write_all(file, at, chunk)?;
+        at += chunk.len() as u64;
+    }
+    let zeros = vec![0; WRITE_BYTES];
+    while at < len {
+        let left = usize::try_from(len - at).unwrap_or(WRITE_BYTES).min(WRITE_BYTES);
+        disk.write_all(file, at, &zeros[..left])?;
+        at += left as u64;
+    }
+    Ok(())
+}

@@ -1,0 +1,439 @@
+//! Takes a backup, of a node that runs or of one that does not.
+//!
+//! The command log decides what a node is; a backup holds all of it that is retained, because the
+//! events are made again from it, and the newest sound snapshot. Trading partitions are copied
+//! before the control partition, so that the control log has whatever they import from it.
+//!
+//! A running node adds frames, opens segments, gives old ones up and recycles their files. So a
+//! segment is believed by its header and name: one that is no longer listed under its name is
+//! given up and the log looked at anew. Frames that are half written read as the end.
+
+use weir_io::{Access, Disk, DiskErrorKind};
+use weir_log::segment::SEGMENT_HEADER;
+use weir_log::{
+    Juncture, LogError, SegmentCheck, SegmentHeader, SegmentKind, check_header, check_segment,
+    decode_snapshot,
+};
+use weir_types::{Nanos, PartitionId, Position};
+
+use super::manifest::{
+    FORMAT, Manifest, NAME, PartitionCopy, Place, SegmentCopy, SnapshotCopy, StoredFile,
+};
+use super::{BackupError, partition_dir, read_file, write_file};
+
+/// How often a log is looked at anew before it is given up.
+const TRIES_MAX: u32 = 20;
+/// How often the same fault must be read before it is damage: a writer may have been at it.
+const READS_OF_DAMAGE: u32 = 3;
+/// How many digits of its hash a file's name in the backup has.
+const HASH_DIGITS: usize = 16;
+
+/// A partition's directories.
+pub struct LogSource<D> {
+    /// Which.
+    pub partition_id: PartitionId,
+    /// The command log.
+    pub commands: D,
+    /// Snapshots, if there is such a directory.
+    pub snapshots: Option<D>,
+}
+
+/// A small file of the node's directory.
+pub struct Key {
+    /// Its name.
+    pub name: String,
+    /// What is in it.
+    pub bytes: Vec<u8>,
+}
+
+/// What a backup came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// What the target holds now.
+    pub manifest: Manifest,
+    /// Files that were copied.
+    pub files_copied: u64,
+    /// Their bytes.
+    pub bytes_copied: u64,
+    /// Files that were there from an earlier backup.
+    pub files_kept: u64,
+    /// What there is to say, for people.
+    pub notes: Vec<String>,
+}
+
+/// Why a look at a log came to nothing.
+enum Stop {
+    /// The node moved this file meanwhile.
+    Again(String),
+    Failed(BackupError),
+}
+
+impl From<BackupError> for Stop {
+    fn from(error: BackupError) -> Stop {
+        Stop::Failed(error)
+    }
+}
+
+/// Takes a backup of `sources` and `keys` into `target`. When it returns, the backup survives a
+/// power loss; when it fails, the target is the backup that it was before.
+///
+/// # Errors
+/// [`BackupError`].
+pub fn back_up<S: Disk, T: Disk>(
+    mut sources: Vec<LogSource<S>>,
+    keys: &[Key],
+    target: &mut T,
+    now: Nanos,
+) -> Result<Taken, BackupError> {
+    target.lock().map_err(BackupError::disk("the target"))?;
+    let before = Manifest::read(target, "the target")?;
+    let mut store = Store::new(target, before)?;
+    sources.sort_by_key(|source| source.partition_id);
+    let mut partitions = Vec::new();
+    for source in sources.iter_mut().rev() {
+        partitions.push(copy_log(source, &mut store)?);
+    }
+    partitions.reverse();
+    let keys: Result<Vec<_>, _> =
+        keys.iter().map(|key| store.put("node", &key.name, &key.bytes)).collect();
+    let manifest = Manifest {
+        format: FORMAT,
+        taken_at: now.0,
+        program: env!("CARGO_PKG_VERSION").to_owned(),
+        partitions,
+        keys: keys?,
+    };
+    store.finish(manifest)
+}
+
+/// The target, and what is done to it.
+struct Store<'a, T> {
+    disk: &'a mut T,
+    before: Option<Manifest>,
+    files_copied: u64,
+    bytes_copied: u64,
+    files_kept: u64,
+    notes: Vec<String>,
+}
+
+impl<'a, T: Disk> Store<'a, T> {
+    fn new(disk: &'a mut T, before: Option<Manifest>) -> Result<Store<'a, T>, BackupError> {
+        let (files_copied, bytes_copied, files_kept) = (0, 0, 0);
+        let notes = Vec::new();
+        let mut store = Store { disk, before, files_copied, bytes_copied, files_kept, notes };
+        // What a backup that was cut short left behind is not trusted.
+        let known = store.before.clone();
+        store.remove_all_but(known.as_ref()).map_err(BackupError::disk("the target"))?;
+        Ok(store)
+    }
+
+    fn remove_all_but(&mut self, known: Option<&Manifest>) -> Result<(), weir_io::DiskError> {
+        let is_known = |name: &str| {
+            name == NAME || known.is_some_and(|m| m.files().any(|file| file.stored == name))
+        };
+        let mut names = self.disk.list()?;
+        names.retain(|name| !is_known(name));
+        for name in &names {
+            self.disk.remove(name)?;
+        }
+        if names.is_empty() { Ok(()) } else { self.disk.sync_dir() }
+    }
+
+    /// What the earlier backup has of a partition.
+    fn known(&self, partition_id: PartitionId) -> Option<&PartitionCopy> {
+        let before = self.before.as_ref()?;
+        before.partitions.iter().find(|copy| copy.partition == partition_id.0)
+    }
+
+    /// Copies a file, unless the earlier backup has it.
+    fn put(&mut self, dir: &str, name: &str, bytes: &[u8]) -> Result<StoredFile, BackupError> {
+        let blake3 = blake3::hash(bytes).to_hex().to_string();
+        let stored = format!("{dir}.{name}.{}", &blake3[..HASH_DIGITS]);
+        let file = StoredFile { name: name.to_owned(), stored, bytes: bytes.len() as u64, blake3 };
+        if self.before.as_ref().is_some_and(|before| before.files().any(|known| *known == file)) {
+            self.files_kept += 1;
+            return Ok(file);
+        }
+        write_file(self.disk, &file.stored, bytes, file.bytes)
+            .map_err(BackupError::disk("the target"))?;
+        self.files_copied += 1;
+        self.bytes_copied += file.bytes;
+        Ok(file)
+    }
+
+    /// Names first, then the manifest, then what only the earlier one needs.
+    fn finish(mut self, manifest: Manifest) -> Result<Taken, BackupError> {
+        let finished = self
+            .disk
+            .sync_dir()
+            .and_then(|()| manifest.write(self.disk))
+            .and_then(|()| self.remove_all_but(Some(&manifest)));
+        finished.map_err(BackupError::disk("the target"))?;
+        let Store { files_copied, bytes_copied, files_kept, notes, .. } = self;
+        Ok(Taken { manifest, files_copied, bytes_copied, files_kept, notes })
+    }
+}
+
+fn copy_log<S: Disk, T: Disk>(
+    source: &mut LogSource<S>,
+    store: &mut Store<'_, T>,
+) -> Result<PartitionCopy, BackupError> {
+    let mut missed = String::new();
+    for _ in 0..TRIES_MAX {
+        match try_copy(source, store) {
+            Ok(copy) => return Ok(copy),
+            Err(Stop::Again(file)) => missed = file,
+            Err(Stop::Failed(error)) => return Err(error),
+        }
+    }
+    Err(BackupError::Unsteady { file: missed, tries: TRIES_MAX })
+}
+
+fn try_copy<S: Disk, T: Disk>(
+    source: &mut LogSource<S>,
+    store: &mut Store<'_, T>,
+) -> Result<PartitionCopy, Stop> {
+    let partition_id = source.partition_id;
+    let mut log = SourceLog { disk: &mut source.commands, dir: partition_dir(partition_id) };
+    let listed = log.headers()?;
+    let Some((_, first)) = listed.first() else {
+        return Err(BackupError::NoLog { place: log.dir }.into());
+    };
+    let (log_id, first_position) = (first.log_id, first.first_position);
+    log.check_identity(&listed, partition_id)?;
+    check_same_node(store.known(partition_id), partition_id, log_id)?;
+    let copied = log.copy_segments(&listed, store)?;
+    let last = Position(copied.next.position.0 - 1);
+    let snapshot = match &mut source.snapshots {
+        None => None,
+        Some(disk) => {
+            let wanted = Wanted { log_id, partition_id, last };
+            copy_snapshot(disk, &wanted, store)?
+        }
+    };
+    let reached = snapshot.as_ref().map_or(0, |snapshot| snapshot.position);
+    if reached + 1 < first_position.0 {
+        return Err(
+            BackupError::Unreachable { partition: partition_id, first: first_position }.into()
+        );
+    }
+    Ok(PartitionCopy {
+        partition: partition_id.0,
+        log_id: format!("{log_id:032x}"),
+        epoch: copied.next.epoch.0,
+        first_position: first_position.0,
+        last_position: last.0,
+        last_log_time: copied.log_time.0,
+        segments: copied.segments,
+        snapshot,
+    })
+}
+
+fn check_same_node(
+    known: Option<&PartitionCopy>,
+    partition: PartitionId,
+    log_id: u128,
+) -> Result<(), BackupError> {
+    let ours = format!("{log_id:032x}");
+    match known {
+        Some(known) if known.log_id != ours => {
+            Err(BackupError::OtherNode { partition, theirs: known.log_id.clone(), ours })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The segments of a log as copied.
+struct Copied {
+    segments: Vec<SegmentCopy>,
+    next: Juncture,
+    log_time: Nanos,
+}
+
+type Listed = [(String, SegmentHeader)];
+
+/// A command log that a node may be writing.
+struct SourceLog<'a, D> {
+    disk: &'a mut D,
+    dir: String,
+}
+
+impl<D: Disk> SourceLog<'_, D> {
+    fn names(&mut self) -> Result<Vec<String>, BackupError> {
+        let mut names = self.disk.list().map_err(BackupError::disk(&self.dir))?;
+        names.retain(|name| name.ends_with(SegmentKind::Command.suffix()));
+        Ok(names)
+    }
+
+    /// A fault in a file that is no longer there is none: the node gave it up meanwhile.
+    fn judge(&mut self, name: &str, error: LogError) -> Stop {
+        match self.names() {
+            Ok(names) if names.iter().any(|listed| listed == name) => {
+                Stop::Failed(BackupError::log(&self.dir)(error))
+            }
+            Ok(_) => Stop::Again(name.to_owned()),
+            Err(error) => Stop::Failed(error),
+        }
+    }
+
+    fn read(&mut self, name: &str, bytes_max: usize) -> Result<(Vec<u8>, u64), Stop> {
+        let place = self.dir.clone();
+        let failed = |error: weir_io::DiskError| match error.kind {
+            DiskErrorKind::NotFound => Stop::Again(name.to_owned()),
+            _ => Stop::Failed(BackupError::disk(&place)(error)),
+        };
+        let file = self.disk.open(name, Access::Read).map_err(failed)?;
+        let read = self.disk.len(file).and_then(|len| {
+            let wanted = usize::try_from(len).unwrap_or(usize::MAX).min(bytes_max);
+            let mut bytes = vec![0; wanted];
+            let taken = self.disk.read(file, 0, &mut bytes)?;
+            bytes.truncate(taken);
+            Ok((bytes, len))
+        });
+        self.disk.close(file);
+        read.map_err(failed)
+    }
+
+    /// All segments in order, with their headers.
+    fn headers(&mut self) -> Result<Vec<(String, SegmentHeader)>, Stop> {
+        let mut listed = Vec::new();
+        for name in self.names()? {
+            let (bytes, _) = self.read(&name, SEGMENT_HEADER)?;
+            match check_header(&name, &bytes, SegmentKind::Command) {
+                Ok(header) => listed.push((name, header)),
+                Err(error) => return Err(self.judge(&name, error)),
+            }
+        }
+        Ok(listed)
+    }
+
+    fn check_identity(&self, listed: &Listed, partition_id: PartitionId) -> Result<(), Stop> {
+        let first = &listed[0].1;
+        let own = (first.log_id, partition_id);
+        let foreign = listed.iter().find(|(_, h)| (h.log_id, h.partition) != own);
+        let Some((name, _)) = foreign else { return Ok(()) };
+        let what = "another log's identity or partition".to_owned();
+        let error = LogError::Foreign { file: name.clone(), what };
+        Err(Stop::Failed(BackupError::log(&self.dir)(error)))
+    }
+
+    /// A segment's bytes up to its last sound frame, its length, and what it holds. Damage is what
+    /// reads the same again and again.
+    fn read_segment(
+        &mut self,
+        name: &str,
+        synced_frame: u64,
+    ) -> Result<(Vec<u8>, u64, SegmentCheck), Stop> {
+        let mut last: Option<LogError> = None;
+        let mut seen = 0;
+        loop {
+            let (mut bytes, len) = self.read(name, usize::MAX)?;
+            let check = match check_segment(name, &bytes, SegmentKind::Command) {
+                Ok(check) => check,
+                Err(error) => return Err(self.judge(name, error)),
+            };
+            let Some(damage) = check.damage(name, synced_frame) else {
+                bytes.truncate(usize::try_from(check.end).expect("within the bytes"));
+                return Ok((bytes, len, check));
+            };
+            seen = if last.as_ref() == Some(&damage) { seen + 1 } else { 1 };
+            if seen == READS_OF_DAMAGE {
+                return Err(self.judge(name, damage));
+            }
+            last = Some(damage);
+        }
+    }
+
+    fn copy_segments<T: Disk>(
+        &mut self,
+        listed: &Listed,
+        store: &mut Store<'_, T>,
+    ) -> Result<Copied, Stop> {
+        let synced_frame = listed.iter().map(|(_, h)| h.synced_frame).max().unwrap_or(0);
+        let mut segments: Vec<SegmentCopy> = Vec::new();
+        let mut next = Juncture::of_header(&listed[0].1);
+        let mut log_time = listed[0].1.log_time;
+        for (index, (name, header)) in listed.iter().enumerate() {
+            if Juncture::of_header(header) != next {
+                if next.frame <= synced_frame {
+                    let (file, frame) = (name.clone(), next.frame);
+                    return Err(self.judge(name, LogError::MissingSegment { file, frame }));
+                }
+                store.notes.push(format!("{}: {name} and later ones are a torn tail", self.dir));
+                break;
+            }
+            let sealed_by = listed.get(index + 1).map(|(_, header)| Juncture::of_header(header));
+            if let Some(known) = self.known_segment(header, sealed_by, name, store) {
+                store.files_kept += 1;
+                next = sealed_by.expect("only a sealed one is known");
+                log_time = listed[index + 1].1.log_time;
+                segments.push(known);
+                continue;
+            }
+            let (bytes, segment_bytes, check) = self.read_segment(name, synced_frame)?;
+            let file = store.put(&self.dir, name, &bytes)?;
+            (next, log_time) = (check.next, check.log_time);
+            let begins = Place::from(Juncture::of_header(header));
+            let ends = Place::from(check.next);
+            segments.push(SegmentCopy { file, segment_bytes, begins, ends });
+        }
+        Ok(Copied { segments, next, log_time })
+    }
+
+    /// The earlier backup's copy of a segment that will not grow any more. The next segment's
+    /// header carries the hash of all before it: where that is the one that the copy ends with,
+    /// the copy is of this very history.
+    fn known_segment<T: Disk>(
+        &mut self,
+        header: &SegmentHeader,
+        sealed_by: Option<Juncture>,
+        name: &str,
+        store: &Store<'_, T>,
+    ) -> Option<SegmentCopy> {
+        let known = store.known(header.partition)?;
+        let copy = known.segments.iter().find(|copy| copy.file.name == name)?;
+        let begins = Place::from(Juncture::of_header(header));
+        let is_same = copy.begins == begins && copy.ends == Place::from(sealed_by?);
+        is_same.then(|| copy.clone())
+    }
+}
+
+/// Which snapshot is wanted: the newest of this log up to a position.
+struct Wanted {
+    log_id: u128,
+    partition_id: PartitionId,
+    last: Position,
+}
+
+fn copy_snapshot<S: Disk, T: Disk>(
+    disk: &mut S,
+    wanted: &Wanted,
+    store: &mut Store<'_, T>,
+) -> Result<Option<SnapshotCopy>, Stop> {
+    let dir = partition_dir(wanted.partition_id);
+    let mut names = disk.list().map_err(BackupError::disk(&dir))?;
+    names.retain(|name| name.ends_with(weir_log::snapshot::SUFFIX));
+    for name in names.iter().rev() {
+        let bytes = match read_file(disk, name) {
+            Ok(bytes) => bytes,
+            // The node prunes old ones when there is a newer one.
+            Err(error) if error.kind == DiskErrorKind::NotFound => {
+                return Err(Stop::Again(name.clone()));
+            }
+            Err(error) => return Err(BackupError::disk(&dir)(error).into()),
+        };
+        let header = match decode_snapshot(&bytes) {
+            Ok((header, _)) => header,
+            Err(fault) => {
+                store.notes.push(format!("{dir}: {name} is passed over: {fault}"));
+                continue;
+            }
+        };
+        let own = (wanted.log_id, wanted.partition_id.0);
+        if (header.log_id, header.partition) == own && header.position <= wanted.last {
+            let file = store.put(&dir, name, &bytes)?;
+            return Ok(Some(SnapshotCopy { file, position: header.position.0 }));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,209 @@
+//! A node is backed up while it trades, lost, and made again: what it has then is what it had, and
+//! nobody who was told more is believed.
+
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::Value;
+use weir_client::ClientError;
+use weir_types::{EventNo, PartitionId, Reason};
+
+use crate::common::following::Following;
+use crate::common::trader::Trader;
+use crate::common::{ALICE, BOB, Home, Node, SUPERVISOR, TRADING, open_market};
+
+const SMALL: &str = "[log]\nsegment_bytes = 1048576\n[events]\nsegment_bytes = 1048576\n\
+                     [snapshots]\nevery_commands = 1000\n";
+
+fn weir(words: &[&str], paths: &[(&str, &Path)]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.args(words);
+    for (option, path) in paths {
+        command.arg(option).arg(path);
+    }
+    command.output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    let text = [&output.stdout[..], &output.stderr[..]].concat();
+    String::from_utf8(text).unwrap()
+}
+
+fn back_up(home: &Home) -> Value {
+    let output =
+        weir(&["backup", "--json"], &[("--dir", &home.data()), ("--to", &home.path("backup"))]);
+    assert!(output.status.success(), "{}", said(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn restore(from: &Home, to: &Home) -> Value {
+    let paths = [("--from", &*from.path("backup")), ("--dir", &*to.data())];
+    let output = weir(&["restore", "--json"], &paths);
+    assert!(output.status.success(), "{}", said(&output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// What `weir log verify` says of a log up to a position, but for the snapshots it met.
+fn verified_to(home: &Home, partition_id: PartitionId, last: u64) -> Value {
+    let (partition, last) = (partition_id.to_string(), last.to_string());
+    let words = ["log", "verify", "--json", "--partition", &partition, "--to", &last];
+    let output = weir(&words, &[("--dir", &home.data())]);
+    assert!(output.status.success(), "{}", said(&output));
+    let mut value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    value.as_object_mut().unwrap().remove("snapshots");
+    value
+}
+
+fn trade(node: &Node, from: u64, count: u64) {
+    let mut alice = Trader::log_on(node, ALICE);
+    for number in from..from + count {
+        alice.ask_for_report(ALICE.sell(number, 100, 1));
+    }
+}
+
+#[test]
+fn a_node_that_is_backed_up_under_load_can_be_made_again_as_it_was() {
+    let home = Home::with_config("disk", SMALL);
+    let node = home.start();
+    open_market(&node, &[ALICE, BOB]);
+    trade(&node, 1, 1_500);
+    let done = AtomicBool::new(false);
+    let (first, second) = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut bob = Trader::log_on(&node, BOB);
+            for number in (1..).take_while(|_| !done.load(Ordering::Relaxed)) {
+                bob.ask_for_report(BOB.buy(number, 100, 2));
+            }
+        });
+        let first = back_up(&home);
+        let second = back_up(&home);
+        done.store(true, Ordering::Relaxed);
+        (first, second)
+    });
+    let last_of = |taken: &Value, row: usize| taken["partitions"][row]["last"].as_u64().unwrap();
+    assert!(last_of(&second, 1) >= last_of(&first, 1) && last_of(&first, 1) > 1_500);
+    assert!(second["files_kept"].as_u64() > Some(0), "what did not change is not copied again");
+    assert!(node.terminate().success());
+
+    let again = Home::with_config("disk", SMALL);
+    let restored = restore(&home, &again);
+    for (row, partition_id) in [PartitionId(0), TRADING].into_iter().enumerate() {
+        let last = last_of(&second, row);
+        assert_eq!(restored["partitions"][row]["last"], last);
+        let whole = verified_to(&again, partition_id, u64::MAX);
+        assert_eq!(whole, verified_to(&home, partition_id, last), "partition {partition_id}");
+        assert_eq!(whole["position"], last);
+    }
+    let node = again.start();
+    let row = node.partition_when(TRADING, |_| true);
+    assert_eq!(row["position"], last_of(&second, 1));
+    trade(&node, 100_000, 20);
+    assert!(node.terminate().success());
+    again.verify(TRADING);
+}
+
+#[test]
+fn after_a_restore_nobody_is_believed_who_was_told_of_what_came_after_the_backup() {
+    let home = Home::with_config("disk", SMALL);
+    let node = home.start();
+    open_market(&node, &[ALICE, BOB]);
+    trade(&node, 1, 1_200);
+    let mut before = Following::start(&node, SUPERVISOR, Vec::new());
+    before.until_online();
+    let known = before.states();
+    let token_before = before.follower.token().to_vec();
+    before.log_out();
+    back_up(&home);
+    trade(&node, 5_000, 30);
+    let mut after = Following::start(&node, SUPERVISOR, token_before.clone());
+    after.until_online();
+    let token_after = after.follower.token().to_vec();
+    after.log_out();
+    let told = {
+        let mut alice = Trader::resume(&node, ALICE, EventNo(1)).unwrap();
+        alice.settle();
+        alice.last_event_no()
+    };
+    assert!(node.terminate().success());
+
+    let again = Home::with_config("disk", SMALL);
+    restore(&home, &again);
+    let node = again.start();
+    match Trader::resume(&node, ALICE, told) {
+        Err(ClientError::LogonRejected { reason, .. }) => {
+            assert_eq!(reason, Reason::ResumeOutOfRange);
+        }
+        other => panic!("{}", other.map_or_else(|e| e.to_string(), |_| "believed".to_owned())),
+    }
+    // The events before the snapshot are there too, though no event was backed up.
+    let mut alice = Trader::resume(&node, ALICE, EventNo(1)).unwrap();
+    alice.settle();
+    assert!(alice.reports().len() >= 1_200);
+    let mut lost = Following::start(&node, SUPERVISOR, token_after);
+    lost.until_online();
+    assert_eq!(lost.resyncs, [Reason::ResyncEpoch]);
+    assert_eq!(lost.states(), known, "what came later is gone, what came before is all there");
+    lost.log_out();
+    let mut kept = Following::start(&node, SUPERVISOR, token_before);
+    kept.until_online();
+    assert_eq!(kept.resyncs, [], "a token of before the backup still holds");
+}
+
+#[test]
+fn a_damaged_backup_is_refused_by_file_and_place_and_an_interrupted_restore_does_not_start() {
+    let home = Home::with_config("disk", SMALL);
+    let node = home.start();
+    open_market(&node, &[ALICE]);
+    trade(&node, 1, 50);
+    assert!(node.terminate().success());
+    back_up(&home);
+    let backup = home.path("backup");
+    let check = || weir(&["restore", "--check"], &[("--from", &backup)]);
+    assert!(check().status.success(), "{}", said(&check()));
+    let mut names: Vec<_> =
+        std::fs::read_dir(&backup).unwrap().map(|entry| entry.unwrap().path()).collect();
+    names.retain(|path| path.to_string_lossy().contains("partition-1"));
+    let path = &names[0];
+    let mut bytes = std::fs::read(path).unwrap();
+    bytes[4096 + 70] ^= 4;
+    std::fs::write(path, bytes).unwrap();
+    let output = check();
+    let name = path.file_name().unwrap().to_string_lossy().into_owned();
+    assert!(!output.status.success());
+    assert!(said(&output).contains(&name) && said(&output).contains("offset 4096"), "{output:?}");
+
+    let again = Home::new("disk");
+    let paths = [("--from", &*backup), ("--dir", &*again.data())];
+    assert!(!weir(&["restore"], &paths).status.success());
+    assert!(!again.data().exists(), "nothing is begun that cannot be finished");
+    std::fs::create_dir(again.data()).unwrap();
+    std::fs::write(again.data().join("RESTORING"), "").unwrap();
+    let output = again.fail_to_start();
+    assert!(said(&output).contains("interrupted"), "{output:?}");
+}
+
+#[test]
+fn keys_in_a_backup_are_for_the_owner_only_and_the_operators_only_by_choice() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = Home::with_config("disk", SMALL);
+    let node = home.start_without_key();
+    // Its answer says that it has come to where it hears the signal.
+    node.status();
+    assert!(node.terminate().success());
+    let keys = |words: &[&str], to: &str| {
+        let output = weir(words, &[("--dir", &home.data()), ("--to", &home.path(to))]);
+        assert!(output.status.success(), "{}", said(&output));
+        let entries = std::fs::read_dir(home.path(to)).unwrap().map(|entry| entry.unwrap());
+        let mut names = Vec::new();
+        for entry in entries {
+            assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o077, 0, "{entry:?}");
+            let name = entry.file_name().into_string().unwrap();
+            names.extend(name.contains(".key.").then_some(name));
+        }
+        names
+    };
+    let without = keys(&["backup"], "without");
+    assert!(without.len() == 1 && without[0].starts_with("node.token.key."), "{without:?}");
+    assert_eq!(keys(&["backup", "--with-operator-key"], "with").len(), 2);
+}

@@ -1,0 +1,82 @@
+//! Every call that a partition makes to its disks fails once, with "no space" and with "the medium
+//! failed", under the real agent, its shadow and its clients: the oracle finds nothing wrong, a
+//! failed write or sync of the command log ends the process, and where there is no space clients
+//! are told so by a typed reject and the node goes on by itself.
+
+use weir_io::DiskErrorKind;
+use weir_sim::plan::{DiskFault, Ending, FailingDisk, LifePlan, Plan};
+use weir_sim::world::{Tally, run_plan};
+use weir_types::Durability;
+
+const SEED: u64 = 11;
+
+/// One life in which the n-th call fails, then the life without faults that every run ends with.
+fn plan(durability: Durability, fault: DiskFault) -> Plan {
+    let life = LifePlan {
+        steps: 90,
+        ending: Ending::PowerLoss,
+        fault,
+        snapshot_per_mille: 60,
+        ..LifePlan::calm()
+    };
+    Plan {
+        durability,
+        segment_bytes: 16 << 10,
+        send_per_mille: 700,
+        window: 8,
+        again_per_mille: 20,
+        step_ns_max: 2_000_000,
+        clock_back_per_mille: 0,
+        lives: vec![life],
+    }
+}
+
+/// Lets each call to one disk fail; returns how many there were and what they came to.
+fn fail_each(which: FailingDisk, durability: Durability, kind: DiskErrorKind) -> (u64, Tally) {
+    let mut sum = Tally::default();
+    for n in 0.. {
+        let fault = DiskFault::CallFails(which, n, kind);
+        let outcome = run_plan(plan(durability, fault), SEED, None);
+        assert_eq!(outcome.violation, None, "{durability}, {fault:?}");
+        if outcome.tally.failed_calls == 0 {
+            return (n, sum);
+        }
+        sum.self_stops += outcome.tally.self_stops;
+        sum.refused += outcome.tally.refused;
+        sum.snapshots += outcome.tally.snapshots;
+    }
+    unreachable!("a run makes a finite number of calls")
+}
+
+#[test]
+fn every_call_to_the_command_log_may_fail_under_the_real_partition() {
+    for durability in [Durability::Memory, Durability::Os, Durability::Disk] {
+        let (calls, io) = fail_each(FailingDisk::Commands, durability, DiskErrorKind::Io);
+        let (_, full) = fail_each(FailingDisk::Commands, durability, DiskErrorKind::Full);
+        println!(
+            "{durability}: {calls} calls; failed: {} stops; full: {} stops, {} refusals",
+            io.self_stops, full.self_stops, full.refused
+        );
+        assert!(calls > 50 && io.self_stops > 20, "{calls} calls, {} stops", io.self_stops);
+        assert!(full.self_stops < io.self_stops, "a full disk is waited for");
+        assert!(full.refused > 0, "clients are told of a full disk");
+    }
+}
+
+#[test]
+fn every_call_to_the_event_log_may_fail_under_the_real_shadow() {
+    for kind in [DiskErrorKind::Io, DiskErrorKind::Full] {
+        let (calls, sum) = fail_each(FailingDisk::Events, Durability::Disk, kind);
+        println!("events, {kind:?}: {calls} calls, {} stops", sum.self_stops);
+        assert!(calls > 20, "{calls}");
+    }
+}
+
+#[test]
+fn every_call_to_the_snapshots_may_fail_and_the_partition_goes_on() {
+    for kind in [DiskErrorKind::Io, DiskErrorKind::Full] {
+        let (calls, sum) = fail_each(FailingDisk::Snapshots, Durability::Disk, kind);
+        println!("snapshots, {kind:?}: {calls} calls, {} stops", sum.self_stops);
+        assert!(calls > 5 && sum.self_stops == 0, "{calls} calls, {} stops", sum.self_stops);
+    }
+}
