@@ -113,7 +113,7 @@ fn measure(dir: &Path, rounds: usize) -> anyhow::Result<Vec<Vec<i64>>> {
         ..Config::default()
     };
     config.probes.hiccups = false;
-    let mut node = Node::start(&config)?;
+    let mut node = Node::start(&config, std::sync::Arc::default())?;
     let address = node.address();
     define(&mut Admin::connect(address, (SessionId(1), operator), TIMEOUT)?)?;
     let mut times = vec![Vec::with_capacity(rounds); KINDS.len()];

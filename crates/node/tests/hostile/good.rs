@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use weir_client::clock::wait;
-use weir_client::request::stamp;
+use weir_client::request::{cancel, stamp};
 use weir_client::session::{SessionEvent, Submit, Times};
 use weir_client::{Client, Incoming, Limits};
-use weir_types::RequestNo;
+use weir_types::{ClOrdId, RequestNo};
+use weir_wire::Request;
 
-use crate::common::{HANG, Node, TRADING, Who, trader_of};
+use crate::common::{HANG, INSTRUMENT, Node, TRADING, Who, trader_of};
 use crate::ledger::Ledger;
 
 pub const GOOD: [Who; 10] = [
@@ -48,6 +49,10 @@ impl GoodTrader {
             0 => self.who.sell(number, 100, 1),
             _ => self.who.buy(number, 100, 1),
         };
+        self.submit(request, due);
+    }
+
+    fn submit(&mut self, request: Request, due: Instant) {
         let sent = self.client.submit(self.who.session_id, (TRADING, request), Times::default());
         let Submit::Sent(request_no) = sent else { panic!("{:?}: {sent:?}", self.who) };
         let request = stamp(request, self.who.session_id, request_no);
@@ -85,6 +90,16 @@ pub struct Good {
 impl Good {
     pub fn log_on(node: &Node) -> Good {
         Good { traders: GOOD.map(|who| GoodTrader::log_on(node, who)).into(), numbers: 0 }
+    }
+
+    /// Hears all that was said to them: the answer to a request that changes nothing comes behind
+    /// the fills of orders that rest.
+    pub fn settle(&mut self) {
+        let nothing = ClOrdId::new("no-such-order").expect("a short name");
+        for trader in &mut self.traders {
+            trader.submit(cancel(nothing, nothing, INSTRUMENT), Instant::now());
+        }
+        self.trade(Duration::ZERO);
     }
 
     /// Trades for `length`, each request at its time whatever became of those before, and waits

@@ -89,6 +89,7 @@ fn good_sessions_lose_nothing_beside_hostile_connections_and_each_of_those_is_ac
     }
     let tallies = crowd.disperse();
     wait_for_quiet(&node);
+    good.settle();
     let counters = account_for(&node, &tallies);
     let ledgers: Vec<_> = good.traders.iter().map(|trader| &trader.ledger).collect();
     audit::check_against_log(&home, &ledgers);
