@@ -102,8 +102,7 @@ impl Node {
     /// When an address is taken, a log is damaged or locked, or the machine lacks what is needed.
     pub fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node> {
         let (listener, address) = listen(config)?;
-        let tls = config.tls.as_ref().map(|tls| TlsDoor::open(tls.files())).transpose()?;
-        let tls = tls.map(Arc::new);
+        let tls = open_door(config)?;
         weir_io::durable::create_dir(&config.dir)
             .with_context(|| format!("cannot make {}", config.dir.display()))?;
         let wakes = Wakes::new(config.is_fused());
@@ -147,11 +146,7 @@ impl Node {
         let control = assembly.partition(control, vec![bootstrap, control_source], &mut probes);
         let trading = assembly.partition(trading, vec![feed_source, trading_source], &mut probes);
         let latencies = probes.drain.as_ref().map(Drain::reader);
-        let keeper = background("keeper", KEEPER_SHARE).giving_way();
-        let keeper = match probes.drain {
-            Some(drain) => keeper.with_agent(ProbeDrain::new(drain)),
-            None => keeper,
-        };
+        let keeper = keeper(probes.drain);
         let status = Arc::new(NodeStatus {
             started: Instant::now(),
             durability: config.durability,
@@ -284,6 +279,21 @@ fn listen(config: &Config) -> anyhow::Result<(std::net::TcpListener, SocketAddr)
 /// A thread that no order waits for.
 fn background(name: &'static str, share: Share) -> Runner {
     Runner::new(name, Wake::new(), WaitStrategy::Park).sharing(share)
+}
+
+/// Who the node is to those that speak TLS, where it is to.
+fn open_door(config: &Config) -> anyhow::Result<Option<Arc<TlsDoor>>> {
+    let door = config.tls.as_ref().map(|tls| TlsDoor::open(tls.files())).transpose()?;
+    Ok(door.map(Arc::new))
+}
+
+/// The thread that takes the stamps off the rings, when there are any.
+fn keeper(drain: Option<Drain>) -> Runner {
+    let keeper = background("keeper", KEEPER_SHARE).giving_way();
+    match drain {
+        Some(drain) => keeper.with_agent(ProbeDrain::new(drain)),
+        None => keeper,
+    }
 }
 
 fn start_hiccups(

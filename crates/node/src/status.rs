@@ -341,7 +341,7 @@ impl NodeStatus {
         let report = self.report();
         let g = &report.gateway;
         let d = &report.delivery;
-        let totals: [(&str, &str, u64); 24] = [
+        let totals: [(&str, &str, u64); 18] = [
             ("weir_gateway_requests_total", "Requests handed to partitions.", g.requests),
             ("weir_gateway_reports_total", "Reports sent.", g.reports),
             ("weir_gateway_rejects_total", "Rejects sent without an event.", g.rejects),
@@ -350,32 +350,6 @@ impl NodeStatus {
             ("weir_gateway_back_pressure_total", "Times reading had to wait.", g.back_pressure),
             ("weir_gateway_accepted_total", "Connections accepted.", g.accepted),
             ("weir_gateway_logons_refused_total", "Logons refused.", g.logons_refused),
-            (
-                "weir_gateway_api_keys_checked_total",
-                "API keys checked, good or not.",
-                g.api_keys_checked,
-            ),
-            (
-                "weir_gateway_signatures_checked_total",
-                "Signatures of logons verified, good or not.",
-                g.signatures_checked,
-            ),
-            ("weir_gateway_challenges_total", "Challenges given.", g.challenges),
-            (
-                "weir_gateway_keys_ended_total",
-                "Sessions ended because their key expired or was replaced.",
-                g.keys_ended,
-            ),
-            (
-                "weir_gateway_in_flight_refused_total",
-                "Requests refused by their session's window.",
-                g.in_flight_refused,
-            ),
-            (
-                "weir_gateway_throttled_total",
-                "Requests that engines refused by their session's rate.",
-                g.throttled,
-            ),
             (
                 "weir_gateway_connections_refused_total",
                 "Connections closed because there were as many as there may be.",
@@ -399,7 +373,9 @@ impl NodeStatus {
             ("weir_delivery_rows_total", "Rows served.", d.rows),
             ("weir_delivery_refused_total", "Questions refused.", d.refused),
         ];
-        for (name, help, value) in totals.into_iter().chain(ends_of_connections(g)) {
+        for (name, help, value) in
+            totals.into_iter().chain(logons_and_limits(g)).chain(ends_of_connections(g))
+        {
             put_metric(text, (name, help, "counter"), &[(String::new(), value)]);
         }
         let gauges: [(&str, &str, u64); 4] = [
@@ -448,6 +424,38 @@ impl NodeStatus {
             put_metric(text, (name, help, kind), &values);
         }
     }
+}
+
+/// What was checked of those who log on, and what their limits refused.
+fn logons_and_limits(g: &GatewayCounters) -> [(&'static str, &'static str, u64); 6] {
+    [
+        (
+            "weir_gateway_api_keys_checked_total",
+            "API keys checked, good or not.",
+            g.api_keys_checked,
+        ),
+        (
+            "weir_gateway_signatures_checked_total",
+            "Signatures of logons verified, good or not.",
+            g.signatures_checked,
+        ),
+        ("weir_gateway_challenges_total", "Challenges given.", g.challenges),
+        (
+            "weir_gateway_keys_ended_total",
+            "Sessions ended because their key expired or was replaced.",
+            g.keys_ended,
+        ),
+        (
+            "weir_gateway_in_flight_refused_total",
+            "Requests refused by their session's window.",
+            g.in_flight_refused,
+        ),
+        (
+            "weir_gateway_throttled_total",
+            "Requests that engines refused by their session's rate.",
+            g.throttled,
+        ),
+    ]
 }
 
 /// Everything that was refused, cut or ended, by reason.
