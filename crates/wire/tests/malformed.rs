@@ -47,7 +47,9 @@ fn read_by_all(bytes: &[u8]) {
 fn read_message_by_all(raw: &RawMessage<'_>) {
     let _ = peek_session_and_request(raw);
     match ClientMessage::decode(raw) {
-        Ok(ClientMessage::Logon(_, points)) => assert!(points.len() <= RESUME_POINT_COUNT_MAX),
+        Ok(ClientMessage::Logon(_, points) | ClientMessage::SignedLogon(_, points)) => {
+            assert!(points.len() <= RESUME_POINT_COUNT_MAX);
+        }
         Ok(ClientMessage::FetchOrders(_, token)) => assert!(token.len() <= TOKEN_LEN_MAX),
         Ok(_) => {}
         Err(e) => assert_ne!(e.reason(), Reason::None, "{e} {}", e.field()),
