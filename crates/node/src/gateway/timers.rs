@@ -73,6 +73,7 @@ impl Gateway {
         let Some(session) = self.sessions.logged_on(id, connection.id) else { return };
         if KnownSession::is_over(session.valid_until, now) {
             self.counters.keys_ended += 1;
+            self.tell_loss(connection, id, "its key has expired", now);
             self.lose(connection, id, Reason::KeyExpired);
             return;
         }
