@@ -207,6 +207,14 @@ impl Home {
         std::fs::read_to_string(self.path("stderr")).unwrap()
     }
 
+    /// What the newest node has told people up to the line that it is ready.
+    pub fn said_at_start(&self) -> String {
+        until("the line that the node is ready", || {
+            let said = self.said();
+            said.contains(" ready order_entry=").then_some(said)
+        })
+    }
+
     /// What `weir log verify` says of a partition's log.
     pub fn verify(&self, partition_id: PartitionId) -> Value {
         let output = self.try_verify(partition_id);

@@ -44,7 +44,8 @@ fn a_node_that_is_stopped_starts_again_with_all_that_it_answered() {
 
     let verified = [PartitionId(0), TRADING].map(|partition_id| home.verify(partition_id));
     let node = home.start();
-    assert!(!home.said().contains("cut"), "a clean log needs no cut: {}", home.said());
+    let said = home.said_at_start();
+    assert!(!said.contains("cut"), "a clean log needs no cut: {said}");
     for (partition_id, verified) in [PartitionId(0), TRADING].into_iter().zip(verified) {
         let row = node.partition_when(partition_id, |_| true);
         for figure in ["position", "digest", "events", "live_orders"] {
@@ -187,7 +188,7 @@ fn an_older_engines_snapshot_is_passed_over_and_a_newer_ones_is_refused_as_such(
 
     let at = change_snapshot_version(&home, |version| version - 1);
     let node = home.start();
-    let said = home.said();
+    let said = home.said_at_start();
     assert!(said.contains(&format!("snapshot at position {at} is passed over")), "{said}");
     let row = node.partition_when(TRADING, |_| true);
     assert_eq!(row["digest"], verified["digest"], "the log says it all again");
