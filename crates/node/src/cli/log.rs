@@ -24,7 +24,8 @@ pub struct LogArgs {
 #[derive(Debug, clap::Subcommand)]
 enum LogCommand {
     /// What each log holds: segments, positions, epochs.
-    Info(Where),
+    #[command(alias = "info")]
+    Inspect(Where),
     /// Print entries, one a line.
     Dump(DumpArgs),
     /// Write a command log's entries to a file, each behind its length (u32, little-endian): what
@@ -87,7 +88,7 @@ struct VerifyArgs {
 /// When a log is missing or damaged; the text names file and offset.
 pub fn run(args: LogArgs) -> anyhow::Result<()> {
     match args.command {
-        LogCommand::Info(at) => info(&at),
+        LogCommand::Inspect(at) => inspect(&at),
         LogCommand::Dump(args) => dump(&args),
         LogCommand::Export(args) => export(&args),
         LogCommand::Verify(args) => verify(&args),
@@ -103,7 +104,7 @@ fn open(path: &Path, kind: SegmentKind, from: u64) -> anyhow::Result<LogReader<T
         .with_context(|| format!("cannot read the log in {}", path.display()))
 }
 
-fn info(at: &Where) -> anyhow::Result<()> {
+fn inspect(at: &Where) -> anyhow::Result<()> {
     let dirs = PartitionDirs::new(&at.dir, PartitionId(at.partition));
     for (name, path, kind) in [
         ("commands", dirs.commands(), SegmentKind::Command),
