@@ -134,11 +134,13 @@ async fn live(config: Config, side: Arc<Side>, http: SocketAddr) -> anyhow::Resu
     let version = env!("CARGO_PKG_VERSION");
     let (dir, durability) = (config.dir.display().to_string(), config.durability);
     tracing::info!(version, dir, %durability, "starting");
+    // One listener for the whole life: a signal between two would be nobody's.
+    let mut told_to_stop = std::pin::pin!(told_to_stop());
     let health = side.health.clone();
     let starting = tokio::task::spawn_blocking(move || Node::start(&config, health));
     let started = tokio::select! {
         biased;
-        () = told_to_stop() => {
+        () = &mut told_to_stop => {
             tracing::info!("told to stop before the recovery was done");
             return Ok(());
         }
@@ -158,7 +160,7 @@ async fn live(config: Config, side: Arc<Side>, http: SocketAddr) -> anyhow::Resu
     println!("weir ready order-entry={} http={http}", node.address());
     let outcome = tokio::select! {
         biased;
-        () = told_to_stop() => Ok(()),
+        () = &mut told_to_stop => Ok(()),
         () = read_certificates_when_told(&node, hangup) => unreachable!("it does not end"),
         died = thread_died(&node) => {
             side.health.fail();
