@@ -15,6 +15,7 @@ mod directory;
 pub mod handshakes;
 mod intake;
 mod keys;
+pub mod lineage;
 mod lines;
 mod lobby;
 mod logon;
@@ -51,6 +52,7 @@ use challenges::Challenges;
 use connection::{Connection, ReadBuffers, ReadOutcome};
 use connections::{Connections, FlushList, ReadList};
 use handshakes::Arrival;
+use lineage::Lineage;
 use lines::Lines;
 use lobby::Lobby;
 use logon::VerificationRate;
@@ -166,6 +168,8 @@ pub struct GatewayStatus {
 struct Port {
     ring: PartitionPort,
     events: EventReader,
+    /// The partition's epochs.
+    lineage: Lineage,
     /// The newest stage times taken off the ring.
     stamps: Option<StageStamps>,
     /// The last command whose answer was stamped.
@@ -188,12 +192,22 @@ enum OpenDoor {
     Tls(rtrb::Consumer<Arrival>),
 }
 
+/// What a gateway has of a partition.
+pub struct PortParts {
+    /// Where its requests go.
+    pub ring: PartitionPort,
+    /// What it says, from the oldest that is retained.
+    pub events: EventReader,
+    /// Its epochs.
+    pub lineage: Lineage,
+}
+
 /// What a gateway is made of.
 pub struct GatewayParts {
     /// Where its connections come from.
     pub door: Door,
     /// Its partitions; the control partition first.
-    pub ports: Vec<(PartitionPort, EventReader)>,
+    pub ports: Vec<PortParts>,
     /// The delivery store.
     pub delivery: DeliveryPort,
     /// Stamps ingress, t0, t7, egress.
@@ -269,9 +283,10 @@ impl Gateway {
         let ports: Vec<_> = parts
             .ports
             .into_iter()
-            .map(|(ring, events)| Port {
+            .map(|PortParts { ring, events, lineage }| Port {
                 ring,
                 events,
+                lineage,
                 stamps: None,
                 answered: 0,
                 handed_over: false,
@@ -317,6 +332,7 @@ impl Gateway {
     /// Takes in all events that are there, before anybody is let in, so that every session's
     /// streams and the directory are complete.
     pub fn take_in_the_past(&mut self, now: Nanos) {
+        (0..self.ports.len()).for_each(|port| self.note_beginning(port));
         while self.pump_events(now) > 0 {}
         // What was told before this start was counted then.
         self.counters.told_by = ReasonCounts::default();

@@ -5,7 +5,7 @@
 //! meanwhile costs the others nothing.
 
 use weir_probe::Point;
-use weir_types::{EventNo, Nanos, Reason, RequestNo, SessionId};
+use weir_types::{EventNo, Nanos, Position, Reason, RequestNo, SessionId};
 use weir_wire::Message;
 use weir_wire::event::{OrderEvent, RequestDone, RequestRejected, TradeBusted};
 use weir_wire::field::Field;
@@ -13,9 +13,10 @@ use weir_wire::frame::{RawMessage, parse_message, put_extended_frame};
 use weir_wire::report::StageTimes;
 use zerocopy::IntoBytes;
 
-use super::Gateway;
 use super::connection::Connection;
 use super::sessions::Behind;
+use super::stream::Noted;
+use super::{Gateway, Port};
 use crate::event_reader::ReadEvent;
 use crate::handoff::{Feedback, StageStamps};
 
@@ -92,6 +93,20 @@ struct Address {
     reason: u16,
 }
 
+impl Address {
+    /// The event for its session's stream.
+    fn noted(&self, record: u64) -> Noted {
+        let (event_no, request_no) = (self.event_no, self.request_no);
+        Noted { event_no, request_no, position: Position(self.position), record }
+    }
+}
+
+/// The command that caused an event: every event begins with its position.
+fn position_of(raw: &RawMessage<'_>) -> u64 {
+    let (position, _) = raw.block().split_first_chunk().expect("no event is shorter");
+    u64::from_le_bytes(*position)
+}
+
 /// Reads the head of an event that is addressed to a session.
 fn address_of(raw: &RawMessage<'_>) -> Option<Address> {
     let heads = match raw.template_id {
@@ -111,8 +126,7 @@ fn address_of(raw: &RawMessage<'_>) -> Option<Address> {
         u32::from_le_bytes(bytes)
     };
     Some(Address {
-        // Every event begins with its position.
-        position: long(0),
+        position: position_of(raw),
         session_id: SessionId(short(heads.session_id)),
         event_no: EventNo(long(heads.event_no)),
         request_no: RequestNo(heads.request_no.map_or(0, long)),
@@ -133,6 +147,22 @@ fn put_event(raw: &RawMessage<'_>, stage_times: StageTimes, out: &mut Vec<u8>) {
 }
 
 impl Gateway {
+    /// Notes where the events of a partition begin, when the oldest are gone.
+    pub(super) fn note_beginning(&mut self, port: usize) {
+        let Port { events, lineage, .. } = &mut self.ports[port];
+        let first = events.next_record();
+        if first == 1 {
+            return;
+        }
+        let record = events.read_at(first, &mut self.old_record);
+        // With none left nothing is known of where they lay.
+        let begin = record.map_or(Position(u64::MAX), |record| {
+            let raw = parse_message(record).expect("the event log holds messages of our own");
+            Position(position_of(&raw))
+        });
+        lineage.begins_at(begin);
+    }
+
     /// Takes what the partitions said; returns how many events and answers.
     pub(super) fn pump_events(&mut self, now: Nanos) -> usize {
         let mut done = 0;
@@ -179,7 +209,7 @@ impl Gateway {
             }
             return;
         }
-        stream.note(address.event_no, address.request_no, record_no);
+        stream.note(address.noted(record_no), &self.ports[port].lineage);
         let connection = session.connection.and_then(|id| self.connections.get_mut(id));
         let Some(connection) = connection else { return };
         if !stream.is_next_to_send(address.event_no) || !connection.has_room(limit) {
