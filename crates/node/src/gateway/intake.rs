@@ -196,9 +196,11 @@ impl Gateway {
         let partition_id = match destination {
             Destination::Control => weir_types::PartitionId(0),
             Destination::Partition(partition_id) => partition_id,
-            Destination::Instrument(instrument_id) => {
-                self.directory.partition_of(instrument_id).ok_or(Reason::UnknownInstrument)?
-            }
+            Destination::Instrument(instrument_id) => self
+                .reception
+                .directory
+                .partition_of(instrument_id)
+                .ok_or(Reason::UnknownInstrument)?,
         };
         let port = self.ports.iter().position(|port| port.ring.partition_id == partition_id);
         port.ok_or(Reason::WrongPartition)

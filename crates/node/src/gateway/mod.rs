@@ -19,6 +19,7 @@ pub mod lineage;
 mod lines;
 mod lobby;
 mod logon;
+mod reception;
 mod reports;
 mod sessions;
 mod stream;
@@ -48,14 +49,13 @@ use crate::handoff::{DeliveryPort, PartitionPort, StageStamps};
 use crate::reason_counts::ReasonCounts;
 use crate::runner::Poller;
 use crate::stage_clock::StageClock;
-use challenges::Challenges;
 use connection::{Connection, ReadBuffers, ReadOutcome};
 use connections::{Connections, FlushList, ReadList};
 use handshakes::Arrival;
 use lineage::Lineage;
 use lines::Lines;
 use lobby::Lobby;
-use logon::VerificationRate;
+use reception::Reception;
 use sessions::{BehindList, Sessions};
 use transport::Transport;
 
@@ -226,6 +226,15 @@ pub struct GatewayParts {
     pub status: Arc<Mutex<GatewayStatus>>,
 }
 
+/// What decides who is let in, for fuzz targets: the gateway's own, without its sockets.
+pub mod fuzzing {
+    pub use super::directory::KnownSession;
+    pub use super::lobby::Lobby;
+    pub use super::reception::{Asked, Reception, Via, open};
+    pub use super::sessions::{Session, Sessions};
+    pub use super::stream::{Noted, Stream};
+}
+
 /// The gateway.
 pub struct Gateway {
     poll: Poll,
@@ -241,11 +250,7 @@ pub struct Gateway {
     behind: BehindList,
     lost_sessions: Vec<SessionId>,
     losses: VecDeque<(usize, SessionLost)>,
-    directory: Directory,
-    challenges: Challenges,
-    verification_rate: VerificationRate,
-    node_id: NodeId,
-    rng: Box<dyn Rng + Send>,
+    reception: Reception,
     ports: Vec<Port>,
     delivery: DeliveryPort,
     recorder: Recorder,
@@ -269,7 +274,7 @@ impl Gateway {
     ///
     /// # Errors
     /// When the operating system refuses a poll or the listener.
-    pub fn new(mut parts: GatewayParts) -> std::io::Result<Gateway> {
+    pub fn new(parts: GatewayParts) -> std::io::Result<Gateway> {
         let poll = Poll::new()?;
         let door = match parts.door {
             Door::Plain(listener) => {
@@ -306,11 +311,7 @@ impl Gateway {
             behind: BehindList::default(),
             lost_sessions: Vec::new(),
             losses: VecDeque::new(),
-            directory: Directory::new(&mut *parts.rng),
-            challenges: Challenges::default(),
-            verification_rate: VerificationRate::default(),
-            node_id: parts.node_id,
-            rng: parts.rng,
+            reception: Reception::new(parts.node_id, parts.rng),
             ports,
             delivery: parts.delivery,
             recorder: parts.recorder,
@@ -476,22 +477,22 @@ impl Gateway {
             return;
         }
         if let Ok(weir_wire::Event::Defined(_, definition)) = weir_wire::Event::decode(record) {
-            let redefined = self.directory.define(&definition);
+            let redefined = self.reception.directory.define(&definition);
             redefined.iter().for_each(|redefined| self.redefine(redefined));
         }
     }
 
     fn publish_status(&mut self) {
         self.counters.connections = self.connections.count() as u64;
-        let checks = self.directory.checks();
+        let checks = self.reception.directory.checks();
         self.counters.api_keys_checked = checks.api_keys;
         self.counters.signatures_checked = checks.signatures;
         self.counters.sessions = self.sessions.logged_on_count() as u64;
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         status.counters.clone_from(&self.counters);
-        if status.definitions != self.directory.version() {
-            status.definitions = self.directory.version();
-            status.instruments = self.directory.instruments();
+        if status.definitions != self.reception.directory.version() {
+            status.definitions = self.reception.directory.version();
+            status.instruments = self.reception.directory.instruments();
         }
     }
 }

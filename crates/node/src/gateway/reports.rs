@@ -213,7 +213,7 @@ impl Gateway {
         let connection = session.connection.and_then(|id| self.connections.get_mut(id));
         let Some(connection) = connection else { return };
         if !stream.is_next_to_send(address.event_no) || !connection.has_room(limit) {
-            self.behind.add(Behind { session_id: address.session_id, port });
+            self.behind.add(Behind { session_id: address.session_id, port }, stream);
             return;
         }
         stream.sent_one();
@@ -281,6 +281,9 @@ impl Gateway {
     pub(super) fn catch_up(&mut self, now: Nanos) -> usize {
         let mut sent = 0;
         for behind in self.behind.take() {
+            if let Some(session) = self.sessions.get_mut(behind.session_id) {
+                session.streams[behind.port].is_listed = false;
+            }
             sent += self.catch_up_one(behind, now);
         }
         sent
@@ -294,7 +297,7 @@ impl Gateway {
         let stream = &mut session.streams[behind.port];
         while let Some(record_no) = stream.next_record() {
             if sent == CATCH_UP_MAX || !connection.has_room(self.config.output_len_max) {
-                self.behind.add(behind);
+                self.behind.add(behind, stream);
                 break;
             }
             let events = &mut self.ports[behind.port].events;

@@ -139,20 +139,23 @@ pub struct Behind {
 }
 
 /// The streams that are behind, each once.
+///
+/// INVARIANT: a stream is listed exactly while it says so ([`Stream::is_listed`]).
 #[derive(Debug, Default)]
 pub struct BehindList {
     streams: Vec<Behind>,
 }
 
 impl BehindList {
-    /// Adds a stream unless it is in the list.
-    pub fn add(&mut self, behind: Behind) {
-        if !self.streams.contains(&behind) {
+    /// Adds a stream unless it is in the list; `stream` is the one that `behind` names.
+    pub fn add(&mut self, behind: Behind, stream: &mut Stream) {
+        if !std::mem::replace(&mut stream.is_listed, true) {
             self.streams.push(behind);
         }
     }
 
-    /// Takes the list; streams that stay behind are added again.
+    /// Takes the list, whose streams the caller marks as not listed; those that stay behind are
+    /// added again.
     pub fn take(&mut self) -> Vec<Behind> {
         std::mem::take(&mut self.streams)
     }
@@ -166,7 +169,11 @@ impl BehindList {
 
 #[cfg(test)]
 mod tests {
+    use weir_types::{Epoch, Position};
+
     use super::*;
+    use crate::gateway::lineage::Lineage;
+    use crate::gateway::stream::Noted;
 
     fn session(in_flight_max: u32, in_flight: u32) -> Session {
         let mut sessions = Sessions::new(2);
@@ -182,6 +189,32 @@ mod tests {
         {
             assert_eq!(session(bound, in_flight).has_window(), is_open, "{in_flight} of {bound}");
         }
+    }
+
+    #[test]
+    fn a_stream_is_in_the_list_once_however_often_it_falls_behind() {
+        let mut sessions = Sessions::new(2);
+        let mut list = BehindList::default();
+        let behind = |session_id, port| Behind { session_id: SessionId(session_id), port };
+        for (id, port) in [(5, 1), (5, 0), (5, 1), (6, 1), (5, 1), (6, 1)] {
+            let stream = &mut sessions.entry(SessionId(id)).streams[port];
+            list.add(behind(id, port), stream);
+        }
+        // What its log tells first of a session changes nothing in that.
+        let first = Noted {
+            event_no: EventNo(9),
+            request_no: RequestNo(1),
+            position: Position(1),
+            record: 1,
+        };
+        let stream = &mut sessions.entry(SessionId(6)).streams[1];
+        stream.note(first, &Lineage::new(Epoch(1), &[]));
+        list.add(behind(6, 1), stream);
+        assert_eq!(list.take(), [behind(5, 1), behind(5, 0), behind(6, 1)]);
+        let stream = &mut sessions.entry(SessionId(6)).streams[1];
+        stream.is_listed = false;
+        list.add(behind(6, 1), stream);
+        assert_eq!(list.take(), [behind(6, 1)]);
     }
 
     #[test]

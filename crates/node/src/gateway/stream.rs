@@ -50,6 +50,8 @@ pub struct Stream {
     oldest: EventNo,
     next_to_send: EventNo,
     last_request_no: RequestNo,
+    /// Whether it is in the gateway's list of streams that are behind.
+    pub(super) is_listed: bool,
     /// Whether `oldest` is known: a log whose beginning is gone tells only with its first event.
     started: bool,
 }
@@ -70,6 +72,7 @@ impl Stream {
             oldest: next_event_no,
             next_to_send: next_event_no,
             last_request_no,
+            is_listed: false,
             started: true,
         }
     }
@@ -80,7 +83,8 @@ impl Stream {
     /// When the events read say otherwise: event log and command log contradict each other.
     pub fn agree(&mut self, next_event_no: EventNo, last_request_no: RequestNo) {
         if self.records.is_empty() {
-            *self = Stream::starting_at(next_event_no, last_request_no);
+            let begun = Stream::starting_at(next_event_no, last_request_no);
+            *self = Stream { is_listed: self.is_listed, ..begun };
         }
         assert_eq!(self.next_event_no(), next_event_no, "the event log and the engine disagree");
         self.last_request_no = self.last_request_no.max(last_request_no);
@@ -93,7 +97,8 @@ impl Stream {
     pub fn note(&mut self, event: Noted, lineage: &Lineage) {
         let event_no = event.event_no;
         if !self.started {
-            *self = Stream::starting_at(event_no, self.last_request_no);
+            let begun = Stream::starting_at(event_no, self.last_request_no);
+            *self = Stream { is_listed: self.is_listed, ..begun };
         }
         assert_eq!(event_no, self.next_event_no(), "an event's number is not the next one");
         if self.records.len() == RETAINED_EVENTS_MAX {
