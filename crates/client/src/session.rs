@@ -668,11 +668,8 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn open_session() -> Session {
-        let mut session = Session::new(SessionConfig::new(SessionId(5), ApiKey([1; 32])));
-        let mut out = Vec::new();
-        session.put_logon(Nanos(SECOND), &mut out);
-        let ack = LogonAck {
+    fn ack() -> LogonAck {
+        LogonAck {
             server_time: Nanos(0),
             session_id: SessionId(5),
             firm_id: FirmId(1),
@@ -680,9 +677,91 @@ mod tests {
             order_rate_max: 0,
             in_flight_max: 0,
             role: Role::Trader,
-        };
-        session.open(&ack, &[], &mut out);
+        }
+    }
+
+    fn state(partition_id: u16, next_event_no: u64, epoch: u32) -> PartitionState {
+        PartitionState {
+            last_request_no: RequestNo(0),
+            next_event_no: EventNo(next_event_no),
+            oldest_event_no: EventNo(1),
+            epoch: Epoch(epoch),
+            partition_id: PartitionId(partition_id),
+        }
+    }
+
+    fn open_session() -> Session {
+        let mut session = Session::new(SessionConfig::new(SessionId(5), ApiKey([1; 32])));
+        let mut out = Vec::new();
+        session.put_logon(Nanos(SECOND), &mut out);
+        session.open(&ack(), &[], &mut out);
         session
+    }
+
+    /// The resume points that a session logs on with: (partition, next event, epoch).
+    fn points_of(session: &Session) -> Vec<(u16, u64, u32)> {
+        let point = |p: &ResumePoint| (p.partition_id.0, p.next_event_no.0, p.epoch.0);
+        session.resume_points().iter().map(point).collect()
+    }
+
+    #[test]
+    fn a_resume_point_has_the_epoch_that_the_last_acknowledgement_told() {
+        let mut session = open_session();
+        session.resume_after(PartitionId(2), EventNo(41), Epoch(3));
+        assert_eq!(points_of(&session), [(2, 42, 3)]);
+        session.open(&ack(), &[state(1, 8, 1), state(2, 45, 4)], &mut Vec::new());
+        assert_eq!(points_of(&session), [(1, 8, 1), (2, 42, 4)]);
+        assert_eq!(session.epoch(PartitionId(2)), Epoch(4));
+    }
+
+    #[test]
+    fn a_session_of_another_history_is_told_what_is_void_and_goes_on_without_it() {
+        let mut session = open_session();
+        session.open(&ack(), &[state(1, 8, 1)], &mut Vec::new());
+        let cancel = crate::request::cancel(
+            weir_types::ClOrdId::from_number(1),
+            weir_types::ClOrdId::from_number(2),
+            weir_types::InstrumentId(1),
+        );
+        let sent = session.submit((PartitionId(1), cancel), Times::default(), &mut Vec::new());
+        assert_eq!(sent, Submit::Sent(RequestNo(1)));
+        session.connection_lost();
+        let reject = LogonReject {
+            oldest_event_no: EventNo(2),
+            next_event_no: EventNo(6),
+            session_id: SessionId(5),
+            epoch: Epoch(7),
+            partition_id: PartitionId(1),
+            reason: Reason::ResumeOtherHistory,
+        };
+        let message = NodeMessage::LogonReject(reject);
+        let error = session.on_message(&message, &mut Vec::new()).unwrap_err();
+        let ClientError::OtherHistory { other_from, oldest_event_no, epoch, .. } = error else {
+            panic!("{error}")
+        };
+        assert_eq!((other_from, oldest_event_no, epoch), (EventNo(6), EventNo(2), Epoch(7)));
+        let given_up = session.forget_from(PartitionId(1), other_from, epoch);
+        assert_eq!(given_up.iter().map(|u| u.request_no).collect::<Vec<_>>(), [RequestNo(1)]);
+        assert_eq!(session.unanswered_count(), 0);
+        assert_eq!(points_of(&session), [(1, 6, 7)]);
+    }
+
+    #[test]
+    fn a_session_keeps_to_the_window_that_the_node_tells_over_all_partitions() {
+        let mut session = open_session();
+        let bounded = LogonAck { in_flight_max: 2, order_rate_max: 9, ..ack() };
+        session.open(&bounded, &[state(1, 1, 1), state(2, 1, 1)], &mut Vec::new());
+        assert_eq!((session.in_flight_max(), session.order_rate_max()), (2, 9));
+        let mut submit = |partition| {
+            let nothing = weir_types::ClOrdId::from_number(1);
+            let cancel = crate::request::cancel(nothing, nothing, weir_types::InstrumentId(1));
+            session.submit((PartitionId(partition), cancel), Times::default(), &mut Vec::new())
+        };
+        assert_eq!(submit(1), Submit::Sent(RequestNo(1)));
+        assert_eq!(submit(2), Submit::Sent(RequestNo(1)));
+        assert_eq!((submit(1), submit(2)), (Submit::Full, Submit::Full));
+        session.open(&ack(), &[], &mut Vec::new());
+        assert_eq!(session.in_flight_max(), 0);
     }
 
     #[test]
