@@ -104,8 +104,9 @@ pub(crate) fn answer(
                 put_frame(&Logout { session_id, reason: Reason::LogoutRequested }, out);
             }
             ClientMessage::Heartbeat(heartbeat) => put_frame(&heartbeat, out),
-            // It keeps no order state and has no identity to sign for.
+            // It keeps no order state and no reports, and has no identity to sign for.
             ClientMessage::FetchOrders(..)
+            | ClientMessage::DropCopyRequest(_)
             | ClientMessage::ChallengeRequest(_)
             | ClientMessage::SignedLogon(..) => {}
         }

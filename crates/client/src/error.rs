@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use weir_tls::LinkError;
-use weir_types::{EventNo, InstrumentId, OrderId, PartitionId, Reason, SessionId};
+use weir_types::{CopyNo, EventNo, InstrumentId, OrderId, PartitionId, Reason, SessionId};
 use weir_wire::DecodeError;
 use weir_wire::frame::BrokenFrame;
 use weir_wire::session::NodeId;
@@ -113,6 +113,31 @@ pub enum ClientError {
         expected: EventNo,
         /// The number that came.
         got: EventNo,
+    },
+    /// Copies are missing, or the node's are others than those had before.
+    #[error("partition {partition_id}: copy {got} came before where {expected} was due")]
+    CopyGap {
+        /// The partition.
+        partition_id: PartitionId,
+        /// The copy that was the last.
+        expected: CopyNo,
+        /// The copy that the node says is before the next.
+        got: CopyNo,
+    },
+    /// The node gives no copies.
+    #[error(
+        "no copies of partition {partition_id}: {reason} \
+         (they can be asked from {oldest_copy_no} to {next_copy_no})"
+    )]
+    CopiesRefused {
+        /// The partition.
+        partition_id: PartitionId,
+        /// Why.
+        reason: Reason,
+        /// The lowest number that can be asked from.
+        oldest_copy_no: CopyNo,
+        /// The highest.
+        next_copy_no: CopyNo,
     },
     /// The node was silent for longer than three heartbeat intervals.
     #[error("session {session_id}: nothing heard from the node for {silent:?}")]

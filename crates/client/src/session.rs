@@ -461,8 +461,12 @@ impl Session {
                 self.phase = Phase::Closed;
                 SessionEvent::LoggedOut(*logout)
             }
-            NodeMessage::OrderPage(..) | NodeMessage::OrderPageBody(..) => {
-                unreachable!("pages go to followers, not to sessions")
+            NodeMessage::OrderPage(..)
+            | NodeMessage::OrderPageBody(..)
+            | NodeMessage::DropCopyState(_)
+            | NodeMessage::ReportCopy(_)
+            | NodeMessage::CopyMark(_) => {
+                unreachable!("pages go to followers and copies to drop copies, not to sessions")
             }
         })
     }

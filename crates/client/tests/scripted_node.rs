@@ -718,7 +718,10 @@ fn follow(
             let outcome = match incoming {
                 Incoming::Page(page, token) => follower.on_page(&page, token, out).map(drop),
                 Incoming::Rows(body, rows) => follower.on_rows(&body, rows, |_| {}).map(drop),
-                Incoming::Session(..) => Ok(()),
+                Incoming::Session(..)
+                | Incoming::CopyState(_)
+                | Incoming::Copy(..)
+                | Incoming::CopyMark(_) => Ok(()),
             };
             failed = failed.take().or(outcome.err());
         })?;

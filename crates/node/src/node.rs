@@ -399,10 +399,16 @@ impl Assembly<'_> {
                     logon_time_max: Nanos(section.logon_timeout_ms * 1_000_000),
                     per_address_max: section.lobby_per_address_max,
                 },
+                copies_retained_max: section.copies_retained_max as usize,
             },
             draining: self.draining.clone(),
             status: self.gateway_status.clone(),
         })?;
+        for recovered in recovered {
+            for (id, firm_id) in recovered.engine.session_firms() {
+                gateway.know_firm(id, firm_id);
+            }
+        }
         gateway.take_in_the_past(SystemClock.now());
         for (port, recovered) in recovered.into_iter().enumerate() {
             for (id, state) in recovered.engine.sessions() {

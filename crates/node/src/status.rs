@@ -373,14 +373,19 @@ impl NodeStatus {
             ("weir_delivery_rows_total", "Rows served.", d.rows),
             ("weir_delivery_refused_total", "Questions refused.", d.refused),
         ];
-        for (name, help, value) in
-            totals.into_iter().chain(logons_and_limits(g)).chain(ends_of_connections(g))
+        for (name, help, value) in totals
+            .into_iter()
+            .chain(logons_and_limits(g))
+            .chain(ends_of_connections(g))
+            .chain(copies(g))
         {
             put_metric(text, (name, help, "counter"), &[(String::new(), value)]);
         }
-        let gauges: [(&str, &str, u64); 4] = [
+        let gauges: [(&str, &str, u64); 6] = [
             ("weir_gateway_connections", "Connections now.", g.connections),
             ("weir_gateway_sessions", "Sessions logged on now.", g.sessions),
+            ("weir_gateway_copy_streams", "Streams of copies now.", g.copy_streams),
+            ("weir_gateway_copy_streams_behind", "Those that are behind.", g.copy_streams_behind),
             ("weir_delivery_orders", "Orders in the store.", d.orders),
             ("weir_log_bytes", "Bytes of all log files.", report.log_bytes),
         ];
@@ -458,12 +463,25 @@ fn logons_and_limits(g: &GatewayCounters) -> [(&'static str, &'static str, u64);
     ]
 }
 
+/// Drop copy.
+fn copies(g: &GatewayCounters) -> [(&'static str, &'static str, u64); 2] {
+    [
+        ("weir_gateway_copies_total", "Copies of reports sent.", g.copies),
+        (
+            "weir_gateway_copy_streams_cut_total",
+            "Streams of copies ended because they were behind what is kept.",
+            g.copy_streams_cut,
+        ),
+    ]
+}
+
 /// Everything that was refused, cut or ended, by reason.
 fn put_reasons(gateway: &GatewayCounters, text: &mut String) {
     let kinds = [
         ("weir_gateway_rejects_by_reason_total", "Rejects without an event.", &gateway.rejects_by),
         ("weir_gateway_logons_refused_by_reason_total", "Logons.", &gateway.logons_refused_by),
         ("weir_gateway_closed_by_reason_total", "Connections closed.", &gateway.closed_by),
+        ("weir_gateway_copies_refused_by_reason_total", "For copies.", &gateway.copies_refused),
         ("weir_gateway_told_by_reason_total", "Refusals and ends told.", &gateway.told_by),
     ];
     for (name, help, counts) in kinds {

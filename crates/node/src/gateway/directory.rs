@@ -2,7 +2,7 @@
 //!
 //! Built from the control log's events alone.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use weir_io::Rng;
 use weir_types::{FirmId, InstrumentId, Nanos, PartitionId, Reason, Role, SessionId};
@@ -64,6 +64,7 @@ pub struct Redefined {
 #[derive(Debug)]
 pub struct Directory {
     sessions: HashMap<SessionId, (Lock, KnownSession)>,
+    firms: HashSet<FirmId>,
     locksmith: Locksmith,
     instruments: HashMap<InstrumentId, DefineInstrument>,
     version: u64,
@@ -74,6 +75,7 @@ impl Directory {
     pub fn new(rng: &mut dyn Rng) -> Directory {
         Directory {
             sessions: HashMap::new(),
+            firms: HashSet::new(),
             locksmith: Locksmith::new(rng),
             instruments: HashMap::new(),
             version: 0,
@@ -90,7 +92,11 @@ impl Directory {
                 None
             }
             Definition::DefineSession(d) => self.define_session(d),
-            Definition::DefineFirm(_) | Definition::DefineAccount(_) => None,
+            Definition::DefineFirm(d) => {
+                self.firms.insert(d.firm_id);
+                None
+            }
+            Definition::DefineAccount(_) => None,
         }
     }
 
@@ -105,6 +111,12 @@ impl Directory {
         let session_id = d.defined_session_id;
         let (before, _) = self.sessions.insert(session_id, (lock, known))?;
         Some(Redefined { session_id, known, is_key_replaced: before != lock })
+    }
+
+    /// Whether there is such a firm.
+    #[must_use]
+    pub fn has_firm(&self, firm_id: FirmId) -> bool {
+        self.firms.contains(&firm_id)
     }
 
     /// Counts the definitions taken in.

@@ -127,6 +127,10 @@ impl Gateway {
             Ok(ClientMessage::FetchOrders(fetch, token)) => {
                 self.take_fetch(connection, &fetch, token)
             }
+            Ok(ClientMessage::DropCopyRequest(request)) => {
+                self.take_copy_request(connection, &request, now);
+                Taken::Done
+            }
             Ok(ClientMessage::Heartbeat(heartbeat)) => {
                 self.heard_from(heartbeat.session_id, connection.id, now);
                 Taken::Done
@@ -236,7 +240,7 @@ impl Gateway {
             return Taken::Done;
         };
         let entitlement = match session.role {
-            Role::Trader => Entitlement::firm(session.firm_id),
+            Role::Trader | Role::DropCopy => Entitlement::firm(session.firm_id),
             Role::Supervisor | Role::Operator => Entitlement::all(),
         };
         let fetch =
@@ -335,7 +339,7 @@ fn field_out_of_range(request: &Request) -> Option<&'static str> {
 fn may_send(role: Role, request: &Request) -> bool {
     match request {
         Request::NewOrder(_) | Request::ReplaceOrder(_) => role == Role::Trader,
-        Request::CancelOrder(_) | Request::MassCancel(_) => role != Role::Supervisor,
+        Request::CancelOrder(_) | Request::MassCancel(_) => role.may_cancel(),
         _ => role == Role::Operator,
     }
 }

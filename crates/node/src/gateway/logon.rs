@@ -317,6 +317,7 @@ impl Gateway {
 
     /// Takes a session off its connection and tells the logs.
     pub(super) fn end_session(&mut self, id: SessionId) {
+        self.end_streams(id);
         let Some(session) = self.sessions.get_mut(id) else { return };
         session.connection = None;
         if session.role != Role::Trader || session.cancel_on_disconnect == Switch::Off {
@@ -350,6 +351,7 @@ impl Gateway {
             let Some(mut connection) = self.connections.take(id) else { continue };
             // The orders stay: the operator stops the node, the sessions did not go away.
             for session in std::mem::take(&mut connection.sessions) {
+                self.end_streams(session);
                 if let Some(session) = self.sessions.get_mut(session) {
                     session.connection = None;
                 }

@@ -8,16 +8,20 @@
 //! INVARIANT: every buffer is bounded. Input by its size; output because nothing is produced for
 //! a connection without room; requests because a full ring stops the reading.
 
+mod addressed;
 mod challenges;
 mod connection;
 mod connections;
+mod copies;
 mod directory;
+mod drop_copy;
 pub mod handshakes;
 mod intake;
 mod keys;
 mod lines;
 mod lobby;
 mod logon;
+mod record_index;
 mod reports;
 mod sessions;
 mod stream;
@@ -33,9 +37,10 @@ use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
 use weir_io::Rng;
 use weir_probe::{Recorder, TraceIds};
-use weir_types::{EventNo, Nanos, RequestNo, SessionId};
+use weir_types::{EventNo, FirmId, Nanos, RequestNo, SessionId};
 use weir_wire::reference::SessionLost;
 use weir_wire::session::NodeId;
+use weir_wire::{Definition, Event};
 
 pub use connection::ConnectionId;
 pub use directory::Directory;
@@ -50,6 +55,7 @@ use crate::stage_clock::StageClock;
 use challenges::Challenges;
 use connection::{Connection, ReadBuffers, ReadOutcome};
 use connections::{Connections, FlushList, ReadList};
+use copies::Copies;
 use handshakes::Arrival;
 use lines::Lines;
 use lobby::Lobby;
@@ -74,6 +80,8 @@ pub struct GatewayConfig {
     pub stall_max: Nanos,
     /// Connections that have not logged on.
     pub lobby: LobbyLimits,
+    /// Reports of a firm in a partition that copies can be asked from.
+    pub copies_retained_max: usize,
 }
 
 impl Default for GatewayConfig {
@@ -83,6 +91,7 @@ impl Default for GatewayConfig {
             connections_max: 16 * 1024,
             stall_max: Nanos(10_000_000_000),
             lobby: LobbyLimits::default(),
+            copies_retained_max: 1 << 20,
         }
     }
 }
@@ -145,6 +154,16 @@ pub struct GatewayCounters {
     pub closed_by: ReasonCounts,
     /// Events that told a session of a refusal, or of an end that it did not ask for, by reason.
     pub told_by: ReasonCounts,
+    /// Copies of reports sent.
+    pub copies: u64,
+    /// Questions for copies refused, by reason.
+    pub copies_refused: ReasonCounts,
+    /// Streams of copies ended because they were behind what is kept.
+    pub copy_streams_cut: u64,
+    /// Streams of copies now.
+    pub copy_streams: u64,
+    /// Streams of copies that are behind now.
+    pub copy_streams_behind: u64,
     /// Connections now.
     pub connections: u64,
     /// Sessions logged on now.
@@ -228,6 +247,7 @@ pub struct Gateway {
     lost_sessions: Vec<SessionId>,
     losses: VecDeque<(usize, SessionLost)>,
     directory: Directory,
+    copies: Copies,
     challenges: Challenges,
     verification_rate: VerificationRate,
     node_id: NodeId,
@@ -277,6 +297,7 @@ impl Gateway {
                 handed_over: false,
             })
             .collect();
+        let first_records = ports.iter().map(|port| port.events.next_record()).collect();
         Ok(Gateway {
             poll,
             poll_events: Events::with_capacity(1024),
@@ -292,6 +313,7 @@ impl Gateway {
             lost_sessions: Vec::new(),
             losses: VecDeque::new(),
             directory: Directory::new(&mut *parts.rng),
+            copies: Copies::new(first_records, parts.config.copies_retained_max),
             challenges: Challenges::default(),
             verification_rate: VerificationRate::default(),
             node_id: parts.node_id,
@@ -320,6 +342,13 @@ impl Gateway {
         while self.pump_events(now) > 0 {}
         // What was told before this start was counted then.
         self.counters.told_by = ReasonCounts::default();
+    }
+
+    /// Takes it that a session is of a firm, or of none; for all sessions of a recovered engine,
+    /// before the past is taken in: its event log may have lost their definitions.
+    pub fn know_firm(&mut self, id: SessionId, firm_id: FirmId) {
+        let feed = self.copies.feed_of(firm_id);
+        self.sessions.entry(id).feed = Some(feed);
     }
 
     /// Agrees with a recovered engine on where a session stands.
@@ -456,10 +485,12 @@ impl Gateway {
 
     /// Takes in an event that is addressed to nobody.
     fn on_unaddressed(&mut self, port: usize, record: &[u8]) {
-        if port != 0 {
-            return;
+        let Ok(Event::Defined(_, definition)) = Event::decode(record) else { return };
+        if let Definition::DefineSession(d) = &definition {
+            // Each partition says it before it says anything to the session.
+            self.know_firm(d.defined_session_id, d.firm_id);
         }
-        if let Ok(weir_wire::Event::Defined(_, definition)) = weir_wire::Event::decode(record) {
+        if port == 0 {
             let redefined = self.directory.define(&definition);
             redefined.iter().for_each(|redefined| self.redefine(redefined));
         }
@@ -470,6 +501,8 @@ impl Gateway {
         let checks = self.directory.checks();
         self.counters.api_keys_checked = checks.api_keys;
         self.counters.signatures_checked = checks.signatures;
+        self.counters.copy_streams = self.copies.stream_count() as u64;
+        self.counters.copy_streams_behind = self.copies.behind_count() as u64;
         self.counters.sessions = self.sessions.logged_on_count() as u64;
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         status.counters.clone_from(&self.counters);
@@ -529,6 +562,9 @@ impl Agent for Gateway {
         if !self.behind.is_empty() {
             done += self.catch_up(now);
         }
+        if self.copies.behind_count() > 0 {
+            done += self.catch_up_copies(now);
+        }
         if now >= self.timers_at {
             self.run_timers(now);
         }
@@ -537,7 +573,8 @@ impl Agent for Gateway {
     }
 
     fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
-        if !self.read_list.is_empty() || !self.behind.is_empty() || !self.losses.is_empty() {
+        let is_behind = !self.behind.is_empty() || self.copies.behind_count() > 0;
+        if !self.read_list.is_empty() || is_behind || !self.losses.is_empty() {
             return Some(Nanos(now.0 + 500_000));
         }
         Some(self.timers_at)

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use weir_types::{EventNo, FirmId, Nanos, Reason, RequestNo, Role, SessionId, Switch};
 
 use super::connection::ConnectionId;
+use super::copies::StreamKey;
 use super::stream::Stream;
 
 /// A session that has events or is logged on.
@@ -34,6 +35,10 @@ pub struct Session {
     pub heard_at: Nanos,
     /// Its events, by the place of the partition in the gateway's list of ports.
     pub streams: Vec<Stream>,
+    /// The feed of copies that its events belong to; none while no event log has defined it.
+    pub feed: Option<usize>,
+    /// The streams of copies that it gets.
+    pub copy_streams: Vec<StreamKey>,
     /// Where the last answered request lies in the log of each port.
     answered_at: Vec<u64>,
 }
@@ -98,6 +103,8 @@ impl Sessions {
             said_at: Nanos(0),
             heard_at: Nanos(0),
             streams: (0..port_count).map(|_| Stream::unknown()).collect(),
+            feed: None,
+            copy_streams: Vec::new(),
             answered_at: vec![0; port_count],
         })
     }

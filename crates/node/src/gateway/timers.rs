@@ -85,9 +85,17 @@ impl Gateway {
             self.lose(connection, id, Reason::HeartbeatLost);
             return;
         }
-        if now.since(session.said_at).0 < interval {
-            return;
+        let is_quiet = now.since(session.said_at).0 >= interval;
+        if !session.copy_streams.is_empty() {
+            self.put_copy_marks(connection, (id, interval), now);
         }
+        if is_quiet {
+            self.put_heartbeats(connection, id, now);
+        }
+    }
+
+    fn put_heartbeats(&mut self, connection: &mut Connection, id: SessionId, now: Nanos) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
         session.said_at = now;
         let load_permille = self.load_permille();
         let Some(session) = self.sessions.get(id) else { return };
