@@ -206,7 +206,8 @@ impl DropCopy {
             return Err(ClientError::CopyGap { partition_id, expected, got });
         }
         if progress.from.is_none() {
-            progress.from = state.next_copy_no;
+            // What lies between is no copy of this stream, now and later.
+            progress.from = CopyNo(got.0.saturating_add(1)).max(state.oldest_copy_no);
         }
         progress.previous = Some(got);
         progress.epoch = state.epoch;

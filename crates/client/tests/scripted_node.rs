@@ -156,6 +156,8 @@ impl Peer {
             session_id: ME,
             firm_id: FirmId(3),
             heartbeat_interval_ms: 5_000,
+            order_rate_max: 0,
+            in_flight_max: 0,
             role: Role::Operator,
         };
         let states: Vec<PartitionState> = states
@@ -164,6 +166,7 @@ impl Peer {
                 last_request_no: RequestNo(*last_request),
                 next_event_no: EventNo(*next_event),
                 oldest_event_no: EventNo(1),
+                epoch: Epoch(1),
                 partition_id: PartitionId(*partition),
             })
             .collect();
@@ -480,6 +483,7 @@ fn a_refused_logon_says_why_and_what_could_be_asked_for() {
             oldest_event_no: EventNo(7),
             next_event_no: EventNo(9),
             session_id: ME,
+            epoch: Epoch(1),
             partition_id: P1,
             reason: Reason::ResumeOutOfRange,
         };

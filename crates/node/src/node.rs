@@ -36,15 +36,15 @@ use weir_wire::{Command, Definition};
 use crate::config::{Config, parse_key};
 use crate::control_feed::{ControlFeed, FedPartition};
 use crate::delivery_agent::{DeliveryAgent, DeliveryFigures, DeliveryParts};
-use crate::event_reader::EventReader;
 use crate::fd_poller::FdPoller;
 use crate::gateway::handshakes::{
     ARRIVALS_MAX, HandshakeLimits, Handshakes, HandshakesParts, TlsDoor,
 };
-use crate::gateway::{Door, Gateway, GatewayConfig, GatewayParts, GatewayStatus, LobbyLimits};
-use crate::handoff::{
-    PartitionPort, SourcePort, Submission, gateway_to_delivery, gateway_to_partition,
+use crate::gateway::lineage::Lineage;
+use crate::gateway::{
+    Door, Gateway, GatewayConfig, GatewayParts, GatewayStatus, LobbyLimits, PortParts,
 };
+use crate::handoff::{SourcePort, Submission, gateway_to_delivery, gateway_to_partition};
 use crate::health::{Beat, Health};
 use crate::keeper::drain::{ProbeDrain, RECORDS_MAX, RING_RECORDS};
 use crate::keeper::shadow_agent;
@@ -130,7 +130,11 @@ impl Node {
         let feed_source = SourcePort { feedback: None, ..feed_source };
         let (delivery_port, gateway_port) =
             gateway_to_delivery(assembly.wakes.gateway.clone(), assembly.wakes.delivery.clone());
-        let ports = vec![(control_port, control.reader()), (trading_port, trading.reader())];
+        let port = |ring, of: &Recovered| {
+            let lineage = Lineage::new(of.epoch, &of.ended);
+            PortParts { ring, events: of.reader(), lineage }
+        };
+        let ports = vec![port(control_port, &control), port(trading_port, &trading)];
         let (door, handshakes) = assembly.door(listener, tls.as_ref())?;
         let gateway =
             assembly.gateway(door, ports, delivery_port, &mut probes, [&control, &trading])?;
@@ -377,7 +381,7 @@ impl Assembly<'_> {
     fn gateway(
         &mut self,
         door: Door,
-        ports: Vec<(PartitionPort, EventReader)>,
+        ports: Vec<PortParts>,
         delivery: crate::handoff::DeliveryPort,
         probes: &mut Probes,
         recovered: [&Recovered; 2],

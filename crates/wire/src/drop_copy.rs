@@ -35,7 +35,8 @@ messages! {
         /// The last copy before the first that comes; zero for none, and when refused.
         previous_copy_no: CopyNo,
         /// The first copy that comes, where it is there already, else a number that it is not
-        /// below; when refused, the highest number that can be asked from.
+        /// below. When refused, the highest number that can be asked from, or, with
+        /// [`Reason::ResumeOtherHistory`], the first that may be another report than was copied.
         next_copy_no: CopyNo,
         /// The newest copy that there is; zero for none.
         high_water: CopyNo,

@@ -1,12 +1,14 @@
 //! Events that are addressed to a session: their heads, read where they lie, and their frames.
 
-use weir_types::{EventNo, RequestNo, SessionId};
+use weir_types::{EventNo, Position, RequestNo, SessionId};
 use weir_wire::Message;
 use weir_wire::event::{OrderEvent, RequestDone, RequestRejected, TradeBusted};
 use weir_wire::field::Field;
 use weir_wire::frame::{RawMessage, put_extended_frame};
 use weir_wire::report::StageTimes;
 use zerocopy::IntoBytes;
+
+use super::stream::Noted;
 
 /// Where an addressed event's head fields lie, by template.
 struct HeadOffsets {
@@ -76,6 +78,20 @@ pub(super) struct Address {
     pub(super) reason: u16,
 }
 
+impl Address {
+    /// The event for its session's stream.
+    pub(super) fn noted(&self, record: u64) -> Noted {
+        let (event_no, request_no) = (self.event_no, self.request_no);
+        Noted { event_no, request_no, position: Position(self.position), record }
+    }
+}
+
+/// The command that caused an event: every event begins with its position.
+pub(super) fn position_of(raw: &RawMessage<'_>) -> u64 {
+    let (position, _) = raw.block().split_first_chunk().expect("no event is shorter");
+    u64::from_le_bytes(*position)
+}
+
 /// Reads the head of an event that is addressed to a session.
 pub(super) fn address_of(raw: &RawMessage<'_>) -> Option<Address> {
     let heads = match raw.template_id {
@@ -95,8 +111,7 @@ pub(super) fn address_of(raw: &RawMessage<'_>) -> Option<Address> {
         u32::from_le_bytes(bytes)
     };
     Some(Address {
-        // Every event begins with its position.
-        position: long(0),
+        position: position_of(raw),
         session_id: SessionId(short(heads.session_id)),
         event_no: EventNo(long(heads.event_no)),
         request_no: RequestNo(heads.request_no.map_or(0, long)),

@@ -11,11 +11,12 @@ use weir_wire::drop_copy::{CopyMark, DropCopyRequest, DropCopyState, ReportCopy}
 use weir_wire::frame::{RawMessage, parse_message, put_frame};
 use weir_wire::report::StageTimes;
 
-use super::Gateway;
 use super::addressed::{Address, address_of, put_event};
 use super::connection::Connection;
 use super::copies::{ALL, CopyStream, StreamKey};
 use super::intake::Refusal;
+use super::lineage::{Stand, Verdict};
+use super::{Gateway, Port};
 
 /// Streams of copies that a session may have.
 const STREAMS_MAX: usize = 256;
@@ -128,10 +129,21 @@ impl Gateway {
         request: &DropCopyRequest,
         now: Nanos,
     ) -> DropCopyState {
-        let events = &self.ports[key.port].events;
+        let Port { events, lineage, trail, .. } = &self.ports[key.port];
         let index = &self.copies.feed_port(key.feed, key.port).index;
         let first = request.from_copy_no;
-        let range = index.floor()..=events.next_record();
+        let next = events.next_record();
+        let other_from =
+            match trail.judge(Stand { epoch: request.epoch, next: first.0 }, next, lineage) {
+                Verdict::Same => None,
+                Verdict::OtherFrom(number) => Some(number),
+                Verdict::Unknown => Some(index.floor()),
+            };
+        let range = index.floor()..=next;
+        if let Some(other_from) = other_from {
+            let state = self.state_of(key, Reason::ResumeOtherHistory);
+            return DropCopyState { next_copy_no: CopyNo(other_from), ..state };
+        }
         if !first.is_none() && !range.contains(&first.0) {
             return self.state_of(key, Reason::ResumeOutOfRange);
         }
@@ -181,7 +193,7 @@ impl Gateway {
             high_water: newest,
             session_id: key.session_id,
             firm_id: key.firm_id,
-            epoch: Epoch::NONE,
+            epoch: self.ports[key.port].lineage.current(),
             partition_id,
             wanted: if open.is_some() { Switch::On } else { Switch::Off },
             reason,

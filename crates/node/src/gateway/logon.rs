@@ -63,6 +63,7 @@ fn refusal(session_id: SessionId, reason: Reason) -> LogonReject {
         oldest_event_no: weir_types::EventNo::NONE,
         next_event_no: weir_types::EventNo::NONE,
         session_id,
+        epoch: weir_types::Epoch::NONE,
         partition_id: PartitionId(0),
         reason,
     }
@@ -188,18 +189,20 @@ impl Gateway {
             let Ok(point) = point else { return Err(refused(Reason::FieldOutOfRange)) };
             let port = self.ports.iter().position(|p| p.ring.partition_id == point.partition_id);
             let Some(port) = port else { return Err(refused(Reason::WrongPartition)) };
-            if let Err((oldest, next)) = session.streams[port].check_resume(point.next_event_no) {
-                return Err(LogonReject {
-                    oldest_event_no: oldest,
-                    next_event_no: next,
+            let (stream, lineage) = (&session.streams[port], &self.ports[port].lineage);
+            stream.check_resume(point.next_event_no, point.epoch, lineage).map_err(|cannot| {
+                LogonReject {
+                    oldest_event_no: cannot.oldest,
+                    next_event_no: cannot.next,
+                    epoch: lineage.current(),
                     partition_id: point.partition_id,
-                    ..refused(Reason::ResumeOutOfRange)
-                });
-            }
+                    ..refused(cannot.reason)
+                }
+            })?;
             starts[port] = point.next_event_no;
         }
         for (stream, start) in session.streams.iter_mut().zip(starts) {
-            assert!(stream.resume(start).is_ok(), "every start was checked");
+            stream.resume(start);
         }
         let heartbeat_ms = asked.heartbeat_interval_ms.clamp(HEARTBEAT_MIN_MS, HEARTBEAT_MAX_MS);
         session.heartbeat_interval = Nanos(u64::from(heartbeat_ms) * 1_000_000);
@@ -208,6 +211,7 @@ impl Gateway {
         session.role = known.role;
         session.valid_until = known.valid_until;
         session.in_flight_max = known.in_flight_max;
+        session.order_rate_max = known.order_rate_max;
         // What was to end is gone; this one is another.
         session.ending = None;
         session.connection = Some(connection.id);
@@ -225,6 +229,8 @@ impl Gateway {
             session_id: id,
             firm_id: session.firm_id,
             heartbeat_interval_ms: (session.heartbeat_interval.0 / 1_000_000) as u32,
+            order_rate_max: session.order_rate_max,
+            in_flight_max: session.in_flight_max,
             role: session.role,
         };
         let states = self.partition_states(session);
@@ -241,6 +247,7 @@ impl Gateway {
                 last_request_no: stream.last_request_no(),
                 next_event_no: stream.next_event_no(),
                 oldest_event_no: stream.oldest(),
+                epoch: port.lineage.current(),
                 partition_id: port.ring.partition_id,
             })
             .collect()
@@ -309,6 +316,7 @@ impl Gateway {
         let Some(session) = self.sessions.get_mut(redefined.session_id) else { return };
         session.valid_until = redefined.known.valid_until;
         session.in_flight_max = redefined.known.in_flight_max;
+        session.order_rate_max = redefined.known.order_rate_max;
         if redefined.is_key_replaced && session.connection.is_some() {
             session.ending = Some(Reason::KeyReplaced);
             self.lost_sessions.push(redefined.session_id);

@@ -18,6 +18,7 @@ mod drop_copy;
 pub mod handshakes;
 mod intake;
 mod keys;
+pub mod lineage;
 mod lines;
 mod lobby;
 mod logon;
@@ -57,6 +58,7 @@ use connection::{Connection, ReadBuffers, ReadOutcome};
 use connections::{Connections, FlushList, ReadList};
 use copies::Copies;
 use handshakes::Arrival;
+use lineage::{Lineage, Trail};
 use lines::Lines;
 use lobby::Lobby;
 use logon::VerificationRate;
@@ -185,6 +187,10 @@ pub struct GatewayStatus {
 struct Port {
     ring: PartitionPort,
     events: EventReader,
+    /// The partition's epochs.
+    lineage: Lineage,
+    /// Where the records of addressed events pass the ends of epochs.
+    trail: Trail,
     /// The newest stage times taken off the ring.
     stamps: Option<StageStamps>,
     /// The last command whose answer was stamped.
@@ -207,12 +213,22 @@ enum OpenDoor {
     Tls(rtrb::Consumer<Arrival>),
 }
 
+/// What a gateway has of a partition.
+pub struct PortParts {
+    /// Where its requests go.
+    pub ring: PartitionPort,
+    /// What it says, from the oldest that is retained.
+    pub events: EventReader,
+    /// Its epochs.
+    pub lineage: Lineage,
+}
+
 /// What a gateway is made of.
 pub struct GatewayParts {
     /// Where its connections come from.
     pub door: Door,
     /// Its partitions; the control partition first.
-    pub ports: Vec<(PartitionPort, EventReader)>,
+    pub ports: Vec<PortParts>,
     /// The delivery store.
     pub delivery: DeliveryPort,
     /// Stamps ingress, t0, t7, egress.
@@ -289,9 +305,11 @@ impl Gateway {
         let ports: Vec<_> = parts
             .ports
             .into_iter()
-            .map(|(ring, events)| Port {
+            .map(|PortParts { ring, events, lineage }| Port {
                 ring,
+                trail: Trail::starting_at(events.next_record()),
                 events,
+                lineage,
                 stamps: None,
                 answered: 0,
                 handed_over: false,
@@ -339,6 +357,7 @@ impl Gateway {
     /// Takes in all events that are there, before anybody is let in, so that every session's
     /// streams and the directory are complete.
     pub fn take_in_the_past(&mut self, now: Nanos) {
+        (0..self.ports.len()).for_each(|port| self.note_beginning(port));
         while self.pump_events(now) > 0 {}
         // What was told before this start was counted then.
         self.counters.told_by = ReasonCounts::default();

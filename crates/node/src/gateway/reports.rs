@@ -5,15 +5,15 @@
 //! meanwhile costs the others nothing.
 
 use weir_probe::Point;
-use weir_types::{Nanos, Reason};
+use weir_types::{Nanos, Position, Reason};
 use weir_wire::frame::parse_message;
 use weir_wire::report::StageTimes;
 
-use super::Gateway;
-use super::addressed::{address_of, put_event};
+use super::addressed::{address_of, position_of, put_event};
 use super::connection::Connection;
 use super::drop_copy::Copied;
 use super::sessions::Behind;
+use super::{Gateway, Port};
 use crate::event_reader::ReadEvent;
 use crate::handoff::{Feedback, StageStamps};
 
@@ -23,6 +23,22 @@ const EVENTS_MAX: usize = 1024;
 const CATCH_UP_MAX: usize = 256;
 
 impl Gateway {
+    /// Notes where the events of a partition begin, when the oldest are gone.
+    pub(super) fn note_beginning(&mut self, port: usize) {
+        let Port { events, lineage, .. } = &mut self.ports[port];
+        let first = events.next_record();
+        if first == 1 {
+            return;
+        }
+        let record = events.read_at(first, &mut self.old_record);
+        // With none left nothing is known of where they lay.
+        let begin = record.map_or(Position(u64::MAX), |record| {
+            let raw = parse_message(record).expect("the event log holds messages of our own");
+            Position(position_of(&raw))
+        });
+        lineage.begins_at(begin);
+    }
+
     /// Takes what the partitions said; returns how many events and answers.
     pub(super) fn pump_events(&mut self, now: Nanos) -> usize {
         let mut done = 0;
@@ -69,7 +85,9 @@ impl Gateway {
             }
             return;
         }
-        stream.note(address.event_no, address.request_no, record_no);
+        let Port { lineage, trail, .. } = &mut self.ports[port];
+        stream.note(address.noted(record_no), lineage);
+        trail.note(record_no, Position(address.position), lineage);
         let feed =
             session.feed.expect("a partition defines a session before it numbers its events");
         let connection = session.connection.and_then(|id| self.connections.get_mut(id));

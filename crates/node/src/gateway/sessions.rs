@@ -23,6 +23,9 @@ pub struct Session {
     pub valid_until: Nanos,
     /// Requests that may be without an answer; zero for no bound.
     pub in_flight_max: u32,
+    /// New orders and replaces a second in each partition, which engines hold it to; zero for no
+    /// bound.
+    pub order_rate_max: u32,
     /// Requests handed to partitions that have not answered them yet. It outlives connections.
     pub in_flight: u32,
     /// Why it is to be ended soon.
@@ -97,6 +100,7 @@ impl Sessions {
             cancel_on_disconnect: Switch::Off,
             valid_until: Nanos(0),
             in_flight_max: 0,
+            order_rate_max: 0,
             in_flight: 0,
             ending: None,
             heartbeat_interval: Nanos(0),

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use weir_client::clock::wait;
 use weir_client::{Connection, Limits};
-use weir_types::{CopyNo, Epoch, FirmId, PartitionId, Role, SessionId, Switch};
+use weir_types::{CopyNo, Epoch, EventNo, FirmId, PartitionId, Role, SessionId, Switch};
 use weir_wire::drop_copy::{CopyMark, DropCopyRequest, DropCopyState, ReportCopy};
 use weir_wire::frame::put_frame;
 use weir_wire::session::{Heartbeat, Logon, LogonAck, PartitionState, Reject, ResumePoint};
@@ -112,7 +112,7 @@ impl Desk {
             assert!(begun.elapsed() < HANG, "{what} did not come to {:?}", self.who);
             let heartbeat = Heartbeat {
                 sending_time: weir_types::Nanos(0),
-                high_water: weir_types::EventNo::NONE,
+                high_water: EventNo::NONE,
                 session_id: self.who.session_id,
                 partition_id: TRADING,
                 load_permille: 0,
@@ -200,7 +200,7 @@ fn open(
 pub fn told(node: &Node, who: &Who) -> Vec<Frame> {
     let mut connection = Connection::open(node.address(), Limits::default()).unwrap();
     let from_the_first =
-        ResumePoint { next_event_no: weir_types::EventNo(1), partition_id: TRADING };
+        ResumePoint { next_event_no: EventNo(1), epoch: Epoch::NONE, partition_id: TRADING };
     let (_, states) = open(&mut connection, &logon_of(who), &[from_the_first]);
     let state = states.iter().find(|state| state.partition_id == TRADING).expect("it trades");
     let count = usize::try_from(state.next_event_no.0 - 1).unwrap();

@@ -59,6 +59,15 @@ impl Party {
         }
     }
 
+    /// Looks into the log of a node that has just started, for what of that which everybody heard
+    /// is lost.
+    pub fn look_for_losses(&mut self, home: &Home) {
+        let history = audit::history_of(home);
+        for trader in &mut self.traders {
+            trader.lost_from = audit::lost_from(&history, &trader.ledger);
+        }
+    }
+
     /// Everybody comes back, each trader in the way that is given.
     pub fn reconnect(&mut self, address: SocketAddr, way: fn(&mut LoadedTrader, SocketAddr)) {
         for trader in &mut self.traders {

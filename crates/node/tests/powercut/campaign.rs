@@ -67,6 +67,9 @@ impl Campaign {
             self.start_to_be_cut();
         }
         let node = self.machine.home.start();
+        if self.promise == Promise::TellsWhatIsLost {
+            self.party.look_for_losses(&self.machine.home);
+        }
         self.party.reconnect(node.address(), self.way_back());
         self.audit(&node);
         self.node = Some(node);
