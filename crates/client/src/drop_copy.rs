@@ -431,3 +431,161 @@ impl DropCopyReader {
         self.client.log_out(timeout)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weir_wire::Message;
+    use weir_wire::frame::{CLIENT_FRAME_LEN_MAX, Framing, next_frame};
+
+    use super::*;
+
+    const ME: SessionId = SessionId(31);
+    const FIRM: FirmId = FirmId(11);
+    const HERE: PartitionId = PartitionId(1);
+
+    fn state(previous: u64, next: u64) -> DropCopyState {
+        DropCopyState {
+            oldest_copy_no: CopyNo(1),
+            previous_copy_no: CopyNo(previous),
+            next_copy_no: CopyNo(next),
+            high_water: CopyNo(previous),
+            session_id: ME,
+            firm_id: FIRM,
+            epoch: Epoch(2),
+            partition_id: HERE,
+            wanted: Switch::On,
+            reason: Reason::None,
+        }
+    }
+
+    fn ended(reason: Reason) -> DropCopyState {
+        let (wanted, oldest_copy_no) = (Switch::Off, CopyNo(40));
+        DropCopyState { wanted, reason, oldest_copy_no, ..state(0, 90) }
+    }
+
+    fn head(previous: u64, copy_no: u64) -> ReportCopy {
+        ReportCopy {
+            copy_no: CopyNo(copy_no),
+            previous_copy_no: CopyNo(previous),
+            session_id: ME,
+            firm_id: FIRM,
+            owner_session_id: SessionId(12),
+            owner_firm_id: FIRM,
+            partition_id: HERE,
+        }
+    }
+
+    /// What is asked now.
+    fn asked(copies: &mut DropCopy) -> (CopyNo, Epoch) {
+        let mut out = Vec::new();
+        copies.ask(HERE, &mut out);
+        let Framing::Frame { message: Ok(raw), .. } = next_frame(&out, CLIENT_FRAME_LEN_MAX) else {
+            panic!("a frame is due")
+        };
+        let request = DropCopyRequest::decode_block(raw.block()).unwrap();
+        assert_eq!((request.session_id, request.firm_id), (ME, FIRM));
+        (request.from_copy_no, request.epoch)
+    }
+
+    fn opened(beginning: Beginning, first: &DropCopyState) -> DropCopy {
+        let mut copies = DropCopy::new((ME, FIRM), beginning, &[]);
+        asked(&mut copies);
+        assert_eq!(copies.on_state(first).unwrap(), CopyOutcome::Taken);
+        copies
+    }
+
+    #[test]
+    fn each_copy_must_name_the_one_before_it() {
+        let mut copies = opened(Beginning::Now, &state(50, 60));
+        assert_eq!(copies.on_copy(&head(50, 61)).unwrap(), CopyOutcome::Taken);
+        assert_eq!(copies.on_copy(&head(61, 70)).unwrap(), CopyOutcome::Taken);
+        for wrong in [head(61, 71), head(69, 71), head(71, 72), head(70, 70), head(70, 9)] {
+            let gap = copies.on_copy(&wrong).unwrap_err();
+            assert!(matches!(gap, ClientError::CopyGap { partition_id: HERE, .. }), "{gap}");
+        }
+        assert_eq!(copies.on_copy(&head(70, 71)).unwrap(), CopyOutcome::Taken, "it stayed there");
+    }
+
+    #[test]
+    fn it_goes_on_behind_the_last_copy_had_in_the_epoch_that_it_was_told_in() {
+        let mut copies = opened(Beginning::Now, &state(50, 60));
+        // What lies between the newest copy and now is none of the stream's.
+        assert_eq!(asked(&mut copies), (CopyNo(51), Epoch(2)));
+        assert_eq!(copies.on_state(&state(50, 60)).unwrap(), CopyOutcome::Taken);
+        assert_eq!(copies.on_copy(&head(50, 61)).unwrap(), CopyOutcome::Taken);
+        copies.connection_lost();
+        assert_eq!(copies.on_copy(&head(61, 62)).unwrap(), CopyOutcome::NotOurs);
+        assert_eq!(asked(&mut copies), (CopyNo(62), Epoch(2)));
+        let gap = copies.on_state(&state(60, 62)).unwrap_err();
+        let (expected, got) = (CopyNo(61), CopyNo(60));
+        assert!(
+            matches!(gap, ClientError::CopyGap { expected: e, got: g, .. } if (e, g) == (expected, got)),
+            "a node that does not know the last copy has another history: {gap}"
+        );
+    }
+
+    #[test]
+    fn points_kept_elsewhere_are_asked_from() {
+        let copies = opened(Beginning::Now, &state(50, 60));
+        let points = copies.points();
+        let point = CopyPoint { partition_id: HERE, epoch: Epoch(2), copy_no: CopyNo(50) };
+        assert_eq!(points, [point]);
+        let mut again = DropCopy::new((ME, FIRM), Beginning::Now, &points);
+        assert_eq!(asked(&mut again), (CopyNo(51), Epoch(2)));
+        assert!(!again.is_current());
+        assert_eq!(again.on_state(&state(50, 61)).unwrap(), CopyOutcome::Taken);
+        assert!(again.is_current());
+        let mark = CopyMark {
+            sending_time: weir_types::Nanos(1),
+            high_water: CopyNo(61),
+            session_id: ME,
+            firm_id: FIRM,
+            partition_id: HERE,
+        };
+        assert_eq!(again.on_mark(&mark), CopyOutcome::Taken);
+        assert!(!again.is_current(), "there is one more");
+        assert_eq!(again.on_copy(&head(50, 61)).unwrap(), CopyOutcome::Taken);
+        assert!(again.is_current());
+    }
+
+    #[test]
+    fn the_oldest_is_asked_for_twice_when_the_first_are_gone() {
+        let mut copies = DropCopy::new((ME, FIRM), Beginning::Oldest, &[]);
+        assert_eq!(asked(&mut copies), (CopyNo(1), Epoch::NONE));
+        let outcome = copies.on_state(&ended(Reason::ResumeOutOfRange)).unwrap();
+        assert_eq!(outcome, CopyOutcome::AskAgain(HERE));
+        assert_eq!(asked(&mut copies), (CopyNo(40), Epoch::NONE));
+        let refused = copies.on_state(&ended(Reason::ResumeOutOfRange)).unwrap_err();
+        assert!(
+            matches!(refused, ClientError::CopiesRefused { oldest_copy_no: CopyNo(40), .. }),
+            "a place that was asked for is not exchanged for another: {refused}"
+        );
+    }
+
+    #[test]
+    fn a_stream_that_was_cut_is_asked_for_again_and_a_refused_one_is_not() {
+        let mut copies = opened(Beginning::Now, &state(50, 60));
+        let outcome = copies.on_state(&ended(Reason::SlowConsumer)).unwrap();
+        assert_eq!(outcome, CopyOutcome::AskAgain(HERE));
+        assert_eq!(asked(&mut copies), (CopyNo(51), Epoch(2)));
+        for reason in [Reason::NotEntitled, Reason::ResumeOtherHistory, Reason::ResumeOutOfRange] {
+            let refused = copies.on_state(&ended(reason)).unwrap_err();
+            let is_it =
+                matches!(refused, ClientError::CopiesRefused { reason: got, .. } if got == reason);
+            assert!(is_it, "{refused}");
+        }
+    }
+
+    #[test]
+    fn what_is_another_streams_is_left_alone() {
+        let mut copies = opened(Beginning::Now, &state(50, 60));
+        let other_firm = ReportCopy { firm_id: FirmId(12), ..head(7, 8) };
+        let other_session = ReportCopy { session_id: SessionId(1), ..head(7, 8) };
+        let other_partition = ReportCopy { partition_id: PartitionId(2), ..head(7, 8) };
+        for other in [other_firm, other_session, other_partition] {
+            assert_eq!(copies.on_copy(&other).unwrap(), CopyOutcome::NotOurs);
+        }
+        let elsewhere = DropCopyState { firm_id: FirmId(12), ..ended(Reason::NotEntitled) };
+        assert_eq!(copies.on_state(&elsewhere).unwrap(), CopyOutcome::NotOurs);
+    }
+}

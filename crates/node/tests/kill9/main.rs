@@ -16,6 +16,7 @@
 mod common;
 
 mod audit;
+mod copies;
 mod ledger;
 mod party;
 mod trader;

@@ -22,6 +22,8 @@ mod common;
 #[path = "../kill9/audit.rs"]
 mod audit;
 mod campaign;
+#[path = "../kill9/copies.rs"]
+mod copies;
 mod cutter;
 #[path = "../kill9/ledger.rs"]
 mod ledger;
