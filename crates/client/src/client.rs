@@ -24,7 +24,6 @@ use crate::session::{Session, SessionConfig, SessionEvent, Submit, Times};
 
 /// What came from the node.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "handled at once, never stored")]
 pub enum Incoming<'a> {
     /// Something for a session.
     Session(SessionId, SessionEvent),

@@ -517,11 +517,9 @@ mod tests {
         assert_eq!(copies.on_copy(&head(61, 62)).unwrap(), CopyOutcome::NotOurs);
         assert_eq!(asked(&mut copies), (CopyNo(62), Epoch(2)));
         let gap = copies.on_state(&state(60, 62)).unwrap_err();
-        let (expected, got) = (CopyNo(61), CopyNo(60));
-        assert!(
-            matches!(gap, ClientError::CopyGap { expected: e, got: g, .. } if (e, g) == (expected, got)),
-            "a node that does not know the last copy has another history: {gap}"
-        );
+        let ClientError::CopyGap { expected, got, .. } = gap else { panic!("{gap}") };
+        // A node that does not know the last copy has another history.
+        assert_eq!((expected, got), (CopyNo(61), CopyNo(60)));
     }
 
     #[test]

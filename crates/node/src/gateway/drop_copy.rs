@@ -251,7 +251,6 @@ impl Gateway {
 
     fn catch_up_stream(&mut self, key: StreamKey, steps_left: &mut u64, now: Nanos) -> usize {
         let mut sent = 0;
-        *steps_left = steps_left.saturating_sub(SEEK_STEPS);
         loop {
             let Some((index, stream)) = self.copies.stream(key) else { return sent };
             if stream.next_place == index.next_place() {
@@ -279,8 +278,8 @@ impl Gateway {
             let Some((_, stream)) = self.copies.stream(key) else { return sent };
             let event = Copied { record_no, raw: &raw, address: &address };
             event.put(stream, owner_firm_id, connection);
-            let distance = record_no - stream.previous;
-            *steps_left = steps_left.saturating_sub(distance.max(1));
+            let steps = if sent == 0 { SEEK_STEPS } else { record_no - stream.previous };
+            *steps_left = steps_left.saturating_sub(steps);
             stream.sent(record_no, now);
             sent += 1;
             self.flush_list.add(connection);

@@ -18,7 +18,8 @@ use crate::ledger::Ledger;
 
 pub struct CopyReader {
     who: Who,
-    reader: DropCopyReader,
+    /// None after a refusal, until it is connected anew.
+    reader: Option<DropCopyReader>,
     address: SocketAddr,
     /// Whose report a copy is, its number there, and the report.
     heard: BTreeMap<(PartitionId, CopyNo), (SessionId, EventNo, PlainEvent)>,
@@ -28,9 +29,9 @@ pub struct CopyReader {
     pub refused_count: u64,
 }
 
-fn connect(who: Who, address: SocketAddr) -> DropCopyReader {
+fn connect(who: Who, address: SocketAddr) -> Result<DropCopyReader, ClientError> {
     let copies = DropCopy::new((who.session_id, FirmId::NONE), Beginning::Oldest, &[]);
-    DropCopyReader::connect(address, who.patient_config(), copies, HANG).unwrap()
+    DropCopyReader::connect(address, who.patient_config(), copies, HANG)
 }
 
 impl CopyReader {
@@ -38,20 +39,26 @@ impl CopyReader {
     pub fn start(node: &Node, who: Who) -> CopyReader {
         let address = node.address();
         let (heard, lost_count, refused_count) = Default::default();
-        let reader = connect(who, address);
+        let reader = Some(connect(who, address).unwrap());
         CopyReader { who, reader, address, heard, lost_count, refused_count }
     }
 
     /// Comes back to a node that was started again, when it next takes something.
     pub fn go_on(&mut self, address: SocketAddr) {
         self.address = address;
-        self.reader.set_address(address);
+        if let Some(reader) = &mut self.reader {
+            reader.set_address(address);
+        }
     }
 
     /// Takes what has come. Where the node has lost what was had, that is void from there on.
     pub fn take(&mut self, timeout: Duration) {
-        let heard = &mut self.heard;
-        let taken = self.reader.poll(timeout, |head, report| {
+        if self.reader.is_none() {
+            // The node may be gone, or not have noticed yet that the last connection is.
+            self.reader = connect(self.who, self.address).ok();
+        }
+        let (Some(reader), heard) = (&mut self.reader, &mut self.heard) else { return };
+        let taken = reader.poll(timeout, |head, report| {
             let (event_no, event) = event_of(report);
             let copy = (head.owner_session_id, event_no, event);
             let before = heard.insert((head.partition_id, head.copy_no), copy);
@@ -74,11 +81,7 @@ impl CopyReader {
         self.refused_count += 1;
         assert!(self.heard.len() < before, "only who had what is lost is refused");
         // From the oldest again: what was kept is told again and must be the same.
-        self.reader = until("the reader's logon", || {
-            let copies = DropCopy::new((self.who.session_id, FirmId::NONE), Beginning::Oldest, &[]);
-            let config = self.who.patient_config();
-            DropCopyReader::connect(self.address, config, copies, HANG).ok()
-        });
+        self.reader = None;
     }
 
     fn events_of(&self, session_id: SessionId) -> BTreeMap<EventNo, PlainEvent> {

@@ -18,6 +18,7 @@ use weir_wire::session::Logon;
 use weir_wire::{Message, Request};
 
 use crate::common::copying::{Copy, Desk, desk_of, told};
+use crate::common::following::{Following, latest_states};
 use crate::common::trader::Trader;
 use crate::common::wire::logon_of;
 use crate::common::{
@@ -351,6 +352,17 @@ fn a_drop_copy_session_enters_and_cancels_nothing() {
         }
     }
     node.partition_when(TRADING, |row| row["live_orders"] == 1);
+}
+
+#[test]
+fn a_desk_reads_its_own_firms_order_state() {
+    let (_home, node) = market();
+    let mut alice = Trader::log_on(&node, ALICE);
+    let mut bob = Trader::log_on(&node, BOB);
+    let entered = alice.ask_for_report(ALICE.buy(1, 50, 1));
+    bob.ask_for_report(BOB.sell(1, 60, 1));
+    let mut following = Following::start(&node, DESK, Vec::new());
+    following.until(&latest_states([&entered]));
 }
 
 #[test]
