@@ -10,6 +10,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use weir_client::drop_copy::{Beginning, CopiedReport, DropCopy};
 use weir_client::request::{LimitOrder, cancel};
 use weir_client::{
     Admin, Client, ClientError, Follower, FollowerConfig, Incoming, Limits, SessionConfig,
