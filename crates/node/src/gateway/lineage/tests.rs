@@ -198,7 +198,8 @@ proptest! {
                     let verdict = trail.judge(client.stand(), next, &lineage);
                     prop_assert_eq!(verdict, client.verdict(&events), "{:?} of {:?}", client, node);
                     let gone = gone.min(node.commands.len());
-                    let short = node.trail(gone, &mut lineage).judge(client.stand(), next, &lineage);
+                    let trail = node.trail(gone, &mut lineage);
+                    let short = trail.judge(client.stand(), next, &lineage);
                     prop_assert!(short == verdict || short == Verdict::Unknown, "{:?}", short);
                     client.agree(verdict, node.epoch);
                 }
