@@ -161,9 +161,9 @@ impl Node {
             hiccups: start_hiccups(config, probes.clock.as_ref(), &mut notes),
         });
         let cores = (gateway, control, feed, trading);
-        let others = handshakes.into_iter().chain([keeper, shadows]).collect();
-        let threads = assembly.start_threads(cores, delivery, others, &wake_fd)?;
-        assembly.wait_for_operator()?;
+        let others = Others { delivery, handshakes, background: [keeper, shadows] };
+        let threads = assembly.start_threads(cores, others, &wake_fd)?;
+        assembly.wait_for_operator(definitions)?;
         Ok(Node { threads, draining: assembly.draining, address, status, tls, notes })
     }
 
@@ -375,6 +375,13 @@ struct Assembly<'a> {
 
 impl Assembly<'_> {
     fn gateway(
+/// What orders do not wait for.
+struct Others {
+    delivery: DeliveryAgent,
+    handshakes: Option<Runner>,
+    background: [Runner; 2],
+}
+
         &mut self,
         door: Door,
         ports: Vec<(PartitionPort, EventReader)>,
@@ -508,8 +515,7 @@ impl Assembly<'_> {
     fn start_threads(
         &self,
         cores: Cores,
-        delivery: DeliveryAgent,
-        others: Vec<Runner>,
+        others: Others,
         wake_fd: &WakeFd,
     ) -> anyhow::Result<Vec<RunningThread>> {
         let (gateway, control, feed, trading) = cores;
@@ -543,13 +549,17 @@ impl Assembly<'_> {
             threads.push(runner.start()?);
         }
         let runner = Runner::new("delivery", self.wakes.delivery.clone(), wait)
-            .with_agent(delivery)
+            .with_agent(others.delivery)
             .sharing(DELIVERY_SHARE)
             .giving_way()
             .with_beat(self.beat("delivery"))
             .on_core(core(2));
         threads.push(runner.start()?);
-        for runner in others {
+        if let Some(runner) = others.handshakes {
+            // Watched from its start on: a recovery may last longer than it may stand still.
+            threads.push(runner.with_beat(self.beat("handshakes")).start()?);
+        }
+        for runner in others.background {
             threads.push(runner.start()?);
         }
         Ok(threads)

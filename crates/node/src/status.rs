@@ -76,6 +76,8 @@ pub struct StatusReport {
     pub log_bytes: u64,
     /// Lines of diagnostics dropped because standard error was read too slowly.
     pub dropped_lines: u64,
+    /// Signs of life that the service manager had no room for.
+    pub dropped_notices: u64,
 }
 
 /// One partition's figures.
@@ -315,6 +317,7 @@ impl NodeStatus {
             hiccups: hiccups.iter().map(HiccupLine::of).collect(),
             log_bytes: directory_bytes(&self.dir),
             dropped_lines: crate::diagnostics::dropped_lines(),
+            dropped_notices: crate::service::dropped_notices(),
         }
     }
 
@@ -341,7 +344,7 @@ impl NodeStatus {
         let report = self.report();
         let g = &report.gateway;
         let d = &report.delivery;
-        let totals: [(&str, &str, u64); 18] = [
+        let totals: [(&str, &str, u64); 19] = [
             ("weir_gateway_requests_total", "Requests handed to partitions.", g.requests),
             ("weir_gateway_reports_total", "Reports sent.", g.reports),
             ("weir_gateway_rejects_total", "Rejects sent without an event.", g.rejects),
@@ -368,6 +371,11 @@ impl NodeStatus {
             ),
             ("weir_gateway_sessions_lost_total", "Sessions lost.", g.sessions_lost),
             ("weir_diagnostics_dropped_total", "Lines not written.", report.dropped_lines),
+            (
+                "weir_service_notices_dropped_total",
+                "Signs of life that the service manager had no room for.",
+                report.dropped_notices,
+            ),
             ("weir_delivery_ingested_total", "Changes taken in.", d.ingested),
             ("weir_delivery_pages_total", "Pages served.", d.pages),
             ("weir_delivery_rows_total", "Rows served.", d.rows),

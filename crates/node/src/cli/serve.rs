@@ -14,7 +14,7 @@ use crate::health::Stage;
 use crate::http::Side;
 use crate::node::Node;
 use crate::runner::WaitStrategy;
-use crate::service;
+use crate::service::{self, ServiceManager};
 
 /// Options of `weir serve`. They go over the configuration file, that over the defaults.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -141,6 +141,7 @@ async fn live(config: Config, side: Arc<Side>, http: SocketAddr) -> anyhow::Resu
     let started = tokio::select! {
         biased;
         () = &mut told_to_stop => {
+    let manager = ServiceManager::default();
             tracing::info!("told to stop before the recovery was done");
             return Ok(());
         }
@@ -155,7 +156,7 @@ async fn live(config: Config, side: Arc<Side>, http: SocketAddr) -> anyhow::Resu
     }
     assert!(side.status.set(node.status()).is_ok(), "a node starts once");
     side.health.enter(Stage::Running);
-    service::tell_ready();
+    manager.tell_ready();
     tracing::info!(order_entry = %node.address(), %http, "ready");
     println!("weir ready order-entry={} http={http}", node.address());
     let outcome = tokio::select! {
@@ -168,7 +169,7 @@ async fn live(config: Config, side: Arc<Side>, http: SocketAddr) -> anyhow::Resu
         }
     };
     side.health.enter(Stage::Stopping);
-    service::tell_stopping();
+    manager.tell_stopping();
     tracing::info!("stopping");
     let stopped = tokio::task::spawn_blocking(move || node.stop()).await;
     tracing::info!("stopped");
