@@ -48,6 +48,7 @@ use crate::handoff::{
 use crate::health::{Beat, Health};
 use crate::keeper::drain::{ProbeDrain, RECORDS_MAX, RING_RECORDS};
 use crate::keeper::shadow_agent;
+use crate::partition::formats::refuse_newer;
 use crate::partition::recovery::{ForPartition, Recovered, recover};
 use crate::partition::{Partition, PartitionFigures, PartitionParts};
 use crate::runner::{Runner, RunningThread, WaitStrategy, Wake};
@@ -105,6 +106,7 @@ impl Node {
         let tls = open_door(config)?;
         weir_io::durable::create_dir(&config.dir)
             .with_context(|| format!("cannot make {}", config.dir.display()))?;
+        refuse_newer(&config.dir, &[PartitionId(0), TRADING])?;
         let wakes = Wakes::new(config.is_fused());
         let wake_fd = WakeFd::new()?;
         let control = recover(config, PartitionId(0), &wake_fd)?;

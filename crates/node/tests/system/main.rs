@@ -24,3 +24,4 @@ mod repeats;
 mod restart;
 mod service;
 mod slow_reader;
+mod troubles;
