@@ -59,6 +59,10 @@ pub struct Config {
     /// The API key of the first operator, session 1, in hexadecimal; used once, when the control
     /// log is empty. Without it a key is made and printed.
     pub bootstrap_key: Option<String>,
+    /// Gives the first operator a new key at this start, though the control log has one: that of
+    /// [`Config::bootstrap_key`], or one that is made. Never in a file: it is for one start.
+    #[serde(skip)]
+    pub new_operator_key: bool,
     /// The command logs.
     pub log: LogSection,
     /// The event logs.
@@ -249,6 +253,7 @@ impl Default for Config {
             threads: Threads::Auto,
             cores: Vec::new(),
             bootstrap_key: None,
+            new_operator_key: false,
             log: LogSection::default(),
             events: EventsSection::default(),
             snapshots: SnapshotsSection::default(),

@@ -31,7 +31,7 @@ use weir_types::{
 };
 use weir_wire::reference::DefineSession;
 use weir_wire::session::NodeId;
-use weir_wire::{Command, Definition};
+use weir_wire::{Command, Definition, Request};
 
 use crate::config::{Config, parse_key};
 use crate::control_feed::{ControlFeed, FedPartition};
@@ -137,6 +137,7 @@ impl Node {
         let gateway =
             assembly.gateway(door, ports, delivery_port, &mut probes, [&control, &trading])?;
         let fed = FedPartition::new(feed_port, trading.engine.control_position());
+        let definitions = gateway.definition_count();
         let feed = ControlFeed::new(control.reader(), vec![fed]);
         let delivery = assembly.delivery(gateway_port, &trading)?;
         let figures = [&control, &trading].map(|r| assembly.figures(r));
@@ -322,13 +323,16 @@ fn bootstrap(
     notes: &mut Vec<String>,
 ) -> anyhow::Result<SourcePort> {
     let (mut to_control, submissions) = RingBuffer::new(1);
-    if control.engine.position() == Position::NONE {
+    let is_first = control.engine.position() == Position::NONE;
+    if is_first || config.new_operator_key {
         let key = match config.bootstrap_key.as_deref().and_then(parse_key) {
             Some(key) => key,
             None => make_operator_key(&config.dir, notes)?,
         };
+        let mut sessions = control.engine.sessions();
+        let last = sessions.find(|(session_id, _)| *session_id == FIRST_OPERATOR);
         let operator = DefineSession {
-            request_no: RequestNo::NONE,
+            request_no: RequestNo(last.map_or(0, |(_, state)| state.last_request_no.0) + 1),
             valid_until: Nanos(0),
             credential: Credential(*blake3::hash(&key).as_bytes()),
             session_id: FIRST_OPERATOR,
@@ -339,7 +343,13 @@ fn bootstrap(
             role: Role::Operator,
             credential_kind: CredentialKind::ApiKey,
         };
-        let command = Command::Import(Position(1), Definition::DefineSession(operator));
+        let command = if is_first {
+            let operator = DefineSession { request_no: RequestNo::NONE, ..operator };
+            Command::Import(Position(1), Definition::DefineSession(operator))
+        } else {
+            // As the operator itself would ask for it, if it could log on.
+            Command::Request(Request::DefineSession(operator))
+        };
         let pushed = to_control.push(Submission::internal(command));
         assert!(pushed.is_ok(), "the ring was made for this one command");
     }
@@ -365,6 +375,13 @@ type NodePartition = Partition<weir_log::EmbeddedLog<weir_io::RealDisk>>;
 /// The agents of the order path.
 type Cores = (Gateway, NodePartition, ControlFeed, NodePartition);
 
+/// What orders do not wait for.
+struct Others {
+    delivery: DeliveryAgent,
+    handshakes: Option<Runner>,
+    background: [Runner; 2],
+}
+
 /// What the parts share while they are built.
 struct Assembly<'a> {
     config: &'a Config,
@@ -377,13 +394,6 @@ struct Assembly<'a> {
 
 impl Assembly<'_> {
     fn gateway(
-/// What orders do not wait for.
-struct Others {
-    delivery: DeliveryAgent,
-    handshakes: Option<Runner>,
-    background: [Runner; 2],
-}
-
         &mut self,
         door: Door,
         ports: Vec<(PartitionPort, EventReader)>,
@@ -500,18 +510,20 @@ struct Others {
         self.health.watch_thread(thread, SystemClock.now())
     }
 
-    /// A new node is ready when its first operator can log on.
-    fn wait_for_operator(&self) -> anyhow::Result<()> {
+    /// A new node is ready when its first operator can log on, and one that gives it a new key when
+    /// that one is known, beside the definitions of before.
+    fn wait_for_operator(&self, before: u64) -> anyhow::Result<()> {
+        let before = if self.config.new_operator_key { before } else { 0 };
         let deadline = Instant::now() + START_TIME;
         while Instant::now() < deadline {
             let status = self.gateway_status.lock().unwrap_or_else(PoisonError::into_inner);
-            if status.definitions > 0 {
+            if status.definitions > before {
                 return Ok(());
             }
             drop(status);
             std::thread::sleep(Duration::from_millis(1));
         }
-        anyhow::bail!("the control log took no first command within {START_TIME:?}")
+        anyhow::bail!("the control log took no definition of an operator within {START_TIME:?}")
     }
 
     fn start_threads(

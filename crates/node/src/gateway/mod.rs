@@ -314,6 +314,12 @@ impl Gateway {
         })
     }
 
+    /// How many definitions it knows of.
+    #[must_use]
+    pub fn definition_count(&self) -> u64 {
+        self.directory.version()
+    }
+
     /// Takes in all events that are there, before anybody is let in, so that every session's
     /// streams and the directory are complete.
     pub fn take_in_the_past(&mut self, now: Nanos) {

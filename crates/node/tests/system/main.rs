@@ -19,6 +19,7 @@ mod logon;
 mod malformed;
 mod matching;
 mod operations;
+mod operator;
 mod pipelining;
 mod repeats;
 mod restart;
