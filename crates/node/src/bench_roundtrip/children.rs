@@ -193,11 +193,10 @@ impl Child {
 
     /// Stops it, so that it takes nothing from what is measured meanwhile, or lets it go on.
     pub(super) fn pause(&self, paused: bool) -> anyhow::Result<()> {
-        let signal = if paused { "-STOP" } else { "-CONT" };
-        let pid = self.process.id().to_string();
-        let sent = Command::new("kill").args([signal, &pid]).status().context("cannot run kill")?;
-        anyhow::ensure!(sent.success(), "process {pid} cannot be paused");
-        Ok(())
+        use rustix::process::{Pid, Signal, kill_process};
+        let signal = if paused { Signal::STOP } else { Signal::CONT };
+        let pid = Pid::from_raw(i32::try_from(self.process.id())?).context("a child has an id")?;
+        kill_process(pid, signal).with_context(|| format!("process {pid} cannot be paused"))
     }
 
     /// The processor time of its threads so far: of all, and of the one with this name.

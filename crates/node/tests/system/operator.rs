@@ -17,6 +17,10 @@ fn market() -> (Home, Node) {
     let home = Home::new("memory");
     let node = home.start();
     open_market(&node, &[ALICE, BOB]);
+    // The command line looks for instruments where the node tells of them, a moment later.
+    until("the instrument", || {
+        (node.status()["instruments"][0]["symbol"] == "WEIR1").then_some(())
+    });
     (home, node)
 }
 
