@@ -27,6 +27,7 @@ pub mod follower;
 pub mod key;
 pub mod load;
 pub mod open_orders;
+pub mod readiness;
 pub mod request;
 pub mod session;
 pub mod status;
