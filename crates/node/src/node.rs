@@ -35,6 +35,7 @@ use weir_wire::{Command, Definition};
 
 use crate::config::{Config, parse_key};
 use crate::control_feed::{ControlFeed, FedPartition};
+use crate::cycles::CycleTimes;
 use crate::delivery_agent::{DeliveryAgent, DeliveryFigures, DeliveryParts};
 use crate::event_reader::EventReader;
 use crate::fd_poller::FdPoller;
@@ -119,6 +120,7 @@ impl Node {
             draining: Arc::new(AtomicBool::new(false)),
             gateway_status: Arc::new(Mutex::new(GatewayStatus::default())),
             delivery_figures: Arc::new(DeliveryFigures::default()),
+            cycles: Arc::new(CycleTimes::default()),
         };
         let bootstrap = bootstrap(config, &control, &mut notes)?;
         let (control_port, control_source) =
@@ -157,6 +159,7 @@ impl Node {
             gateway: assembly.gateway_status.clone(),
             tls: tls.clone(),
             delivery: assembly.delivery_figures.clone(),
+            cycles: assembly.cycles.clone(),
             latencies,
             hiccups: start_hiccups(config, probes.clock.as_ref(), &mut notes),
         });
@@ -371,6 +374,7 @@ struct Assembly<'a> {
     draining: Arc<AtomicBool>,
     gateway_status: Arc<Mutex<GatewayStatus>>,
     delivery_figures: Arc<DeliveryFigures>,
+    cycles: Arc<CycleTimes>,
 }
 
 impl Assembly<'_> {
@@ -524,6 +528,7 @@ impl Assembly<'_> {
                 .with_agent(feed)
                 .with_agent(trading)
                 .with_beat(self.beat("core"))
+                .with_cycle_times(self.cycles.clone())
                 .on_core(core(0));
             threads.push(runner.start()?);
         } else {
@@ -539,6 +544,7 @@ impl Assembly<'_> {
             let runner = Runner::new("gateway", self.wakes.gateway.clone(), wait)
                 .with_sockets(gateway)
                 .with_beat(self.beat("gateway"))
+                .with_cycle_times(self.cycles.clone())
                 .on_core(core(0));
             threads.push(runner.start()?);
         }

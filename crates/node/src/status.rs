@@ -12,6 +12,7 @@ use weir_types::{Durability, Epoch, PartitionId};
 use weir_wire::event::Uncrossed;
 use weir_wire::reference::DefineInstrument;
 
+use crate::cycles::{CycleReport, CycleTimes};
 use crate::delivery_agent::DeliveryFigures;
 use crate::gateway::handshakes::{TlsDoor, TlsReport};
 use crate::gateway::{GatewayCounters, GatewayStatus};
@@ -39,6 +40,8 @@ pub struct NodeStatus {
     pub tls: Option<Arc<TlsDoor>>,
     /// The delivery store.
     pub delivery: Arc<DeliveryFigures>,
+    /// The cycles of the gateway's thread.
+    pub cycles: Arc<CycleTimes>,
     /// The latencies, when orders are stamped.
     pub latencies: Option<DrainReader>,
     /// The hiccup threads, when they run.
@@ -68,6 +71,8 @@ pub struct StatusReport {
     pub delivery: DeliveryReport,
     /// The instruments.
     pub instruments: Vec<InstrumentReport>,
+    /// Cycles of the gateway's thread that did something, since the start.
+    pub cycles: CycleReport,
     /// Latencies since the start, by name.
     pub latencies: Vec<LatencyReport>,
     /// What the machine stole, by core.
@@ -311,6 +316,7 @@ impl NodeStatus {
                 refused: load(&self.delivery.refused),
             },
             instruments: instruments.collect(),
+            cycles: self.cycles.report(),
             latencies: self.latency_reports(),
             hiccups: hiccups.iter().map(HiccupLine::of).collect(),
             log_bytes: directory_bytes(&self.dir),
@@ -341,13 +347,14 @@ impl NodeStatus {
         let report = self.report();
         let g = &report.gateway;
         let d = &report.delivery;
-        let totals: [(&str, &str, u64); 18] = [
+        let totals: [(&str, &str, u64); 19] = [
             ("weir_gateway_requests_total", "Requests handed to partitions.", g.requests),
             ("weir_gateway_reports_total", "Reports sent.", g.reports),
             ("weir_gateway_rejects_total", "Rejects sent without an event.", g.rejects),
             ("weir_gateway_malformed_total", "Messages that could not be read.", g.malformed),
             ("weir_gateway_broken_streams_total", "Streams that were no frames.", g.broken_streams),
             ("weir_gateway_back_pressure_total", "Times reading had to wait.", g.back_pressure),
+            ("weir_gateway_held_to_rate_total", "Reading waited for a rate.", g.held_to_rate),
             ("weir_gateway_accepted_total", "Connections accepted.", g.accepted),
             ("weir_gateway_logons_refused_total", "Logons refused.", g.logons_refused),
             (
@@ -388,6 +395,7 @@ impl NodeStatus {
             put_metric(text, (name, help, "gauge"), &[(String::new(), value)]);
         }
         put_reasons(g, text);
+        put_cycles(&report.cycles, text);
         if let Some(tls) = &report.tls {
             put_handshakes(tls, text);
         }
@@ -459,6 +467,16 @@ fn logons_and_limits(g: &GatewayCounters) -> [(&'static str, &'static str, u64);
 }
 
 /// Everything that was refused, cut or ended, by reason.
+fn put_cycles(cycles: &CycleReport, text: &mut String) {
+    let CycleReport { count, p50_ns, p99_ns, p99_99_ns, max_ns } = *cycles;
+    let name = "weir_gateway_cycles_total";
+    put_metric(text, (name, "Cycles that did something.", "counter"), &[(String::new(), count)]);
+    let quantiles = [("0.5", p50_ns), ("0.99", p99_ns), ("0.9999", p99_99_ns), ("1", max_ns)];
+    let values = quantiles.map(|(q, ns)| (format!("{{quantile=\"{q}\"}}"), ns));
+    let name = "weir_gateway_cycle_nanoseconds";
+    put_metric(text, (name, "Their lengths since the start.", "gauge"), &values);
+}
+
 fn put_reasons(gateway: &GatewayCounters, text: &mut String) {
     let kinds = [
         ("weir_gateway_rejects_by_reason_total", "Rejects without an event.", &gateway.rejects_by),

@@ -23,6 +23,8 @@ pub struct KnownSession {
     pub valid_until: Nanos,
     /// Requests that may be without an answer; zero for no bound.
     pub in_flight_max: u32,
+    /// Orders a second that each partition takes of it; zero for no bound.
+    pub order_rate_max: u32,
 }
 
 impl KnownSession {
@@ -101,6 +103,7 @@ impl Directory {
             role: d.role,
             valid_until: d.valid_until,
             in_flight_max: d.in_flight_max,
+            order_rate_max: d.order_rate_max,
         };
         let session_id = d.defined_session_id;
         let (before, _) = self.sessions.insert(session_id, (lock, known))?;

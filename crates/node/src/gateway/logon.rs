@@ -151,6 +151,7 @@ impl Gateway {
             Ok(()) => {
                 self.acknowledge_logon(connection, session_id, now);
                 self.tell_logon(connection, session_id, now);
+                self.set_timer(connection, now);
             }
             Err(reject) => self.refuse_logon(connection, &reject, now),
         }
@@ -208,11 +209,12 @@ impl Gateway {
         session.role = known.role;
         session.valid_until = known.valid_until;
         session.in_flight_max = known.in_flight_max;
+        session.order_rate_max = known.order_rate_max;
         // What was to end is gone; this one is another.
         session.ending = None;
-        session.connection = Some(connection.id);
         session.heard_at = now;
         session.said_at = now;
+        self.sessions.attach(asked.session_id, connection.id);
         connection.sessions.push(asked.session_id);
         Ok(())
     }
@@ -262,6 +264,7 @@ impl Gateway {
             &Logout { session_id: id, reason: Reason::LogoutRequested },
             &mut connection.output,
         );
+        self.set_timer(connection, now);
         self.flush_list.add(connection);
     }
 
@@ -276,6 +279,7 @@ impl Gateway {
         for id in std::mem::take(&mut connection.sessions) {
             self.end_session(id);
         }
+        self.set_timer(connection, now);
         self.flush_list.add(connection);
     }
 
@@ -290,6 +294,7 @@ impl Gateway {
             Some(Ending::Broken) => self.counters.tls_broken += 1,
             Some(Ending::Closed) | None => {}
         }
+        self.timers.cancel(connection.id.slot());
         self.lobby.gone(connection.id);
         if connection.closing_by.is_some() {
             self.counters.connections_cut += 1;
@@ -309,6 +314,10 @@ impl Gateway {
         let Some(session) = self.sessions.get_mut(redefined.session_id) else { return };
         session.valid_until = redefined.known.valid_until;
         session.in_flight_max = redefined.known.in_flight_max;
+        session.order_rate_max = redefined.known.order_rate_max;
+        if let (Some(via), Nanos(1..)) = (session.connection, session.valid_until) {
+            self.timers.set_no_later_than(via.slot(), session.valid_until);
+        }
         if redefined.is_key_replaced && session.connection.is_some() {
             session.ending = Some(Reason::KeyReplaced);
             self.lost_sessions.push(redefined.session_id);
@@ -317,8 +326,8 @@ impl Gateway {
 
     /// Takes a session off its connection and tells the logs.
     pub(super) fn end_session(&mut self, id: SessionId) {
-        let Some(session) = self.sessions.get_mut(id) else { return };
-        session.connection = None;
+        self.sessions.detach(id);
+        let Some(session) = self.sessions.get(id) else { return };
         if session.role != Role::Trader || session.cancel_on_disconnect == Switch::Off {
             return;
         }
@@ -350,14 +359,12 @@ impl Gateway {
             let Some(mut connection) = self.connections.take(id) else { continue };
             // The orders stay: the operator stops the node, the sessions did not go away.
             for session in std::mem::take(&mut connection.sessions) {
-                if let Some(session) = self.sessions.get_mut(session) {
-                    session.connection = None;
-                }
+                self.sessions.detach(session);
             }
             self.close(&mut connection, Reason::Stopping, now);
             self.connections.put_back(connection);
         }
-        self.timers_at = Nanos(now.0 + CLOSING_TIME);
+        self.stop_by = Nanos(now.0 + CLOSING_TIME);
     }
 }
 

@@ -12,6 +12,7 @@ mod challenges;
 mod connection;
 mod connections;
 mod directory;
+mod fairness;
 pub mod handshakes;
 mod intake;
 mod keys;
@@ -21,6 +22,7 @@ mod logon;
 mod reports;
 mod sessions;
 mod stream;
+mod timer_wheel;
 mod timers;
 mod transport;
 
@@ -50,18 +52,18 @@ use crate::stage_clock::StageClock;
 use challenges::Challenges;
 use connection::{Connection, ReadBuffers, ReadOutcome};
 use connections::{Connections, FlushList, ReadList};
+use fairness::{ACCEPTS_MAX, Fairness};
 use handshakes::Arrival;
 use lines::Lines;
 use lobby::Lobby;
 use logon::VerificationRate;
 use sessions::{BehindList, Sessions};
+use timer_wheel::TimerWheel;
 use transport::Transport;
 
 const LISTENER: Token = Token(usize::MAX);
 const WAKER: Token = Token(usize::MAX - 1);
 const DISK: Token = Token(usize::MAX - 2);
-/// Connections accepted in one cycle.
-const ACCEPTS_MAX: usize = 64;
 
 /// What can be set.
 #[derive(Clone, Debug)]
@@ -102,6 +104,8 @@ pub struct GatewayCounters {
     pub broken_streams: u64,
     /// Times a full ring stopped a connection's reading.
     pub back_pressure: u64,
+    /// Times a session far beyond its rate stopped its connection's reading.
+    pub held_to_rate: u64,
     /// Connections accepted.
     pub accepted: u64,
     /// Connections refused because there were as many as there may be. They are not accepted ones.
@@ -220,7 +224,10 @@ pub struct Gateway {
     accepting: bool,
     connections: Connections,
     buffers: ReadBuffers,
+    /// Connections with sessions that have input, and those without.
     read_list: ReadList,
+    strangers: ReadList,
+    fairness: Fairness,
     flush_list: FlushList,
     lobby: Lobby,
     sessions: Sessions,
@@ -243,9 +250,11 @@ pub struct Gateway {
     status: Arc<Mutex<GatewayStatus>>,
     record: Vec<u8>,
     old_record: Vec<u8>,
-    timers_at: Nanos,
-    /// The slot whose connection's timers are looked at next.
-    timer_slot: usize,
+    /// Each connection's first deadline, by its slot.
+    timers: TimerWheel,
+    status_at: Nanos,
+    /// When a stop waits no longer for connections.
+    stop_by: Nanos,
     draining: Arc<AtomicBool>,
     stopping: bool,
 }
@@ -285,6 +294,8 @@ impl Gateway {
             connections: Connections::default(),
             buffers: ReadBuffers::default(),
             read_list: ReadList::default(),
+            strangers: ReadList::default(),
+            fairness: Fairness::default(),
             flush_list: FlushList::default(),
             lobby: Lobby::new(parts.config.lobby),
             sessions: Sessions::new(ports.len()),
@@ -307,8 +318,9 @@ impl Gateway {
             status: parts.status,
             record: Vec::with_capacity(1024),
             old_record: Vec::with_capacity(1024),
-            timers_at: Nanos(0),
-            timer_slot: 0,
+            timers: TimerWheel::new(Nanos(0)),
+            status_at: Nanos(0),
+            stop_by: Nanos(0),
             draining: parts.draining,
             stopping: false,
         })
@@ -385,7 +397,10 @@ impl Gateway {
         connection.peer = peer;
         tracing::debug!(peer = lines::peer_of(&connection), "connection accepted");
         match self.lobby.enter(id, peer.map(|peer| peer.ip()), now) {
-            Ok(()) => self.read_list.add(&mut connection),
+            Ok(()) => {
+                self.set_timer(&mut connection, now);
+                self.strangers.add(&mut connection);
+            }
             Err(reason) => {
                 self.counters.address_refused += 1;
                 self.close(&mut connection, reason, now);
@@ -396,10 +411,22 @@ impl Gateway {
 
     /// Puts a connection back after reading; it stays in the list while it has more.
     fn put_back(&mut self, mut connection: Box<Connection>) {
-        if connection.must_wait || connection.readable && connection.closing_by.is_none() {
-            self.read_list.add(&mut connection);
+        if connection.must_wait || connection.readable {
+            self.want_read(&mut connection);
         }
         self.connections.put_back(connection);
+    }
+
+    /// Puts a connection into the list in which its turn to be read comes, unless it is closing
+    /// or has to read its answers first.
+    fn want_read(&mut self, connection: &mut Connection) {
+        if connection.closing_by.is_some() || connection.waits_for_room {
+            return;
+        }
+        match connection.sessions.is_empty() {
+            true => self.strangers.add(connection),
+            false => self.read_list.add(connection),
+        }
     }
 
     /// Writes what is due; returns how many connections.
@@ -420,10 +447,36 @@ impl Gateway {
                 if connection.output_len() > 0 && connection.can_write() {
                     self.flush_list.add(&mut connection);
                 }
+                self.on_room(&mut connection);
+                self.set_output_timer(&connection);
                 self.connections.put_back(connection);
             }
         }
         count
+    }
+
+    /// Lets go on what waited for room in a connection's output.
+    fn on_room(&mut self, connection: &mut Connection) {
+        self.resume_pages(connection);
+        if connection.waits_for_room && connection.has_room(self.config.output_len_max) {
+            connection.waits_for_room = false;
+            self.want_read(connection);
+        }
+    }
+
+    /// Serves those that orders do not wait for: deadlines, newcomers, strangers. Returns how much
+    /// it did.
+    fn serve_others(&mut self, is_open: bool, now: Nanos) -> usize {
+        let mut done = self.run_timers(now);
+        if is_open {
+            // Who has gone makes room for who comes.
+            done += self.read_strangers(now);
+            done += self.accept(now);
+            self.submit_losses();
+            self.wake_partitions();
+        }
+        self.flush(now);
+        done
     }
 
     /// Passes pages through to their connections; returns how many.
@@ -496,7 +549,13 @@ impl Poller for Gateway {
                 Token(slot) => {
                     if let Some(connection) = self.connections.in_slot(slot) {
                         connection.on_ready(event);
-                        self.read_list.add(connection);
+                        let is_heard =
+                            connection.closing_by.is_none() && !connection.waits_for_room;
+                        match connection.sessions.is_empty() {
+                            _ if !is_heard => {}
+                            true => self.strangers.add(connection),
+                            false => self.read_list.add(connection),
+                        }
                         if event.is_writable() && connection.output_len() > 0 {
                             self.flush_list.add(connection);
                         }
@@ -517,11 +576,14 @@ impl Agent for Gateway {
     }
 
     fn do_work(&mut self, now: Nanos) -> usize {
+        let is_open = !self.stopping && !self.draining.load(Ordering::Relaxed);
         let mut done = 0;
-        if !self.stopping && !self.draining.load(Ordering::Relaxed) {
-            done += self.accept(now);
-            done += self.read_connections(now);
+        // Where partitions share the thread it comes twice in a cycle, the second time for what
+        // they said: nothing new is read for that.
+        if self.fairness.is_new_cycle(now) && is_open {
+            done += self.read_sessions(now);
         }
+        let has_orders = done > 0;
         self.submit_losses();
         self.wake_partitions();
         done += self.pump_events(now);
@@ -529,18 +591,20 @@ impl Agent for Gateway {
         if !self.behind.is_empty() {
             done += self.catch_up(now);
         }
-        if now >= self.timers_at {
-            self.run_timers(now);
-        }
+        self.end_lost_sessions(now);
         done += self.flush(now);
+        if self.fairness.is_turn_of_others(has_orders) {
+            done += self.serve_others(is_open, now);
+        }
         done
     }
 
     fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
-        if !self.read_list.is_empty() || !self.behind.is_empty() || !self.losses.is_empty() {
+        let waits = !self.read_list.is_empty() || !self.strangers.is_empty();
+        if waits || !self.behind.is_empty() || !self.losses.is_empty() {
             return Some(Nanos(now.0 + 500_000));
         }
-        Some(self.timers_at)
+        Some(self.status_at.min(self.timers.look_again_at()))
     }
 
     fn stop(&mut self, now: Nanos) -> bool {
@@ -553,6 +617,6 @@ impl Agent for Gateway {
             self.say_goodbye(now);
         }
         self.flush(now);
-        self.connections.count() == 0 || now >= self.timers_at
+        self.connections.count() == 0 || now >= self.stop_by
     }
 }

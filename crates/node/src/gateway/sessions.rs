@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use weir_types::{EventNo, FirmId, Nanos, Reason, RequestNo, Role, SessionId, Switch};
 
 use super::connection::ConnectionId;
+use super::fairness::Pace;
 use super::stream::Stream;
 
 /// A session that has events or is logged on.
@@ -14,7 +15,8 @@ pub struct Session {
     pub firm_id: FirmId,
     /// What it may do.
     pub role: Role,
-    /// The connection it is logged on through.
+    /// The connection it is logged on through; set by [`Sessions::attach`] and
+    /// [`Sessions::detach`].
     pub connection: Option<ConnectionId>,
     /// Whether the loss of the connection cancels its orders.
     pub cancel_on_disconnect: Switch,
@@ -22,6 +24,10 @@ pub struct Session {
     pub valid_until: Nanos,
     /// Requests that may be without an answer; zero for no bound.
     pub in_flight_max: u32,
+    /// Orders a second that each partition takes of it; zero for no bound.
+    pub order_rate_max: u32,
+    /// How fast its orders have come. It outlives connections.
+    pub pace: Pace,
     /// Requests handed to partitions that have not answered them yet. It outlives connections.
     pub in_flight: u32,
     /// Why it is to be ended soon.
@@ -64,17 +70,20 @@ impl Session {
 }
 
 /// All sessions.
+///
+/// INVARIANT: `logged_on_count` is the number of those that have a connection.
 #[derive(Debug, Default)]
 pub struct Sessions {
     by_id: HashMap<SessionId, Session>,
     port_count: usize,
+    logged_on_count: usize,
 }
 
 impl Sessions {
     /// An empty table for a gateway with so many ports.
     #[must_use]
     pub fn new(port_count: usize) -> Sessions {
-        Sessions { by_id: HashMap::new(), port_count }
+        Sessions { by_id: HashMap::new(), port_count, logged_on_count: 0 }
     }
 
     /// Agrees with a recovered engine on where a session stands.
@@ -92,6 +101,8 @@ impl Sessions {
             cancel_on_disconnect: Switch::Off,
             valid_until: Nanos(0),
             in_flight_max: 0,
+            order_rate_max: 0,
+            pace: Pace::default(),
             in_flight: 0,
             ending: None,
             heartbeat_interval: Nanos(0),
@@ -121,7 +132,19 @@ impl Sessions {
     /// How many are logged on.
     #[must_use]
     pub fn logged_on_count(&self) -> usize {
-        self.by_id.values().filter(|session| session.connection.is_some()).count()
+        self.logged_on_count
+    }
+
+    /// Notes that a session is logged on through this connection.
+    pub fn attach(&mut self, id: SessionId, via: ConnectionId) {
+        let before = self.entry(id).connection.replace(via);
+        self.logged_on_count += usize::from(before.is_none());
+    }
+
+    /// Notes that a session is logged on no more.
+    pub fn detach(&mut self, id: SessionId) {
+        let before = self.by_id.get_mut(&id).and_then(|session| session.connection.take());
+        self.logged_on_count -= usize::from(before.is_some());
     }
 }
 
@@ -169,6 +192,21 @@ mod tests {
         let session = sessions.entry(SessionId(5));
         (session.in_flight_max, session.in_flight) = (in_flight_max, in_flight);
         sessions.by_id.remove(&SessionId(5)).unwrap()
+    }
+
+    #[test]
+    fn sessions_that_are_logged_on_are_counted_each_once() {
+        let (mut sessions, via) = (Sessions::new(1), ConnectionId(1));
+        sessions.detach(SessionId(1));
+        for id in [1, 2, 2] {
+            sessions.attach(SessionId(id), via);
+        }
+        assert_eq!(sessions.logged_on_count(), 2);
+        sessions.detach(SessionId(1));
+        sessions.detach(SessionId(1));
+        assert_eq!(sessions.logged_on_count(), 1);
+        assert!(sessions.logged_on(SessionId(2), via).is_some());
+        assert!(sessions.logged_on(SessionId(1), via).is_none());
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod common;
 
 mod access;
 mod backup;
+mod fairness;
 mod follower;
 mod halts;
 mod liveness;
