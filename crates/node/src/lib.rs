@@ -11,6 +11,7 @@
 
 pub mod agent;
 pub mod backup;
+pub mod bench_isolation;
 pub mod bench_probes;
 pub mod bench_roundtrip;
 pub mod cli;

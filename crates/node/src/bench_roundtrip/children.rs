@@ -38,7 +38,7 @@ impl WorkDir {
     }
 
     /// Where it is.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
@@ -248,7 +248,7 @@ impl Child {
     }
 
     /// Where it listens and how it is known.
-    pub(super) fn target(&self) -> Target {
+    pub(crate) fn target(&self) -> Target {
         Target { address: self.address, tls: self.tls.clone() }
     }
 
@@ -262,12 +262,12 @@ impl Child {
     }
 
     /// Where it listens.
-    pub(super) fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// The key of session 1.
-    pub(super) fn key(&self) -> ApiKey {
+    pub(crate) fn key(&self) -> ApiKey {
         self.key
     }
 }
