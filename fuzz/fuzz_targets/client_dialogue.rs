@@ -1,14 +1,15 @@
-//! Any bytes as what a node says to a client: sessions with either kind of key and the follower
-//! take it.
+//! Any bytes as what a node says to a client: sessions with either kind of key, the follower and
+//! the reader of copies take it.
 //!
 //! Holds that a node that says anything at all makes the client refuse or go on, and never panic;
 //! and that a session signs once for each challenge that it asked for, and nothing else.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use weir_client::drop_copy::{Beginning, DropCopy};
 use weir_client::{Follower, FollowerConfig, Session, SessionConfig, SessionEvent, SigningKey};
 use weir_fuzz::shaped_stream;
-use weir_types::{Nanos, SessionId};
+use weir_types::{FirmId, Nanos, PartitionId, SessionId};
 use weir_wire::frame::{Framing, next_frame};
 use weir_wire::session::ApiKey;
 use weir_wire::{ClientMessage, NodeMessage};
@@ -18,6 +19,9 @@ const FRAME_LEN_MAX: usize = 1 << 20;
 fuzz_target!(|bytes: &[u8]| {
     let mut session = Session::new(SessionConfig::new(SessionId(1), ApiKey([1; 32])));
     let mut follower = Follower::new(FollowerConfig::new(SessionId(1)), Vec::new());
+    let whose = (SessionId(1), FirmId::NONE);
+    let mut copies = DropCopy::new(whose, Beginning::Oldest, &[]);
+    copies.ask(PartitionId(1), &mut Vec::new());
     let key = SigningKey::from_seed([1; 32]);
     let mut signing = Session::new(SessionConfig::new(SessionId(1), key));
     let mut out = Vec::new();
@@ -38,6 +42,16 @@ fuzz_target!(|bytes: &[u8]| {
             }
             NodeMessage::OrderPageBody(body, rows) => {
                 let _ = follower.on_rows(body, rows.clone(), |_| {});
+            }
+            NodeMessage::DropCopyState(state) => {
+                let _ = copies.on_state(state);
+                copies.ask(state.partition_id, &mut out);
+            }
+            NodeMessage::ReportCopy(head) => {
+                let _ = copies.on_copy(head);
+            }
+            NodeMessage::CopyMark(mark) => {
+                let _ = copies.on_mark(mark);
             }
             _ => {
                 let _ = session.on_message(&message, &mut out);

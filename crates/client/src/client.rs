@@ -9,20 +9,21 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use weir_types::{Nanos, PartitionId, Reason, SessionId};
-use weir_wire::Request;
 use weir_wire::challenge::CHALLENGE_COUNT_MAX;
 use weir_wire::delivery::{OrderPage, OrderPageBody, OrderRow};
 use weir_wire::dialogue::NodeMessage;
+use weir_wire::drop_copy::{CopyMark, DropCopyState, ReportCopy};
 use weir_wire::group::Group;
+use weir_wire::{DecodeError, Message, Request};
 
 use crate::clock::{Clock, wait};
 use crate::connection::{Connection, Limits, Target};
+use crate::drop_copy::CopiedReport;
 use crate::error::ClientError;
 use crate::session::{Session, SessionConfig, SessionEvent, Submit, Times};
 
 /// What came from the node.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "handled at once, never stored")]
 pub enum Incoming<'a> {
     /// Something for a session.
     Session(SessionId, SessionEvent),
@@ -30,6 +31,12 @@ pub enum Incoming<'a> {
     Page(OrderPage, &'a [u8]),
     /// A page's rows, for a follower.
     Rows(OrderPageBody, Group<'a, OrderRow>),
+    /// How a stream of copies stands.
+    CopyState(DropCopyState),
+    /// A copy of a report.
+    Copy(ReportCopy, CopiedReport),
+    /// How far a stream of copies goes.
+    CopyMark(CopyMark),
 }
 
 /// A connection and its sessions.
@@ -51,6 +58,8 @@ pub struct Client {
     is_interrupted: bool,
     /// Heartbeats are looked after every so often, not at every poll.
     next_care: Nanos,
+    /// The head of a copy whose report is due.
+    copy_head: Option<ReportCopy>,
 }
 
 const CARE_INTERVAL: Nanos = Nanos(50_000_000);
@@ -76,6 +85,7 @@ impl Client {
             last_heard: clock.now(),
             is_interrupted: false,
             next_care: Nanos(0),
+            copy_head: None,
         })
     }
 
@@ -150,6 +160,7 @@ impl Client {
         self.is_interrupted = false;
         self.last_heard = self.clock.now();
         self.challenge_count = 0;
+        self.copy_head = None;
         self.to_challenge.clear();
         (0..self.sessions.len()).for_each(|place| self.put_logon(place));
         self.wait_until_open(timeout, sink)
@@ -297,7 +308,23 @@ impl Client {
         let mut count = 0;
         while let Some((message, out)) = self.connection.next_message()? {
             count += 1;
+            if let Some(head) = self.copy_head.take() {
+                sink(Incoming::Copy(head, copied(&head, &message)?), out);
+                continue;
+            }
             let session_id = match message {
+                NodeMessage::ReportCopy(head) => {
+                    self.copy_head = Some(head);
+                    continue;
+                }
+                NodeMessage::DropCopyState(state) => {
+                    sink(Incoming::CopyState(state), out);
+                    continue;
+                }
+                NodeMessage::CopyMark(mark) => {
+                    sink(Incoming::CopyMark(mark), out);
+                    continue;
+                }
                 NodeMessage::OrderPage(page, token) => {
                     sink(Incoming::Page(page, token), out);
                     continue;
@@ -366,6 +393,22 @@ fn addressee(message: &NodeMessage<'_>) -> SessionId {
         NodeMessage::Logout(m) => m.session_id,
         NodeMessage::OrderPage(m, _) => m.session_id,
         NodeMessage::OrderPageBody(m, _) => m.session_id,
+        NodeMessage::DropCopyState(m) => m.session_id,
+        NodeMessage::ReportCopy(m) => m.session_id,
+        NodeMessage::CopyMark(m) => m.session_id,
+    }
+}
+
+/// The report that follows a copy's head; anything else in its place is no copy.
+fn copied(head: &ReportCopy, message: &NodeMessage<'_>) -> Result<CopiedReport, DecodeError> {
+    let report = CopiedReport::of(message).ok_or(DecodeError::Unexpected(ReportCopy::NAME))?;
+    let wrong = |field, index| {
+        Err(DecodeError::FieldOutOfRange { message: ReportCopy::NAME, field, index })
+    };
+    match report.address() {
+        (owner, _) if owner != head.owner_session_id => wrong("owner_session_id", 5),
+        (_, partition_id) if partition_id != head.partition_id => wrong("partition_id", 7),
+        _ => Ok(report),
     }
 }
 

@@ -103,23 +103,6 @@ pub fn wait<'a>(
     poll_fds(&mut fds, if more { Duration::ZERO } else { timeout })
 }
 
-/// As [`wait`], and tells which of the connections are ready.
-///
-/// # Errors
-/// As [`wait`].
-pub fn wait_ready<'a>(
-    connections: impl IntoIterator<Item = &'a Connection>,
-    timeout: Duration,
-) -> Result<Vec<bool>, ClientError> {
-    let mut more = Vec::new();
-    let connections =
-        connections.into_iter().inspect(|connection| more.push(connection.has_more()));
-    let mut fds = fds_of(connections);
-    let timeout = if more.contains(&true) { Duration::ZERO } else { timeout };
-    poll_fds(&mut fds, timeout)?;
-    Ok(fds.iter().zip(more).map(|(fd, more)| more || !fd.revents().is_empty()).collect())
-}
-
 /// As [`wait`], also for a new connection to `listener`.
 ///
 /// # Errors

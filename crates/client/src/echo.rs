@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use weir_types::{
-    AccountId, ClOrdId, EventNo, ExecId, ExecInst, ExecType, FirmId, InstrumentId, Liquidity,
-    MatchId, Nanos, OrdStatus, OrdType, OrderId, PartitionId, Position, Price, Qty, Reason, Rec,
-    RequestNo, Role, SelfTradePrevention, Seq, SessionId, Side, TimeInForce,
+    AccountId, ClOrdId, Epoch, EventNo, ExecId, ExecInst, ExecType, FirmId, InstrumentId,
+    Liquidity, MatchId, Nanos, OrdStatus, OrdType, OrderId, PartitionId, Position, Price, Qty,
+    Reason, Rec, RequestNo, Role, SelfTradePrevention, Seq, SessionId, Side, TimeInForce,
 };
 use weir_wire::Request;
 use weir_wire::dialogue::{ClientMessage, put_logon_ack};
@@ -104,8 +104,9 @@ pub(crate) fn answer(
                 put_frame(&Logout { session_id, reason: Reason::LogoutRequested }, out);
             }
             ClientMessage::Heartbeat(heartbeat) => put_frame(&heartbeat, out),
-            // It keeps no order state and has no identity to sign for.
+            // It keeps no order state and no reports, and has no identity to sign for.
             ClientMessage::FetchOrders(..)
+            | ClientMessage::DropCopyRequest(_)
             | ClientMessage::ChallengeRequest(_)
             | ClientMessage::SignedLogon(..) => {}
         }
@@ -119,12 +120,15 @@ fn open(logon: &Logon, last_event_no: u64, out: &mut Vec<u8>) {
         session_id: logon.session_id,
         firm_id: FirmId(1),
         heartbeat_interval_ms: logon.heartbeat_interval_ms,
+        order_rate_max: 0,
+        in_flight_max: 0,
         role: Role::Trader,
     };
     let state = PartitionState {
         last_request_no: RequestNo(last_event_no),
         next_event_no: EventNo(last_event_no + 1),
         oldest_event_no: EventNo(1),
+        epoch: Epoch(1),
         partition_id: PARTITION,
     };
     put_logon_ack(&ack, &[state], out);

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use weir_tls::LinkError;
-use weir_types::{EventNo, InstrumentId, OrderId, PartitionId, Reason, SessionId};
+use weir_types::{CopyNo, Epoch, EventNo, InstrumentId, OrderId, PartitionId, Reason, SessionId};
 use weir_wire::DecodeError;
 use weir_wire::frame::BrokenFrame;
 use weir_wire::session::NodeId;
@@ -84,6 +84,28 @@ pub enum ClientError {
         /// The number of the session's next event.
         next_event_no: EventNo,
     },
+    /// The node's history is not the one that the session was told: something was lost at a crash,
+    /// or the node was made of a backup. [`Session::forget_from`](crate::Session::forget_from)
+    /// makes the session one that can go on.
+    #[error(
+        "session {session_id}, partition {partition_id}: what it was told from event \
+         {other_from} on is not in the node's history (oldest retained {oldest_event_no}, \
+         now in epoch {epoch})"
+    )]
+    OtherHistory {
+        /// The session.
+        session_id: SessionId,
+        /// The partition.
+        partition_id: PartitionId,
+        /// The first event that is not the one that the session was told: it and all after it are
+        /// void.
+        other_from: EventNo,
+        /// The oldest event that can be asked for. Where the node does not know the session's epoch
+        /// this is `other_from`, and nothing is said of what comes before.
+        oldest_event_no: EventNo,
+        /// The partition's epoch.
+        epoch: Epoch,
+    },
     /// Another node than the one meant asks for a signature.
     #[error("node {got} answered where {expected} was meant")]
     WrongNode {
@@ -113,6 +135,31 @@ pub enum ClientError {
         expected: EventNo,
         /// The number that came.
         got: EventNo,
+    },
+    /// Copies are missing, or the node's are others than those had before.
+    #[error("partition {partition_id}: copy {got} came before where {expected} was due")]
+    CopyGap {
+        /// The partition.
+        partition_id: PartitionId,
+        /// The copy that was the last.
+        expected: CopyNo,
+        /// The copy that the node says is before the next.
+        got: CopyNo,
+    },
+    /// The node gives no copies.
+    #[error(
+        "no copies of partition {partition_id}: {reason} \
+         (they can be asked from {oldest_copy_no} to {next_copy_no})"
+    )]
+    CopiesRefused {
+        /// The partition.
+        partition_id: PartitionId,
+        /// Why.
+        reason: Reason,
+        /// The lowest number that can be asked from.
+        oldest_copy_no: CopyNo,
+        /// The highest.
+        next_copy_no: CopyNo,
     },
     /// The node was silent for longer than three heartbeat intervals.
     #[error("session {session_id}: nothing heard from the node for {silent:?}")]

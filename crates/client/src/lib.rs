@@ -9,6 +9,7 @@
 //! * [`key`]: what a session proves itself by.
 //! * [`client`]: a connection and its sessions.
 //! * [`follower`]: order state by token; [`open_orders`]: what is live now, once.
+//! * [`drop_copy`]: copies of a firm's reports, in order and without a gap.
 //! * [`admin`]: reference data, money, phases, kill switches.
 //! * [`status`]: the node's status page.
 //! * [`flow`]: recorded order flow as orders.
@@ -19,6 +20,7 @@ pub mod admin;
 pub mod client;
 pub mod clock;
 pub mod connection;
+pub mod drop_copy;
 pub mod echo;
 pub mod echo_many;
 pub mod error;
@@ -27,6 +29,7 @@ pub mod follower;
 pub mod key;
 pub mod load;
 pub mod open_orders;
+pub mod readiness;
 pub mod request;
 pub mod session;
 pub mod status;
@@ -34,6 +37,7 @@ pub mod status;
 pub use admin::Admin;
 pub use client::{Client, Incoming};
 pub use connection::{Connection, Limits, Target, resolve};
+pub use drop_copy::{DropCopy, DropCopyReader};
 pub use error::ClientError;
 pub use follower::{Follower, FollowerConfig};
 pub use key::{Key, SigningKey};

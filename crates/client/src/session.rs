@@ -13,13 +13,19 @@
 //! | event number > last + 1           | [`ClientError::Gap`]: log on again                  |
 //! | LogonAck, request ≤ last had      | its answer comes with the resumed events: waits     |
 //! | LogonAck, request > last had      | sent again under its number                         |
+//! | LogonReject, other history        | [`ClientError::OtherHistory`]: some events are void |
+//!
+//! A number is one event only within one history, so what was heard of a partition is known by the
+//! last number and the epoch in which the node was when it last agreed.
 //!
 //! INVARIANT: `unanswered` is sorted by request number.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use weir_types::{EventNo, FirmId, Nanos, PartitionId, Reason, RequestNo, Role, SessionId, Switch};
+use weir_types::{
+    Epoch, EventNo, FirmId, Nanos, PartitionId, Reason, RequestNo, Role, SessionId, Switch,
+};
 use weir_wire::challenge::put_answer;
 use weir_wire::dialogue::{NodeMessage, put_logon, put_request};
 use weir_wire::event::{RequestDone, RequestRejected, TradeBusted};
@@ -102,7 +108,8 @@ pub enum Submit {
     Sent(RequestNo),
     /// The session is not open.
     NotOpen,
-    /// Too many requests of this partition have no answer yet.
+    /// Too many requests have no answer yet: of this partition, by the configuration, or of all
+    /// together, by what the node allows.
     Full,
 }
 
@@ -171,6 +178,9 @@ struct Progress {
     next_request_no: RequestNo,
     /// `None` until the node has said where the session stands, or the program has.
     last_event_no: Option<EventNo>,
+    /// The epoch in which the node was when that event was told, or was last agreed upon; zero
+    /// when it is not known.
+    epoch: Epoch,
     unanswered: VecDeque<Unanswered>,
 }
 
@@ -181,6 +191,8 @@ pub struct Session {
     phase: Phase,
     firm_id: FirmId,
     role: Role,
+    order_rate_max: u32,
+    in_flight_max: u32,
     heartbeat_interval: Nanos,
     last_put: Nanos,
     /// Sorted by partition; a handful, so that looking through beats a map.
@@ -200,6 +212,8 @@ impl Session {
             phase: Phase::Closed,
             firm_id: FirmId::NONE,
             role: Role::Trader,
+            order_rate_max: 0,
+            in_flight_max: 0,
             heartbeat_interval: Nanos(u64::from(config.heartbeat_interval_ms) * 1_000_000),
             last_put: Nanos(0),
             partitions: Vec::new(),
@@ -222,6 +236,20 @@ impl Session {
     #[must_use]
     pub fn role(&self) -> Role {
         self.role
+    }
+
+    /// New orders and replaces a second that the session may enter in each partition, as the node
+    /// said at the last logon; zero for no bound.
+    #[must_use]
+    pub fn order_rate_max(&self) -> u32 {
+        self.order_rate_max
+    }
+
+    /// Requests that may be without an answer, over all partitions, as the node said at the last
+    /// logon; zero for no bound. [`Session::submit`] keeps to it.
+    #[must_use]
+    pub fn in_flight_max(&self) -> u32 {
+        self.in_flight_max
     }
 
     /// True when the session logs on by a signature, which a challenge comes before.
@@ -257,10 +285,38 @@ impl Session {
             .unwrap_or(EventNo::NONE)
     }
 
-    /// Takes it that `event_no` is the last event taken of a partition: how a program that kept
-    /// the mark on disk goes on. To be called before the first logon.
-    pub fn resume_after(&mut self, partition_id: PartitionId, event_no: EventNo) {
-        self.progress(partition_id).last_event_no = Some(event_no);
+    /// The epoch that goes with [`Session::last_event_no`]; zero before the first logon. A program
+    /// that keeps the one on disk keeps the other with it.
+    #[must_use]
+    pub fn epoch(&self, partition_id: PartitionId) -> Epoch {
+        self.partitions
+            .iter()
+            .find(|progress| progress.partition_id == partition_id)
+            .map_or(Epoch::NONE, |progress| progress.epoch)
+    }
+
+    /// Takes it that `event_no` is the last event taken of a partition, told in `epoch`: how a
+    /// program that kept the mark on disk goes on. Without an epoch the node cannot tell whether
+    /// the event is one of its history. To be called before the first logon.
+    pub fn resume_after(&mut self, partition_id: PartitionId, event_no: EventNo, epoch: Epoch) {
+        let progress = self.progress(partition_id);
+        progress.last_event_no = Some(event_no);
+        progress.epoch = epoch;
+    }
+
+    /// Gives up what was heard of a partition from event `other_from` on, and agrees to the node's
+    /// history in `epoch`: what [`ClientError::OtherHistory`] asks for. Requests without an answer
+    /// are given up too and returned, since in another history they may mean something else.
+    pub fn forget_from(
+        &mut self,
+        partition_id: PartitionId,
+        other_from: EventNo,
+        epoch: Epoch,
+    ) -> Vec<Unanswered> {
+        let progress = self.progress(partition_id);
+        progress.last_event_no = Some(EventNo(other_from.0.min(NUMBER_MAX).saturating_sub(1)));
+        progress.epoch = epoch;
+        std::mem::take(&mut progress.unanswered).into()
     }
 
     fn progress(&mut self, partition_id: PartitionId) -> &mut Progress {
@@ -271,6 +327,7 @@ impl Session {
                 partition_id,
                 next_request_no: RequestNo(1),
                 last_event_no: None,
+                epoch: Epoch::NONE,
                 unanswered: VecDeque::new(),
             };
             self.partitions.insert(place, progress);
@@ -321,7 +378,8 @@ impl Session {
     fn resume_points(&self) -> Vec<ResumePoint> {
         let point = |progress: &Progress| {
             let next_event_no = progress.last_event_no?.next();
-            Some(ResumePoint { next_event_no, partition_id: progress.partition_id })
+            let (epoch, partition_id) = (progress.epoch, progress.partition_id);
+            Some(ResumePoint { next_event_no, epoch, partition_id })
         };
         self.partitions.iter().filter_map(point).collect()
     }
@@ -350,8 +408,10 @@ impl Session {
         }
         let session_id = self.config.session_id;
         let unanswered_count_max = self.config.unanswered_count_max;
+        let has_window =
+            self.in_flight_max == 0 || self.unanswered_count() < self.in_flight_max as usize;
         let progress = self.progress(partition_id);
-        if progress.unanswered.len() >= unanswered_count_max {
+        if !has_window || progress.unanswered.len() >= unanswered_count_max {
             return Submit::Full;
         }
         let request_no = progress.next_request_no;
@@ -408,7 +468,8 @@ impl Session {
     /// Takes a message that is addressed to this session.
     ///
     /// # Errors
-    /// [`ClientError::Gap`], [`ClientError::LogonRejected`]; of a challenge,
+    /// [`ClientError::Gap`], [`ClientError::LogonRejected`], [`ClientError::OtherHistory`]; of a
+    /// challenge,
     /// [`ClientError::WrongNode`], and [`ClientError::Decode`] when none was asked for.
     #[inline]
     pub fn on_message(
@@ -461,8 +522,12 @@ impl Session {
                 self.phase = Phase::Closed;
                 SessionEvent::LoggedOut(*logout)
             }
-            NodeMessage::OrderPage(..) | NodeMessage::OrderPageBody(..) => {
-                unreachable!("pages go to followers, not to sessions")
+            NodeMessage::OrderPage(..)
+            | NodeMessage::OrderPageBody(..)
+            | NodeMessage::DropCopyState(_)
+            | NodeMessage::ReportCopy(_)
+            | NodeMessage::CopyMark(_) => {
+                unreachable!("pages go to followers and copies to drop copies, not to sessions")
             }
         })
     }
@@ -517,12 +582,16 @@ impl Session {
         self.phase = Phase::Open;
         self.firm_id = ack.firm_id;
         self.role = ack.role;
+        self.order_rate_max = ack.order_rate_max;
+        self.in_flight_max = ack.in_flight_max;
         self.heartbeat_interval = Nanos(u64::from(ack.heartbeat_interval_ms.max(1)) * 1_000_000);
         let mut resubmitted_count = 0;
         for state in states {
             let progress = self.progress(state.partition_id);
             // Without a resume point the session goes on with what comes next.
             progress.last_event_no.get_or_insert(EventNo(state.next_event_no.0.saturating_sub(1)));
+            // The node has agreed that what was heard is its own history, in this epoch too.
+            progress.epoch = state.epoch;
             let next_request_no = state.last_request_no.next();
             progress.next_request_no = progress.next_request_no.max(next_request_no);
             for waiting in &progress.unanswered {
@@ -537,6 +606,15 @@ impl Session {
 
     fn refuse_logon(&mut self, reject: &LogonReject) -> ClientError {
         self.phase = Phase::Closed;
+        if reject.reason == Reason::ResumeOtherHistory {
+            return ClientError::OtherHistory {
+                session_id: reject.session_id,
+                partition_id: reject.partition_id,
+                other_from: reject.next_event_no,
+                oldest_event_no: reject.oldest_event_no,
+                epoch: reject.epoch,
+            };
+        }
         ClientError::LogonRejected {
             session_id: reject.session_id,
             reason: reject.reason,
@@ -594,19 +672,100 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn open_session() -> Session {
-        let mut session = Session::new(SessionConfig::new(SessionId(5), ApiKey([1; 32])));
-        let mut out = Vec::new();
-        session.put_logon(Nanos(SECOND), &mut out);
-        let ack = LogonAck {
+    fn ack() -> LogonAck {
+        LogonAck {
             server_time: Nanos(0),
             session_id: SessionId(5),
             firm_id: FirmId(1),
             heartbeat_interval_ms: 2_000,
+            order_rate_max: 0,
+            in_flight_max: 0,
             role: Role::Trader,
-        };
-        session.open(&ack, &[], &mut out);
+        }
+    }
+
+    fn state(partition_id: u16, next_event_no: u64, epoch: u32) -> PartitionState {
+        PartitionState {
+            last_request_no: RequestNo(0),
+            next_event_no: EventNo(next_event_no),
+            oldest_event_no: EventNo(1),
+            epoch: Epoch(epoch),
+            partition_id: PartitionId(partition_id),
+        }
+    }
+
+    fn open_session() -> Session {
+        let mut session = Session::new(SessionConfig::new(SessionId(5), ApiKey([1; 32])));
+        let mut out = Vec::new();
+        session.put_logon(Nanos(SECOND), &mut out);
+        session.open(&ack(), &[], &mut out);
         session
+    }
+
+    /// The resume points that a session logs on with: (partition, next event, epoch).
+    fn points_of(session: &Session) -> Vec<(u16, u64, u32)> {
+        let point = |p: &ResumePoint| (p.partition_id.0, p.next_event_no.0, p.epoch.0);
+        session.resume_points().iter().map(point).collect()
+    }
+
+    #[test]
+    fn a_resume_point_has_the_epoch_that_the_last_acknowledgement_told() {
+        let mut session = open_session();
+        session.resume_after(PartitionId(2), EventNo(41), Epoch(3));
+        assert_eq!(points_of(&session), [(2, 42, 3)]);
+        session.open(&ack(), &[state(1, 8, 1), state(2, 45, 4)], &mut Vec::new());
+        assert_eq!(points_of(&session), [(1, 8, 1), (2, 42, 4)]);
+        assert_eq!(session.epoch(PartitionId(2)), Epoch(4));
+    }
+
+    #[test]
+    fn a_session_of_another_history_is_told_what_is_void_and_goes_on_without_it() {
+        let mut session = open_session();
+        session.open(&ack(), &[state(1, 8, 1)], &mut Vec::new());
+        let cancel = crate::request::cancel(
+            weir_types::ClOrdId::from_number(1),
+            weir_types::ClOrdId::from_number(2),
+            weir_types::InstrumentId(1),
+        );
+        let sent = session.submit((PartitionId(1), cancel), Times::default(), &mut Vec::new());
+        assert_eq!(sent, Submit::Sent(RequestNo(1)));
+        session.connection_lost();
+        let reject = LogonReject {
+            oldest_event_no: EventNo(2),
+            next_event_no: EventNo(6),
+            session_id: SessionId(5),
+            epoch: Epoch(7),
+            partition_id: PartitionId(1),
+            reason: Reason::ResumeOtherHistory,
+        };
+        let message = NodeMessage::LogonReject(reject);
+        let error = session.on_message(&message, &mut Vec::new()).unwrap_err();
+        let ClientError::OtherHistory { other_from, oldest_event_no, epoch, .. } = error else {
+            panic!("{error}")
+        };
+        assert_eq!((other_from, oldest_event_no, epoch), (EventNo(6), EventNo(2), Epoch(7)));
+        let given_up = session.forget_from(PartitionId(1), other_from, epoch);
+        assert_eq!(given_up.iter().map(|u| u.request_no).collect::<Vec<_>>(), [RequestNo(1)]);
+        assert_eq!(session.unanswered_count(), 0);
+        assert_eq!(points_of(&session), [(1, 6, 7)]);
+    }
+
+    #[test]
+    fn a_session_keeps_to_the_window_that_the_node_tells_over_all_partitions() {
+        let mut session = open_session();
+        let bounded = LogonAck { in_flight_max: 2, order_rate_max: 9, ..ack() };
+        session.open(&bounded, &[state(1, 1, 1), state(2, 1, 1)], &mut Vec::new());
+        assert_eq!((session.in_flight_max(), session.order_rate_max()), (2, 9));
+        let mut submit = |partition| {
+            let nothing = weir_types::ClOrdId::from_number(1);
+            let cancel = crate::request::cancel(nothing, nothing, weir_types::InstrumentId(1));
+            session.submit((PartitionId(partition), cancel), Times::default(), &mut Vec::new())
+        };
+        assert_eq!(submit(1), Submit::Sent(RequestNo(1)));
+        assert_eq!(submit(2), Submit::Sent(RequestNo(1)));
+        assert_eq!((submit(1), submit(2)), (Submit::Full, Submit::Full));
+        session.open(&ack(), &[], &mut Vec::new());
+        assert_eq!(session.in_flight_max(), 0);
     }
 
     #[test]
@@ -668,7 +827,7 @@ mod tests {
     #[test]
     fn a_mark_kept_elsewhere_is_the_resume_point_of_the_first_logon() {
         let mut session = Session::new(SessionConfig::new(SessionId(5), ApiKey([1; 32])));
-        session.resume_after(PartitionId(2), EventNo(41));
+        session.resume_after(PartitionId(2), EventNo(41), Epoch(3));
         let mut out = Vec::new();
         session.put_logon(Nanos(0), &mut out);
         let Framing::Frame { message: Ok(raw), .. } = next_frame(&out, CLIENT_FRAME_LEN_MAX) else {
@@ -676,7 +835,8 @@ mod tests {
         };
         let (points, _) = weir_wire::group::take_group::<ResumePoint>(raw.rest()).unwrap();
         let points: Vec<_> = points.map(Result::unwrap).collect();
-        let want = ResumePoint { next_event_no: EventNo(42), partition_id: PartitionId(2) };
+        let (next_event_no, epoch) = (EventNo(42), Epoch(3));
+        let want = ResumePoint { next_event_no, epoch, partition_id: PartitionId(2) };
         assert_eq!(points, [want]);
     }
 }

@@ -10,6 +10,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use weir_client::drop_copy::{Beginning, CopiedReport, DropCopy};
 use weir_client::request::{LimitOrder, cancel};
 use weir_client::{
     Admin, Client, ClientError, Follower, FollowerConfig, Incoming, Limits, SessionConfig,
@@ -19,6 +20,7 @@ use weir_types::*;
 use weir_wire::challenge::signed_text;
 use weir_wire::delivery::{FetchOrders, OrderPage, OrderPageBody, OrderRow, PageFlags, RowFlags};
 use weir_wire::dialogue::{ClientMessage, put_logon_ack, put_order_page, put_order_page_body};
+use weir_wire::drop_copy::{DropCopyRequest, ReportCopy};
 use weir_wire::event::{OrderEvent, RequestDone, RequestRejected};
 use weir_wire::frame::{CLIENT_FRAME_LEN_MAX, Framing, next_frame, put_frame};
 use weir_wire::group::Group;
@@ -56,6 +58,7 @@ enum Said {
     },
     Request(Request),
     Fetch(FetchOrders, Vec<u8>),
+    DropCopy(DropCopyRequest),
     Logout,
     Heartbeat,
     Gone,
@@ -104,6 +107,7 @@ impl Peer {
                     }
                     ClientMessage::Request(request) => Said::Request(request),
                     ClientMessage::FetchOrders(fetch, token) => Said::Fetch(fetch, token.to_vec()),
+                    ClientMessage::DropCopyRequest(request) => Said::DropCopy(request),
                     ClientMessage::Logout(_) => Said::Logout,
                     ClientMessage::Heartbeat(_) => Said::Heartbeat,
                 };
@@ -156,6 +160,8 @@ impl Peer {
             session_id: ME,
             firm_id: FirmId(3),
             heartbeat_interval_ms: 5_000,
+            order_rate_max: 0,
+            in_flight_max: 0,
             role: Role::Operator,
         };
         let states: Vec<PartitionState> = states
@@ -164,6 +170,7 @@ impl Peer {
                 last_request_no: RequestNo(*last_request),
                 next_event_no: EventNo(*next_event),
                 oldest_event_no: EventNo(1),
+                epoch: Epoch(1),
                 partition_id: PartitionId(*partition),
             })
             .collect();
@@ -480,6 +487,7 @@ fn a_refused_logon_says_why_and_what_could_be_asked_for() {
             oldest_event_no: EventNo(7),
             next_event_no: EventNo(9),
             session_id: ME,
+            epoch: Epoch(1),
             partition_id: P1,
             reason: Reason::ResumeOutOfRange,
         };
@@ -718,7 +726,10 @@ fn follow(
             let outcome = match incoming {
                 Incoming::Page(page, token) => follower.on_page(&page, token, out).map(drop),
                 Incoming::Rows(body, rows) => follower.on_rows(&body, rows, |_| {}).map(drop),
-                Incoming::Session(..) => Ok(()),
+                Incoming::Session(..)
+                | Incoming::CopyState(_)
+                | Incoming::Copy(..)
+                | Incoming::CopyMark(_) => Ok(()),
             };
             failed = failed.take().or(outcome.err());
         })?;
@@ -796,6 +807,57 @@ fn rows_out_of_order_are_an_error() {
     let error = follow(&mut client, &mut follower, |f| f.token() == b"one").unwrap_err();
     assert!(matches!(error, ClientError::StateOutOfOrder { .. }), "{error}");
     assert_eq!(follower.token(), b"", "rows not taken do not move the token");
+    drop(client);
+    node.script.join().unwrap();
+}
+
+fn head_of(report: &ExecutionReport, copy_no: u64) -> ReportCopy {
+    ReportCopy {
+        copy_no: CopyNo(copy_no),
+        previous_copy_no: CopyNo(copy_no - 1),
+        session_id: ME,
+        firm_id: FirmId::NONE,
+        owner_session_id: report.event.session_id,
+        owner_firm_id: FirmId(3),
+        partition_id: P1,
+    }
+}
+
+#[test]
+fn a_copy_is_no_event_of_its_owner_even_on_the_same_client_and_its_head_belongs_to_a_report() {
+    let node = node(vec![Box::new(|mut peer| {
+        peer.hear_logon();
+        peer.open(&[(1, 0, 1)]);
+        let Said::DropCopy(request) = peer.hear() else { panic!("a question for copies") };
+        assert_eq!((request.from_copy_no, request.partition_id), (CopyNo(1), P1));
+        let copied = report(9, 0);
+        peer.say(|out| {
+            put_frame(&head_of(&copied, 1), out);
+            put_frame(&copied, out);
+            put_frame(&head_of(&copied, 2), out);
+            put_frame(&Logout { session_id: SessionId(77), reason: Reason::Stopping }, out);
+        });
+        peer.wait_until_gone();
+    })]);
+    let mut client = log_on(&node);
+    let mut copies = DropCopy::new((ME, FirmId::NONE), Beginning::Oldest, &[]);
+    copies.ask(P1, client.outbox());
+    let mut told = Vec::new();
+    let error = loop {
+        let polled = client.poll(PATIENCE, |incoming, _| match incoming {
+            Incoming::Copy(head, CopiedReport::Order(report)) => {
+                told.push((head.copy_no, report.event.event_no));
+            }
+            other => panic!("{other:?}"),
+        });
+        if let Err(error) = polled {
+            break error;
+        }
+    };
+    assert_eq!(told, [(CopyNo(1), EventNo(9))]);
+    let last = client.session(ME).map(|session| session.last_event_no(P1));
+    assert_eq!(last, Some(EventNo::NONE), "nothing was said to the session itself");
+    assert!(error.to_string().contains("ReportCopy"), "a head without its report: {error}");
     drop(client);
     node.script.join().unwrap();
 }

@@ -32,7 +32,7 @@ impl Engine {
             instrument_id: m.instrument_id,
         };
         let role = self.sessions[asker.session].role;
-        if role == Role::Supervisor {
+        if !role.may_cancel() {
             return self.reject(asker, named(OrderId::NONE), Reason::NotEntitled, out);
         }
         let found = self.find_order(asker.session, m.order_id, m.orig_cl_ord_id, m.instrument_id);
@@ -133,7 +133,7 @@ impl Engine {
 
     fn check_mass_cancel(&self, session: Slot, m: &MassCancel) -> Result<(), Reason> {
         let asker = &self.sessions[session];
-        if asker.role == Role::Supervisor {
+        if !asker.role.may_cancel() {
             return Err(Reason::NotEntitled);
         }
         if m.partition_id != self.config.partition_id || m.partition_id == PartitionId::NONE {

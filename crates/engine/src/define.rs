@@ -198,11 +198,13 @@ impl Engine {
 
     fn define_session(&mut self, d: &DefineSession) -> Result<(), Reason> {
         let is_firmless = d.firm_id == FirmId::NONE;
-        if d.defined_session_id.is_none() || (d.role != Role::Trader && !is_firmless) {
+        if d.defined_session_id.is_none() || (!d.role.has_firm() && !is_firmless) {
             return Err(Reason::InvalidDefinition);
         }
         let firm = match d.role {
-            Role::Trader => self.firms.find(d.firm_id.0).ok_or(Reason::UnknownFirm)?,
+            Role::Trader | Role::DropCopy => {
+                self.firms.find(d.firm_id.0).ok_or(Reason::UnknownFirm)?
+            }
             Role::Supervisor | Role::Operator => NIL,
         };
         if let Some(slot) = self.sessions.find(d.defined_session_id.0) {

@@ -4,8 +4,8 @@
 //! dense, time never goes back; a caller that breaks this has lost its log, and the engine stops.
 
 use weir_types::{
-    Cash, ClOrdId, EventNo, InstrumentId, Nanos, OrderId, Position, Price, Qty, Reason, Rec,
-    RequestNo, Seq, SessionId, Side,
+    Cash, ClOrdId, EventNo, FirmId, InstrumentId, Nanos, OrderId, Position, Price, Qty, Reason,
+    Rec, RequestNo, Seq, SessionId, Side,
 };
 use weir_types::{ExecId, MatchId};
 use weir_wire::event::RequestRejected;
@@ -393,6 +393,16 @@ impl Engine {
             self.sessions.rows().iter().map(|row| (row.session_id, state_of(row))).collect();
         states.sort_unstable_by_key(|(session_id, _)| *session_id);
         states.into_iter()
+    }
+
+    /// The firm of each session, none for supervisors and operators; in order of the sessions'
+    /// identifiers. A session's firm stands for good.
+    pub fn session_firms(&self) -> impl Iterator<Item = (SessionId, FirmId)> + use<> {
+        let rows = self.sessions.rows().iter();
+        let mut firms: Vec<_> =
+            rows.map(|row| (row.session_id, self.asking_of(row).firm_id)).collect();
+        firms.sort_unstable_by_key(|(session_id, _)| *session_id);
+        firms.into_iter()
     }
 
     /// How many orders are live.

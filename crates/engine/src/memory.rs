@@ -80,13 +80,15 @@ mod tests {
 
     #[test]
     fn memory_taken_ahead_is_what_it_was() {
-        let mut vec: Vec<u64> = Vec::with_capacity(1 << 20);
+        // An interpreter takes none ahead, and its time.
+        let capacity = if cfg!(miri) { 1 << 11 } else { 1 << 20 };
+        let mut vec: Vec<u64> = Vec::with_capacity(capacity);
         vec.extend(0..1000);
         take_ahead(&mut vec);
         assert!(vec.iter().copied().eq(0..1000));
-        vec.resize(1 << 20, 7);
+        vec.resize(capacity, 7);
         take_ahead(&mut Vec::<u64>::new());
-        assert_eq!(vec[(1 << 20) - 1], 7);
+        assert_eq!(vec[capacity - 1], 7);
     }
 
     #[test]

@@ -198,7 +198,7 @@ impl<'a> Script<'a> {
 
     fn session(&mut self) -> SessionId {
         let usual = self.one_of(&[1, 2, 3, 4].map(SessionId));
-        self.rarely(usual, &[OPERATOR, SessionId(91), SessionId(77), SessionId(5)])
+        self.rarely(usual, &[OPERATOR, SessionId(91), SessionId(92), SessionId(77), SessionId(5)])
     }
 
     fn request_no(&mut self, session_id: SessionId) -> RequestNo {

@@ -276,7 +276,7 @@ impl Engine {
             let session_id = SessionId(r.u32()?);
             let firm = r.u32()?;
             let role = Role::from_code(r.u8()?).ok_or(SnapshotError::Invalid("role"))?;
-            let firm = if role == Role::Trader { self.firm_slot(firm)? } else { NIL };
+            let firm = if role.has_firm() { self.firm_slot(firm)? } else { NIL };
             let mut row = Session::new(session_id, firm, role);
             row.is_killed = r.flag()?;
             row.last_request_no = RequestNo(r.u64()?);

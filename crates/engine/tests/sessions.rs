@@ -76,6 +76,7 @@ fn orders_are_refused_for_the_first_reason_that_holds() {
     let rows: Vec<(NewOrder, Reason)> = vec![
         (NewOrder { session_id: SUPERVISOR, ..a }, Reason::NotEntitled),
         (NewOrder { session_id: OPERATOR, ..a }, Reason::NotEntitled),
+        (NewOrder { session_id: DESK, ..a }, Reason::NotEntitled),
         (NewOrder { instrument_id: InstrumentId(999), ..a }, Reason::UnknownInstrument),
         (NewOrder { instrument_id: FAR, ..a }, Reason::WrongPartition),
         (NewOrder { account_id: AccountId(999), ..a }, Reason::UnknownAccount),
@@ -101,6 +102,46 @@ fn orders_are_refused_for_the_first_reason_that_holds() {
         assert_eq!((events.len(), events[0].exec_type), (1, ExecType::Rejected));
         assert_eq!(events[0].reason, reason, "{order:?}");
     }
+}
+
+#[test]
+fn a_drop_copy_session_changes_no_order_of_its_firm_and_keeps_its_firm_in_a_snapshot() {
+    let mut desk = Desk::open();
+    let order = desk.order(buy(99, 5, "a"))[0];
+    let cancel = CancelOrder {
+        request_no: RequestNo(0),
+        cl_ord_id: ClOrdId::NONE,
+        orig_cl_ord_id: ClOrdId::NONE,
+        order_id: order.order_id,
+        sending_time: Nanos(0),
+        session_id: DESK,
+        instrument_id: TULIP,
+    };
+    let mass_cancel = MassCancel {
+        request_no: RequestNo(0),
+        cl_ord_id: ClOrdId::NONE,
+        sending_time: Nanos(0),
+        session_id: DESK,
+        account_id: AccountId::NONE,
+        firm_id: FirmId(1),
+        instrument_id: InstrumentId::NONE,
+        partition_id: HERE,
+        scope: MassCancelScope::Firm,
+    };
+    for request in [Request::CancelOrder(cancel), Request::MassCancel(mass_cancel)] {
+        let events = desk.ask(request);
+        assert_eq!(events.len(), 1, "{events:?}");
+        assert_eq!(rejected_of(&events[0]).reason, Reason::NotEntitled);
+    }
+    assert_eq!(desk.engine.live_order_count(), 1);
+    let firms = desk.engine.session_firms().collect::<Vec<_>>();
+    for (session_id, firm_id) in [(DESK, 1), (ALICE, 1), (BOB, 2), (OPERATOR, 0), (SUPERVISOR, 0)] {
+        assert!(firms.contains(&(session_id, FirmId(firm_id))), "{session_id} in {firms:?}");
+    }
+    let mut state = Vec::new();
+    desk.engine.snapshot(&mut state);
+    let restored = Engine::restore(desk.engine.config().clone(), &state).unwrap();
+    assert_eq!(restored.session_firms().collect::<Vec<_>>(), firms);
 }
 
 #[test]
@@ -275,6 +316,10 @@ fn the_control_partition_takes_definitions_from_operators_and_makes_the_first_on
         (session(ALICE, 2, Role::Trader), Reason::InvalidDefinition),
         (session(SessionId(50), 7, Role::Trader), Reason::UnknownFirm),
         (session(SessionId(50), 1, Role::Operator), Reason::InvalidDefinition),
+        (session(SessionId(50), 7, Role::DropCopy), Reason::UnknownFirm),
+        (session(SessionId(50), 0, Role::DropCopy), Reason::UnknownFirm),
+        (session(DESK, 2, Role::DropCopy), Reason::InvalidDefinition),
+        (session(ALICE, 1, Role::DropCopy), Reason::InvalidDefinition),
         (
             Definition::DefineInstrument(instrument(TULIP, PartitionId(3))),
             Reason::InvalidDefinition,

@@ -59,6 +59,10 @@ pub struct Config {
     /// The API key of the first operator, session 1, in hexadecimal; used once, when the control
     /// log is empty. Without it a key is made and printed.
     pub bootstrap_key: Option<String>,
+    /// Gives the first operator a new key at this start, though the control log has one: that of
+    /// [`Config::bootstrap_key`], or one that is made. Never in a file: it is for one start.
+    #[serde(skip)]
+    pub new_operator_key: bool,
     /// The command logs.
     pub log: LogSection,
     /// The event logs.
@@ -132,6 +136,9 @@ pub struct GatewaySection {
     pub logon_timeout_ms: u64,
     /// Connections of one address that may be without a session at the same time.
     pub lobby_per_address_max: u32,
+    /// Reports of a firm in a partition that copies can be asked from; eight bytes each. For copies
+    /// of all firms' there are four times as many.
+    pub copies_retained_max: u32,
 }
 
 /// TLS for order entry and delivery.
@@ -249,6 +256,7 @@ impl Default for Config {
             threads: Threads::Auto,
             cores: Vec::new(),
             bootstrap_key: None,
+            new_operator_key: false,
             log: LogSection::default(),
             events: EventsSection::default(),
             snapshots: SnapshotsSection::default(),
@@ -288,15 +296,18 @@ impl Default for GatewaySection {
             stall_max_ms: 10_000,
             logon_timeout_ms: 10_000,
             lobby_per_address_max: 1024,
+            copies_retained_max: 1 << 20,
         }
     }
 }
 
 impl GatewaySection {
-    /// The keys about connections without a session, with values, bounds and what is wanted.
-    fn lobby_ranges(&self) -> [(&'static str, u64, u64, u64, &'static str); 2] {
+    /// The keys that have bounds of their own, with values, bounds and what is wanted.
+    fn ranges(&self) -> [(&'static str, u64, u64, u64, &'static str); 3] {
         let (time, count) = (self.logon_timeout_ms, u64::from(self.lobby_per_address_max));
+        let copies = u64::from(self.copies_retained_max);
         [
+            ("gateway.copies_retained_max", copies, 1, 1 << 28, "1 to 268435456"),
             ("gateway.logon_timeout_ms", time, 100, 3_600_000, "100 to 3600000"),
             ("gateway.lobby_per_address_max", count, 1, 1_000_000, "1 to 1000000"),
         ]
@@ -395,7 +406,7 @@ impl Config {
                 "50 to 1000000",
             ),
         ];
-        for (key, value, min, max, want) in ranges.into_iter().chain(self.gateway.lobby_ranges()) {
+        for (key, value, min, max, want) in ranges.into_iter().chain(self.gateway.ranges()) {
             if !(min..=max).contains(&value) {
                 return Err(ConfigError::OutOfRange { key, value: value.to_string(), want });
             }
@@ -491,6 +502,7 @@ mod tests {
             ("bootstrap_key = \"12\"", "bootstrap_key"),
             ("[gateway]\nlogon_timeout_ms = 1", "gateway.logon_timeout_ms"),
             ("[gateway]\nlobby_per_address_max = 0", "gateway.lobby_per_address_max"),
+            ("[gateway]\ncopies_retained_max = 0", "gateway.copies_retained_max"),
             ("wait = \"sleep\"", "sleep"),
             ("[tls]\ncertificate = \"a.pem\"", "key"),
             ("[tls]\ncertificate = \"a\"\nkey = \"b\"\nclient-ca = \"c\"", "client-ca"),

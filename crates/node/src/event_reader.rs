@@ -11,8 +11,10 @@ use weir_log::tail::{Seek, TailHandle, TailRead, TailReader};
 use weir_log::{LogReader, SegmentKind};
 use weir_types::Position;
 
-/// Records that a reader rather steps over than seeks past.
+/// Records of the files that a reader rather steps over than seeks past.
 const STEPS_MAX: u64 = 50_000;
+/// The same of the tail: to step over a record copies it, to seek past it looks at its header.
+const TAIL_STEPS_MAX: u64 = 256;
 
 /// What a reader finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,12 +29,17 @@ pub enum ReadEvent {
 /// A reader of one partition's events.
 pub struct EventReader {
     tail: TailReader,
-    /// A second place in the tail, for old records.
-    old: TailReader,
     files: FileEvents,
-    old_files: FileEvents,
+    /// A second place, for old records.
+    past: PastEvents,
     next: u64,
     in_tail: bool,
+}
+
+/// A place among the records that were there already: in the tail, or in the files before it.
+pub struct PastEvents {
+    tail: TailReader,
+    files: FileEvents,
 }
 
 impl EventReader {
@@ -41,12 +48,18 @@ impl EventReader {
     pub fn new(tail: &TailHandle, dir: PathBuf, first: u64) -> EventReader {
         EventReader {
             tail: tail.reader(),
-            old: tail.reader(),
             files: FileEvents::new(dir.clone()),
-            old_files: FileEvents::new(dir),
+            past: PastEvents { tail: tail.reader(), files: FileEvents::new(dir) },
             next: first,
             in_tail: false,
         }
+    }
+
+    /// A place of its own for somebody who reads old records.
+    #[must_use]
+    pub fn past(&self) -> PastEvents {
+        let files = FileEvents::new(self.files.dir.clone());
+        PastEvents { tail: self.tail.clone(), files }
     }
 
     /// The number of the next record.
@@ -76,20 +89,7 @@ impl EventReader {
 
     /// Copies record `wanted` into `into`; `None` when it is not retained.
     pub fn read_at<'a>(&mut self, wanted: u64, into: &'a mut Vec<u8>) -> Option<&'a [u8]> {
-        let distance = wanted.checked_sub(self.old.next_record());
-        if distance.is_none_or(|distance| distance > STEPS_MAX)
-            && self.old.seek(wanted) != Seek::Done
-        {
-            return self.old_files.read_at(wanted, into);
-        }
-        loop {
-            match self.old.next(into) {
-                TailRead::Record(record) if record == wanted => return Some(into),
-                TailRead::Record(_) => {}
-                TailRead::Empty => return None,
-                TailRead::Lapped { .. } => return self.old_files.read_at(wanted, into),
-            }
-        }
+        self.past.read_at(wanted, into)
     }
 
     /// Moves into the tail when the next record is there.
@@ -105,6 +105,26 @@ impl EventReader {
                 ReadEvent::Record(self.next - 1)
             }
             None => ReadEvent::UpToDate,
+        }
+    }
+}
+
+impl PastEvents {
+    /// Copies record `wanted` into `into`; `None` when it is not retained.
+    pub fn read_at<'a>(&mut self, wanted: u64, into: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+        let distance = wanted.checked_sub(self.tail.next_record());
+        if distance.is_none_or(|distance| distance > TAIL_STEPS_MAX)
+            && self.tail.seek(wanted) != Seek::Done
+        {
+            return self.files.read_at(wanted, into);
+        }
+        loop {
+            match self.tail.next(into) {
+                TailRead::Record(record) if record == wanted => return Some(into),
+                TailRead::Record(_) => {}
+                TailRead::Empty => return None,
+                TailRead::Lapped { .. } => return self.files.read_at(wanted, into),
+            }
         }
     }
 }

@@ -4,17 +4,20 @@
 //! * [`gateway`], [`partition`], [`control_feed`], [`delivery_agent`], [`keeper`]: the parts.
 //! * [`handoff`], [`event_reader`]: what crosses between them.
 //! * [`node`]: puts them together; [`config`]: what can be set.
-//! * [`status`], [`http`], [`health`], [`service`], [`diagnostics`]: what the node says of itself.
+//! * [`status`], [`cycles`], [`http`], [`health`], [`service`], [`diagnostics`]: what the node says
+//!   of itself.
 //! * [`backup`]: a copy of a node's directory, and a node made of one.
 //! * [`cli`]: `weir serve`, `weir demo` and the rest.
 
 pub mod agent;
 pub mod backup;
+pub mod bench_isolation;
 pub mod bench_probes;
 pub mod bench_roundtrip;
 pub mod cli;
 pub mod config;
 pub mod control_feed;
+pub mod cycles;
 pub mod delivery_agent;
 pub mod diagnostics;
 pub mod event_reader;

@@ -31,23 +31,25 @@ use weir_types::{
 };
 use weir_wire::reference::DefineSession;
 use weir_wire::session::NodeId;
-use weir_wire::{Command, Definition};
+use weir_wire::{Command, Definition, Request};
 
 use crate::config::{Config, parse_key};
 use crate::control_feed::{ControlFeed, FedPartition};
+use crate::cycles::CycleTimes;
 use crate::delivery_agent::{DeliveryAgent, DeliveryFigures, DeliveryParts};
-use crate::event_reader::EventReader;
 use crate::fd_poller::FdPoller;
 use crate::gateway::handshakes::{
     ARRIVALS_MAX, HandshakeLimits, Handshakes, HandshakesParts, TlsDoor,
 };
-use crate::gateway::{Door, Gateway, GatewayConfig, GatewayParts, GatewayStatus, LobbyLimits};
-use crate::handoff::{
-    PartitionPort, SourcePort, Submission, gateway_to_delivery, gateway_to_partition,
+use crate::gateway::lineage::Lineage;
+use crate::gateway::{
+    Door, Gateway, GatewayConfig, GatewayParts, GatewayStatus, LobbyLimits, PortParts,
 };
+use crate::handoff::{SourcePort, Submission, gateway_to_delivery, gateway_to_partition};
 use crate::health::{Beat, Health};
 use crate::keeper::drain::{ProbeDrain, RECORDS_MAX, RING_RECORDS};
 use crate::keeper::shadow_agent;
+use crate::partition::formats::refuse_newer;
 use crate::partition::recovery::{ForPartition, Recovered, recover};
 use crate::partition::{Partition, PartitionFigures, PartitionParts};
 use crate::runner::{Runner, RunningThread, WaitStrategy, Wake};
@@ -105,6 +107,7 @@ impl Node {
         let tls = open_door(config)?;
         weir_io::durable::create_dir(&config.dir)
             .with_context(|| format!("cannot make {}", config.dir.display()))?;
+        refuse_newer(&config.dir, &[PartitionId(0), TRADING])?;
         let wakes = Wakes::new(config.is_fused());
         let wake_fd = WakeFd::new()?;
         let control = recover(config, PartitionId(0), &wake_fd)?;
@@ -119,6 +122,7 @@ impl Node {
             draining: Arc::new(AtomicBool::new(false)),
             gateway_status: Arc::new(Mutex::new(GatewayStatus::default())),
             delivery_figures: Arc::new(DeliveryFigures::default()),
+            cycles: Arc::new(CycleTimes::default()),
         };
         let bootstrap = bootstrap(config, &control, &mut notes)?;
         let (control_port, control_source) =
@@ -130,11 +134,16 @@ impl Node {
         let feed_source = SourcePort { feedback: None, ..feed_source };
         let (delivery_port, gateway_port) =
             gateway_to_delivery(assembly.wakes.gateway.clone(), assembly.wakes.delivery.clone());
-        let ports = vec![(control_port, control.reader()), (trading_port, trading.reader())];
+        let port = |ring, of: &Recovered| {
+            let lineage = Lineage::new(of.epoch, &of.ended);
+            PortParts { ring, events: of.reader(), lineage }
+        };
+        let ports = vec![port(control_port, &control), port(trading_port, &trading)];
         let (door, handshakes) = assembly.door(listener, tls.as_ref())?;
         let gateway =
             assembly.gateway(door, ports, delivery_port, &mut probes, [&control, &trading])?;
         let fed = FedPartition::new(feed_port, trading.engine.control_position());
+        let definitions = gateway.definition_count();
         let feed = ControlFeed::new(control.reader(), vec![fed]);
         let delivery = assembly.delivery(gateway_port, &trading)?;
         let figures = [&control, &trading].map(|r| assembly.figures(r));
@@ -147,23 +156,18 @@ impl Node {
         let trading = assembly.partition(trading, vec![feed_source, trading_source], &mut probes);
         let latencies = probes.drain.as_ref().map(Drain::reader);
         let keeper = keeper(probes.drain);
+        let hiccups = start_hiccups(config, probes.clock.as_ref(), &mut notes);
         let status = Arc::new(NodeStatus {
-            started: Instant::now(),
-            durability: config.durability,
-            wait: config.wait,
-            fused: config.is_fused(),
-            dir: config.dir.clone(),
             partitions: figures.to_vec(),
-            gateway: assembly.gateway_status.clone(),
             tls: tls.clone(),
-            delivery: assembly.delivery_figures.clone(),
             latencies,
-            hiccups: start_hiccups(config, probes.clock.as_ref(), &mut notes),
+            hiccups,
+            ..assembly.status()
         });
         let cores = (gateway, control, feed, trading);
-        let others = handshakes.into_iter().chain([keeper, shadows]).collect();
-        let threads = assembly.start_threads(cores, delivery, others, &wake_fd)?;
-        assembly.wait_for_operator()?;
+        let others = Others { delivery, handshakes, background: [keeper, shadows] };
+        let threads = assembly.start_threads(cores, others, &wake_fd)?;
+        assembly.wait_for_operator(definitions)?;
         Ok(Node { threads, draining: assembly.draining, address, status, tls, notes })
     }
 
@@ -320,13 +324,16 @@ fn bootstrap(
     notes: &mut Vec<String>,
 ) -> anyhow::Result<SourcePort> {
     let (mut to_control, submissions) = RingBuffer::new(1);
-    if control.engine.position() == Position::NONE {
+    let is_first = control.engine.position() == Position::NONE;
+    if is_first || config.new_operator_key {
         let key = match config.bootstrap_key.as_deref().and_then(parse_key) {
             Some(key) => key,
             None => make_operator_key(&config.dir, notes)?,
         };
+        let mut sessions = control.engine.sessions();
+        let last = sessions.find(|(session_id, _)| *session_id == FIRST_OPERATOR);
         let operator = DefineSession {
-            request_no: RequestNo::NONE,
+            request_no: RequestNo(last.map_or(0, |(_, state)| state.last_request_no.0) + 1),
             valid_until: Nanos(0),
             credential: Credential(*blake3::hash(&key).as_bytes()),
             session_id: FIRST_OPERATOR,
@@ -337,7 +344,13 @@ fn bootstrap(
             role: Role::Operator,
             credential_kind: CredentialKind::ApiKey,
         };
-        let command = Command::Import(Position(1), Definition::DefineSession(operator));
+        let command = if is_first {
+            let operator = DefineSession { request_no: RequestNo::NONE, ..operator };
+            Command::Import(Position(1), Definition::DefineSession(operator))
+        } else {
+            // As the operator itself would ask for it, if it could log on.
+            Command::Request(Request::DefineSession(operator))
+        };
         let pushed = to_control.push(Submission::internal(command));
         assert!(pushed.is_ok(), "the ring was made for this one command");
     }
@@ -363,6 +376,13 @@ type NodePartition = Partition<weir_log::EmbeddedLog<weir_io::RealDisk>>;
 /// The agents of the order path.
 type Cores = (Gateway, NodePartition, ControlFeed, NodePartition);
 
+/// What orders do not wait for.
+struct Others {
+    delivery: DeliveryAgent,
+    handshakes: Option<Runner>,
+    background: [Runner; 2],
+}
+
 /// What the parts share while they are built.
 struct Assembly<'a> {
     config: &'a Config,
@@ -371,13 +391,32 @@ struct Assembly<'a> {
     draining: Arc<AtomicBool>,
     gateway_status: Arc<Mutex<GatewayStatus>>,
     delivery_figures: Arc<DeliveryFigures>,
+    cycles: Arc<CycleTimes>,
 }
 
 impl Assembly<'_> {
+    /// What the node tells of itself, as far as it is known from here.
+    fn status(&self) -> NodeStatus {
+        NodeStatus {
+            started: Instant::now(),
+            durability: self.config.durability,
+            wait: self.config.wait,
+            fused: self.config.is_fused(),
+            dir: self.config.dir.clone(),
+            partitions: Vec::new(),
+            gateway: self.gateway_status.clone(),
+            tls: None,
+            delivery: self.delivery_figures.clone(),
+            cycles: self.cycles.clone(),
+            latencies: None,
+            hiccups: None,
+        }
+    }
+
     fn gateway(
         &mut self,
         door: Door,
-        ports: Vec<(PartitionPort, EventReader)>,
+        ports: Vec<PortParts>,
         delivery: crate::handoff::DeliveryPort,
         probes: &mut Probes,
         recovered: [&Recovered; 2],
@@ -399,10 +438,16 @@ impl Assembly<'_> {
                     logon_time_max: Nanos(section.logon_timeout_ms * 1_000_000),
                     per_address_max: section.lobby_per_address_max,
                 },
+                copies_retained_max: section.copies_retained_max as usize,
             },
             draining: self.draining.clone(),
             status: self.gateway_status.clone(),
         })?;
+        for recovered in recovered {
+            for (id, firm_id) in recovered.engine.session_firms() {
+                gateway.know_firm(id, firm_id);
+            }
+        }
         gateway.take_in_the_past(SystemClock.now());
         for (port, recovered) in recovered.into_iter().enumerate() {
             for (id, state) in recovered.engine.sessions() {
@@ -491,25 +536,26 @@ impl Assembly<'_> {
         self.health.watch_thread(thread, SystemClock.now())
     }
 
-    /// A new node is ready when its first operator can log on.
-    fn wait_for_operator(&self) -> anyhow::Result<()> {
+    /// A new node is ready when its first operator can log on, and one that gives it a new key when
+    /// that one is known, beside the definitions of before.
+    fn wait_for_operator(&self, before: u64) -> anyhow::Result<()> {
+        let before = if self.config.new_operator_key { before } else { 0 };
         let deadline = Instant::now() + START_TIME;
         while Instant::now() < deadline {
             let status = self.gateway_status.lock().unwrap_or_else(PoisonError::into_inner);
-            if status.definitions > 0 {
+            if status.definitions > before {
                 return Ok(());
             }
             drop(status);
             std::thread::sleep(Duration::from_millis(1));
         }
-        anyhow::bail!("the control log took no first command within {START_TIME:?}")
+        anyhow::bail!("the control log took no definition of an operator within {START_TIME:?}")
     }
 
     fn start_threads(
         &self,
         cores: Cores,
-        delivery: DeliveryAgent,
-        others: Vec<Runner>,
+        others: Others,
         wake_fd: &WakeFd,
     ) -> anyhow::Result<Vec<RunningThread>> {
         let (gateway, control, feed, trading) = cores;
@@ -524,6 +570,7 @@ impl Assembly<'_> {
                 .with_agent(feed)
                 .with_agent(trading)
                 .with_beat(self.beat("core"))
+                .with_cycle_times(self.cycles.clone())
                 .on_core(core(0));
             threads.push(runner.start()?);
         } else {
@@ -539,17 +586,22 @@ impl Assembly<'_> {
             let runner = Runner::new("gateway", self.wakes.gateway.clone(), wait)
                 .with_sockets(gateway)
                 .with_beat(self.beat("gateway"))
+                .with_cycle_times(self.cycles.clone())
                 .on_core(core(0));
             threads.push(runner.start()?);
         }
         let runner = Runner::new("delivery", self.wakes.delivery.clone(), wait)
-            .with_agent(delivery)
+            .with_agent(others.delivery)
             .sharing(DELIVERY_SHARE)
             .giving_way()
             .with_beat(self.beat("delivery"))
             .on_core(core(2));
         threads.push(runner.start()?);
-        for runner in others {
+        if let Some(runner) = others.handshakes {
+            // Watched from its start on: a recovery may last longer than it may stand still.
+            threads.push(runner.with_beat(self.beat("handshakes")).start()?);
+        }
+        for runner in others.background {
             threads.push(runner.start()?);
         }
         Ok(threads)

@@ -19,6 +19,7 @@ use weir_probe::thread::{self, Share};
 use weir_types::Nanos;
 
 use crate::agent::Agent;
+use crate::cycles::CycleTimes;
 use crate::health::Beat;
 
 /// What a thread does when its agents have no work.
@@ -160,6 +161,7 @@ pub struct Runner {
     share: Option<Share>,
     gives_way: bool,
     beat: Option<Beat>,
+    cycles: Option<Arc<CycleTimes>>,
 }
 
 /// The longest rest: a lost wake-up, were there one, would cost this much.
@@ -183,6 +185,7 @@ impl Runner {
             share: None,
             gives_way: false,
             beat: None,
+            cycles: None,
         }
     }
 
@@ -230,6 +233,13 @@ impl Runner {
         self
     }
 
+    /// Counts how long its cycles take.
+    #[must_use]
+    pub fn with_cycle_times(mut self, cycles: Arc<CycleTimes>) -> Runner {
+        self.cycles = Some(cycles);
+        self
+    }
+
     /// Starts the thread.
     ///
     /// # Errors
@@ -262,16 +272,25 @@ impl Runner {
         }
         let clock = SystemClock;
         let mut idle_cycles = 0;
+        // When the last cycle began, if it did something and nothing but a look at the sockets
+        // came between.
+        let mut begun = None;
         let mut turns = Turns::default();
         // SYNC: pairs with the store in `RunningThread::ask_to_stop`.
         while !self.stopping.load(Ordering::Acquire) {
             if self.wait != WaitStrategy::Park || idle_cycles < IDLE_CYCLES_BEFORE_PARK {
                 self.poll_sockets(Some(Duration::ZERO));
             }
-            if self.cycle(clock.now()) > 0 {
+            let now = clock.now();
+            if let (Some(begun), Some(cycles)) = (begun.take(), &self.cycles) {
+                cycles.count(now.since(begun).0);
+            }
+            if self.cycle(now) > 0 {
                 idle_cycles = 0;
                 if self.gives_way {
                     std::thread::yield_now();
+                } else {
+                    begun = Some(now);
                 }
                 continue;
             }

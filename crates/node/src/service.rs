@@ -1,11 +1,24 @@
 //! What a service manager is told: `READY=1` once orders are taken, signs of life for its watchdog,
 //! more time while a long recovery lasts. Nothing without one (`NOTIFY_SOCKET` is not set then).
 //!
+//! Telling never waits, for the thread that tells serves HTTP too. Where the manager does not read
+//! and its queue is full, a state (ready, stopping) is sent as soon as there is room, unless a
+//! newer one has replaced it by then; a sign of life or a request for time is dropped and counted,
+//! since the next one says the same.
+//!
 //! The protocol is `sd_notify(3)`; `packaging/weir.service` relies on it.
 
+use std::ffi::OsStr;
+use std::io::ErrorKind;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use sd_notify::NotifyState;
+use tokio::task::JoinHandle;
 use weir_io::{Clock, SystemClock};
 
 use crate::health::Health;
@@ -14,27 +27,97 @@ use crate::health::Health;
 const ASK_EVERY: Duration = Duration::from_secs(5);
 const ASK_FOR: Duration = Duration::from_secs(30);
 
-fn tell(states: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(states) {
+static DROPPED: AtomicU64 = AtomicU64::new(0);
+
+/// Signs of life and requests for time that the service manager had no room for.
+#[must_use]
+pub fn dropped_notices() -> u64 {
+    DROPPED.load(Ordering::Relaxed)
+}
+
+/// Who started the node, if it wants to be told of its life. Used within a tokio runtime.
+#[derive(Debug, Default)]
+pub struct ServiceManager {
+    /// The newest state, while the manager has no room for it.
+    owed: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl ServiceManager {
+    /// Orders are taken.
+    pub fn tell_ready(&self) {
+        self.tell_state(&[NotifyState::Ready, NotifyState::Status("takes orders")]);
+    }
+
+    /// The node ends in order.
+    pub fn tell_stopping(&self) {
+        self.tell_state(&[NotifyState::Stopping, NotifyState::Status("stops")]);
+    }
+
+    fn tell_state(&self, states: &[NotifyState<'_>]) {
+        let mut owed = self.owed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(older) = owed.take() {
+            older.abort();
+        }
+        let text = text_of(states);
+        if let Some(socket) = tell(&text) {
+            tracing::warn!("the service manager does not read: it is told once it does");
+            *owed = Some(tokio::spawn(tell_later(socket, text)));
+        }
+    }
+}
+
+fn text_of(states: &[NotifyState<'_>]) -> String {
+    states.iter().map(|state| format!("{state}\n")).collect()
+}
+
+/// Sends a notice; gives the socket back when there is no room for it.
+fn tell(text: &str) -> Option<UnixDatagram> {
+    let place = std::env::var_os("NOTIFY_SOCKET")?;
+    let sent = connect(&place).and_then(|socket| match socket.send(text.as_bytes()) {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(Some(socket)),
+        sent => sent.map(|_| None),
+    });
+    sent.unwrap_or_else(|error| {
+        tracing::warn!(%error, place = %place.display(), "the service manager cannot be told");
+        None
+    })
+}
+
+/// A socket to the manager's, at a path or, after an `@`, in Linux's abstract names. It never
+/// waits.
+fn connect(place: &OsStr) -> std::io::Result<UnixDatagram> {
+    let address = match place.as_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+        path => SocketAddr::from_pathname(OsStr::from_bytes(path))?,
+    };
+    let socket = UnixDatagram::unbound()?;
+    socket.set_nonblocking(true)?;
+    socket.connect_addr(&address)?;
+    Ok(socket)
+}
+
+async fn tell_later(socket: UnixDatagram, text: String) {
+    let sent = match tokio::net::UnixDatagram::from_std(socket) {
+        Ok(socket) => socket.send(text.as_bytes()).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = sent {
         tracing::warn!(%error, "the service manager cannot be told");
     }
 }
 
-/// Orders are taken.
-pub fn tell_ready() {
-    tell(&[NotifyState::Ready, NotifyState::Status("takes orders")]);
-}
-
-/// The node ends in order.
-pub fn tell_stopping() {
-    tell(&[NotifyState::Stopping, NotifyState::Status("stops")]);
+/// Sends what the next one says again: without room it is dropped and counted.
+fn tell_in_passing(states: &[NotifyState<'_>]) {
+    if tell(&text_of(states)).is_some() {
+        DROPPED.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// Asks for more time as long as the recovery lasts. Never ends by itself.
 pub async fn ask_for_time() {
     let micros = u32::try_from(ASK_FOR.as_micros()).expect("half a minute");
     loop {
-        tell(&[NotifyState::ExtendTimeoutUsec(micros), NotifyState::Status("recovers")]);
+        tell_in_passing(&[NotifyState::ExtendTimeoutUsec(micros), NotifyState::Status("recovers")]);
         tokio::time::sleep(ASK_EVERY).await;
     }
 }
@@ -48,7 +131,7 @@ pub async fn feed_watchdog(health: &Health) {
     loop {
         let why_not = health.why_not_live(SystemClock.now());
         if why_not.is_empty() {
-            tell(&[NotifyState::Watchdog]);
+            tell_in_passing(&[NotifyState::Watchdog]);
         } else {
             tracing::error!(why = why_not.join("; "), "not live: the watchdog is not fed");
         }

@@ -12,6 +12,7 @@ use weir_types::{Durability, Epoch, PartitionId};
 use weir_wire::event::Uncrossed;
 use weir_wire::reference::DefineInstrument;
 
+use crate::cycles::{CycleReport, CycleTimes};
 use crate::delivery_agent::DeliveryFigures;
 use crate::gateway::handshakes::{TlsDoor, TlsReport};
 use crate::gateway::{GatewayCounters, GatewayStatus};
@@ -39,6 +40,8 @@ pub struct NodeStatus {
     pub tls: Option<Arc<TlsDoor>>,
     /// The delivery store.
     pub delivery: Arc<DeliveryFigures>,
+    /// The cycles of the gateway's thread.
+    pub cycles: Arc<CycleTimes>,
     /// The latencies, when orders are stamped.
     pub latencies: Option<DrainReader>,
     /// The hiccup threads, when they run.
@@ -68,6 +71,8 @@ pub struct StatusReport {
     pub delivery: DeliveryReport,
     /// The instruments.
     pub instruments: Vec<InstrumentReport>,
+    /// Cycles of the gateway's thread that did something, since the start.
+    pub cycles: CycleReport,
     /// Latencies since the start, by name.
     pub latencies: Vec<LatencyReport>,
     /// What the machine stole, by core.
@@ -76,6 +81,8 @@ pub struct StatusReport {
     pub log_bytes: u64,
     /// Lines of diagnostics dropped because standard error was read too slowly.
     pub dropped_lines: u64,
+    /// Signs of life that the service manager had no room for.
+    pub dropped_notices: u64,
 }
 
 /// One partition's figures.
@@ -311,10 +318,12 @@ impl NodeStatus {
                 refused: load(&self.delivery.refused),
             },
             instruments: instruments.collect(),
+            cycles: self.cycles.report(),
             latencies: self.latency_reports(),
             hiccups: hiccups.iter().map(HiccupLine::of).collect(),
             log_bytes: directory_bytes(&self.dir),
             dropped_lines: crate::diagnostics::dropped_lines(),
+            dropped_notices: crate::service::dropped_notices(),
         }
     }
 
@@ -341,13 +350,14 @@ impl NodeStatus {
         let report = self.report();
         let g = &report.gateway;
         let d = &report.delivery;
-        let totals: [(&str, &str, u64); 18] = [
+        let totals: [(&str, &str, u64); 20] = [
             ("weir_gateway_requests_total", "Requests handed to partitions.", g.requests),
             ("weir_gateway_reports_total", "Reports sent.", g.reports),
             ("weir_gateway_rejects_total", "Rejects sent without an event.", g.rejects),
             ("weir_gateway_malformed_total", "Messages that could not be read.", g.malformed),
             ("weir_gateway_broken_streams_total", "Streams that were no frames.", g.broken_streams),
             ("weir_gateway_back_pressure_total", "Times reading had to wait.", g.back_pressure),
+            ("weir_gateway_held_to_rate_total", "Reading waited for a rate.", g.held_to_rate),
             ("weir_gateway_accepted_total", "Connections accepted.", g.accepted),
             ("weir_gateway_logons_refused_total", "Logons refused.", g.logons_refused),
             (
@@ -368,19 +378,29 @@ impl NodeStatus {
             ),
             ("weir_gateway_sessions_lost_total", "Sessions lost.", g.sessions_lost),
             ("weir_diagnostics_dropped_total", "Lines not written.", report.dropped_lines),
+            (
+                "weir_service_notices_dropped_total",
+                "Signs of life that the service manager had no room for.",
+                report.dropped_notices,
+            ),
             ("weir_delivery_ingested_total", "Changes taken in.", d.ingested),
             ("weir_delivery_pages_total", "Pages served.", d.pages),
             ("weir_delivery_rows_total", "Rows served.", d.rows),
             ("weir_delivery_refused_total", "Questions refused.", d.refused),
         ];
-        for (name, help, value) in
-            totals.into_iter().chain(logons_and_limits(g)).chain(ends_of_connections(g))
+        for (name, help, value) in totals
+            .into_iter()
+            .chain(logons_and_limits(g))
+            .chain(ends_of_connections(g))
+            .chain(copies(g))
         {
             put_metric(text, (name, help, "counter"), &[(String::new(), value)]);
         }
-        let gauges: [(&str, &str, u64); 4] = [
+        let gauges: [(&str, &str, u64); 6] = [
             ("weir_gateway_connections", "Connections now.", g.connections),
             ("weir_gateway_sessions", "Sessions logged on now.", g.sessions),
+            ("weir_gateway_copy_streams", "Streams of copies now.", g.copy_streams),
+            ("weir_gateway_copy_streams_behind", "Those that are behind.", g.copy_streams_behind),
             ("weir_delivery_orders", "Orders in the store.", d.orders),
             ("weir_log_bytes", "Bytes of all log files.", report.log_bytes),
         ];
@@ -388,6 +408,7 @@ impl NodeStatus {
             put_metric(text, (name, help, "gauge"), &[(String::new(), value)]);
         }
         put_reasons(g, text);
+        put_cycles(&report.cycles, text);
         if let Some(tls) = &report.tls {
             put_handshakes(tls, text);
         }
@@ -458,12 +479,35 @@ fn logons_and_limits(g: &GatewayCounters) -> [(&'static str, &'static str, u64);
     ]
 }
 
+/// Drop copy.
+fn copies(g: &GatewayCounters) -> [(&'static str, &'static str, u64); 2] {
+    [
+        ("weir_gateway_copies_total", "Copies of reports sent.", g.copies),
+        (
+            "weir_gateway_copy_streams_cut_total",
+            "Streams of copies ended because they were behind what is kept.",
+            g.copy_streams_cut,
+        ),
+    ]
+}
+
 /// Everything that was refused, cut or ended, by reason.
+fn put_cycles(cycles: &CycleReport, text: &mut String) {
+    let CycleReport { count, p50_ns, p99_ns, p99_99_ns, max_ns } = *cycles;
+    let name = "weir_gateway_cycles_total";
+    put_metric(text, (name, "Cycles that did something.", "counter"), &[(String::new(), count)]);
+    let quantiles = [("0.5", p50_ns), ("0.99", p99_ns), ("0.9999", p99_99_ns), ("1", max_ns)];
+    let values = quantiles.map(|(q, ns)| (format!("{{quantile=\"{q}\"}}"), ns));
+    let name = "weir_gateway_cycle_nanoseconds";
+    put_metric(text, (name, "Their lengths since the start.", "gauge"), &values);
+}
+
 fn put_reasons(gateway: &GatewayCounters, text: &mut String) {
     let kinds = [
         ("weir_gateway_rejects_by_reason_total", "Rejects without an event.", &gateway.rejects_by),
         ("weir_gateway_logons_refused_by_reason_total", "Logons.", &gateway.logons_refused_by),
         ("weir_gateway_closed_by_reason_total", "Connections closed.", &gateway.closed_by),
+        ("weir_gateway_copies_refused_by_reason_total", "For copies.", &gateway.copies_refused),
         ("weir_gateway_told_by_reason_total", "Refusals and ends told.", &gateway.told_by),
     ];
     for (name, help, counts) in kinds {

@@ -60,6 +60,9 @@ numbers! {
     RequestNo(u64);
     /// The number of an engine event addressed to a session by a partition, dense, from 1.
     EventNo(u64);
+    /// The number of a report among all that a partition says, as a copy of it carries: rising, not
+    /// dense for one firm, from 1.
+    CopyNo(u64);
     /// An execution report's own number within its partition.
     ExecId(u64);
     /// A trade's number within its partition: both sides' reports carry it.

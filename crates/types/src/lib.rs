@@ -17,8 +17,8 @@ pub mod reason;
 
 pub use durability::Durability;
 pub use id::{
-    AccountId, ClOrdId, Credential, Epoch, EventNo, ExecId, FirmId, InstrumentId, MatchId, OrderId,
-    PartitionId, Position, Rec, RequestNo, Seq, SessionId, Symbol,
+    AccountId, ClOrdId, CopyNo, Credential, Epoch, EventNo, ExecId, FirmId, InstrumentId, MatchId,
+    OrderId, PartitionId, Position, Rec, RequestNo, Seq, SessionId, Symbol,
 };
 pub use num::{Cash, Nanos, Price, Qty};
 pub use order::{

@@ -190,6 +190,8 @@ codes! {
         Supervisor = 2,
         /// Reads all, defines reference data, halts, moves money, kills.
         Operator = 3,
+        /// Reads copies of its firm's reports and its firm's order state, enters nothing.
+        DropCopy = 4,
     }
 
     /// By what a session proves at logon that it is itself.
@@ -228,6 +230,20 @@ impl Side {
             Side::Buy => Side::Sell,
             Side::Sell => Side::Buy,
         }
+    }
+}
+
+impl Role {
+    /// True when a session of this role belongs to a firm.
+    #[must_use]
+    pub const fn has_firm(self) -> bool {
+        matches!(self, Role::Trader | Role::DropCopy)
+    }
+
+    /// True when a session of this role may end orders.
+    #[must_use]
+    pub const fn may_cancel(self) -> bool {
+        matches!(self, Role::Trader | Role::Operator)
     }
 }
 

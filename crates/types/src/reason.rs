@@ -90,6 +90,10 @@ reasons! {
     LogonTimeout = 34, "no session logged on in time";
     /// The address has as many connections without a session as it may.
     TooManyConnections = 35, "too many connections of this address have not logged on";
+    /// Events that the session was told are not in this node's history.
+    ResumeOtherHistory = 36, "the session was told events that are not in the node's history";
+    /// The session gets copies in as many streams as it may.
+    TooManyCopyStreams = 38, "the session gets copies in as many streams as it may";
 
     /// The request number is lower than the highest and no longer remembered.
     TooOld = 40, "the request number is older than the remembered outcomes";

@@ -10,6 +10,7 @@ use weir_types::{
 };
 
 use crate::delivery::{FetchOrders, OrderPage, OrderPageBody, OrderRow, PageFlags, RowFlags};
+use crate::drop_copy::{CopyMark, DropCopyRequest, DropCopyState, ReportCopy};
 use crate::event::{
     Checkpoint, Defined, PhaseChanged, RequestDone, RequestRejected, TradeBusted, Uncrossed,
 };
@@ -168,6 +169,10 @@ const MESSAGES: &[MessageInfo] = &[
     info::<FetchOrders>(Tail::Data("token")),
     info::<OrderPage>(Tail::Data("token")),
     info::<OrderPageBody>(group::<OrderRow>("rows")),
+    plain::<DropCopyRequest>(),
+    plain::<DropCopyState>(),
+    plain::<ReportCopy>(),
+    plain::<CopyMark>(),
     info::<Import>(Tail::Definition),
     plain::<Tick>(),
     plain::<SessionLost>(),

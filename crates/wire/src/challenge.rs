@@ -72,7 +72,7 @@ pub fn put_answer(
 
 #[cfg(test)]
 mod tests {
-    use weir_types::{EventNo, PartitionId, SessionId, Switch};
+    use weir_types::{Epoch, EventNo, PartitionId, SessionId, Switch};
 
     use super::*;
     use crate::frame::put_frame;
@@ -97,20 +97,23 @@ mod tests {
 
     #[test]
     fn everything_but_the_signature_is_signed() {
-        let point = ResumePoint { next_event_no: EventNo(7), partition_id: PartitionId(1) };
+        let (next_event_no, epoch) = (EventNo(7), Epoch(2));
+        let point = ResumePoint { next_event_no, epoch, partition_id: PartitionId(1) };
         let text = text_of(logon(), &[point]);
-        assert_eq!(text.len(), 32 + 16 + 32 + 8 + (73 - 64) + 4 + 10);
+        assert_eq!(text.len(), 32 + 16 + 32 + 8 + (73 - 64) + 4 + 14);
         assert_eq!(
             text_of(SignedLogon { signature: Signature([9; 64]), ..logon() }, &[point]),
             text
         );
         let other_point = ResumePoint { next_event_no: EventNo(8), ..point };
+        let other_epoch = ResumePoint { epoch: Epoch(3), ..point };
         let others = [
             text_of(SignedLogon { session_id: SessionId(6), ..logon() }, &[point]),
             text_of(SignedLogon { heartbeat_interval_ms: 999, ..logon() }, &[point]),
             text_of(SignedLogon { cancel_on_disconnect: Switch::Off, ..logon() }, &[point]),
             text_of(logon(), &[]),
             text_of(logon(), &[other_point]),
+            text_of(logon(), &[other_epoch]),
         ];
         for other in others {
             assert_ne!(other, text);

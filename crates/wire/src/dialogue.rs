@@ -9,6 +9,7 @@ use weir_types::{Reason, RequestNo, SessionId};
 
 use crate::catalogue::message_info;
 use crate::delivery::{FetchOrders, OrderPage, OrderPageBody, OrderRow};
+use crate::drop_copy::{CopyMark, DropCopyRequest, DropCopyState, ReportCopy};
 use crate::event::{RequestDone, RequestRejected, TradeBusted};
 use crate::frame::{RawMessage, put_frame, put_frame_with, put_message};
 use crate::group::{Group, put_data, put_group, put_group_header, take_data, take_group};
@@ -42,6 +43,8 @@ pub enum ClientMessage<'a> {
     Request(Request),
     /// A question for order state, with its token: at most [`TOKEN_LEN_MAX`] bytes.
     FetchOrders(FetchOrders, &'a [u8]),
+    /// A question for copies of reports, or for their end.
+    DropCopyRequest(DropCopyRequest),
 }
 
 /// A message that a node may send.
@@ -71,6 +74,12 @@ pub enum NodeMessage<'a> {
     OrderPage(OrderPage, &'a [u8]),
     /// A page's rows.
     OrderPageBody(OrderPageBody, Group<'a, OrderRow>),
+    /// How a stream of copies stands.
+    DropCopyState(DropCopyState),
+    /// The head of a copy; the next message is the report.
+    ReportCopy(ReportCopy),
+    /// How far a stream of copies goes.
+    CopyMark(CopyMark),
 }
 
 /// What a template that is not the sender's is called.
@@ -130,6 +139,7 @@ impl<'a> ClientMessage<'a> {
             FetchOrders::TEMPLATE_ID => {
                 Ok(ClientMessage::FetchOrders(raw.decode()?, token_of::<FetchOrders>(raw)?))
             }
+            DropCopyRequest::TEMPLATE_ID => raw.decode_whole().map(ClientMessage::DropCopyRequest),
             template_id => match Request::decode(raw) {
                 Err(DecodeError::UnknownTemplate(_)) => Err(misplaced(template_id)),
                 request => request.map(ClientMessage::Request),
@@ -151,6 +161,7 @@ impl<'a> ClientMessage<'a> {
             ClientMessage::Heartbeat(message) => put_frame(message, out),
             ClientMessage::Request(request) => put_request(request, out),
             ClientMessage::FetchOrders(fetch, token) => put_fetch_orders(fetch, token, out),
+            ClientMessage::DropCopyRequest(message) => put_frame(message, out),
         }
     }
 }
@@ -181,6 +192,9 @@ impl<'a> NodeMessage<'a> {
             OrderPageBody::TEMPLATE_ID => {
                 NodeMessage::OrderPageBody(raw.decode()?, group_of::<OrderPageBody, _>(raw)?)
             }
+            ReportCopy::TEMPLATE_ID => NodeMessage::ReportCopy(raw.decode_whole()?),
+            DropCopyState::TEMPLATE_ID => NodeMessage::DropCopyState(raw.decode_whole()?),
+            CopyMark::TEMPLATE_ID => NodeMessage::CopyMark(raw.decode_whole()?),
             template_id => return Err(misplaced(template_id)),
         })
     }
@@ -204,6 +218,9 @@ impl<'a> NodeMessage<'a> {
             NodeMessage::OrderPageBody(body, rows) => {
                 put_frame_with(out, |out| put_message_and_group(body, rows, out));
             }
+            NodeMessage::DropCopyState(message) => put_frame(message, out),
+            NodeMessage::ReportCopy(message) => put_frame(message, out),
+            NodeMessage::CopyMark(message) => put_frame(message, out),
         }
     }
 }

@@ -4,7 +4,7 @@
 use core::fmt;
 
 use weir_types::{
-    AccountId, Cash, ClOrdId, Credential, CredentialKind, Epoch, EventNo, ExecId, ExecInst,
+    AccountId, Cash, ClOrdId, CopyNo, Credential, CredentialKind, Epoch, EventNo, ExecId, ExecInst,
     ExecType, FirmId, InstrumentId, KillScope, Liquidity, MassCancelScope, MatchId, Nanos,
     OrdStatus, OrdType, OrderId, PartitionId, Phase, Position, Price, Qty, Reason, Rec, RequestNo,
     Role, SelfTradePrevention, Seq, SessionId, Side, Switch, Symbol, TimeInForce,
@@ -103,6 +103,7 @@ number_fields! {
     Epoch U32 "epoch";
     RequestNo U64 "requestNo";
     EventNo U64 "eventNo";
+    CopyNo U64 "copyNo";
     ExecId U64 "execId";
     MatchId U64 "matchId";
     Cash I128 "cash";

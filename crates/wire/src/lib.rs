@@ -7,7 +7,7 @@
 //!
 //! * [`frame`]: where a message begins and ends in a byte stream.
 //! * [`challenge`]: what a session with an Ed25519 key signs to log on.
-//! * [`session`], [`order_entry`], [`reference`], [`delivery`]: what clients and node say.
+//! * [`session`], [`order_entry`], [`reference`], [`delivery`], [`drop_copy`]: what both say.
 //! * [`event`], [`report`]: what the engine says, and how its sender hears it.
 //! * [`dialogue`]: all that a client may say, and all that a node may, as one type each.
 //! * [`record`]: commands and events as the logs hold them.
@@ -17,6 +17,7 @@ pub mod catalogue;
 pub mod challenge;
 pub mod delivery;
 pub mod dialogue;
+pub mod drop_copy;
 pub mod event;
 pub mod field;
 pub mod frame;

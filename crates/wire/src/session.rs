@@ -5,7 +5,9 @@
 
 use core::fmt;
 
-use weir_types::{EventNo, FirmId, Nanos, PartitionId, Reason, RequestNo, Role, SessionId, Switch};
+use weir_types::{
+    Epoch, EventNo, FirmId, Nanos, PartitionId, Reason, RequestNo, Role, SessionId, Switch,
+};
 
 use crate::field::{Field, write_hex};
 use crate::message::messages;
@@ -149,6 +151,9 @@ messages! {
     ResumePoint = 0 {
         /// The first event wanted; zero wants none of the old ones.
         next_event_no: EventNo,
+        /// The partition's epoch when the event before that one was told, as the last `LogonAck`
+        /// said; zero when it is not known.
+        epoch: Epoch,
         /// Of which partition.
         partition_id: PartitionId,
     }
@@ -163,6 +168,10 @@ messages! {
         firm_id: FirmId,
         /// The heartbeat interval in force, in milliseconds.
         heartbeat_interval_ms: u32,
+        /// New orders and replaces a second in each partition; zero for no bound.
+        order_rate_max: u32,
+        /// Requests that may be without an answer, over all partitions; zero for no bound.
+        in_flight_max: u32,
         /// What the session may do.
         role: Role,
     }
@@ -175,19 +184,24 @@ messages! {
         next_event_no: EventNo,
         /// The oldest event that can still be asked for.
         oldest_event_no: EventNo,
+        /// The partition's epoch.
+        epoch: Epoch,
         /// The partition.
         partition_id: PartitionId,
     }
 
     /// The session is not opened.
     LogonReject = 3 {
-        /// The oldest event that can be asked for, when that was the reason.
+        /// The oldest event that can be asked for, when a resume point was the reason.
         oldest_event_no: EventNo,
-        /// The number of the session's next event, when that was the reason.
+        /// When a resume point was the reason: the number of the session's next event, or, with
+        /// `ResumeOtherHistory`, of the first that is not the one that the session was told.
         next_event_no: EventNo,
         /// The session.
         session_id: SessionId,
-        /// The partition, when that was the reason.
+        /// The partition's epoch, when a resume point was the reason.
+        epoch: Epoch,
+        /// The partition, when a resume point was the reason.
         partition_id: PartitionId,
         /// Why.
         reason: Reason,

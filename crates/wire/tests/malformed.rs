@@ -286,7 +286,7 @@ fn out_of_range<M: Message>(field: &'static str) -> DecodeError {
 #[test]
 fn a_logon_with_too_many_resume_points_is_refused_by_name() {
     let info = message_info(Logon::TEMPLATE_ID).unwrap();
-    let point = ResumePoint::decode_block(&[0; 10]).unwrap();
+    let point = ResumePoint::decode_block(&[0; 14]).unwrap();
     let mut body = plain_block(info);
     put_group(&vec![point; RESUME_POINT_COUNT_MAX + 1], &mut body);
     let frame = frame_of(info, &body);

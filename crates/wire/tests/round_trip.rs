@@ -14,6 +14,7 @@ use weir_wire::dialogue::{
     RESUME_POINT_COUNT_MAX, TOKEN_LEN_MAX, put_fetch_orders, put_logon, put_logon_ack,
     put_order_page, put_order_page_body, put_request,
 };
+use weir_wire::drop_copy::*;
 use weir_wire::event::*;
 use weir_wire::frame::{Framing, next_frame, put_extended_frame, put_frame};
 use weir_wire::group::{put_group, take_group};
@@ -83,6 +84,10 @@ round_trips! {
     an_order_page_reads_back OrderPage,
     an_order_page_body_reads_back OrderPageBody,
     an_order_row_reads_back OrderRow,
+    a_drop_copy_request_reads_back DropCopyRequest,
+    a_drop_copy_state_reads_back DropCopyState,
+    a_report_copy_reads_back ReportCopy,
+    a_copy_mark_reads_back CopyMark,
     an_import_reads_back Import,
     a_tick_reads_back Tick,
     a_session_lost_reads_back SessionLost,
@@ -372,8 +377,8 @@ proptest! {
 
 #[test]
 fn each_side_reads_its_own_messages_and_no_others() {
-    let clients = [1, 4, 5, 7, 9, 10, 11, 12, 13, 20, 21, 22, 23, 24, 25, 26, 27, 28, 50];
-    let nodes = [2, 3, 4, 5, 6, 8, 40, 41, 42, 46, 51, 52];
+    let clients = [1, 4, 5, 7, 9, 10, 11, 12, 13, 20, 21, 22, 23, 24, 25, 26, 27, 28, 50, 60];
+    let nodes = [2, 3, 4, 5, 6, 8, 40, 41, 42, 46, 51, 52, 61, 62, 63];
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     for info in catalogue() {
         let body = any_body(info).new_tree(&mut runner).unwrap().current();

@@ -14,6 +14,7 @@ mod source;
 mod text;
 mod tokens;
 mod tree;
+mod tried;
 mod unsafety;
 
 use std::fmt;
@@ -96,9 +97,11 @@ pub fn run(root: &Path, tighten: bool) -> io::Result<Report> {
     findings.extend(sizes::check(&tree, &sources));
     findings.extend(arrows::check(&tree));
     findings.extend(banned::check(&sources));
-    findings.extend(unsafety::check(&tree, &sources));
+    let tests = tried::test_names(&sources);
+    findings.extend(unsafety::check(&tree, &sources, &tests));
     findings.extend(text::check(&tree, &sources));
     findings.extend(docs::check(&tree));
+    findings.extend(tried::check(&tree, &tests));
     findings.sort();
     Ok(Report { findings, source_count: sources.len(), text_count: tree.files.len() })
 }

@@ -1,24 +1,29 @@
 //! `unsafe` only where it is allowed and argued; atomics only with the other end named.
 //!
-//! `xtask/unsafe-files.txt` lists the files that may hold `unsafe`, each with its reason. Each use
-//! stands under a `// SAFETY:` comment (a trait's `unsafe fn` has its contract there); each
-//! ordering that synchronises (`Acquire`, `Release`, `AcqRel`) has a `// SYNC:` comment near, which
-//! names what it pairs with.
+//! `xtask/unsafe-files.txt` lists the files that may hold `unsafe`, each with its reason and the
+//! tests that exercise it under Miri, loom or AddressSanitizer. Each use stands under a
+//! `// SAFETY:` comment (a trait's `unsafe fn` has its contract there); each ordering that
+//! synchronises (`Acquire`, `Release`, `AcqRel`) has a `// SYNC:` comment near, which names what it
+//! pairs with.
+
+use std::collections::BTreeSet;
 
 use super::Finding;
 use super::source::Source;
 use super::tree::Tree;
 
-/// Files that may hold `unsafe`: `PATH  reason`.
+/// Files that may hold `unsafe`: `PATH  reason`, and indented below it `CHECK TEST`.
 const ALLOWED_PATH: &str = "xtask/unsafe-files.txt";
+/// What watches a test for what `unsafe` may break; `./x campaign` has one of each name.
+const CHECKS: [&str; 3] = ["miri", "loom", "asan"];
 /// How far above an ordering its `SYNC:` comment may begin, in lines.
 const SYNC_REACH: usize = 8;
 /// How many lines of one statement may stand between a `SAFETY:` comment and its `unsafe`.
 const STATEMENT_REACH: usize = 4;
 
-pub(crate) fn check(tree: &Tree, sources: &[Source]) -> Vec<Finding> {
+pub(crate) fn check(tree: &Tree, sources: &[Source], tests: &BTreeSet<&str>) -> Vec<Finding> {
     let text = tree.text(ALLOWED_PATH).unwrap_or("");
-    let (allowed, mut findings) = read_allowed(text);
+    let (allowed, mut findings) = read_allowed(text, tests);
     for source in sources {
         let is_allowed = allowed.iter().any(|(path, _)| *path == source.path);
         findings.extend(check_unsafe(source, is_allowed));
@@ -34,13 +39,26 @@ pub(crate) fn check(tree: &Tree, sources: &[Source]) -> Vec<Finding> {
     findings
 }
 
-fn read_allowed(text: &str) -> (Vec<(String, usize)>, Vec<Finding>) {
+fn read_allowed(text: &str, tests: &BTreeSet<&str>) -> (Vec<(String, usize)>, Vec<Finding>) {
     let mut allowed = Vec::new();
     let mut findings = Vec::new();
+    // Where an entry stands that has named no test so far.
+    let mut bare: Option<usize> = None;
+    let unwatched = |line| {
+        let message = format!("an entry has its tests below it: `    CHECK TEST` of {CHECKS:?}");
+        Finding::new(ALLOWED_PATH, line, message)
+    };
     for (index, line) in text.lines().enumerate() {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
+        if line.starts_with(char::is_whitespace) {
+            let problem = wrong_check(line.trim(), tests);
+            findings.extend(problem.map(|p| Finding::new(ALLOWED_PATH, index + 1, p)));
+            bare = None;
+            continue;
+        }
+        findings.extend(bare.replace(index + 1).map(unwatched));
         match line.split_once(char::is_whitespace) {
             Some((path, reason)) if !reason.trim().is_empty() => {
                 allowed.push((path.to_string(), index + 1));
@@ -48,7 +66,20 @@ fn read_allowed(text: &str) -> (Vec<(String, usize)>, Vec<Finding>) {
             _ => findings.push(Finding::new(ALLOWED_PATH, index + 1, "an entry is PATH  reason")),
         }
     }
+    findings.extend(bare.map(unwatched));
     (allowed, findings)
+}
+
+/// What is wrong with `CHECK TEST`.
+fn wrong_check(text: &str, tests: &BTreeSet<&str>) -> Option<String> {
+    match text.split_once(' ') {
+        None => Some(format!("`{text}` is not CHECK TEST")),
+        Some((check, _)) if !CHECKS.contains(&check) => {
+            Some(format!("`{check}` is none of {CHECKS:?}"))
+        }
+        Some((_, test)) if !tests.contains(test) => Some(format!("no test has the name `{test}`")),
+        Some(_) => None,
+    }
 }
 
 /// Lines on which `unsafe` opens a block, an implementation or a function.
@@ -148,10 +179,11 @@ mod tests {
     fn findings(text: &str, allowed: &str) -> Vec<String> {
         let tree = Tree::of(&[("a.rs", text), (ALLOWED_PATH, allowed)]);
         let sources = [Source::parse("a.rs", text).unwrap()];
-        check(&tree, &sources).iter().map(ToString::to_string).collect()
+        let tests = BTreeSet::from(["reads_it", "reads_it_again"]);
+        check(&tree, &sources, &tests).iter().map(ToString::to_string).collect()
     }
 
-    const LISTED: &str = "a.rs  reads a counter\n";
+    const LISTED: &str = "a.rs  reads a counter\n    miri reads_it\n    loom reads_it_again\n";
 
     #[test]
     fn unsafe_in_an_unlisted_file_is_found() {
@@ -185,6 +217,24 @@ mod tests {
     fn a_list_that_names_too_much_or_gives_no_reason_is_found() {
         assert!(findings("fn a() {}", LISTED)[0].starts_with("xtask/unsafe-files.txt:1: `a.rs`"));
         assert!(findings("fn a() {}", "# note\na.rs\n")[0].contains("PATH  reason"));
+    }
+
+    #[test]
+    fn a_listed_file_without_a_test_that_exists_is_found() {
+        let text = "fn a() {\n    // SAFETY: b holds.\n    unsafe { b() }\n}";
+        let cases = [
+            ("", "tests below it"),
+            ("    miri\n", "is not CHECK TEST"),
+            ("    eyes reads_it\n", "none of"),
+            ("    miri forgets_it\n", "`forgets_it`"),
+            ("    loom reads_it\n    asan forgets_it\n", "`forgets_it`"),
+        ];
+        for (checks, said) in cases {
+            let found = findings(text, &format!("a.rs  reads a counter\n{checks}"));
+            assert!(found.len() == 1 && found[0].contains(said), "{checks}: {found:?}");
+        }
+        let found = findings(text, &format!("# note\nb.rs  reads\n{LISTED}"));
+        assert!(found.iter().any(|f| f.contains(":2: an entry has its tests")), "{found:?}");
     }
 
     #[test]

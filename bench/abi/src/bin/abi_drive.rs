@@ -190,16 +190,26 @@ fn thread_seconds() -> f64 {
 /// Plays one workload through one library, in this process: seconds, messages, reports by kind.
 fn play_once(workload: &str, library: &str) -> (f64, usize, [u64; KINDS]) {
     let messages = read_workload(workload);
-    let library = Library::open(library);
+    let (seconds, counts) = play_all(&Library::open(library), &messages, thread_seconds);
+    (seconds, messages.len(), counts)
+}
+
+/// Plays all messages through a library, on a ring of their own: seconds by a clock, reports by
+/// kind.
+fn play_all(
+    library: &Library,
+    messages: &[Message],
+    clock: impl Fn() -> f64,
+) -> (f64, [u64; KINDS]) {
     // SAFETY: `create` makes a ring, which is freed below, after its last use.
     let ring = unsafe { create(0) };
     // SAFETY: the transport is static and the ring outlives the library's use of it.
     unsafe { (library.init)(1, &RING, ring) };
-    let start = thread_seconds();
+    let start = clock();
     messages.iter().for_each(|message| library.play(message));
     // SAFETY: `init` came before.
     unsafe { (library.flush)() };
-    let seconds = thread_seconds() - start;
+    let seconds = clock() - start;
     // SAFETY: the library is done and the ring is ours.
     let counts = unsafe { (*ring.cast::<Ring>()).counts };
     // SAFETY: nothing uses the library's venue or the ring any more.
@@ -207,7 +217,7 @@ fn play_once(workload: &str, library: &str) -> (f64, usize, [u64; KINDS]) {
         (library.shutdown)();
         destroy(ring);
     }
-    (seconds, messages.len(), counts)
+    (seconds, counts)
 }
 
 /// One play in a process of its own: messages a second, and its reports as text.
@@ -277,4 +287,58 @@ fn print(workloads: &[String], libraries: &[String], rates: &[Vec<Vec<f64>>]) {
     let all: Vec<String> = (0..libraries.len()).map(of).collect();
     let line = format!("{{\"rounds\":{},{}}}", rates[0][0].len(), all.join(","));
     writeln!(std::io::stdout(), "{line}").expect("standard output takes the line");
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_abi::{
+        engine_flush, engine_init, engine_on_cancel, engine_on_modify, engine_on_new_order,
+        engine_shutdown,
+    };
+
+    use super::*;
+
+    /// A record of a workload: type, side, quantity, and its words.
+    fn record(kind: u8, side: u8, quantity: u32, words: [u64; 3]) -> [u8; RECORD_LEN] {
+        let mut bytes = [0; RECORD_LEN];
+        (bytes[0], bytes[1]) = (kind, side);
+        bytes[4..8].copy_from_slice(&quantity.to_le_bytes());
+        for (at, word) in words.into_iter().enumerate() {
+            bytes[8 + 8 * at..16 + 8 * at].copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_workload_is_played_through_the_interface_and_its_reports_are_counted() {
+        let ours = Library {
+            init: engine_init,
+            shutdown: engine_shutdown,
+            new_order: engine_on_new_order,
+            cancel: engine_on_cancel,
+            modify: engine_on_modify,
+            flush: engine_flush,
+        };
+        // More of them than the ring holds.
+        let mut records: Vec<_> = (1..=RING_LEN as u64 / 2)
+            .flat_map(|id| {
+                [record(0, 1, 5, [2 * id, id, 105]), record(1, 0, 0, [2 * id + 1, id, 0])]
+            })
+            .collect();
+        records.push(record(0, 1, 5, [9_000, 9_000, 105]));
+        records.push(record(2, 1, 7, [9_001, 9_000, 104]));
+        records.push(record(0, 0, 7, [9_002, 9_002, 104]));
+        let messages: Vec<Message> = records.iter().map(|record| message(record)).collect();
+        let (_, counts) = play_all(&ours, &messages, || 0.0);
+        let told = |kind: ReportKind| counts[kind as usize];
+        assert_eq!(told(ReportKind::OrderAck), RING_LEN as u64 / 2 + 2);
+        assert_eq!(told(ReportKind::CancelAck), RING_LEN as u64 / 2);
+        assert_eq!((told(ReportKind::ModifyAck), told(ReportKind::Trade)), (1, 1));
+    }
+
+    #[test]
+    fn the_threads_clock_goes_forward() {
+        let first = thread_seconds();
+        assert!(first >= 0.0 && thread_seconds() >= first);
+    }
 }

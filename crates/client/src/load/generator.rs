@@ -21,9 +21,10 @@ use weir_wire::order_entry::MassCancel;
 use super::measure::{LoadReport, Recorder};
 use crate::admin::CONTROL;
 use crate::client::{Client, Incoming};
-use crate::clock::{Clock, WaitStrategy, sharpen_timers, wait_ready};
+use crate::clock::{Clock, WaitStrategy, sharpen_timers};
 use crate::connection::{Limits, Target};
 use crate::error::ClientError;
+use crate::readiness::Readiness;
 use crate::session::{Session, SessionConfig, SessionEvent, Submit, Times, Unanswered};
 
 /// The longest time to spin for when parking: about what a sleeping core is late by.
@@ -34,6 +35,12 @@ const SLEEP_MIN: Nanos = Nanos(3_000);
 const SPIN_SHARE: u64 = 5;
 /// Orders that are due at once go out in writes of at most so many.
 const BATCH_MAX: u32 = 64;
+/// So many connections are tried in turn: asking which of them can be read would cost more.
+const FEW: usize = 4;
+/// Connections whose answers are taken before an order that has become due is sent.
+const TAKE_MIN: usize = 8;
+/// A connection that hears nothing is looked after in turn, one in this time.
+const CARE_INTERVAL: Nanos = Nanos(1_000_000);
 /// How long to wait for the last answers.
 const DRAIN: Nanos = Nanos(5_000_000_000);
 const LOGON_RETRY: Duration = Duration::from_millis(10);
@@ -124,6 +131,14 @@ struct Run<'a> {
     /// Time spun, and the due time that was last spun for.
     spun: Nanos,
     spun_for: Nanos,
+    /// Which connections are ready; nothing where they are few.
+    readiness: Option<Readiness>,
+    ready: Vec<usize>,
+    /// Connections that have something to send.
+    touched: Vec<usize>,
+    /// The connection that is looked after next, and when.
+    cared_for: usize,
+    care_at: Nanos,
 }
 
 impl Generator {
@@ -199,7 +214,8 @@ impl Generator {
         if plan.wait == WaitStrategy::Park {
             sharpen_timers();
         }
-        let mut run = Run::new(plan, source, self.clock.now());
+        let readiness = self.watch()?;
+        let mut run = Run::new(plan, source, (self.clock.now(), readiness));
         let mut next_progress = run.start;
         let mut end = None;
         loop {
@@ -227,9 +243,14 @@ impl Generator {
         Ok(run.recorder.report(measured, plan.late_share_max))
     }
 
+    /// Watches the connections, where trying each would cost more.
+    fn watch(&self) -> Result<Option<Readiness>, ClientError> {
+        let is_worth_it = self.clients.len() > FEW;
+        is_worth_it.then(|| Readiness::of(self.clients.iter().map(Client::connection))).transpose()
+    }
+
     /// Sends what is due now, a batch at most, each connection's share in one write.
     fn send(&mut self, run: &mut Run<'_>) -> Result<(), ClientError> {
-        let mut touched = 0u64;
         for _ in 0..BATCH_MAX {
             let now = self.clock.now();
             let Some(due) = run.take_due(now) else { break };
@@ -247,11 +268,15 @@ impl Generator {
                     return Err(ClientError::NotOpen(client.sessions()[session].session_id()));
                 }
             }
-            touched |= 1 << (index % 64);
+            if !run.touched.contains(&index) {
+                run.touched.push(index);
+            }
         }
-        for (index, client) in self.clients.iter_mut().enumerate() {
-            if touched >> (index % 64) & 1 == 1 {
-                client.flush()?;
+        for index in run.touched.drain(..) {
+            let client = &mut self.clients[index];
+            client.flush()?;
+            if let Some(readiness) = &mut run.readiness {
+                readiness.note(index, client.connection())?;
             }
         }
         Ok(())
@@ -262,43 +287,55 @@ impl Generator {
             WaitStrategy::Spin => std::hint::spin_loop(),
             WaitStrategy::Yield => std::thread::yield_now(),
             WaitStrategy::Park => {
-                let sleep = run.sleep(self.clock.now());
-                if sleep.0 > 0 {
-                    let connections = self.clients.iter().map(Client::connection);
-                    crate::clock::wait(connections, Duration::from_nanos(sleep.0))?;
+                let sleep = Duration::from_nanos(run.sleep(self.clock.now()).0);
+                match &run.readiness {
+                    _ if sleep.is_zero() => {}
+                    Some(readiness) => readiness.wait(sleep)?,
+                    None => {
+                        crate::clock::wait(self.clients.iter().map(Client::connection), sleep)?;
+                    }
                 }
             }
         }
         Ok(())
     }
 
-    /// Takes what came on the connections that have something.
+    /// Takes what came on the connections that have something, until an order is due.
     fn take(&mut self, run: &mut Run<'_>) -> Result<(), ClientError> {
-        // Asking which of a few can be read costs more than trying.
-        let ready = if self.clients.len() > 4 {
-            Some(wait_ready(self.clients.iter().map(Client::connection), Duration::ZERO)?)
-        } else {
-            None
-        };
-        for (index, client) in self.clients.iter_mut().enumerate() {
-            if ready.as_ref().is_some_and(|ready| !ready[index]) {
-                continue;
-            }
-            let (clock, places) = (self.clock, &self.places);
-            let mut now = Nanos(0);
-            client.receive(|incoming, _| {
-                if let Incoming::Session(session_id, event) = incoming {
-                    // One read, one time: all that it brought was there at the same moment.
-                    if now.0 == 0 {
-                        now = clock.now();
-                    }
-                    if let SessionEvent::Report { report, .. } = &event {
-                        run.source.on_report(places[&session_id], &report.event);
-                    }
-                    run.on_event(&event, now);
-                }
-            })?;
+        let mut ready = std::mem::take(&mut run.ready);
+        match &mut run.readiness {
+            Some(readiness) => readiness.take(&mut ready)?,
+            None => ready.extend(0..self.clients.len()),
         }
+        run.care(self.clock.now(), self.clients.len(), &mut ready);
+        for (taken, index) in ready.drain(..).enumerate() {
+            // Answers that are there stay there; an order that is sent late is late for good.
+            if taken < TAKE_MIN || !run.is_due(self.clock.now()) {
+                self.take_from(index, run)?;
+            }
+            if let Some(readiness) = &mut run.readiness {
+                readiness.note(index, self.clients[index].connection())?;
+            }
+        }
+        run.ready = ready;
+        Ok(())
+    }
+
+    fn take_from(&mut self, index: usize, run: &mut Run<'_>) -> Result<(), ClientError> {
+        let (clock, places) = (self.clock, &self.places);
+        let mut now = Nanos(0);
+        self.clients[index].receive(|incoming, _| {
+            if let Incoming::Session(session_id, event) = incoming {
+                // One read, one time: all that it brought was there at the same moment.
+                if now.0 == 0 {
+                    now = clock.now();
+                }
+                if let SessionEvent::Report { report, .. } = &event {
+                    run.source.on_report(places[&session_id], &report.event);
+                }
+                run.on_event(&event, now);
+            }
+        })?;
         Ok(())
     }
 
@@ -361,9 +398,44 @@ fn mass_cancel(partition_id: PartitionId) -> Request {
 }
 
 impl<'a> Run<'a> {
-    fn new(plan: &'a LoadPlan, source: &'a mut dyn Source, start: Nanos) -> Run<'a> {
-        let recorder = Recorder::new(plan.late_after);
-        Run { plan, source, recorder, start, under_way: 0, spun: Nanos(0), spun_for: Nanos(0) }
+    fn new(
+        plan: &'a LoadPlan,
+        source: &'a mut dyn Source,
+        (start, readiness): (Nanos, Option<Readiness>),
+    ) -> Run<'a> {
+        Run {
+            plan,
+            source,
+            recorder: Recorder::new(plan.late_after),
+            start,
+            under_way: 0,
+            spun: Nanos(0),
+            spun_for: Nanos(0),
+            readiness,
+            ready: Vec::new(),
+            touched: Vec::new(),
+            cared_for: 0,
+            care_at: start,
+        }
+    }
+
+    /// Adds a connection to those that are ready when it is time to look after one: heartbeats go
+    /// out where nothing comes in.
+    fn care(&mut self, now: Nanos, count: usize, ready: &mut Vec<usize>) {
+        if now < self.care_at {
+            return;
+        }
+        self.care_at = Nanos(now.0 + CARE_INTERVAL.0);
+        self.cared_for = (self.cared_for + 1) % count;
+        if !ready.contains(&self.cared_for) {
+            ready.push(self.cared_for);
+        }
+    }
+
+    /// Whether an order of the open loop is to be sent now.
+    fn is_due(&self, now: Nanos) -> bool {
+        let due = self.source.peek().filter(|_| self.plan.pace == Pace::Open);
+        due.is_some_and(|due| due < self.total() && due <= now.since(self.start))
     }
 
     fn elapsed(&self, now: Nanos) -> Nanos {
@@ -379,10 +451,7 @@ impl<'a> Run<'a> {
     fn take_due(&mut self, now: Nanos) -> Option<Nanos> {
         let due = self.source.peek()?;
         match self.plan.pace {
-            Pace::Open => {
-                let is_due = due < self.total() && due <= now.since(self.start);
-                is_due.then_some(Nanos(self.start.0 + due.0))
-            }
+            Pace::Open => self.is_due(now).then_some(Nanos(self.start.0 + due.0)),
             Pace::Window(window) => (self.under_way < u64::from(window)).then_some(now),
         }
     }

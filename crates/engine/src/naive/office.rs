@@ -186,11 +186,11 @@ impl NaiveEngine {
     }
 
     fn take_in_session(&mut self, d: &DefineSession) -> Result<(), Reason> {
-        let is_trader = d.role == Role::Trader;
-        if d.defined_session_id.0 == 0 || (!is_trader && d.firm_id != FirmId(0)) {
+        let is_firms = [Role::Trader, Role::DropCopy].contains(&d.role);
+        if d.defined_session_id.0 == 0 || (!is_firms && d.firm_id != FirmId(0)) {
             return Err(Reason::InvalidDefinition);
         }
-        if is_trader && !self.firms.contains(&d.firm_id) {
+        if is_firms && !self.firms.contains(&d.firm_id) {
             return Err(Reason::UnknownFirm);
         }
         if let Some(row) = self.sessions.get_mut(&d.defined_session_id) {
@@ -335,7 +335,7 @@ impl NaiveEngine {
     ) -> Result<(), Reason> {
         let asker = self.sessions[&m.session_id].clone();
         let is_operator = asker.role == Role::Operator;
-        if asker.role == Role::Supervisor {
+        if [Role::Supervisor, Role::DropCopy].contains(&asker.role) {
             return Err(Reason::NotEntitled);
         }
         if self.is_control() || m.partition_id != self.config.partition_id {

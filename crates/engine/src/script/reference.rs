@@ -98,7 +98,7 @@ pub(super) fn control_opening() -> Vec<Command> {
 }
 
 /// Two firms with two sessions each, some accounts, three instruments.
-fn reference_data() -> [Definition; 16] {
+fn reference_data() -> [Definition; 17] {
     [
         firm(1),
         firm(2),
@@ -109,6 +109,7 @@ fn reference_data() -> [Definition; 16] {
         account(22, 2, Switch::On),
         session(OPERATOR.0, 0, Role::Operator),
         session(91, 0, Role::Supervisor),
+        session(92, 1, Role::DropCopy),
         session(1, 1, Role::Trader),
         session(2, 1, Role::Trader),
         session(3, 2, Role::Trader),

@@ -18,6 +18,8 @@ pub const BOB: SessionId = SessionId(2);
 /// Of Alice's firm.
 pub const ANNA: SessionId = SessionId(3);
 pub const SUPERVISOR: SessionId = SessionId(8);
+/// Of the same firm as Alice and Anna.
+pub const DESK: SessionId = SessionId(10);
 pub const RICH: AccountId = AccountId(11);
 pub const OTHER: AccountId = AccountId(21);
 /// Of Alice's firm, with nothing in it.
@@ -184,6 +186,7 @@ pub fn definitions() -> Vec<Definition> {
         account(OTHER, 2, Switch::Off),
         session(OPERATOR, 0, Role::Operator),
         session(SUPERVISOR, 0, Role::Supervisor),
+        session(DESK, 1, Role::DropCopy),
         session(ALICE, 1, Role::Trader),
         session(ANNA, 1, Role::Trader),
         session(BOB, 2, Role::Trader),

@@ -38,7 +38,7 @@ impl WorkDir {
     }
 
     /// Where it is.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
@@ -193,11 +193,10 @@ impl Child {
 
     /// Stops it, so that it takes nothing from what is measured meanwhile, or lets it go on.
     pub(super) fn pause(&self, paused: bool) -> anyhow::Result<()> {
-        let signal = if paused { "-STOP" } else { "-CONT" };
-        let pid = self.process.id().to_string();
-        let sent = Command::new("kill").args([signal, &pid]).status().context("cannot run kill")?;
-        anyhow::ensure!(sent.success(), "process {pid} cannot be paused");
-        Ok(())
+        use rustix::process::{Pid, Signal, kill_process};
+        let signal = if paused { Signal::STOP } else { Signal::CONT };
+        let pid = Pid::from_raw(i32::try_from(self.process.id())?).context("a child has an id")?;
+        kill_process(pid, signal).with_context(|| format!("process {pid} cannot be paused"))
     }
 
     /// The processor time of its threads so far: of all, and of the one with this name.
@@ -248,7 +247,7 @@ impl Child {
     }
 
     /// Where it listens and how it is known.
-    pub(super) fn target(&self) -> Target {
+    pub(crate) fn target(&self) -> Target {
         Target { address: self.address, tls: self.tls.clone() }
     }
 
@@ -262,12 +261,12 @@ impl Child {
     }
 
     /// Where it listens.
-    pub(super) fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// The key of session 1.
-    pub(super) fn key(&self) -> ApiKey {
+    pub(crate) fn key(&self) -> ApiKey {
         self.key
     }
 }

@@ -34,9 +34,9 @@ use weir_types::Durability;
 
 pub(crate) use cell::NodeLoad;
 use cell::{Bench, LoadKind};
-pub(crate) use children::{Child, WorkDir};
+pub(crate) use children::{Child, CpuTime, WorkDir};
 pub use idle::{IdleArgs, run_idle};
-pub(crate) use stats::median_with_interval;
+pub(crate) use stats::{Estimate, median_with_interval};
 
 /// Options of `weir bench roundtrip`.
 #[derive(Clone, Debug, clap::Args)]

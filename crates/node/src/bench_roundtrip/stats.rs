@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Estimate {
     /// The median.
-    pub(super) median: f64,
+    pub(crate) median: f64,
     /// The interval's lower end.
-    pub(super) low: f64,
+    pub(crate) low: f64,
     /// Its upper end.
-    pub(super) high: f64,
+    pub(crate) high: f64,
 }
 
 impl Estimate {

@@ -190,7 +190,7 @@ struct SessionArgs {
     /// Its firm; not for supervisors and operators.
     #[arg(long, default_value_t = 0)]
     firm: u32,
-    /// trader, supervisor or operator.
+    /// trader, supervisor, operator or drop-copy.
     #[arg(long, default_value = "trader", value_parser = parse_role)]
     role: Role,
     /// New orders and replaces a second that each partition takes; 0 for no bound.
@@ -624,9 +624,16 @@ fn symbol(text: &str) -> anyhow::Result<Symbol> {
     symbol.with_context(|| format!("{text:?} is not a name of 1 to 16 printable characters"))
 }
 
-/// The value whose name, in lower case, is `text`.
+/// The value whose name, in lower case with hyphens between its words, is `text`.
 fn by_name<T: Copy + std::fmt::Debug>(text: &str, all: &[T]) -> Result<T, String> {
-    let name = |value: &T| format!("{value:?}").to_lowercase();
+    let name = |value: &T| {
+        let camel = format!("{value:?}");
+        let words = camel.char_indices().map(|(at, letter)| match letter {
+            'A'..='Z' if at > 0 => format!("-{}", letter.to_ascii_lowercase()),
+            _ => letter.to_ascii_lowercase().to_string(),
+        });
+        words.collect::<String>()
+    };
     all.iter().copied().find(|value| name(value) == text).ok_or_else(|| {
         let names: Vec<_> = all.iter().map(name).collect();
         format!("want {}", names.join(", "))
@@ -664,12 +671,16 @@ mod tests {
     #[test]
     fn enumerations_are_named_in_lower_case() {
         assert_eq!(parse_role("supervisor"), Ok(Role::Supervisor));
+        assert_eq!(parse_role("drop-copy"), Ok(Role::DropCopy));
         assert_eq!(parse_phase("halted"), Ok(Phase::Halted));
         assert_eq!(parse_phase("opening-call"), Ok(Phase::OpeningCall));
         assert_eq!(parse_scope("all"), Ok(KillScope::All));
         assert_eq!(parse_cancel_scope("instrument"), Ok(MassCancelScope::Instrument));
         assert!(parse_cancel_scope("session").is_err(), "an operator's session has no orders");
-        assert_eq!(parse_role("king"), Err("want trader, supervisor, operator".to_owned()));
+        assert_eq!(
+            parse_role("king"),
+            Err("want trader, supervisor, operator, drop-copy".to_owned())
+        );
     }
 
     #[test]

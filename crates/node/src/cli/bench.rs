@@ -2,7 +2,7 @@
 //!
 //! Each prints one JSON object as its last line.
 
-use crate::{bench_probes, bench_roundtrip};
+use crate::{bench_isolation, bench_probes, bench_roundtrip};
 
 /// Options of `weir bench`.
 #[derive(Debug, clap::Args)]
@@ -17,6 +17,11 @@ enum BenchCommand {
     Roundtrip(bench_roundtrip::RoundtripArgs),
     /// What stamping every order costs: a node with probes beside one without.
     Probes(bench_probes::ProbesArgs),
+    /// What good sessions notice of one that does not read, one that floods, 1,000 hostile ones.
+    Isolation(bench_isolation::IsolationArgs),
+    /// Those that the good sessions of `isolation` are not to notice.
+    #[command(hide = true)]
+    Party(bench_isolation::PartyArgs),
     /// Sessions that log on and do nothing, beside those that the round trip measures.
     #[command(hide = true)]
     Idle(bench_roundtrip::IdleArgs),
@@ -33,6 +38,8 @@ pub fn run(args: BenchArgs) -> anyhow::Result<()> {
     match args.command {
         BenchCommand::Roundtrip(args) => bench_roundtrip::run(args),
         BenchCommand::Probes(args) => bench_probes::run(args),
+        BenchCommand::Isolation(args) => bench_isolation::run(args),
+        BenchCommand::Party(args) => bench_isolation::run_party(args),
         BenchCommand::Idle(args) => bench_roundtrip::run_idle(args),
         BenchCommand::Echo(args) => bench_roundtrip::run_echo(args),
     }

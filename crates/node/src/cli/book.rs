@@ -90,7 +90,10 @@ fn take(client: &mut Client, follower: &mut Follower) -> anyhow::Result<()> {
         let outcome = match incoming {
             Incoming::Page(page, token) => follower.on_page(&page, token, out).map(drop),
             Incoming::Rows(body, rows) => follower.on_rows(&body, rows, |_| {}).map(drop),
-            Incoming::Session(..) => Ok(()),
+            Incoming::Session(..)
+            | Incoming::CopyState(_)
+            | Incoming::Copy(..)
+            | Incoming::CopyMark(_) => Ok(()),
         };
         failed = failed.take().or(outcome.err());
     })?;

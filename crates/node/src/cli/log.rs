@@ -8,7 +8,7 @@ use serde_json::json;
 use weir_engine::{Engine, EngineConfig};
 use weir_io::{Disk, DiskErrorKind, ThreadDisk};
 use weir_log::snapshot::SnapshotStore;
-use weir_log::{LogReader, SegmentKind};
+use weir_log::{LogError, LogReader, SegmentKind};
 use weir_types::{PartitionId, Position};
 use weir_wire::{Command, Event};
 
@@ -104,6 +104,25 @@ fn open(path: &Path, kind: SegmentKind, from: u64) -> anyhow::Result<LogReader<T
         .with_context(|| format!("cannot read the log in {}", path.display()))
 }
 
+/// Refuses damage: a reader that came to the end of what it understands cannot tell a log's end
+/// from a place that was spoiled, and nobody is to take the one for the other.
+fn refuse_damage(path: &Path, kind: SegmentKind) -> anyhow::Result<()> {
+    let mut before = None;
+    loop {
+        let mut disk = ThreadDisk::open(path, None)?;
+        let Err(error) = weir_log::inspect(&mut disk, kind) else { return Ok(()) };
+        let place = match &error {
+            // How much is known to be synced may rise meanwhile.
+            LogError::Damaged { file, offset, .. } => format!("{file} {offset}"),
+            other => other.to_string(),
+        };
+        // A log in use may have changed while it was read; damage is there again.
+        if before.replace(place.clone()) == Some(place) {
+            return Err(error).with_context(|| format!("the log in {}", path.display()));
+        }
+    }
+}
+
 fn inspect(at: &Where) -> anyhow::Result<()> {
     let dirs = PartitionDirs::new(&at.dir, PartitionId(at.partition));
     for (name, path, kind) in [
@@ -118,6 +137,7 @@ fn inspect(at: &Where) -> anyhow::Result<()> {
             bytes += entry.bytes.len() as u64;
             epoch = entry.epoch.0;
         }
+        refuse_damage(&path, kind)?;
         let log_id = format!("{:032x}", reader.segment().log_id);
         if at.json {
             println!(
@@ -148,7 +168,7 @@ fn dump(args: &DumpArgs) -> anyhow::Result<()> {
     };
     let mut reader = open(&path, kind, args.from)?;
     for _ in 0..args.limit {
-        let Some(entry) = reader.next_entry()? else { break };
+        let Some(entry) = reader.next_entry()? else { return refuse_damage(&path, kind) };
         let text = if args.events {
             format!("{:?}", Event::decode(entry.bytes)?)
         } else {
@@ -181,6 +201,7 @@ fn export(args: &ExportArgs) -> anyhow::Result<()> {
         entries += 1;
     }
     out.flush()?;
+    refuse_damage(&dirs.commands(), SegmentKind::Command)?;
     println!("{}: {entries} entries", args.out.display());
     Ok(())
 }
@@ -247,9 +268,11 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<()> {
     let (mut due, mut compared) = (told.iter().peekable(), 0u64);
     let mut engine = Engine::new(EngineConfig::new(partition_id));
     let mut events = 0u64;
-    while reader.next_position().0 <= args.to
-        && let Some(entry) = reader.next_entry()?
-    {
+    while reader.next_position().0 <= args.to {
+        let Some(entry) = reader.next_entry()? else {
+            refuse_damage(&dirs.commands(), SegmentKind::Command)?;
+            break;
+        };
         let command = Command::decode(entry.bytes)
             .with_context(|| format!("entry {} is no command", entry.position))?;
         engine.apply(entry.position, entry.log_time, &command, &mut |_: &Event| events += 1);

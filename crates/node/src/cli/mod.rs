@@ -8,6 +8,7 @@ pub mod calendar;
 pub mod certificate;
 pub mod civil;
 pub mod demo;
+pub mod drop_copy;
 pub mod endpoint;
 pub mod flow;
 pub mod indicative;
@@ -54,6 +55,8 @@ enum Command {
     Book(book::BookArgs),
     /// Follow the state of orders by token.
     Orders(orders::OrdersArgs),
+    /// Print copies of the reports to a firm's sessions.
+    DropCopy(drop_copy::DropCopyArgs),
     /// Show a node's figures.
     Status(status::StatusArgs),
     /// Look into a delivery token.
@@ -84,6 +87,7 @@ impl Cli {
             Command::Admin(args) => admin::run(args),
             Command::Book(args) => book::run(args),
             Command::Orders(args) => orders::run(args),
+            Command::DropCopy(args) => drop_copy::run(args),
             Command::Status(args) => status::run(args),
             Command::Token(args) => token::run(args),
             Command::Certificate(args) => certificate::run(args),

@@ -116,7 +116,10 @@ fn take(args: &OrdersArgs, client: &mut Client, follower: &mut Follower) -> anyh
                 }
                 Ok(())
             }
-            Incoming::Session(..) => Ok(()),
+            Incoming::Session(..)
+            | Incoming::CopyState(_)
+            | Incoming::Copy(..)
+            | Incoming::CopyMark(_) => Ok(()),
         };
         if let Err(error) = outcome {
             failed = Some(error.into());

@@ -14,7 +14,7 @@ use crate::health::Stage;
 use crate::http::Side;
 use crate::node::Node;
 use crate::runner::WaitStrategy;
-use crate::service;
+use crate::service::{self, ServiceManager};
 
 /// Options of `weir serve`. They go over the configuration file, that over the defaults.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -50,6 +50,10 @@ pub struct ServeArgs {
     /// API key of the first operator (session 1), 64 hexadecimal digits.
     #[arg(long, value_name = "HEX", env = "WEIR_BOOTSTRAP_KEY", hide_env_values = true)]
     pub bootstrap_key: Option<String>,
+    /// Give the first operator (session 1) a new key at this start, the bootstrap key or a drawn
+    /// one, kept in DIR/operator.key: for when every operator's key is lost.
+    #[arg(long)]
+    pub new_operator_key: bool,
     /// How lines on standard error look: text or json.
     #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<LineFormat>,
@@ -83,6 +87,7 @@ impl ServeArgs {
         if self.bootstrap_key.is_some() {
             config.bootstrap_key.clone_from(&self.bootstrap_key);
         }
+        config.new_operator_key = self.new_operator_key;
         let lines = &mut config.diagnostics;
         lines.format = self.log_format.unwrap_or(lines.format);
         lines.level = self.log_level.unwrap_or(lines.level);
@@ -136,6 +141,7 @@ async fn live(config: Config, side: Arc<Side>, http: SocketAddr) -> anyhow::Resu
     tracing::info!(version, dir, %durability, "starting");
     // One listener for the whole life: a signal between two would be nobody's.
     let mut told_to_stop = std::pin::pin!(told_to_stop());
+    let manager = ServiceManager::default();
     let health = side.health.clone();
     let starting = tokio::task::spawn_blocking(move || Node::start(&config, health));
     let started = tokio::select! {
@@ -155,7 +161,7 @@ async fn live(config: Config, side: Arc<Side>, http: SocketAddr) -> anyhow::Resu
     }
     assert!(side.status.set(node.status()).is_ok(), "a node starts once");
     side.health.enter(Stage::Running);
-    service::tell_ready();
+    manager.tell_ready();
     tracing::info!(order_entry = %node.address(), %http, "ready");
     println!("weir ready order-entry={} http={http}", node.address());
     let outcome = tokio::select! {
@@ -168,7 +174,7 @@ async fn live(config: Config, side: Arc<Side>, http: SocketAddr) -> anyhow::Resu
         }
     };
     side.health.enter(Stage::Stopping);
-    service::tell_stopping();
+    manager.tell_stopping();
     tracing::info!("stopping");
     let stopped = tokio::task::spawn_blocking(move || node.stop()).await;
     tracing::info!("stopped");

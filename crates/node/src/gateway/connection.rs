@@ -170,8 +170,12 @@ pub struct Connection {
     pub(super) in_flush_list: bool,
     /// Whether the delivery store was told to make no pages for it.
     pub(super) pages_paused: bool,
-    /// Whether its next frame found no room where it goes, or its output is full.
+    /// Whether its next frame found no room where it goes, or its turn was over before its frames.
     pub(super) must_wait: bool,
+    /// Whether nothing more is taken from it until its output has room again.
+    pub(super) waits_for_room: bool,
+    /// The last span in which it sent something, see [`super::fairness`].
+    pub(super) heard_in: u64,
     /// Whether it is in the gateway's list of connections to read.
     pub(super) in_read_list: bool,
     /// Who is at the other end, for people.
@@ -204,16 +208,20 @@ impl Connection {
             in_flush_list: false,
             pages_paused: false,
             must_wait: false,
+            waits_for_room: false,
+            heard_in: 0,
             in_read_list: false,
             peer: None,
             ending: None,
         }
     }
 
-    /// Reads once, as much as fits.
-    pub fn fill(&mut self, now: Nanos, buffers: &mut ReadBuffers) -> ReadOutcome {
+    /// Reads once, as much as fits and at most `len_max` bytes.
+    pub fn fill(&mut self, now: Nanos, buffers: &mut ReadBuffers, len_max: usize) -> ReadOutcome {
         let mut sealed = std::mem::take(&mut buffers.sealed);
         let room = self.input.room(buffers);
+        let len = room.len().min(len_max);
+        let room = &mut room[..len];
         let outcome = if room.is_empty() {
             ReadOutcome::Open
         } else {
@@ -283,10 +291,16 @@ impl Connection {
 
     /// Gives the memory of a quiet connection's output back.
     pub fn tidy_output(&mut self, now: Nanos) {
-        let is_idle = self.output.is_empty() && now.since(self.sent_at).0 > OUTPUT_IDLE;
-        if is_idle && self.output.capacity() > OUTPUT_KEPT {
+        if self.output_idle_at().is_some_and(|at| now > at) {
             self.output = Vec::new();
         }
+    }
+
+    /// When the memory of the output is to be given back if nothing more is sent.
+    #[must_use]
+    pub fn output_idle_at(&self) -> Option<Nanos> {
+        let is_held = self.output.is_empty() && self.output.capacity() > OUTPUT_KEPT;
+        is_held.then_some(Nanos(self.sent_at.0 + OUTPUT_IDLE))
     }
 
     /// Bytes waiting to be sent, those in records of TLS that the socket has not taken included.

@@ -69,19 +69,6 @@ impl Connections {
         connections.map(|connection| connection.id).collect()
     }
 
-    /// How many slots there are, used or not.
-    #[must_use]
-    pub fn slot_count(&self) -> usize {
-        self.slots.len()
-    }
-
-    /// The ids of the connections in `count` slots from `first` on.
-    #[must_use]
-    pub fn ids_from(&self, first: usize, count: usize) -> Vec<ConnectionId> {
-        let slots = self.slots.iter().skip(first).take(count);
-        slots.filter_map(|slot| slot.connection.as_ref()).map(|found| found.id).collect()
-    }
-
     /// How many there are.
     #[must_use]
     pub fn count(&self) -> usize {

@@ -2,7 +2,7 @@
 //!
 //! Built from the control log's events alone.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use weir_io::Rng;
 use weir_types::{FirmId, InstrumentId, Nanos, PartitionId, Reason, Role, SessionId};
@@ -23,6 +23,8 @@ pub struct KnownSession {
     pub valid_until: Nanos,
     /// Requests that may be without an answer; zero for no bound.
     pub in_flight_max: u32,
+    /// New orders and replaces a second in each partition; zero for no bound.
+    pub order_rate_max: u32,
 }
 
 impl KnownSession {
@@ -64,6 +66,7 @@ pub struct Redefined {
 #[derive(Debug)]
 pub struct Directory {
     sessions: HashMap<SessionId, (Lock, KnownSession)>,
+    firms: HashSet<FirmId>,
     locksmith: Locksmith,
     instruments: HashMap<InstrumentId, DefineInstrument>,
     version: u64,
@@ -74,6 +77,7 @@ impl Directory {
     pub fn new(rng: &mut dyn Rng) -> Directory {
         Directory {
             sessions: HashMap::new(),
+            firms: HashSet::new(),
             locksmith: Locksmith::new(rng),
             instruments: HashMap::new(),
             version: 0,
@@ -90,7 +94,11 @@ impl Directory {
                 None
             }
             Definition::DefineSession(d) => self.define_session(d),
-            Definition::DefineFirm(_) | Definition::DefineAccount(_) => None,
+            Definition::DefineFirm(d) => {
+                self.firms.insert(d.firm_id);
+                None
+            }
+            Definition::DefineAccount(_) => None,
         }
     }
 
@@ -101,10 +109,17 @@ impl Directory {
             role: d.role,
             valid_until: d.valid_until,
             in_flight_max: d.in_flight_max,
+            order_rate_max: d.order_rate_max,
         };
         let session_id = d.defined_session_id;
         let (before, _) = self.sessions.insert(session_id, (lock, known))?;
         Some(Redefined { session_id, known, is_key_replaced: before != lock })
+    }
+
+    /// Whether there is such a firm.
+    #[must_use]
+    pub fn has_firm(&self, firm_id: FirmId) -> bool {
+        self.firms.contains(&firm_id)
     }
 
     /// Counts the definitions taken in.

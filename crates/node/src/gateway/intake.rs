@@ -16,6 +16,7 @@ use weir_wire::{Command, DecodeError, Destination, Request};
 
 use super::Gateway;
 use super::connection::{Connection, ConnectionId, ReadOutcome};
+use super::fairness::{FRAMES_MAX, OF_A_STRANGER, Pace, STRANGERS_MAX, Share};
 use super::keys::Lock;
 use crate::handoff::{DeliveryRequest, Fetch, Submission};
 
@@ -29,22 +30,49 @@ pub(super) enum Taken {
     Done,
     /// Where it should go has no room: the connection waits with it.
     NoRoom,
+    /// Its session is far beyond its rate: the connection waits with it.
+    TooSoon,
 }
 
 impl Gateway {
-    /// Reads connections that have input and takes their frames; returns how many frames.
-    pub(super) fn read_connections(&mut self, now: Nanos) -> usize {
+    /// Reads connections with sessions that have input and takes their frames, of each its share;
+    /// returns how many frames.
+    pub(super) fn read_sessions(&mut self, now: Nanos) -> usize {
+        let share = self.fairness.share();
         let mut frames = 0;
         for _ in 0..self.read_list.len() {
-            let Some(id) = self.read_list.pop_front() else { break };
-            let Some(mut connection) = self.connections.take(id) else { continue };
-            connection.in_read_list = false;
-            let outcome = self.read_connection(&mut connection, now, &mut frames);
-            connection.settle_input(&mut self.buffers);
-            match outcome {
-                ReadOutcome::Gone => self.drop_connection(connection, now),
-                ReadOutcome::Open => self.put_back(connection),
+            if frames >= FRAMES_MAX {
+                break;
             }
+            let Some(id) = self.read_list.pop_front() else { break };
+            frames += self.read_one(id, share, now);
+        }
+        frames
+    }
+
+    /// As [`Gateway::read_sessions`], of connections that carry none; returns how many of them.
+    pub(super) fn read_strangers(&mut self, now: Nanos) -> usize {
+        let mut count = 0;
+        while count < STRANGERS_MAX {
+            let Some(id) = self.strangers.pop_front() else { break };
+            count += 1;
+            self.read_one(id, OF_A_STRANGER, now);
+        }
+        count
+    }
+
+    fn read_one(&mut self, id: ConnectionId, share: Share, now: Nanos) -> usize {
+        let Some(mut connection) = self.connections.take(id) else { return 0 };
+        connection.in_read_list = false;
+        let mut frames = 0;
+        let outcome = self.read_connection(&mut connection, (share, now), &mut frames);
+        connection.settle_input(&mut self.buffers);
+        if frames > 0 && !connection.sessions.is_empty() {
+            self.fairness.heard(&mut connection.heard_in);
+        }
+        match outcome {
+            ReadOutcome::Gone => self.drop_connection(connection, now),
+            ReadOutcome::Open => self.put_back(connection),
         }
         frames
     }
@@ -52,44 +80,62 @@ impl Gateway {
     fn read_connection(
         &mut self,
         connection: &mut Connection,
-        now: Nanos,
+        (share, now): (Share, Nanos),
         frames: &mut usize,
     ) -> ReadOutcome {
-        // Frames left over from a full ring come before new bytes.
-        if !connection.input.is_empty() {
-            *frames += self.take_frames(connection, now);
-        }
-        if connection.must_wait || !connection.readable || connection.closing_by.is_some() {
+        if connection.closing_by.is_some() {
             return ReadOutcome::Open;
         }
         if !connection.has_room(self.config.output_len_max) {
             // Who does not read its answers asks no more questions.
-            connection.must_wait = true;
+            connection.waits_for_room = true;
             return ReadOutcome::Open;
         }
-        if connection.fill(now, &mut self.buffers) == ReadOutcome::Gone {
+        // Frames that an earlier turn left over come before new bytes.
+        if !connection.input.is_empty() {
+            *frames += self.take_frames(connection, share.frames, now);
+        }
+        if connection.must_wait || !connection.readable || connection.closing_by.is_some() {
+            return ReadOutcome::Open;
+        }
+        if connection.fill(now, &mut self.buffers, share.bytes) == ReadOutcome::Gone {
             return ReadOutcome::Gone;
         }
         connection.ingress = self.recorder.now();
-        *frames += self.take_frames(connection, now);
+        *frames += self.take_frames(connection, share.frames - *frames, now);
         ReadOutcome::Open
     }
 
-    /// Takes the whole frames in the connection's input until one has to wait; returns how many.
-    fn take_frames(&mut self, connection: &mut Connection, now: Nanos) -> usize {
+    /// Takes at most `count_max` of the whole frames in the connection's input, until one has to
+    /// wait; returns how many.
+    fn take_frames(&mut self, connection: &mut Connection, count_max: usize, now: Nanos) -> usize {
         // The input is lent to the frames while the connection's output grows.
         let mut input = std::mem::take(&mut connection.input);
         let mut frames = 0;
-        connection.must_wait = false;
+        let waited = std::mem::take(&mut connection.must_wait);
         while connection.closing_by.is_none() {
+            if frames == count_max {
+                connection.must_wait = !input.is_empty();
+                break;
+            }
             match next_frame(input.bytes(), CLIENT_FRAME_LEN_MAX) {
                 Framing::Incomplete => break,
                 Framing::Broken(broken) => self.refuse_stream(connection, broken, now),
                 Framing::Frame { len, message } => {
-                    if self.take_frame(connection, message, now) == Taken::NoRoom {
-                        self.counters.back_pressure += 1;
-                        connection.must_wait = true;
-                        break;
+                    match self.take_frame(connection, message, now) {
+                        Taken::Done => {}
+                        Taken::NoRoom => {
+                            self.counters.back_pressure += 1;
+                            connection.must_wait = true;
+                            break;
+                        }
+                        Taken::TooSoon => {
+                            self.counters.held_to_rate += u64::from(!waited || frames > 0);
+                            connection.must_wait = true;
+                            // What waits here was said: nobody on the connection is silent.
+                            connection.received_at = now;
+                            break;
+                        }
                     }
                     input.consume(len);
                     frames += 1;
@@ -126,6 +172,10 @@ impl Gateway {
             Ok(ClientMessage::Request(request)) => self.take_request(connection, &request, now),
             Ok(ClientMessage::FetchOrders(fetch, token)) => {
                 self.take_fetch(connection, &fetch, token)
+            }
+            Ok(ClientMessage::DropCopyRequest(request)) => {
+                self.take_copy_request(connection, &request, now);
+                Taken::Done
             }
             Ok(ClientMessage::Heartbeat(heartbeat)) => {
                 self.heard_from(heartbeat.session_id, connection.id, now);
@@ -182,13 +232,29 @@ impl Gateway {
                 return Taken::Done;
             }
         };
+        let Some(pace) = self.pace_with(request, now) else { return Taken::TooSoon };
         let taken = self.submit(port, from, Command::Request(*request));
         if taken == Taken::Done
             && let Some(session) = self.sessions.get_mut(session_id)
         {
             session.in_flight += 1;
+            session.pace = pace;
         }
         taken
+    }
+
+    /// The pace of a session with this request; nothing where it is to wait. The engines refuse
+    /// what is beyond a session's rate; the gateway lets through one rate more than all of them
+    /// take, so that refusals are heard and cost little.
+    fn pace_with(&self, request: &Request, now: Nanos) -> Option<Pace> {
+        let session = self.sessions.get(request.session_id())?;
+        match request {
+            Request::NewOrder(_) | Request::ReplaceOrder(_) => {
+                let rate_max = u64::from(session.order_rate_max) * self.ports.len() as u64;
+                session.pace.after_one_more(rate_max, now)
+            }
+            _ => Some(session.pace),
+        }
     }
 
     /// Where a request goes.
@@ -196,9 +262,11 @@ impl Gateway {
         let partition_id = match destination {
             Destination::Control => weir_types::PartitionId(0),
             Destination::Partition(partition_id) => partition_id,
-            Destination::Instrument(instrument_id) => {
-                self.directory.partition_of(instrument_id).ok_or(Reason::UnknownInstrument)?
-            }
+            Destination::Instrument(instrument_id) => self
+                .reception
+                .directory
+                .partition_of(instrument_id)
+                .ok_or(Reason::UnknownInstrument)?,
         };
         let port = self.ports.iter().position(|port| port.ring.partition_id == partition_id);
         port.ok_or(Reason::WrongPartition)
@@ -236,7 +304,7 @@ impl Gateway {
             return Taken::Done;
         };
         let entitlement = match session.role {
-            Role::Trader => Entitlement::firm(session.firm_id),
+            Role::Trader | Role::DropCopy => Entitlement::firm(session.firm_id),
             Role::Supervisor | Role::Operator => Entitlement::all(),
         };
         let fetch =
@@ -335,7 +403,7 @@ fn field_out_of_range(request: &Request) -> Option<&'static str> {
 fn may_send(role: Role, request: &Request) -> bool {
     match request {
         Request::NewOrder(_) | Request::ReplaceOrder(_) => role == Role::Trader,
-        Request::CancelOrder(_) | Request::MassCancel(_) => role != Role::Supervisor,
+        Request::CancelOrder(_) | Request::MassCancel(_) => role.may_cancel(),
         _ => role == Role::Operator,
     }
 }

@@ -9,6 +9,7 @@ use weir_types::{Nanos, Reason, SessionId};
 
 use super::Gateway;
 use super::connection::Connection;
+use super::copies::StreamKey;
 use crate::diagnostics::LineLimit;
 
 /// A limit for each kind of line.
@@ -19,6 +20,7 @@ pub struct Lines {
     closings: LineLimit,
     losses: LineLimit,
     turned_away: LineLimit,
+    copies_cut: LineLimit,
 }
 
 impl Gateway {
@@ -68,6 +70,15 @@ impl Gateway {
         if let Some(left_out) = self.lines.losses.permit(now) {
             let peer = peer_of(connection);
             tracing::warn!(session = session.0, peer, why, left_out, "session lost");
+        }
+    }
+
+    /// A stream of copies was behind what is kept.
+    pub(super) fn tell_cut_copies(&mut self, key: StreamKey, now: Nanos) {
+        self.counters.copy_streams_cut += 1;
+        if let Some(left_out) = self.lines.copies_cut.permit(now) {
+            let (session, firm) = (key.session_id.0, key.firm_id.0);
+            tracing::warn!(session, firm, left_out, "copies ended: too slow for what is kept");
         }
     }
 

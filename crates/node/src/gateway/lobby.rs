@@ -97,11 +97,17 @@ impl Lobby {
         self.guests.remove(&id);
     }
 
+    /// Until when a connection without a session may stay.
+    #[must_use]
+    pub fn deadline_of(&self, id: ConnectionId) -> Option<Nanos> {
+        let since = self.guests.get(&id).and_then(|guest| guest.since);
+        since.map(|since| Nanos(since.0 + self.limits.logon_time_max.0))
+    }
+
     /// Whether a connection has been without a session for too long.
     #[must_use]
     pub fn is_overdue(&self, id: ConnectionId, now: Nanos) -> bool {
-        let since = self.guests.get(&id).and_then(|guest| guest.since);
-        since.is_some_and(|since| now.since(since) > self.limits.logon_time_max)
+        self.deadline_of(id).is_some_and(|deadline| now > deadline)
     }
 
     fn release(&mut self, address: IpAddr) {

@@ -8,19 +8,27 @@
 //! INVARIANT: every buffer is bounded. Input by its size; output because nothing is produced for
 //! a connection without room; requests because a full ring stops the reading.
 
+mod addressed;
 mod challenges;
 mod connection;
 mod connections;
+mod copies;
 mod directory;
+mod drop_copy;
+mod fairness;
 pub mod handshakes;
 mod intake;
 mod keys;
+pub mod lineage;
 mod lines;
 mod lobby;
 mod logon;
+mod reception;
+mod record_index;
 mod reports;
 mod sessions;
 mod stream;
+mod timer_wheel;
 mod timers;
 mod transport;
 
@@ -33,9 +41,10 @@ use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
 use weir_io::Rng;
 use weir_probe::{Recorder, TraceIds};
-use weir_types::{EventNo, Nanos, RequestNo, SessionId};
+use weir_types::{EventNo, FirmId, Nanos, RequestNo, SessionId};
 use weir_wire::reference::SessionLost;
 use weir_wire::session::NodeId;
+use weir_wire::{Definition, Event};
 
 pub use connection::ConnectionId;
 pub use directory::Directory;
@@ -47,21 +56,22 @@ use crate::handoff::{DeliveryPort, PartitionPort, StageStamps};
 use crate::reason_counts::ReasonCounts;
 use crate::runner::Poller;
 use crate::stage_clock::StageClock;
-use challenges::Challenges;
 use connection::{Connection, ReadBuffers, ReadOutcome};
 use connections::{Connections, FlushList, ReadList};
+use copies::Copies;
+use fairness::{ACCEPTS_MAX, Fairness};
 use handshakes::Arrival;
+use lineage::{Lineage, Trail};
 use lines::Lines;
 use lobby::Lobby;
-use logon::VerificationRate;
+use reception::Reception;
 use sessions::{BehindList, Sessions};
+use timer_wheel::TimerWheel;
 use transport::Transport;
 
 const LISTENER: Token = Token(usize::MAX);
 const WAKER: Token = Token(usize::MAX - 1);
 const DISK: Token = Token(usize::MAX - 2);
-/// Connections accepted in one cycle.
-const ACCEPTS_MAX: usize = 64;
 
 /// What can be set.
 #[derive(Clone, Debug)]
@@ -74,6 +84,8 @@ pub struct GatewayConfig {
     pub stall_max: Nanos,
     /// Connections that have not logged on.
     pub lobby: LobbyLimits,
+    /// Reports of a firm in a partition that copies can be asked from.
+    pub copies_retained_max: usize,
 }
 
 impl Default for GatewayConfig {
@@ -83,6 +95,7 @@ impl Default for GatewayConfig {
             connections_max: 16 * 1024,
             stall_max: Nanos(10_000_000_000),
             lobby: LobbyLimits::default(),
+            copies_retained_max: 1 << 20,
         }
     }
 }
@@ -102,6 +115,8 @@ pub struct GatewayCounters {
     pub broken_streams: u64,
     /// Times a full ring stopped a connection's reading.
     pub back_pressure: u64,
+    /// Times a session far beyond its rate stopped its connection's reading.
+    pub held_to_rate: u64,
     /// Connections accepted.
     pub accepted: u64,
     /// Connections refused because there were as many as there may be. They are not accepted ones.
@@ -145,6 +160,16 @@ pub struct GatewayCounters {
     pub closed_by: ReasonCounts,
     /// Events that told a session of a refusal, or of an end that it did not ask for, by reason.
     pub told_by: ReasonCounts,
+    /// Copies of reports sent.
+    pub copies: u64,
+    /// Questions for copies refused, by reason.
+    pub copies_refused: ReasonCounts,
+    /// Streams of copies ended because they were behind what is kept.
+    pub copy_streams_cut: u64,
+    /// Streams of copies now.
+    pub copy_streams: u64,
+    /// Streams of copies that are behind now.
+    pub copy_streams_behind: u64,
     /// Connections now.
     pub connections: u64,
     /// Sessions logged on now.
@@ -166,6 +191,10 @@ pub struct GatewayStatus {
 struct Port {
     ring: PartitionPort,
     events: EventReader,
+    /// The partition's epochs.
+    lineage: Lineage,
+    /// Where the records of addressed events pass the ends of epochs.
+    trail: Trail,
     /// The newest stage times taken off the ring.
     stamps: Option<StageStamps>,
     /// The last command whose answer was stamped.
@@ -188,12 +217,22 @@ enum OpenDoor {
     Tls(rtrb::Consumer<Arrival>),
 }
 
+/// What a gateway has of a partition.
+pub struct PortParts {
+    /// Where its requests go.
+    pub ring: PartitionPort,
+    /// What it says, from the oldest that is retained.
+    pub events: EventReader,
+    /// Its epochs.
+    pub lineage: Lineage,
+}
+
 /// What a gateway is made of.
 pub struct GatewayParts {
     /// Where its connections come from.
     pub door: Door,
     /// Its partitions; the control partition first.
-    pub ports: Vec<(PartitionPort, EventReader)>,
+    pub ports: Vec<PortParts>,
     /// The delivery store.
     pub delivery: DeliveryPort,
     /// Stamps ingress, t0, t7, egress.
@@ -212,6 +251,15 @@ pub struct GatewayParts {
     pub status: Arc<Mutex<GatewayStatus>>,
 }
 
+/// What decides who is let in, for fuzz targets: the gateway's own, without its sockets.
+pub mod fuzzing {
+    pub use super::directory::KnownSession;
+    pub use super::lobby::Lobby;
+    pub use super::reception::{Asked, Reception, Via, open};
+    pub use super::sessions::{Session, Sessions};
+    pub use super::stream::{Noted, Stream};
+}
+
 /// The gateway.
 pub struct Gateway {
     poll: Poll,
@@ -220,18 +268,18 @@ pub struct Gateway {
     accepting: bool,
     connections: Connections,
     buffers: ReadBuffers,
+    /// Connections with sessions that have input, and those without.
     read_list: ReadList,
+    strangers: ReadList,
+    fairness: Fairness,
     flush_list: FlushList,
     lobby: Lobby,
     sessions: Sessions,
     behind: BehindList,
     lost_sessions: Vec<SessionId>,
     losses: VecDeque<(usize, SessionLost)>,
-    directory: Directory,
-    challenges: Challenges,
-    verification_rate: VerificationRate,
-    node_id: NodeId,
-    rng: Box<dyn Rng + Send>,
+    reception: Reception,
+    copies: Copies,
     ports: Vec<Port>,
     delivery: DeliveryPort,
     recorder: Recorder,
@@ -243,9 +291,11 @@ pub struct Gateway {
     status: Arc<Mutex<GatewayStatus>>,
     record: Vec<u8>,
     old_record: Vec<u8>,
-    timers_at: Nanos,
-    /// The slot whose connection's timers are looked at next.
-    timer_slot: usize,
+    /// Each connection's first deadline, by its slot.
+    timers: TimerWheel,
+    status_at: Nanos,
+    /// When a stop waits no longer for connections.
+    stop_by: Nanos,
     draining: Arc<AtomicBool>,
     stopping: bool,
 }
@@ -255,7 +305,7 @@ impl Gateway {
     ///
     /// # Errors
     /// When the operating system refuses a poll or the listener.
-    pub fn new(mut parts: GatewayParts) -> std::io::Result<Gateway> {
+    pub fn new(parts: GatewayParts) -> std::io::Result<Gateway> {
         let poll = Poll::new()?;
         let door = match parts.door {
             Door::Plain(listener) => {
@@ -269,14 +319,17 @@ impl Gateway {
         let ports: Vec<_> = parts
             .ports
             .into_iter()
-            .map(|(ring, events)| Port {
+            .map(|PortParts { ring, events, lineage }| Port {
                 ring,
+                trail: Trail::starting_at(events.next_record()),
                 events,
+                lineage,
                 stamps: None,
                 answered: 0,
                 handed_over: false,
             })
             .collect();
+        let first_records = ports.iter().map(|port| port.events.next_record()).collect();
         Ok(Gateway {
             poll,
             poll_events: Events::with_capacity(1024),
@@ -285,17 +338,16 @@ impl Gateway {
             connections: Connections::default(),
             buffers: ReadBuffers::default(),
             read_list: ReadList::default(),
+            strangers: ReadList::default(),
+            fairness: Fairness::default(),
             flush_list: FlushList::default(),
             lobby: Lobby::new(parts.config.lobby),
             sessions: Sessions::new(ports.len()),
             behind: BehindList::default(),
             lost_sessions: Vec::new(),
             losses: VecDeque::new(),
-            directory: Directory::new(&mut *parts.rng),
-            challenges: Challenges::default(),
-            verification_rate: VerificationRate::default(),
-            node_id: parts.node_id,
-            rng: parts.rng,
+            reception: Reception::new(parts.node_id, parts.rng),
+            copies: Copies::new(first_records, parts.config.copies_retained_max),
             ports,
             delivery: parts.delivery,
             recorder: parts.recorder,
@@ -307,19 +359,34 @@ impl Gateway {
             status: parts.status,
             record: Vec::with_capacity(1024),
             old_record: Vec::with_capacity(1024),
-            timers_at: Nanos(0),
-            timer_slot: 0,
+            timers: TimerWheel::new(Nanos(0)),
+            status_at: Nanos(0),
+            stop_by: Nanos(0),
             draining: parts.draining,
             stopping: false,
         })
     }
 
+    /// How many definitions it knows of.
+    #[must_use]
+    pub fn definition_count(&self) -> u64 {
+        self.reception.directory.version()
+    }
+
     /// Takes in all events that are there, before anybody is let in, so that every session's
     /// streams and the directory are complete.
     pub fn take_in_the_past(&mut self, now: Nanos) {
+        (0..self.ports.len()).for_each(|port| self.note_beginning(port));
         while self.pump_events(now) > 0 {}
         // What was told before this start was counted then.
         self.counters.told_by = ReasonCounts::default();
+    }
+
+    /// Takes it that a session is of a firm, or of none; for all sessions of a recovered engine,
+    /// before the past is taken in: its event log may have lost their definitions.
+    pub fn know_firm(&mut self, id: SessionId, firm_id: FirmId) {
+        let feed = self.copies.feed_of(firm_id);
+        self.sessions.entry(id).feed = Some(feed);
     }
 
     /// Agrees with a recovered engine on where a session stands.
@@ -385,7 +452,10 @@ impl Gateway {
         connection.peer = peer;
         tracing::debug!(peer = lines::peer_of(&connection), "connection accepted");
         match self.lobby.enter(id, peer.map(|peer| peer.ip()), now) {
-            Ok(()) => self.read_list.add(&mut connection),
+            Ok(()) => {
+                self.set_timer(&mut connection, now);
+                self.strangers.add(&mut connection);
+            }
             Err(reason) => {
                 self.counters.address_refused += 1;
                 self.close(&mut connection, reason, now);
@@ -396,10 +466,22 @@ impl Gateway {
 
     /// Puts a connection back after reading; it stays in the list while it has more.
     fn put_back(&mut self, mut connection: Box<Connection>) {
-        if connection.must_wait || connection.readable && connection.closing_by.is_none() {
-            self.read_list.add(&mut connection);
+        if connection.must_wait || connection.readable {
+            self.want_read(&mut connection);
         }
         self.connections.put_back(connection);
+    }
+
+    /// Puts a connection into the list in which its turn to be read comes, unless it is closing
+    /// or has to read its answers first.
+    fn want_read(&mut self, connection: &mut Connection) {
+        if connection.closing_by.is_some() || connection.waits_for_room {
+            return;
+        }
+        match connection.sessions.is_empty() {
+            true => self.strangers.add(connection),
+            false => self.read_list.add(connection),
+        }
     }
 
     /// Writes what is due; returns how many connections.
@@ -420,10 +502,36 @@ impl Gateway {
                 if connection.output_len() > 0 && connection.can_write() {
                     self.flush_list.add(&mut connection);
                 }
+                self.on_room(&mut connection);
+                self.set_output_timer(&connection);
                 self.connections.put_back(connection);
             }
         }
         count
+    }
+
+    /// Lets go on what waited for room in a connection's output.
+    fn on_room(&mut self, connection: &mut Connection) {
+        self.resume_pages(connection);
+        if connection.waits_for_room && connection.has_room(self.config.output_len_max) {
+            connection.waits_for_room = false;
+            self.want_read(connection);
+        }
+    }
+
+    /// Serves those that orders do not wait for: deadlines, newcomers, strangers. Returns how much
+    /// it did.
+    fn serve_others(&mut self, is_open: bool, now: Nanos) -> usize {
+        let mut done = self.run_timers(now);
+        if is_open {
+            // Who has gone makes room for who comes.
+            done += self.read_strangers(now);
+            done += self.accept(now);
+            self.submit_losses();
+            self.wake_partitions();
+        }
+        self.flush(now);
+        done
     }
 
     /// Passes pages through to their connections; returns how many.
@@ -456,26 +564,30 @@ impl Gateway {
 
     /// Takes in an event that is addressed to nobody.
     fn on_unaddressed(&mut self, port: usize, record: &[u8]) {
-        if port != 0 {
-            return;
+        let Ok(Event::Defined(_, definition)) = Event::decode(record) else { return };
+        if let Definition::DefineSession(d) = &definition {
+            // Each partition says it before it says anything to the session.
+            self.know_firm(d.defined_session_id, d.firm_id);
         }
-        if let Ok(weir_wire::Event::Defined(_, definition)) = weir_wire::Event::decode(record) {
-            let redefined = self.directory.define(&definition);
+        if port == 0 {
+            let redefined = self.reception.directory.define(&definition);
             redefined.iter().for_each(|redefined| self.redefine(redefined));
         }
     }
 
     fn publish_status(&mut self) {
         self.counters.connections = self.connections.count() as u64;
-        let checks = self.directory.checks();
+        let checks = self.reception.directory.checks();
         self.counters.api_keys_checked = checks.api_keys;
         self.counters.signatures_checked = checks.signatures;
+        self.counters.copy_streams = self.copies.stream_count() as u64;
+        self.counters.copy_streams_behind = self.copies.behind_count() as u64;
         self.counters.sessions = self.sessions.logged_on_count() as u64;
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         status.counters.clone_from(&self.counters);
-        if status.definitions != self.directory.version() {
-            status.definitions = self.directory.version();
-            status.instruments = self.directory.instruments();
+        if status.definitions != self.reception.directory.version() {
+            status.definitions = self.reception.directory.version();
+            status.instruments = self.reception.directory.instruments();
         }
     }
 }
@@ -496,7 +608,13 @@ impl Poller for Gateway {
                 Token(slot) => {
                     if let Some(connection) = self.connections.in_slot(slot) {
                         connection.on_ready(event);
-                        self.read_list.add(connection);
+                        let is_heard =
+                            connection.closing_by.is_none() && !connection.waits_for_room;
+                        match connection.sessions.is_empty() {
+                            _ if !is_heard => {}
+                            true => self.strangers.add(connection),
+                            false => self.read_list.add(connection),
+                        }
                         if event.is_writable() && connection.output_len() > 0 {
                             self.flush_list.add(connection);
                         }
@@ -517,11 +635,14 @@ impl Agent for Gateway {
     }
 
     fn do_work(&mut self, now: Nanos) -> usize {
+        let is_open = !self.stopping && !self.draining.load(Ordering::Relaxed);
         let mut done = 0;
-        if !self.stopping && !self.draining.load(Ordering::Relaxed) {
-            done += self.accept(now);
-            done += self.read_connections(now);
+        // Where partitions share the thread it comes twice in a cycle, the second time for what
+        // they said: nothing new is read for that.
+        if self.fairness.is_new_cycle(now) && is_open {
+            done += self.read_sessions(now);
         }
+        let has_orders = done > 0;
         self.submit_losses();
         self.wake_partitions();
         done += self.pump_events(now);
@@ -529,18 +650,24 @@ impl Agent for Gateway {
         if !self.behind.is_empty() {
             done += self.catch_up(now);
         }
-        if now >= self.timers_at {
-            self.run_timers(now);
+        if self.copies.behind_count() > 0 {
+            done += self.catch_up_copies(now);
         }
+        self.end_lost_sessions(now);
         done += self.flush(now);
+        if self.fairness.is_turn_of_others(has_orders) {
+            done += self.serve_others(is_open, now);
+        }
         done
     }
 
     fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
-        if !self.read_list.is_empty() || !self.behind.is_empty() || !self.losses.is_empty() {
+        let is_behind = !self.behind.is_empty() || self.copies.behind_count() > 0;
+        let waits = !self.read_list.is_empty() || !self.strangers.is_empty();
+        if waits || is_behind || !self.losses.is_empty() {
             return Some(Nanos(now.0 + 500_000));
         }
-        Some(self.timers_at)
+        Some(self.status_at.min(self.timers.look_again_at()))
     }
 
     fn stop(&mut self, now: Nanos) -> bool {
@@ -553,6 +680,6 @@ impl Agent for Gateway {
             self.say_goodbye(now);
         }
         self.flush(now);
-        self.connections.count() == 0 || now >= self.timers_at
+        self.connections.count() == 0 || now >= self.stop_by
     }
 }

@@ -5,17 +5,15 @@
 //! meanwhile costs the others nothing.
 
 use weir_probe::Point;
-use weir_types::{EventNo, Nanos, Reason, RequestNo, SessionId};
-use weir_wire::Message;
-use weir_wire::event::{OrderEvent, RequestDone, RequestRejected, TradeBusted};
-use weir_wire::field::Field;
-use weir_wire::frame::{RawMessage, parse_message, put_extended_frame};
+use weir_types::{Nanos, Position, Reason};
+use weir_wire::frame::parse_message;
 use weir_wire::report::StageTimes;
-use zerocopy::IntoBytes;
 
-use super::Gateway;
+use super::addressed::{address_of, position_of, put_event};
 use super::connection::Connection;
+use super::drop_copy::Copied;
 use super::sessions::Behind;
+use super::{Gateway, Port};
 use crate::event_reader::ReadEvent;
 use crate::handoff::{Feedback, StageStamps};
 
@@ -24,115 +22,23 @@ const EVENTS_MAX: usize = 1024;
 /// Old events sent to one session in one cycle.
 const CATCH_UP_MAX: usize = 256;
 
-/// Where an addressed event's head fields lie, by template.
-struct HeadOffsets {
-    session_id: usize,
-    event_no: usize,
-    request_no: Option<usize>,
-    reason: Option<usize>,
-}
-
-const fn offset_of<M: Message>(name: &str) -> usize {
-    let mut i = 0;
-    while i < M::FIELDS.len() {
-        if same(M::FIELDS[i].name.as_bytes(), name.as_bytes()) {
-            return M::FIELDS[i].offset;
-        }
-        i += 1;
-    }
-    panic!("no such field")
-}
-
-const fn same(a: &[u8], b: &[u8]) -> bool {
-    if a.len() != b.len() {
-        return false;
-    }
-    let mut i = 0;
-    while i < a.len() {
-        if a[i] != b[i] {
-            return false;
-        }
-        i += 1;
-    }
-    true
-}
-
-const fn heads_of<M: Message>() -> HeadOffsets {
-    HeadOffsets {
-        session_id: offset_of::<M>("session_id"),
-        event_no: offset_of::<M>("event_no"),
-        request_no: Some(offset_of::<M>("request_no")),
-        reason: None,
-    }
-}
-
-const fn with_reason<M: Message>() -> HeadOffsets {
-    HeadOffsets { reason: Some(offset_of::<M>("reason")), ..heads_of::<M>() }
-}
-
-const ORDER_EVENT: HeadOffsets = with_reason::<OrderEvent>();
-const REQUEST_REJECTED: HeadOffsets = with_reason::<RequestRejected>();
-const REQUEST_DONE: HeadOffsets = heads_of::<RequestDone>();
-/// Nobody's request caused it: it is an operator's.
-const TRADE_BUSTED: HeadOffsets = HeadOffsets {
-    session_id: offset_of::<TradeBusted>("session_id"),
-    event_no: offset_of::<TradeBusted>("event_no"),
-    request_no: None,
-    reason: None,
-};
-
-/// What the gateway needs to know of an event to send it on.
-#[derive(Clone, Copy, Debug)]
-struct Address {
-    position: u64,
-    session_id: SessionId,
-    event_no: EventNo,
-    request_no: RequestNo,
-    /// The code of the reason given; zero for none.
-    reason: u16,
-}
-
-/// Reads the head of an event that is addressed to a session.
-fn address_of(raw: &RawMessage<'_>) -> Option<Address> {
-    let heads = match raw.template_id {
-        OrderEvent::TEMPLATE_ID => &ORDER_EVENT,
-        RequestRejected::TEMPLATE_ID => &REQUEST_REJECTED,
-        RequestDone::TEMPLATE_ID => &REQUEST_DONE,
-        TradeBusted::TEMPLATE_ID => &TRADE_BUSTED,
-        _ => return None,
-    };
-    let block = raw.block();
-    let long = |at: usize| {
-        let bytes = block[at..at + 8].try_into().expect("eight bytes were taken");
-        u64::from_le_bytes(bytes)
-    };
-    let short = |at: usize| {
-        let bytes = block[at..at + 4].try_into().expect("four bytes were taken");
-        u32::from_le_bytes(bytes)
-    };
-    Some(Address {
-        // Every event begins with its position.
-        position: long(0),
-        session_id: SessionId(short(heads.session_id)),
-        event_no: EventNo(long(heads.event_no)),
-        request_no: RequestNo(heads.request_no.map_or(0, long)),
-        reason: heads.reason.map_or(0, |at| u16::from_le_bytes([block[at], block[at + 1]])),
-    })
-}
-
-/// Appends the frame of an event to `out`; order events get the stage times behind their block.
-fn put_event(raw: &RawMessage<'_>, stage_times: StageTimes, out: &mut Vec<u8>) {
-    let wire;
-    let tail: &[u8] = if raw.template_id == OrderEvent::TEMPLATE_ID {
-        wire = stage_times.to_wire();
-        wire.as_bytes()
-    } else {
-        &[]
-    };
-    put_extended_frame(raw.template_id, raw.block(), tail, out);
-}
-
 impl Gateway {
+    /// Notes where the events of a partition begin, when the oldest are gone.
+    pub(super) fn note_beginning(&mut self, port: usize) {
+        let Port { events, lineage, .. } = &mut self.ports[port];
+        let first = events.next_record();
+        if first == 1 {
+            return;
+        }
+        let record = events.read_at(first, &mut self.old_record);
+        // With none left nothing is known of where they lay.
+        let begin = record.map_or(Position(u64::MAX), |record| {
+            let raw = parse_message(record).expect("the event log holds messages of our own");
+            Position(position_of(&raw))
+        });
+        lineage.begins_at(begin);
+    }
+
     /// Takes what the partitions said; returns how many events and answers.
     pub(super) fn pump_events(&mut self, now: Nanos) -> usize {
         let mut done = 0;
@@ -179,28 +85,37 @@ impl Gateway {
             }
             return;
         }
-        stream.note(address.event_no, address.request_no, record_no);
+        let Port { lineage, trail, .. } = &mut self.ports[port];
+        stream.note(address.noted(record_no), lineage);
+        trail.note(record_no, Position(address.position), lineage);
+        let feed =
+            session.feed.expect("a partition defines a session before it numbers its events");
         let connection = session.connection.and_then(|id| self.connections.get_mut(id));
-        let Some(connection) = connection else { return };
-        if !stream.is_next_to_send(address.event_no) || !connection.has_room(limit) {
-            self.behind.add(Behind { session_id: address.session_id, port });
-            return;
+        if let Some(connection) = connection {
+            if stream.is_next_to_send(address.event_no) && connection.has_room(limit) {
+                stream.sent_one();
+                session.said_at = now;
+                let asked = !address.request_no.is_none();
+                let times = stamps.filter(|_| asked);
+                let stage_times =
+                    times.map_or_else(StageTimes::default, |s| self.clock.stage_times(&s));
+                put_event(&raw, stage_times, &mut connection.output);
+                if let Some(stamps) = times
+                    && self.ports[port].answered != address.position
+                {
+                    self.ports[port].answered = address.position;
+                    self.recorder.record(stamps.trace, Point::T7);
+                    connection.answered.push(stamps.trace);
+                }
+                self.counters.reports += 1;
+                self.flush_list.add(connection);
+            } else {
+                self.behind.add(Behind { session_id: address.session_id, port }, stream);
+            }
         }
-        stream.sent_one();
-        session.said_at = now;
-        let asked = !address.request_no.is_none();
-        let times = stamps.filter(|_| asked);
-        let stage_times = times.map_or_else(StageTimes::default, |s| self.clock.stage_times(&s));
-        put_event(&raw, stage_times, &mut connection.output);
-        if let Some(stamps) = times
-            && self.ports[port].answered != address.position
-        {
-            self.ports[port].answered = address.position;
-            self.recorder.record(stamps.trace, Point::T7);
-            connection.answered.push(stamps.trace);
+        if self.copies.note(feed, port, record_no) {
+            self.copy_event(feed, port, Copied { record_no, raw: &raw, address: &address }, now);
         }
-        self.counters.reports += 1;
-        self.flush_list.add(connection);
     }
 
     /// The stage times of the command at `position`, when it was this gateway's.
@@ -251,6 +166,9 @@ impl Gateway {
     pub(super) fn catch_up(&mut self, now: Nanos) -> usize {
         let mut sent = 0;
         for behind in self.behind.take() {
+            if let Some(session) = self.sessions.get_mut(behind.session_id) {
+                session.streams[behind.port].is_listed = false;
+            }
             sent += self.catch_up_one(behind, now);
         }
         sent
@@ -264,7 +182,7 @@ impl Gateway {
         let stream = &mut session.streams[behind.port];
         while let Some(record_no) = stream.next_record() {
             if sent == CATCH_UP_MAX || !connection.has_room(self.config.output_len_max) {
-                self.behind.add(behind);
+                self.behind.add(behind, stream);
                 break;
             }
             let events = &mut self.ports[behind.port].events;

@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use weir_types::{EventNo, FirmId, Nanos, Reason, RequestNo, Role, SessionId, Switch};
 
 use super::connection::ConnectionId;
+use super::copies::StreamKey;
+use super::fairness::Pace;
 use super::stream::Stream;
 
 /// A session that has events or is logged on.
@@ -14,7 +16,8 @@ pub struct Session {
     pub firm_id: FirmId,
     /// What it may do.
     pub role: Role,
-    /// The connection it is logged on through.
+    /// The connection it is logged on through; set by [`Sessions::attach`] and
+    /// [`Sessions::detach`].
     pub connection: Option<ConnectionId>,
     /// Whether the loss of the connection cancels its orders.
     pub cancel_on_disconnect: Switch,
@@ -22,6 +25,11 @@ pub struct Session {
     pub valid_until: Nanos,
     /// Requests that may be without an answer; zero for no bound.
     pub in_flight_max: u32,
+    /// New orders and replaces a second in each partition, which engines hold it to; zero for no
+    /// bound.
+    pub order_rate_max: u32,
+    /// How fast its orders have come. It outlives connections.
+    pub pace: Pace,
     /// Requests handed to partitions that have not answered them yet. It outlives connections.
     pub in_flight: u32,
     /// Why it is to be ended soon.
@@ -34,6 +42,10 @@ pub struct Session {
     pub heard_at: Nanos,
     /// Its events, by the place of the partition in the gateway's list of ports.
     pub streams: Vec<Stream>,
+    /// The feed of copies that its events belong to; none while no event log has defined it.
+    pub feed: Option<usize>,
+    /// The streams of copies that it gets.
+    pub(super) copy_streams: Vec<StreamKey>,
     /// Where the last answered request lies in the log of each port.
     answered_at: Vec<u64>,
 }
@@ -64,17 +76,20 @@ impl Session {
 }
 
 /// All sessions.
+///
+/// INVARIANT: `logged_on_count` is the number of those that have a connection.
 #[derive(Debug, Default)]
 pub struct Sessions {
     by_id: HashMap<SessionId, Session>,
     port_count: usize,
+    logged_on_count: usize,
 }
 
 impl Sessions {
     /// An empty table for a gateway with so many ports.
     #[must_use]
     pub fn new(port_count: usize) -> Sessions {
-        Sessions { by_id: HashMap::new(), port_count }
+        Sessions { by_id: HashMap::new(), port_count, logged_on_count: 0 }
     }
 
     /// Agrees with a recovered engine on where a session stands.
@@ -92,12 +107,16 @@ impl Sessions {
             cancel_on_disconnect: Switch::Off,
             valid_until: Nanos(0),
             in_flight_max: 0,
+            order_rate_max: 0,
+            pace: Pace::default(),
             in_flight: 0,
             ending: None,
             heartbeat_interval: Nanos(0),
             said_at: Nanos(0),
             heard_at: Nanos(0),
             streams: (0..port_count).map(|_| Stream::unknown()).collect(),
+            feed: None,
+            copy_streams: Vec::new(),
             answered_at: vec![0; port_count],
         })
     }
@@ -121,7 +140,19 @@ impl Sessions {
     /// How many are logged on.
     #[must_use]
     pub fn logged_on_count(&self) -> usize {
-        self.by_id.values().filter(|session| session.connection.is_some()).count()
+        self.logged_on_count
+    }
+
+    /// Notes that a session is logged on through this connection.
+    pub fn attach(&mut self, id: SessionId, via: ConnectionId) {
+        let before = self.entry(id).connection.replace(via);
+        self.logged_on_count += usize::from(before.is_none());
+    }
+
+    /// Notes that a session is logged on no more.
+    pub fn detach(&mut self, id: SessionId) {
+        let before = self.by_id.get_mut(&id).and_then(|session| session.connection.take());
+        self.logged_on_count -= usize::from(before.is_some());
     }
 }
 
@@ -135,20 +166,23 @@ pub struct Behind {
 }
 
 /// The streams that are behind, each once.
+///
+/// INVARIANT: a stream is listed exactly while it says so ([`Stream::is_listed`]).
 #[derive(Debug, Default)]
 pub struct BehindList {
     streams: Vec<Behind>,
 }
 
 impl BehindList {
-    /// Adds a stream unless it is in the list.
-    pub fn add(&mut self, behind: Behind) {
-        if !self.streams.contains(&behind) {
+    /// Adds a stream unless it is in the list; `stream` is the one that `behind` names.
+    pub fn add(&mut self, behind: Behind, stream: &mut Stream) {
+        if !std::mem::replace(&mut stream.is_listed, true) {
             self.streams.push(behind);
         }
     }
 
-    /// Takes the list; streams that stay behind are added again.
+    /// Takes the list, whose streams the caller marks as not listed; those that stay behind are
+    /// added again.
     pub fn take(&mut self) -> Vec<Behind> {
         std::mem::take(&mut self.streams)
     }
@@ -162,7 +196,11 @@ impl BehindList {
 
 #[cfg(test)]
 mod tests {
+    use weir_types::{Epoch, Position};
+
     use super::*;
+    use crate::gateway::lineage::Lineage;
+    use crate::gateway::stream::Noted;
 
     fn session(in_flight_max: u32, in_flight: u32) -> Session {
         let mut sessions = Sessions::new(2);
@@ -172,12 +210,53 @@ mod tests {
     }
 
     #[test]
+    fn sessions_that_are_logged_on_are_counted_each_once() {
+        let (mut sessions, via) = (Sessions::new(1), ConnectionId(1));
+        sessions.detach(SessionId(1));
+        for id in [1, 2, 2] {
+            sessions.attach(SessionId(id), via);
+        }
+        assert_eq!(sessions.logged_on_count(), 2);
+        sessions.detach(SessionId(1));
+        sessions.detach(SessionId(1));
+        assert_eq!(sessions.logged_on_count(), 1);
+        assert!(sessions.logged_on(SessionId(2), via).is_some());
+        assert!(sessions.logged_on(SessionId(1), via).is_none());
+    }
+
+    #[test]
     fn a_window_is_open_below_its_bound_and_always_without_one() {
         for (bound, in_flight, is_open) in
             [(0, 0, true), (0, 9_999, true), (2, 1, true), (2, 2, false), (2, 3, false)]
         {
             assert_eq!(session(bound, in_flight).has_window(), is_open, "{in_flight} of {bound}");
         }
+    }
+
+    #[test]
+    fn a_stream_is_in_the_list_once_however_often_it_falls_behind() {
+        let mut sessions = Sessions::new(2);
+        let mut list = BehindList::default();
+        let behind = |session_id, port| Behind { session_id: SessionId(session_id), port };
+        for (id, port) in [(5, 1), (5, 0), (5, 1), (6, 1), (5, 1), (6, 1)] {
+            let stream = &mut sessions.entry(SessionId(id)).streams[port];
+            list.add(behind(id, port), stream);
+        }
+        // What its log tells first of a session changes nothing in that.
+        let first = Noted {
+            event_no: EventNo(9),
+            request_no: RequestNo(1),
+            position: Position(1),
+            record: 1,
+        };
+        let stream = &mut sessions.entry(SessionId(6)).streams[1];
+        stream.note(first, &Lineage::new(Epoch(1), &[]));
+        list.add(behind(6, 1), stream);
+        assert_eq!(list.take(), [behind(5, 1), behind(5, 0), behind(6, 1)]);
+        let stream = &mut sessions.entry(SessionId(6)).streams[1];
+        stream.is_listed = false;
+        list.add(behind(6, 1), stream);
+        assert_eq!(list.take(), [behind(6, 1)]);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! The partition never waits for a view: events go to the event tail, which views follow at their
 //! own pace. It stops taking commands only when too many wait for the log.
 
+pub mod formats;
 pub mod recovery;
 
 use std::collections::VecDeque;

@@ -66,7 +66,10 @@ impl Following {
             Incoming::Rows(body, rows) => {
                 follower.on_rows(&body, rows, |_| *row_count += 1).unwrap();
             }
-            Incoming::Session(..) => {}
+            Incoming::Session(..)
+            | Incoming::CopyState(_)
+            | Incoming::Copy(..)
+            | Incoming::CopyMark(_) => {}
         })
     }
 

@@ -4,6 +4,7 @@
 //! that tests run side by side. Nothing here decides how long something may take: every wait ends
 //! with what is waited for, and its limit (`HANG`) only keeps a hang from being for ever.
 
+pub mod copying;
 pub mod following;
 pub mod trader;
 pub mod wire;
@@ -113,6 +114,7 @@ pub struct Home {
     durability: &'static str,
     /// The words before the node's own command, if it is not started directly.
     wrapper: Vec<OsString>,
+    program: PathBuf,
 }
 
 impl Home {
@@ -124,7 +126,8 @@ impl Home {
     pub fn with_config(durability: &'static str, config: &str) -> Home {
         let dir = tempfile::tempdir().unwrap();
         let data = dir.path().join("data");
-        let home = Home { dir, data, durability, wrapper: Vec::new() };
+        let program = env!("CARGO_BIN_EXE_weir").into();
+        let home = Home { dir, data, durability, wrapper: Vec::new(), program };
         std::fs::write(home.path("weir.toml"), config).unwrap();
         home
     }
@@ -132,6 +135,11 @@ impl Home {
     /// A home whose node keeps its data elsewhere and is started by way of other commands.
     pub fn elsewhere(self, data: PathBuf, wrapper: Vec<OsString>) -> Home {
         Home { data, wrapper, ..self }
+    }
+
+    /// The same home, whose node is another program from now on.
+    pub fn with_program(self, program: PathBuf) -> Home {
+        Home { program, ..self }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -145,7 +153,7 @@ impl Home {
 
     fn serve(&self) -> Command {
         let key: String = OPERATOR.key().0.iter().map(|byte| format!("{byte:02x}")).collect();
-        let mut words = self.wrapper.iter().cloned().chain([env!("CARGO_BIN_EXE_weir").into()]);
+        let mut words = self.wrapper.iter().cloned().chain([self.program.clone().into()]);
         let mut command = Command::new(words.next().expect("at least the node's own"));
         command
             .args(words)
@@ -317,8 +325,13 @@ impl Node {
     }
 
     /// Asks the node to stop and waits until it has.
-    pub fn terminate(mut self) -> ExitStatus {
+    pub fn terminate(self) -> ExitStatus {
         rustix::process::kill_process(self.pid(), rustix::process::Signal::TERM).unwrap();
+        self.wait_for_end()
+    }
+
+    /// Waits until the node has ended, for whatever reason.
+    pub fn wait_for_end(mut self) -> ExitStatus {
         until("the node's end", || self.child.try_wait().unwrap())
     }
 

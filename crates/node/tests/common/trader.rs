@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use weir_client::request::cancel;
 use weir_client::session::{Session, SessionEvent, Submit, Times};
 use weir_client::{Client, ClientError, Incoming, Limits, SessionConfig, Target};
-use weir_types::{ClOrdId, EventNo, RequestNo};
+use weir_types::{ClOrdId, Epoch, EventNo, RequestNo};
 use weir_wire::Request;
 use weir_wire::event::OrderEvent;
 use weir_wire::report::ExecutionReport;
@@ -18,6 +18,9 @@ pub struct Trader {
     pub client: Client,
     heard: Heard,
 }
+
+/// What a program keeps of a session: the last event told, and in which epoch.
+pub type Mark = (EventNo, Epoch);
 
 #[derive(Default)]
 struct Heard {
@@ -42,7 +45,8 @@ impl Trader {
         Trader::open(node.address().into(), who, Session::new(config)).unwrap()
     }
 
-    /// Logs on and asks for the partition's events from `from` on.
+    /// Logs on and asks for the partition's events from `from` on; who told what came before is
+    /// not said.
     pub fn resume(node: &Node, who: Who, from: EventNo) -> Result<Trader, ClientError> {
         Trader::resume_at(node.address().into(), who, from)
     }
@@ -50,8 +54,15 @@ impl Trader {
     /// As [`Trader::resume`], by another way than the node's own address.
     pub fn resume_at(target: Target, who: Who, from: EventNo) -> Result<Trader, ClientError> {
         let mut session = Session::new(who.config());
-        session.resume_after(TRADING, EventNo(from.0 - 1));
+        session.resume_after(TRADING, EventNo(from.0 - 1), Epoch::NONE);
         Trader::open(target, who, session)
+    }
+
+    /// Logs on as one who was told `last` in `epoch`.
+    pub fn go_on(node: &Node, who: Who, (last, epoch): Mark) -> Result<Trader, ClientError> {
+        let mut session = Session::new(who.config());
+        session.resume_after(TRADING, last, epoch);
+        Trader::open(node.address().into(), who, session)
     }
 
     fn open(target: Target, who: Who, session: Session) -> Result<Trader, ClientError> {
@@ -150,8 +161,13 @@ impl Trader {
 
     /// The last event that was taken.
     pub fn last_event_no(&self) -> EventNo {
+        self.mark().0
+    }
+
+    /// The last event that was taken, and in which epoch.
+    pub fn mark(&self) -> Mark {
         let session = self.client.session(self.who.session_id).expect("it has logged on");
-        session.last_event_no(TRADING)
+        (session.last_event_no(TRADING), session.epoch(TRADING))
     }
 }
 

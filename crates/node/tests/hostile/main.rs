@@ -14,6 +14,7 @@
 #[allow(dead_code, reason = "every test program takes a part of it")]
 mod common;
 
+#[allow(dead_code, reason = "nobody here comes back to less than it heard")]
 #[path = "../kill9/audit.rs"]
 mod audit;
 mod crowd;
@@ -28,9 +29,10 @@ use std::time::Duration;
 use serde_json::Value;
 
 use common::{Home, Node, Who, open_market, until};
-use crowd::{Crowd, INSIDERS, Tallies};
+use crowd::{Crowd, INSIDERS};
 use figures::{Pair, Phase};
 use good::{GOOD, Good, RATE};
+use weir_node::bench_isolation::hostile::Tallies;
 
 fn number_from(variable: &str, default: u64) -> u64 {
     std::env::var(variable).map_or(default, |text| text.parse().expect("a number"))

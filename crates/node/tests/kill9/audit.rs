@@ -15,9 +15,9 @@ use crate::common::{Home, TRADING};
 use crate::ledger::Ledger;
 
 /// What the log says to each session, by event number.
-type History = BTreeMap<SessionId, BTreeMap<EventNo, PlainEvent>>;
+pub type History = BTreeMap<SessionId, BTreeMap<EventNo, PlainEvent>>;
 
-fn history_of(home: &Home) -> History {
+pub fn history_of(home: &Home) -> History {
     let commands = PartitionDirs::new(&home.data(), TRADING).commands();
     let disk = ThreadDisk::open(&commands, None).unwrap();
     let mut reader = LogReader::open(disk, SegmentKind::Command, Position(0)).unwrap();
@@ -37,6 +37,13 @@ fn history_of(home: &Home) -> History {
     }
     assert!(engine.totals().is_conserved(), "no money and no share was made or lost");
     history
+}
+
+/// The first event that a session heard and that the log does not tell, or tells otherwise.
+pub fn lost_from(history: &History, ledger: &Ledger) -> Option<EventNo> {
+    let said = history.get(&ledger.session_id);
+    let is_said = |no: &EventNo, heard| said.and_then(|said| said.get(no)) == Some(heard);
+    ledger.events.iter().find(|(event_no, heard)| !is_said(event_no, heard)).map(|(no, _)| *no)
 }
 
 /// Every event that was heard is in the log's history, and the other way round; every request has

@@ -16,6 +16,7 @@
 mod common;
 
 mod audit;
+mod copies;
 mod ledger;
 mod party;
 mod trader;
@@ -112,7 +113,8 @@ fn after_a_kill_at_level_memory_a_new_epoch_begins_with_a_consistent_beginning_o
         let killer = campaign.kill_later(node, 200);
         campaign.trade_to_the_end(killer);
         node = campaign.home.start();
-        // What a session heard may be gone; then its resume is refused and says so.
+        // What a session heard may be gone; then, and only then, its resume is refused.
+        campaign.party.look_for_losses(&campaign.home);
         campaign.party.reconnect(node.address(), LoadedTrader::come_back_to_less);
         let row = campaign.party.audit(&campaign.home, &node);
         assert!(row["epoch"].as_u64() > epoch, "a new epoch: {row} after {epoch:?}");

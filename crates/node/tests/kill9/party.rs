@@ -6,13 +6,21 @@ use std::time::Duration;
 use serde_json::Value;
 use weir_client::clock::wait;
 use weir_client::load::Rng;
+use weir_types::SessionId;
 
 use crate::audit;
+use crate::common::copying::desk_of;
 use crate::common::following::{Following, latest_states};
-use crate::common::{HANG, Home, Node, SUPERVISOR, TRADING, Who, trader_of, until};
+use crate::common::{HANG, Home, Node, SUPERVISOR, TRADING, Who, definition_of, trader_of, until};
+use crate::copies::CopyReader;
 use crate::trader::LoadedTrader;
 
 pub const TRADERS: [Who; 4] = [trader_of(21), trader_of(22), trader_of(23), trader_of(24)];
+
+/// Gets copies of what the first trader's firm is told.
+const DESK: Who = desk_of(31, TRADERS[0].firm_id);
+/// Gets copies of what everybody is told.
+const AUDITOR: Who = Who { session_id: SessionId(32), ..SUPERVISOR };
 
 /// Small segments and frequent snapshots: recovery meets many of both.
 pub const SMALL_FILES: &str = "[log]\nsegment_bytes = 1048576\n\
@@ -27,6 +35,8 @@ pub fn number_from(variable: &str, default: u64) -> u64 {
 pub struct Party {
     pub traders: Vec<LoadedTrader>,
     pub following: Following,
+    desk: CopyReader,
+    auditor: CopyReader,
 }
 
 impl Party {
@@ -36,7 +46,14 @@ impl Party {
         let traders =
             traders.map(|(i, who)| LoadedTrader::log_on(node, who, Rng::new(seed * 100 + i)));
         let traders = traders.collect();
-        Party { traders, following: Following::start(node, SUPERVISOR, Vec::new()) }
+        let mut admin = node.admin();
+        for who in [DESK, AUDITOR] {
+            admin.define_session(definition_of(&who)).unwrap();
+        }
+        admin.close().unwrap();
+        let [desk, auditor] = [DESK, AUDITOR].map(|who| CopyReader::start(node, who));
+        let following = Following::start(node, SUPERVISOR, Vec::new());
+        Party { traders, following, desk, auditor }
     }
 
     /// Loads the node until it is gone.
@@ -47,6 +64,8 @@ impl Party {
                 trader.receive();
             }
             self.follow();
+            self.desk.take(Duration::ZERO);
+            self.auditor.take(Duration::ZERO);
             let connected = self.traders.iter().filter(|trader| trader.is_connected());
             let connections = connected.map(|trader| trader.client().connection());
             wait(connections, Duration::from_millis(5)).unwrap();
@@ -59,11 +78,22 @@ impl Party {
         }
     }
 
+    /// Looks into the log of a node that has just started, for what of that which everybody heard
+    /// is lost.
+    pub fn look_for_losses(&mut self, home: &Home) {
+        let history = audit::history_of(home);
+        for trader in &mut self.traders {
+            trader.lost_from = audit::lost_from(&history, &trader.ledger);
+        }
+    }
+
     /// Everybody comes back, each trader in the way that is given.
     pub fn reconnect(&mut self, address: SocketAddr, way: fn(&mut LoadedTrader, SocketAddr)) {
         for trader in &mut self.traders {
             way(trader, address);
         }
+        self.desk.go_on(address);
+        self.auditor.go_on(address);
         if let Err(error) = self.following.go_on(address) {
             assert!(error.is_connection_lost(), "the follower: {error}");
         }
@@ -100,6 +130,8 @@ impl Party {
         let ledgers: Vec<_> = self.traders.iter().map(|trader| &trader.ledger).collect();
         audit::check_against_log(home, &ledgers);
         audit::check_fills(&ledgers);
+        self.desk.check_against(&ledgers[..1]);
+        self.auditor.check_against(&ledgers);
         let events = ledgers.iter().flat_map(|ledger| ledger.order_events());
         self.following.until(&latest_states(events));
         row
@@ -114,13 +146,18 @@ impl Party {
     pub fn summary(&self) -> String {
         format!(
             "{} requests, all of them answered; sent again: {} without an answer, {} with one; \
-             events: {} heard, {} answers first told by resume, {} told again",
+             events: {} heard, {} answers first told by resume, {} told again; \
+             copies: {} of one firm's, {} of all, {} lost at {} refusals",
             self.sum(|t| t.ledger.sent.len() as u64),
             self.sum(|t| t.resubmitted_count),
             self.sum(|t| t.repeated_count),
             self.sum(|t| t.ledger.events.len() as u64),
             self.sum(|t| t.ledger.resumed_count),
             self.sum(|t| t.ledger.told_again_count),
+            self.desk.count(),
+            self.auditor.count(),
+            self.desk.lost_count + self.auditor.lost_count,
+            self.desk.refused_count + self.auditor.refused_count,
         )
     }
 }

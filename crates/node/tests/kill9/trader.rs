@@ -6,7 +6,7 @@ use weir_client::load::Rng;
 use weir_client::request::{Replace, cancel, stamp};
 use weir_client::session::{Session, SessionEvent, Submit, Times};
 use weir_client::{Client, ClientError, Incoming, Limits};
-use weir_types::{ClOrdId, EventNo, ExecInst, Price, Qty, Reason, Side, TimeInForce};
+use weir_types::{ClOrdId, Epoch, EventNo, ExecInst, Price, Qty, Side, TimeInForce};
 use weir_wire::Request;
 use weir_wire::dialogue::put_request;
 
@@ -29,6 +29,8 @@ pub struct LoadedTrader {
     pub repeated_count: u64,
     /// Resumes refused.
     pub refused_count: u64,
+    /// The first event heard that the node has lost, as its log tells, before a way back.
+    pub lost_from: Option<EventNo>,
     client: Option<Client>,
     is_connected: bool,
     rng: Rng,
@@ -43,6 +45,7 @@ impl LoadedTrader {
             resubmitted_count: 0,
             repeated_count: 0,
             refused_count: 0,
+            lost_from: None,
             client: None,
             is_connected: false,
             rng,
@@ -86,7 +89,7 @@ impl LoadedTrader {
         let mut session = before.into_sessions().pop().expect("it carried one session");
         let last = session.last_event_no(TRADING).0;
         let back = self.rng.below(REWIND_MAX).min(last);
-        session.resume_after(TRADING, EventNo(last - back));
+        session.resume_after(TRADING, EventNo(last - back), session.epoch(TRADING));
         match self.open(client, session) {
             Ok(()) => self.repeat_some(),
             Err(error) => assert!(error.is_connection_lost(), "{:?}: {error}", self.who),
@@ -94,29 +97,27 @@ impl LoadedTrader {
     }
 
     /// Comes back to a node that may have lost answers, and sends nothing by itself: what has no
-    /// answer is given up, since a new history could take it for something else.
+    /// answer is given up, since a new history could take it for something else. It is refused
+    /// exactly when it heard what is lost, and told which that is.
     pub fn come_back_to_less(&mut self, address: SocketAddr) {
         self.ledger.forget_from(self.ledger.last_event_no().next());
-        match self.open_anew(address) {
-            Ok(()) => {}
-            Err(ClientError::LogonRejected {
-                reason: Reason::ResumeOutOfRange,
-                partition_id: TRADING,
-                next_event_no,
-                ..
-            }) => {
+        let epoch = self.client().sessions()[0].epoch(TRADING);
+        match self.open_anew(address, epoch) {
+            Ok(()) => assert_eq!(self.lost_from, None, "{:?} was led on", self.who),
+            Err(ClientError::OtherHistory { partition_id: TRADING, other_from, epoch, .. }) => {
+                assert_eq!(Some(other_from), self.lost_from, "what {:?} is told", self.who);
                 self.refused_count += 1;
-                self.ledger.forget_from(next_event_no);
-                self.open_anew(address).unwrap();
+                self.ledger.forget_from(other_from);
+                self.open_anew(address, epoch).unwrap();
             }
             Err(error) => panic!("{:?}: {error}", self.who),
         }
     }
 
-    /// Logs on with a session that knows nothing but the last event.
-    fn open_anew(&mut self, address: SocketAddr) -> Result<(), ClientError> {
+    /// Logs on with a session that knows nothing but the last event and when it was told.
+    fn open_anew(&mut self, address: SocketAddr, epoch: Epoch) -> Result<(), ClientError> {
         let mut session = Session::new(self.who.patient_config());
-        session.resume_after(TRADING, self.ledger.last_event_no());
+        session.resume_after(TRADING, self.ledger.last_event_no(), epoch);
         let client = Client::connect(address, Limits::default()).unwrap();
         self.open(client, session)
     }

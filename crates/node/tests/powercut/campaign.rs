@@ -33,6 +33,8 @@ pub struct Campaign {
     /// Whether the power failed since the last look at the epoch.
     has_lost_power: bool,
     cuts: Vec<Cut>,
+    /// How often the power was cut, by what the node wrote by.
+    cuts_by_sync: BTreeMap<&'static str, u64>,
 }
 
 impl Campaign {
@@ -46,8 +48,17 @@ impl Campaign {
         let party = Party::log_on(&node, seed);
         let epoch = epoch_of(&node);
         let rng = Rng::new(seed);
-        let (node, cuts) = (Some(node), Vec::new());
-        Campaign { node, machine, party, promise, rng, epoch, has_lost_power: false, cuts }
+        Campaign {
+            node: Some(node),
+            machine,
+            party,
+            promise,
+            rng,
+            epoch,
+            has_lost_power: false,
+            cuts: Vec::new(),
+            cuts_by_sync: BTreeMap::new(),
+        }
     }
 
     /// How often the power was cut; kills of the process alone do not count.
@@ -67,6 +78,10 @@ impl Campaign {
             self.start_to_be_cut();
         }
         let node = self.machine.home.start();
+        self.machine.hear();
+        if self.promise == Promise::TellsWhatIsLost {
+            self.party.look_for_losses(&self.machine.home);
+        }
         self.party.reconnect(node.address(), self.way_back());
         self.audit(&node);
         self.node = Some(node);
@@ -82,6 +97,7 @@ impl Campaign {
     fn note(&mut self, cut: Cut) {
         self.cuts.push(cut);
         if cut.aim != Aim::KillOnly {
+            *self.cuts_by_sync.entry(self.machine.sync()).or_default() += 1;
             self.has_lost_power = true;
             self.machine.boot();
         }
@@ -166,6 +182,7 @@ impl Campaign {
             let (all, hit) = hits.get(&aim).copied().unwrap_or_default();
             println!("{level}:   aimed at {aim:?}: {all}, of them {hit} hit");
         }
+        println!("{level}: cuts by what the node wrote by: {:?}", self.cuts_by_sync);
         println!("{level}: unsynced at the cuts: {losses:?}");
         println!("{level}: the disk did {:?}", self.machine.disk().counts());
         println!(

@@ -24,6 +24,8 @@ pub struct Machine {
     pub home: Home,
     boot_id_file: PathBuf,
     boots: u64,
+    sync: &'static str,
+    refuses_uring: bool,
     // In this order: unmounted, then removed.
     mounted: Mounted,
     _mount_point: TempDir,
@@ -47,8 +49,15 @@ impl Machine {
         let words = ["unshare", "--mount", "sh", "-c", WITH_BOOT_ID, "sh"];
         let wrapper = words.map(OsString::from).into_iter().chain([boot_id_file.clone().into()]);
         let home = home.elsewhere(mounted.path().join("data"), wrapper.collect());
-        let mut machine =
-            Machine { home, boot_id_file, boots: 0, mounted, _mount_point: mount_point };
+        let mut machine = Machine {
+            home,
+            boot_id_file,
+            boots: 0,
+            sync: "",
+            refuses_uring: false,
+            mounted,
+            _mount_point: mount_point,
+        };
         machine.boot();
         Some(machine)
     }
@@ -57,13 +66,23 @@ impl Machine {
         self.mounted.disk()
     }
 
+    /// By what the node writes since the last boot.
+    pub fn sync(&self) -> &'static str {
+        if self.refuses_uring { "thread, as io_uring is refused" } else { self.sync }
+    }
+
+    /// Takes note of what a start said of io_uring: some systems refuse it.
+    pub fn hear(&mut self) {
+        self.refuses_uring |= self.home.said_at_start().contains("no io_uring here");
+    }
+
     /// Switches the machine on again, after whoever ran on it is gone.
     pub fn boot(&mut self) {
         self.boots += 1;
         let boots = self.boots;
         // By turns, so that both ways to write meet what the other left.
-        let sync = if boots.is_multiple_of(2) { "io_uring" } else { "thread" };
-        let log = format!("[log]\nsync = \"{sync}\"\n");
+        self.sync = if boots.is_multiple_of(2) { "io_uring" } else { "thread" };
+        let log = format!("[log]\nsync = \"{}\"\n", self.sync);
         let config = SMALL_FILES.replace("[log]\n", &log);
         std::fs::write(self.home.path("weir.toml"), config).unwrap();
         std::fs::write(&self.boot_id_file, format!("0b007000-0000-4000-8000-{boots:012x}\n"))

@@ -22,6 +22,8 @@ mod common;
 #[path = "../kill9/audit.rs"]
 mod audit;
 mod campaign;
+#[path = "../kill9/copies.rs"]
+mod copies;
 mod cutter;
 #[path = "../kill9/ledger.rs"]
 mod ledger;
@@ -33,9 +35,12 @@ mod trader;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use weir_powercut::Faults;
+use weir_powercut::{Faults, PowerLoss};
+use weir_types::EventNo;
 
 use campaign::{Campaign, Promise};
+use common::trader::Trader;
+use common::{ALICE, HANG, TRADING, open_market, until};
 use machine::Machine;
 use party::number_from;
 
@@ -95,6 +100,37 @@ fn a_disk_that_ignores_syncs_of_names_is_noticed() {
     if let Some(cuts) = cuts_until_found("disk", faults) {
         println!("planted, syncs of directories ignored: found after {cuts} cuts");
     }
+}
+
+/// The medium fails and the process is left alone: it has to end by itself.
+#[test]
+fn a_node_whose_disk_fails_ends_by_itself_and_the_next_start_has_all_that_was_answered() {
+    let Some(mut machine) = Machine::build("disk") else { return };
+    let node = machine.home.start();
+    open_market(&node, &[ALICE]);
+    let mut alice = Trader::log_on(&node, ALICE);
+    for number in 1..=100 {
+        alice.ask_for_report(ALICE.buy(number, 50, 1));
+    }
+    machine.disk().freeze();
+    machine.disk().lose_power(PowerLoss::LoseAll);
+    alice.send(ALICE.buy(101, 50, 1));
+    let status = node.wait_for_end();
+    assert!(!status.success(), "{status:?}");
+    let said = machine.home.said();
+    assert!(said.contains("log failed"), "{said}");
+    assert!(until("the end of the connection", || alice.poll(HANG).err()).is_connection_lost());
+    assert_eq!(alice.reports().len(), 100, "what is not on the disk is not answered");
+
+    machine.boot();
+    let node = machine.home.start();
+    let mut again = Trader::resume(&node, ALICE, EventNo(1)).unwrap();
+    again.settle();
+    assert!(again.reports().len() >= 100);
+    let pairs = alice.reports().iter().zip(again.reports());
+    assert!(pairs.into_iter().all(|(had, has)| had.event == has.event));
+    assert!(node.terminate().success());
+    machine.home.verify(TRADING);
 }
 
 /// A node at `os` acknowledges after the write; held to the promise of `disk`, that is one that

@@ -419,7 +419,7 @@ fn a_session_has_no_more_unanswered_requests_than_it_may() {
     let bounded = DefineSession { in_flight_max: WINDOW, ..definition_of(&BOB) };
     node.admin().define_session(bounded).unwrap();
     let mut wire = Wire::connect(&node);
-    wire.log_on(&logon_of(&BOB));
+    assert_eq!(wire.log_on(&logon_of(&BOB)).in_flight_max, WINDOW, "the window is told");
     let mut bytes = Vec::new();
     for number in 1..=BURST {
         let order = BOB.buy(number, 50, 1);

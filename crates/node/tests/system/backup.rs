@@ -114,6 +114,7 @@ fn after_a_restore_nobody_is_believed_who_was_told_of_what_came_after_the_backup
     let known = before.states();
     let token_before = before.follower.token().to_vec();
     before.log_out();
+    let told_before = Trader::log_on(&node, ALICE).mark();
     back_up(&home);
     trade(&node, 5_000, 30);
     let mut after = Following::start(&node, SUPERVISOR, token_before.clone());
@@ -123,23 +124,24 @@ fn after_a_restore_nobody_is_believed_who_was_told_of_what_came_after_the_backup
     let told = {
         let mut alice = Trader::resume(&node, ALICE, EventNo(1)).unwrap();
         alice.settle();
-        alice.last_event_no()
+        alice.mark()
     };
     assert!(node.terminate().success());
 
     let again = Home::with_config("disk", SMALL);
     restore(&home, &again);
     let node = again.start();
-    match Trader::resume(&node, ALICE, told) {
-        Err(ClientError::LogonRejected { reason, .. }) => {
-            assert_eq!(reason, Reason::ResumeOutOfRange);
-        }
+    let other_from = |node: &Node| match Trader::go_on(node, ALICE, told) {
+        Err(ClientError::OtherHistory { other_from, .. }) => other_from,
         other => panic!("{}", other.map_or_else(|e| e.to_string(), |_| "believed".to_owned())),
-    }
+    };
+    assert_eq!(other_from(&node), told_before.0.next());
+    assert_eq!(Trader::go_on(&node, ALICE, told_before).unwrap().last_event_no(), told_before.0);
     // The events before the snapshot are there too, though no event was backed up.
     let mut alice = Trader::resume(&node, ALICE, EventNo(1)).unwrap();
     alice.settle();
     assert!(alice.reports().len() >= 1_200);
+    drop(alice);
     let mut lost = Following::start(&node, SUPERVISOR, token_after);
     lost.until_online();
     assert_eq!(lost.resyncs, [Reason::ResyncEpoch]);
@@ -148,6 +150,19 @@ fn after_a_restore_nobody_is_believed_who_was_told_of_what_came_after_the_backup
     let mut kept = Following::start(&node, SUPERVISOR, token_before);
     kept.until_online();
     assert_eq!(kept.resyncs, [], "a token of before the backup still holds");
+    kept.log_out();
+
+    // The numbers are given again, and nobody takes the new events for the old ones, after a
+    // restart either.
+    trade(&node, 9_000, 60);
+    assert!(Trader::log_on(&node, ALICE).last_event_no() > told.0);
+    assert_eq!(other_from(&node), told_before.0.next());
+    assert!(node.terminate().success());
+    let node = again.start();
+    assert_eq!(other_from(&node), told_before.0.next());
+    let mut alice = Trader::go_on(&node, ALICE, told_before).unwrap();
+    alice.settle();
+    assert!(alice.reports().len() >= 60, "and who was told no more goes on");
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use weir_client::session::{SessionConfig, SessionEvent};
 use weir_client::{Client, ClientError, Limits};
-use weir_types::{EventNo, FirmId, OrdStatus, PartitionId, Reason, RequestNo, SessionId, Symbol};
+use weir_types::{
+    Epoch, EventNo, FirmId, OrdStatus, PartitionId, Reason, RequestNo, SessionId, Symbol,
+};
 use weir_wire::Request;
 use weir_wire::reference::DefineFirm;
 use weir_wire::session::{ApiKey, Logon, ResumePoint};
@@ -76,15 +78,21 @@ fn a_resume_point_that_cannot_be_served_is_refused_with_the_range_that_can() {
     alice.ask_for_report(ALICE.buy(1, 50, 1));
     alice.client.log_out(HANG).unwrap();
     let mut wire = Wire::connect(&node);
-    let ahead = ResumePoint { next_event_no: EventNo(3), partition_id: TRADING };
+    let epoch = Epoch(1);
+    let ahead = ResumePoint { next_event_no: EventNo(3), epoch, partition_id: TRADING };
     let refused = wire.try_log_on(&logon_of(&ALICE), &[ahead]).unwrap_err();
     assert_eq!(refused.reason, Reason::ResumeOutOfRange);
     assert_eq!(refused.partition_id, TRADING);
     assert_eq!((refused.oldest_event_no, refused.next_event_no), (EventNo(1), EventNo(2)));
-    let nowhere = ResumePoint { next_event_no: EventNo(1), partition_id: PartitionId(9) };
+    assert_eq!(refused.epoch, epoch);
+    let nowhere = ResumePoint { partition_id: PartitionId(9), ..ahead };
     let refused = wire.try_log_on(&logon_of(&ALICE), &[nowhere]).unwrap_err();
     assert_eq!(refused.reason, Reason::WrongPartition);
-    let good = ResumePoint { next_event_no: EventNo(1), partition_id: TRADING };
+    let stranger = ResumePoint { next_event_no: EventNo(2), epoch: Epoch(7), ..ahead };
+    let refused = wire.try_log_on(&logon_of(&ALICE), &[stranger]).unwrap_err();
+    assert_eq!(refused.reason, Reason::ResumeOtherHistory, "of an epoch that never was here");
+    assert_eq!((refused.oldest_event_no, refused.next_event_no), (EventNo(1), EventNo(1)));
+    let good = ResumePoint { next_event_no: EventNo(1), ..stranger };
     assert!(wire.try_log_on(&logon_of(&ALICE), &[good]).is_ok());
 }
 

@@ -55,6 +55,7 @@ fn wrong_frames() -> Vec<(Vec<u8>, Reason, &'static str)> {
         oldest_event_no: weir_types::EventNo::NONE,
         next_event_no: weir_types::EventNo::NONE,
         session_id: ALICE.session_id,
+        epoch: weir_types::Epoch::NONE,
         partition_id: weir_types::PartitionId(0),
         reason: Reason::UnknownKey,
     };

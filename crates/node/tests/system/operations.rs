@@ -56,6 +56,7 @@ fn metrics_are_in_prometheus_format_and_hold_the_latencies_of_the_orders() {
     for name in [
         "weir_latency_seconds_bucket{measure=\"t1\",le=\"+Inf\"}",
         "weir_gateway_requests_total",
+        "weir_gateway_cycle_nanoseconds{quantile=\"0.99\"}",
         "weir_partition_position{partition=\"1\"}",
         "weir_delivery_orders",
         "weir_log_bytes",

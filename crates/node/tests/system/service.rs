@@ -55,7 +55,6 @@ fn a_service_manager_is_told_of_start_life_and_stop() {
     let home = Home::new("memory");
     let path = home.path("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
-    // A manager always reads: a queue that is full would hold the node up.
     let (told, notices) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let mut bytes = [0; 512];
@@ -82,6 +81,36 @@ fn a_service_manager_is_told_of_start_life_and_stop() {
     expect("WATCHDOG=1");
     assert!(node.terminate().success());
     expect("STOPPING=1");
+}
+
+#[test]
+fn a_service_manager_that_does_not_read_holds_nothing_up_and_is_told_once_it_does() {
+    let home = Home::new("memory");
+    let path = home.path("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    let filler = UnixDatagram::unbound().unwrap();
+    filler.set_nonblocking(true).unwrap();
+    while filler.send_to(b"FILLER=1", &path).is_ok() {}
+    let node = home.start_with(|serve| {
+        serve.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "20000");
+    });
+    assert!(ready(&node));
+    until("signs of life that are dropped and counted", || {
+        let (_, text) = node.get("/metrics");
+        let mut lines = text.lines();
+        let name = "weir_service_notices_dropped_total ";
+        let count: u64 = lines.find_map(|line| line.strip_prefix(name))?.parse().unwrap();
+        (count > 1).then_some(())
+    });
+    manager.set_read_timeout(Some(HANG)).unwrap();
+    let mut bytes = [0; 512];
+    let mut next = || {
+        let length = manager.recv(&mut bytes).expect("a notice");
+        String::from_utf8(bytes[..length].to_vec()).unwrap()
+    };
+    // What was owed comes, and signs of life again.
+    while !next().lines().any(|line| line == "READY=1") {}
+    while next() != "WATCHDOG=1\n" {}
 }
 
 #[test]

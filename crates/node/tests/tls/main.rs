@@ -12,6 +12,7 @@ mod common;
 mod certificates;
 mod handshakes;
 mod hostile;
+mod liveness;
 mod proxy;
 mod sessions;
 mod stand;

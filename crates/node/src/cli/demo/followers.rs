@@ -157,7 +157,10 @@ impl Task {
                     });
                     taken.map(drop)
                 }
-                Incoming::Session(..) => Ok(()),
+                Incoming::Session(..)
+                | Incoming::CopyState(_)
+                | Incoming::Copy(..)
+                | Incoming::CopyMark(_) => Ok(()),
             };
             if let Err(error) = outcome {
                 failed = Some(error);

@@ -1,0 +1,589 @@
+//! Drop copy: the reports to a firm's sessions, in order, without a gap, resumed by themselves.
+//!
+//! [`DropCopy`] is a stream of copies per partition: what to ask, what came, what is still wanted.
+//! It does no I/O and reads no clock. Each copy names the one before it, and the node names the one
+//! before the first; what does not fit is [`ClientError::CopyGap`], never passed over.
+//! [`DropCopyReader`] puts it on a connection and goes on after a loss where it was.
+//!
+//! | the node says                        | and then                                          |
+//! | ------------------------------------ | ------------------------------------------------- |
+//! | state On, the copy before is ours    | copies come                                       |
+//! | state On, the copy before is another | [`ClientError::CopyGap`]                          |
+//! | state Off, `SlowConsumer`            | asked again from the last copy had                |
+//! | state Off, another reason            | [`ClientError::CopiesRefused`], with the range    |
+//! | copy, the one before is the last had | taken                                             |
+//! | copy, the one before is another      | [`ClientError::CopyGap`]                          |
+//!
+//! INVARIANT: a point is of a copy that was taken, or of a place that the node named; all copies up
+//! to it were taken.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use weir_types::{CopyNo, Epoch, FirmId, PartitionId, Reason, SessionId, Switch};
+use weir_wire::dialogue::NodeMessage;
+use weir_wire::drop_copy::{CopyMark, DropCopyRequest, DropCopyState, ReportCopy};
+use weir_wire::event::{RequestDone, RequestRejected, TradeBusted};
+use weir_wire::frame::put_frame;
+use weir_wire::report::ExecutionReport;
+
+use crate::client::{Client, Incoming};
+use crate::connection::{Limits, Target};
+use crate::error::ClientError;
+use crate::session::{Session, SessionConfig, SessionEvent};
+
+/// A report that was copied, as its session got it; stage times are zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopiedReport {
+    /// An order changed.
+    Order(ExecutionReport),
+    /// A request was refused.
+    Rejected(RequestRejected),
+    /// A mass cancel or an operator's request was carried out.
+    Done(RequestDone),
+    /// A trade was taken back.
+    TradeBusted(TradeBusted),
+}
+
+impl CopiedReport {
+    /// The report in a message; `None` for messages that cannot be copied.
+    #[must_use]
+    pub fn of(message: &NodeMessage<'_>) -> Option<CopiedReport> {
+        match message {
+            NodeMessage::ExecutionReport(m) => Some(CopiedReport::Order(*m)),
+            NodeMessage::RequestRejected(m) => Some(CopiedReport::Rejected(*m)),
+            NodeMessage::RequestDone(m) => Some(CopiedReport::Done(*m)),
+            NodeMessage::TradeBusted(m) => Some(CopiedReport::TradeBusted(*m)),
+            _ => None,
+        }
+    }
+
+    /// The session that it is addressed to, and the partition that said it.
+    #[must_use]
+    pub fn address(&self) -> (SessionId, PartitionId) {
+        match self {
+            CopiedReport::Order(m) => (m.event.session_id, m.event.partition_id),
+            CopiedReport::Rejected(m) => (m.session_id, m.partition_id),
+            CopiedReport::Done(m) => (m.session_id, m.partition_id),
+            CopiedReport::TradeBusted(m) => (m.session_id, m.partition_id),
+        }
+    }
+}
+
+/// How far a reader is in a partition: all copies up to this one are had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyPoint {
+    /// The partition.
+    pub partition_id: PartitionId,
+    /// The partition's epoch when the point was learnt; none where the node named none.
+    pub epoch: Epoch,
+    /// The last copy had, or the last before the first wanted.
+    pub copy_no: CopyNo,
+}
+
+/// Where a partition is begun that there is no point for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beginning {
+    /// With what comes next.
+    Now,
+    /// With the oldest that the node has.
+    Oldest,
+}
+
+/// What a node's message means to a reader.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyOutcome {
+    /// It is taken.
+    Taken,
+    /// It is another stream's, or of before the stream was asked for again.
+    NotOurs,
+    /// The stream has to be asked for again.
+    AskAgain(PartitionId),
+}
+
+/// Where a stream stands.
+#[derive(Debug)]
+struct Progress {
+    epoch: Epoch,
+    /// The first copy wanted; none where nothing is known yet.
+    from: CopyNo,
+    /// The copy before that, where it is known.
+    previous: Option<CopyNo>,
+    high_water: CopyNo,
+    is_open: bool,
+    asked_for_oldest: bool,
+}
+
+/// A firm's copies, per partition.
+#[derive(Debug)]
+pub struct DropCopy {
+    session_id: SessionId,
+    firm_id: FirmId,
+    beginning: Beginning,
+    partitions: BTreeMap<PartitionId, Progress>,
+}
+
+impl DropCopy {
+    /// Copies of a firm's reports, or of all that the session may see for none, to be had by
+    /// `session_id`; from the points on, and in other partitions as `beginning` says.
+    #[must_use]
+    pub fn new(
+        (session_id, firm_id): (SessionId, FirmId),
+        beginning: Beginning,
+        points: &[CopyPoint],
+    ) -> DropCopy {
+        let progress = |point: &CopyPoint| {
+            let progress = Progress {
+                epoch: point.epoch,
+                from: CopyNo(point.copy_no.0.saturating_add(1)),
+                ..Progress::unknown()
+            };
+            (point.partition_id, progress)
+        };
+        let partitions = points.iter().map(progress).collect();
+        DropCopy { session_id, firm_id, beginning, partitions }
+    }
+
+    /// Asks for the copies of a partition, from where they stand.
+    pub fn ask(&mut self, partition_id: PartitionId, out: &mut Vec<u8>) {
+        let beginning = self.beginning;
+        let progress = self.partitions.entry(partition_id).or_insert_with(Progress::unknown);
+        progress.is_open = false;
+        let from_copy_no = match (progress.from, beginning) {
+            (CopyNo::NONE, Beginning::Oldest) => CopyNo(1),
+            (from, _) => from,
+        };
+        progress.asked_for_oldest = progress.from.is_none() && beginning == Beginning::Oldest;
+        let request = DropCopyRequest {
+            from_copy_no,
+            session_id: self.session_id,
+            firm_id: self.firm_id,
+            epoch: progress.epoch,
+            partition_id,
+            wanted: Switch::On,
+        };
+        put_frame(&request, out);
+    }
+
+    /// The connection is gone; the points stay.
+    pub fn connection_lost(&mut self) {
+        self.partitions.values_mut().for_each(|progress| progress.is_open = false);
+    }
+
+    fn own(&mut self, (session_id, firm_id): (SessionId, FirmId)) -> Option<&mut Self> {
+        (session_id == self.session_id && firm_id == self.firm_id).then_some(self)
+    }
+
+    /// Takes word of how a stream stands.
+    ///
+    /// # Errors
+    /// [`ClientError::CopyGap`], [`ClientError::CopiesRefused`].
+    pub fn on_state(&mut self, state: &DropCopyState) -> Result<CopyOutcome, ClientError> {
+        let partition_id = state.partition_id;
+        let ours = self.own((state.session_id, state.firm_id));
+        let progress = ours.and_then(|ours| ours.partitions.get_mut(&partition_id));
+        let Some(progress) = progress else { return Ok(CopyOutcome::NotOurs) };
+        progress.is_open = false;
+        if state.wanted == Switch::Off {
+            return match state.reason {
+                Reason::SlowConsumer => Ok(CopyOutcome::AskAgain(partition_id)),
+                Reason::ResumeOutOfRange if progress.asked_for_oldest => {
+                    progress.from = state.oldest_copy_no;
+                    Ok(CopyOutcome::AskAgain(partition_id))
+                }
+                reason => Err(ClientError::CopiesRefused {
+                    partition_id,
+                    reason,
+                    oldest_copy_no: state.oldest_copy_no,
+                    next_copy_no: state.next_copy_no,
+                }),
+            };
+        }
+        let got = state.previous_copy_no;
+        if let Some(expected) = progress.previous.filter(|expected| *expected != got) {
+            return Err(ClientError::CopyGap { partition_id, expected, got });
+        }
+        if progress.from.is_none() {
+            // What lies between is no copy of this stream, now and later.
+            progress.from = CopyNo(got.0.saturating_add(1)).max(state.oldest_copy_no);
+        }
+        progress.previous = Some(got);
+        progress.epoch = state.epoch;
+        progress.high_water = state.high_water;
+        progress.is_open = true;
+        Ok(CopyOutcome::Taken)
+    }
+
+    /// Takes a copy's head; the report belongs to it.
+    ///
+    /// # Errors
+    /// [`ClientError::CopyGap`].
+    pub fn on_copy(&mut self, head: &ReportCopy) -> Result<CopyOutcome, ClientError> {
+        let partition_id = head.partition_id;
+        let ours = self.own((head.session_id, head.firm_id));
+        let progress = ours.and_then(|ours| ours.partitions.get_mut(&partition_id));
+        let Some(progress) = progress.filter(|progress| progress.is_open) else {
+            return Ok(CopyOutcome::NotOurs);
+        };
+        let expected = progress.previous.unwrap_or(CopyNo::NONE);
+        let got = head.previous_copy_no;
+        if got != expected || head.copy_no < progress.from {
+            return Err(ClientError::CopyGap { partition_id, expected, got });
+        }
+        progress.previous = Some(head.copy_no);
+        progress.from = CopyNo(head.copy_no.0.saturating_add(1));
+        progress.high_water = progress.high_water.max(head.copy_no);
+        Ok(CopyOutcome::Taken)
+    }
+
+    /// Takes word of how far a stream goes.
+    pub fn on_mark(&mut self, mark: &CopyMark) -> CopyOutcome {
+        let ours = self.own((mark.session_id, mark.firm_id));
+        let progress = ours.and_then(|ours| ours.partitions.get_mut(&mark.partition_id));
+        let Some(progress) = progress.filter(|progress| progress.is_open) else {
+            return CopyOutcome::NotOurs;
+        };
+        progress.high_water = progress.high_water.max(mark.high_water);
+        CopyOutcome::Taken
+    }
+
+    /// Where it stands, by partition: what to keep, to go on from there. A partition that the node
+    /// has not answered for has no point.
+    #[must_use]
+    pub fn points(&self) -> Vec<CopyPoint> {
+        let point = |(partition_id, progress): (&PartitionId, &Progress)| {
+            let copy_no = CopyNo(progress.from.0.checked_sub(1)?);
+            Some(CopyPoint { partition_id: *partition_id, epoch: progress.epoch, copy_no })
+        };
+        self.partitions.iter().filter_map(point).collect()
+    }
+
+    /// True when every stream that was asked for is open and has had all that the node last said
+    /// that there is.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        let is_current = |progress: &Progress| {
+            progress.is_open && progress.previous.is_some_and(|had| had >= progress.high_water)
+        };
+        !self.partitions.is_empty() && self.partitions.values().all(is_current)
+    }
+}
+
+impl Progress {
+    fn unknown() -> Progress {
+        Progress {
+            epoch: Epoch::NONE,
+            from: CopyNo::NONE,
+            previous: None,
+            high_water: CopyNo::NONE,
+            is_open: false,
+            asked_for_oldest: false,
+        }
+    }
+}
+
+/// A reader of copies on a connection of its own, that comes back by itself.
+#[derive(Debug)]
+pub struct DropCopyReader {
+    client: Client,
+    copies: DropCopy,
+    is_connected: bool,
+    timeout: Duration,
+}
+
+/// How long a reader waits between two attempts to come back.
+const RETRY_INTERVAL: Duration = Duration::from_millis(200);
+
+impl DropCopyReader {
+    /// Connects, logs on and asks for the copies of every partition.
+    ///
+    /// # Errors
+    /// As [`Client::log_on`].
+    pub fn connect(
+        target: impl Into<Target>,
+        session: SessionConfig,
+        copies: DropCopy,
+        timeout: Duration,
+    ) -> Result<DropCopyReader, ClientError> {
+        let mut client = Client::connect(target, Limits::default())?;
+        client.start_logon(Session::new(session));
+        client.wait_until_open(timeout, &mut |_, _| {})?;
+        let mut reader = DropCopyReader { client, copies, is_connected: true, timeout };
+        reader.ask_for_all();
+        Ok(reader)
+    }
+
+    fn ask_for_all(&mut self) {
+        let session = self.client.sessions().first().expect("it was begun with one");
+        let partitions: Vec<PartitionId> = session.partitions().collect();
+        for partition_id in partitions {
+            self.copies.ask(partition_id, self.client.outbox());
+        }
+    }
+
+    /// Takes what comes within `timeout`; after a lost connection, tries to come back once. Copies
+    /// go to `take`, in each partition in order and each once. How many came.
+    ///
+    /// # Errors
+    /// [`ClientError::CopiesRefused`], [`ClientError::CopyGap`], [`ClientError::LogonRejected`]:
+    /// what coming back does not mend.
+    pub fn poll(
+        &mut self,
+        timeout: Duration,
+        mut take: impl FnMut(&ReportCopy, &CopiedReport),
+    ) -> Result<usize, ClientError> {
+        if !self.is_connected && !self.come_back(timeout)? {
+            return Ok(0);
+        }
+        let DropCopyReader { client, copies, .. } = self;
+        let mut outcome = Ok(());
+        let mut count = 0;
+        let polled = client.poll(timeout, |incoming, out| {
+            if outcome.is_err() {
+                return;
+            }
+            outcome = match incoming {
+                Incoming::Copy(head, report) => copies.on_copy(&head).map(|taken| {
+                    if taken == CopyOutcome::Taken {
+                        take(&head, &report);
+                        count += 1;
+                    }
+                }),
+                Incoming::CopyState(state) => copies.on_state(&state).map(|outcome| {
+                    if let CopyOutcome::AskAgain(partition_id) = outcome {
+                        copies.ask(partition_id, out);
+                    }
+                }),
+                Incoming::CopyMark(mark) => {
+                    let _ = copies.on_mark(&mark);
+                    Ok(())
+                }
+                Incoming::Session(_, SessionEvent::Refused { reject, .. }) => {
+                    let (request, subject) = ("DropCopyRequest", reject.field.to_string());
+                    Err(ClientError::Refused { request, reason: reject.reason, subject })
+                }
+                Incoming::Session(..) | Incoming::Page(..) | Incoming::Rows(..) => Ok(()),
+            };
+        });
+        outcome?;
+        match polled {
+            Ok(_) => {}
+            Err(error) if error.is_connection_lost() => {
+                self.is_connected = false;
+                self.copies.connection_lost();
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(count)
+    }
+
+    /// Tries to log on again; false when the node cannot be reached, or has not noticed yet that
+    /// the session was lost.
+    fn come_back(&mut self, timeout: Duration) -> Result<bool, ClientError> {
+        match self.client.reconnect(self.timeout, &mut |_, _| {}) {
+            Ok(()) => {
+                self.is_connected = true;
+                self.ask_for_all();
+                Ok(true)
+            }
+            Err(ClientError::LogonRejected { reason: Reason::AlreadyLoggedOn, .. }) => {
+                std::thread::sleep(RETRY_INTERVAL.min(timeout));
+                Ok(false)
+            }
+            Err(error) if error.is_connection_lost() => {
+                std::thread::sleep(RETRY_INTERVAL.min(timeout));
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Where it stands: see [`DropCopy::points`].
+    #[must_use]
+    pub fn points(&self) -> Vec<CopyPoint> {
+        self.copies.points()
+    }
+
+    /// True when it is connected and has had all that the node last said that there is.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        self.is_connected && self.copies.is_current()
+    }
+
+    /// True while the session is logged on.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.is_connected
+    }
+
+    /// Comes back to another address from now on: a node that was restarted may listen elsewhere.
+    pub fn set_address(&mut self, address: SocketAddr) {
+        self.client.set_address(address);
+    }
+
+    /// Asks the node to close the session.
+    ///
+    /// # Errors
+    /// As [`Client::log_out`].
+    pub fn log_out(self, timeout: Duration) -> Result<(), ClientError> {
+        self.client.log_out(timeout)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_wire::Message;
+    use weir_wire::frame::{CLIENT_FRAME_LEN_MAX, Framing, next_frame};
+
+    use super::*;
+
+    const ME: SessionId = SessionId(31);
+    const FIRM: FirmId = FirmId(11);
+    const HERE: PartitionId = PartitionId(1);
+
+    fn state(previous: u64, next: u64) -> DropCopyState {
+        DropCopyState {
+            oldest_copy_no: CopyNo(1),
+            previous_copy_no: CopyNo(previous),
+            next_copy_no: CopyNo(next),
+            high_water: CopyNo(previous),
+            session_id: ME,
+            firm_id: FIRM,
+            epoch: Epoch(2),
+            partition_id: HERE,
+            wanted: Switch::On,
+            reason: Reason::None,
+        }
+    }
+
+    fn ended(reason: Reason) -> DropCopyState {
+        let (wanted, oldest_copy_no) = (Switch::Off, CopyNo(40));
+        DropCopyState { wanted, reason, oldest_copy_no, ..state(0, 90) }
+    }
+
+    fn head(previous: u64, copy_no: u64) -> ReportCopy {
+        ReportCopy {
+            copy_no: CopyNo(copy_no),
+            previous_copy_no: CopyNo(previous),
+            session_id: ME,
+            firm_id: FIRM,
+            owner_session_id: SessionId(12),
+            owner_firm_id: FIRM,
+            partition_id: HERE,
+        }
+    }
+
+    /// What is asked now.
+    fn asked(copies: &mut DropCopy) -> (CopyNo, Epoch) {
+        let mut out = Vec::new();
+        copies.ask(HERE, &mut out);
+        let Framing::Frame { message: Ok(raw), .. } = next_frame(&out, CLIENT_FRAME_LEN_MAX) else {
+            panic!("a frame is due")
+        };
+        let request = DropCopyRequest::decode_block(raw.block()).unwrap();
+        assert_eq!((request.session_id, request.firm_id), (ME, FIRM));
+        (request.from_copy_no, request.epoch)
+    }
+
+    fn opened(beginning: Beginning, first: &DropCopyState) -> DropCopy {
+        let mut copies = DropCopy::new((ME, FIRM), beginning, &[]);
+        asked(&mut copies);
+        assert_eq!(copies.on_state(first).unwrap(), CopyOutcome::Taken);
+        copies
+    }
+
+    #[test]
+    fn each_copy_must_name_the_one_before_it() {
+        let mut copies = opened(Beginning::Now, &state(50, 60));
+        assert_eq!(copies.on_copy(&head(50, 61)).unwrap(), CopyOutcome::Taken);
+        assert_eq!(copies.on_copy(&head(61, 70)).unwrap(), CopyOutcome::Taken);
+        for wrong in [head(61, 71), head(69, 71), head(71, 72), head(70, 70), head(70, 9)] {
+            let gap = copies.on_copy(&wrong).unwrap_err();
+            assert!(matches!(gap, ClientError::CopyGap { partition_id: HERE, .. }), "{gap}");
+        }
+        assert_eq!(copies.on_copy(&head(70, 71)).unwrap(), CopyOutcome::Taken, "it stayed there");
+    }
+
+    #[test]
+    fn it_goes_on_behind_the_last_copy_had_in_the_epoch_that_it_was_told_in() {
+        let mut copies = opened(Beginning::Now, &state(50, 60));
+        // What lies between the newest copy and now is none of the stream's.
+        assert_eq!(asked(&mut copies), (CopyNo(51), Epoch(2)));
+        assert_eq!(copies.on_state(&state(50, 60)).unwrap(), CopyOutcome::Taken);
+        assert_eq!(copies.on_copy(&head(50, 61)).unwrap(), CopyOutcome::Taken);
+        copies.connection_lost();
+        assert_eq!(copies.on_copy(&head(61, 62)).unwrap(), CopyOutcome::NotOurs);
+        assert_eq!(asked(&mut copies), (CopyNo(62), Epoch(2)));
+        let gap = copies.on_state(&state(60, 62)).unwrap_err();
+        let ClientError::CopyGap { expected, got, .. } = gap else { panic!("{gap}") };
+        // A node that does not know the last copy has another history.
+        assert_eq!((expected, got), (CopyNo(61), CopyNo(60)));
+    }
+
+    #[test]
+    fn points_kept_elsewhere_are_asked_from() {
+        let copies = opened(Beginning::Now, &state(50, 60));
+        let points = copies.points();
+        let point = CopyPoint { partition_id: HERE, epoch: Epoch(2), copy_no: CopyNo(50) };
+        assert_eq!(points, [point]);
+        let mut again = DropCopy::new((ME, FIRM), Beginning::Now, &points);
+        assert_eq!(asked(&mut again), (CopyNo(51), Epoch(2)));
+        assert!(!again.is_current());
+        assert_eq!(again.on_state(&state(50, 61)).unwrap(), CopyOutcome::Taken);
+        assert!(again.is_current());
+        let mark = CopyMark {
+            sending_time: weir_types::Nanos(1),
+            high_water: CopyNo(61),
+            session_id: ME,
+            firm_id: FIRM,
+            partition_id: HERE,
+        };
+        assert_eq!(again.on_mark(&mark), CopyOutcome::Taken);
+        assert!(!again.is_current(), "there is one more");
+        assert_eq!(again.on_copy(&head(50, 61)).unwrap(), CopyOutcome::Taken);
+        assert!(again.is_current());
+    }
+
+    #[test]
+    fn the_oldest_is_asked_for_twice_when_the_first_are_gone() {
+        let mut copies = DropCopy::new((ME, FIRM), Beginning::Oldest, &[]);
+        assert_eq!(asked(&mut copies), (CopyNo(1), Epoch::NONE));
+        let outcome = copies.on_state(&ended(Reason::ResumeOutOfRange)).unwrap();
+        assert_eq!(outcome, CopyOutcome::AskAgain(HERE));
+        assert_eq!(asked(&mut copies), (CopyNo(40), Epoch::NONE));
+        let refused = copies.on_state(&ended(Reason::ResumeOutOfRange)).unwrap_err();
+        assert!(
+            matches!(refused, ClientError::CopiesRefused { oldest_copy_no: CopyNo(40), .. }),
+            "a place that was asked for is not exchanged for another: {refused}"
+        );
+    }
+
+    #[test]
+    fn a_stream_that_was_cut_is_asked_for_again_and_a_refused_one_is_not() {
+        let mut copies = opened(Beginning::Now, &state(50, 60));
+        let outcome = copies.on_state(&ended(Reason::SlowConsumer)).unwrap();
+        assert_eq!(outcome, CopyOutcome::AskAgain(HERE));
+        assert_eq!(asked(&mut copies), (CopyNo(51), Epoch(2)));
+        for reason in [Reason::NotEntitled, Reason::ResumeOtherHistory, Reason::ResumeOutOfRange] {
+            let refused = copies.on_state(&ended(reason)).unwrap_err();
+            let is_it =
+                matches!(refused, ClientError::CopiesRefused { reason: got, .. } if got == reason);
+            assert!(is_it, "{refused}");
+        }
+    }
+
+    #[test]
+    fn what_is_another_streams_is_left_alone() {
+        let mut copies = opened(Beginning::Now, &state(50, 60));
+        let other_firm = ReportCopy { firm_id: FirmId(12), ..head(7, 8) };
+        let other_session = ReportCopy { session_id: SessionId(1), ..head(7, 8) };
+        let other_partition = ReportCopy { partition_id: PartitionId(2), ..head(7, 8) };
+        for other in [other_firm, other_session, other_partition] {
+            assert_eq!(copies.on_copy(&other).unwrap(), CopyOutcome::NotOurs);
+        }
+        let elsewhere = DropCopyState { firm_id: FirmId(12), ..ended(Reason::NotEntitled) };
+        assert_eq!(copies.on_state(&elsewhere).unwrap(), CopyOutcome::NotOurs);
+    }
+}

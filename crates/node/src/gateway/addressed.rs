@@ -1,0 +1,132 @@
+//! Events that are addressed to a session: their heads, read where they lie, and their frames.
+
+use weir_types::{EventNo, Position, RequestNo, SessionId};
+use weir_wire::Message;
+use weir_wire::event::{OrderEvent, RequestDone, RequestRejected, TradeBusted};
+use weir_wire::field::Field;
+use weir_wire::frame::{RawMessage, put_extended_frame};
+use weir_wire::report::StageTimes;
+use zerocopy::IntoBytes;
+
+use super::stream::Noted;
+
+/// Where an addressed event's head fields lie, by template.
+struct HeadOffsets {
+    session_id: usize,
+    event_no: usize,
+    request_no: Option<usize>,
+    reason: Option<usize>,
+}
+
+const fn offset_of<M: Message>(name: &str) -> usize {
+    let mut i = 0;
+    while i < M::FIELDS.len() {
+        if same(M::FIELDS[i].name.as_bytes(), name.as_bytes()) {
+            return M::FIELDS[i].offset;
+        }
+        i += 1;
+    }
+    panic!("no such field")
+}
+
+const fn same(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    let mut i = 0;
+    while i < a.len() {
+        if a[i] != b[i] {
+            return false;
+        }
+        i += 1;
+    }
+    true
+}
+
+const fn heads_of<M: Message>() -> HeadOffsets {
+    HeadOffsets {
+        session_id: offset_of::<M>("session_id"),
+        event_no: offset_of::<M>("event_no"),
+        request_no: Some(offset_of::<M>("request_no")),
+        reason: None,
+    }
+}
+
+const fn with_reason<M: Message>() -> HeadOffsets {
+    HeadOffsets { reason: Some(offset_of::<M>("reason")), ..heads_of::<M>() }
+}
+
+const ORDER_EVENT: HeadOffsets = with_reason::<OrderEvent>();
+const REQUEST_REJECTED: HeadOffsets = with_reason::<RequestRejected>();
+const REQUEST_DONE: HeadOffsets = heads_of::<RequestDone>();
+/// Nobody's request caused it: it is an operator's.
+const TRADE_BUSTED: HeadOffsets = HeadOffsets {
+    session_id: offset_of::<TradeBusted>("session_id"),
+    event_no: offset_of::<TradeBusted>("event_no"),
+    request_no: None,
+    reason: None,
+};
+
+/// What the gateway needs to know of an event to send it on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Address {
+    pub(super) position: u64,
+    pub(super) session_id: SessionId,
+    pub(super) event_no: EventNo,
+    pub(super) request_no: RequestNo,
+    /// The code of the reason given; zero for none.
+    pub(super) reason: u16,
+}
+
+impl Address {
+    /// The event for its session's stream.
+    pub(super) fn noted(&self, record: u64) -> Noted {
+        let (event_no, request_no) = (self.event_no, self.request_no);
+        Noted { event_no, request_no, position: Position(self.position), record }
+    }
+}
+
+/// The command that caused an event: every event begins with its position.
+pub(super) fn position_of(raw: &RawMessage<'_>) -> u64 {
+    let (position, _) = raw.block().split_first_chunk().expect("no event is shorter");
+    u64::from_le_bytes(*position)
+}
+
+/// Reads the head of an event that is addressed to a session.
+pub(super) fn address_of(raw: &RawMessage<'_>) -> Option<Address> {
+    let heads = match raw.template_id {
+        OrderEvent::TEMPLATE_ID => &ORDER_EVENT,
+        RequestRejected::TEMPLATE_ID => &REQUEST_REJECTED,
+        RequestDone::TEMPLATE_ID => &REQUEST_DONE,
+        TradeBusted::TEMPLATE_ID => &TRADE_BUSTED,
+        _ => return None,
+    };
+    let block = raw.block();
+    let long = |at: usize| {
+        let bytes = block[at..at + 8].try_into().expect("eight bytes were taken");
+        u64::from_le_bytes(bytes)
+    };
+    let short = |at: usize| {
+        let bytes = block[at..at + 4].try_into().expect("four bytes were taken");
+        u32::from_le_bytes(bytes)
+    };
+    Some(Address {
+        position: position_of(raw),
+        session_id: SessionId(short(heads.session_id)),
+        event_no: EventNo(long(heads.event_no)),
+        request_no: RequestNo(heads.request_no.map_or(0, long)),
+        reason: heads.reason.map_or(0, |at| u16::from_le_bytes([block[at], block[at + 1]])),
+    })
+}
+
+/// Appends the frame of an event to `out`; order events get the stage times behind their block.
+pub(super) fn put_event(raw: &RawMessage<'_>, stage_times: StageTimes, out: &mut Vec<u8>) {
+    let wire;
+    let tail: &[u8] = if raw.template_id == OrderEvent::TEMPLATE_ID {
+        wire = stage_times.to_wire();
+        wire.as_bytes()
+    } else {
+        &[]
+    };
+    put_extended_frame(raw.template_id, raw.block(), tail, out);
+}

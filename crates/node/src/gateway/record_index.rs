@@ -1,0 +1,197 @@
+//! Which records of a partition's event log belong together: what a stream of copies goes by.
+//!
+//! Records are noted in rising order. Each has a place, counted from the first that was ever noted,
+//! so that a reader keeps one number and finds the next record without a search. The index keeps
+//! so many of the newest, drops the oldest in whole chunks, and knows below which record it is not
+//! complete any more. It grows by a chunk, never by copying what is there.
+//!
+//! INVARIANT: all chunks but the last are full, and the first begins at a place that is a multiple
+//! of [`CHUNK_LEN`].
+
+use std::collections::VecDeque;
+
+/// Records of a chunk: what is allocated, and dropped, at once.
+pub(super) const CHUNK_LEN: usize = 1024;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(super) struct RecordIndex {
+    chunks: VecDeque<Vec<u64>>,
+    chunk_count_max: usize,
+    first_place: u64,
+    next_place: u64,
+    /// From this record on it is complete.
+    floor: u64,
+    /// The newest record below the first that is here; zero for none.
+    before_first: u64,
+}
+
+impl RecordIndex {
+    /// An index of a log whose first record is `floor`, that keeps at least `retained` records and
+    /// at most two chunks more.
+    pub(super) fn new(floor: u64, retained: usize) -> RecordIndex {
+        RecordIndex {
+            chunks: VecDeque::new(),
+            chunk_count_max: retained.div_ceil(CHUNK_LEN) + 1,
+            first_place: 0,
+            next_place: 0,
+            floor,
+            before_first: 0,
+        }
+    }
+
+    /// Notes a record; returns its place.
+    ///
+    /// # Panics
+    /// When it is not above all that were noted: the event log contradicts itself.
+    #[inline]
+    pub(super) fn push(&mut self, record: u64) -> u64 {
+        assert!(record > self.newest() && record >= self.floor, "records of a log rise");
+        match self.chunks.back_mut() {
+            Some(chunk) if chunk.len() < CHUNK_LEN => chunk.push(record),
+            _ => self.begin_chunk(record),
+        }
+        self.next_place += 1;
+        self.next_place - 1
+    }
+
+    fn begin_chunk(&mut self, record: u64) {
+        let mut chunk =
+            if self.chunks.len() == self.chunk_count_max { self.drop_oldest() } else { Vec::new() };
+        chunk.push(record);
+        self.chunks.push_back(chunk);
+    }
+
+    /// Drops the oldest chunk; returns its memory.
+    fn drop_oldest(&mut self) -> Vec<u64> {
+        let mut oldest = self.chunks.pop_front().expect("as many as there may be are there");
+        self.before_first = *oldest.last().expect("a chunk that is not the last is full");
+        self.floor = self.before_first + 1;
+        self.first_place += CHUNK_LEN as u64;
+        oldest.clear();
+        oldest
+    }
+
+    /// The record at a place; `None` when it is not kept any more, or not there yet.
+    pub(super) fn get(&self, place: u64) -> Option<u64> {
+        let at = usize::try_from(place.checked_sub(self.first_place)?).ok()?;
+        self.chunks.get(at / CHUNK_LEN)?.get(at % CHUNK_LEN).copied()
+    }
+
+    /// The place of the first record at or above `record`, or the next place when there is none.
+    pub(super) fn place_from(&self, record: u64) -> u64 {
+        let chunk_no = self.chunks.partition_point(|chunk| chunk[chunk.len() - 1] < record);
+        let within = self.chunks.get(chunk_no);
+        let within = within.map_or(0, |chunk| chunk.partition_point(|noted| *noted < record));
+        let place = self.first_place + (chunk_no * CHUNK_LEN + within) as u64;
+        place.min(self.next_place)
+    }
+
+    /// The record before the one at `place`; zero for none. `place` is one that is kept, or the
+    /// next.
+    pub(super) fn before(&self, place: u64) -> u64 {
+        match place.checked_sub(1).and_then(|place| self.get(place)) {
+            Some(record) => record,
+            None => self.before_first,
+        }
+    }
+
+    /// The newest record; zero for none.
+    pub(super) fn newest(&self) -> u64 {
+        match self.chunks.back() {
+            Some(chunk) => chunk[chunk.len() - 1],
+            None => self.before_first,
+        }
+    }
+
+    /// The place that the next record will have.
+    pub(super) fn next_place(&self) -> u64 {
+        self.next_place
+    }
+
+    /// The lowest record from which on the index is complete.
+    pub(super) fn floor(&self) -> u64 {
+        self.floor
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The obvious index: all records ever noted, in a list; how many of them are kept is the
+    /// index's own to say.
+    fn check(index: &RecordIndex, all: &[u64], log_begins_at: u64, retained: usize) {
+        let kept = (0..all.len() as u64).filter(|place| index.get(*place).is_some()).count();
+        assert!(kept >= all.len().min(retained) && kept <= retained + 2 * CHUNK_LEN);
+        let dropped = all.len() - kept;
+        for (place, record) in all.iter().enumerate() {
+            let want = (place >= dropped).then_some(*record);
+            assert_eq!(index.get(place as u64), want, "place {place} of {}", all.len());
+        }
+        assert_eq!(index.next_place(), all.len() as u64);
+        assert_eq!(index.newest(), all.last().copied().unwrap_or(0));
+        assert_eq!(index.floor(), dropped.checked_sub(1).map_or(log_begins_at, |at| all[at] + 1));
+        for place in dropped..=all.len() {
+            let want = place.checked_sub(1).map_or(0, |before| all[before]);
+            assert_eq!(index.before(place as u64), want, "before place {place}");
+        }
+        let to_look_for = all[dropped..].iter().flat_map(|record| [*record, record + 1]);
+        for record in to_look_for.chain([index.floor(), u64::MAX]) {
+            let want = all.partition_point(|noted| *noted < record);
+            assert_eq!(index.place_from(record), want as u64, "from {record}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+        #[test]
+        fn an_index_is_what_a_list_of_all_records_says(
+            begins_at in 1_u64..1_000,
+            retained in 1_usize..3_000,
+            steps in prop::collection::vec(1_u64..5, 0..8_000),
+            looks in 1_usize..4,
+        ) {
+            let mut index = RecordIndex::new(begins_at, retained);
+            let (mut all, mut record) = (Vec::new(), begins_at - 1);
+            let look_every = steps.len() / looks + 1;
+            check(&index, &all, begins_at, retained);
+            for (at, step) in steps.into_iter().enumerate() {
+                record += step;
+                assert_eq!(index.push(record), all.len() as u64);
+                all.push(record);
+                if at % look_every == look_every - 1 {
+                    check(&index, &all, begins_at, retained);
+                }
+            }
+            check(&index, &all, begins_at, retained);
+        }
+    }
+
+    #[test]
+    fn what_is_retained_is_there_at_the_edges_of_chunks() {
+        for retained in [1, CHUNK_LEN - 1, CHUNK_LEN, CHUNK_LEN + 1] {
+            let mut index = RecordIndex::new(7, retained);
+            let mut all = Vec::new();
+            for number in 0..4 * CHUNK_LEN as u64 + 2 {
+                let record = 7 + 3 * number;
+                index.push(record);
+                all.push(record);
+                if number % CHUNK_LEN as u64 <= 1 || (number + 1) % CHUNK_LEN as u64 == 0 {
+                    check(&index, &all, 7, retained);
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "records of a log rise")]
+    fn a_record_that_was_noted_is_not_noted_again() {
+        let mut index = RecordIndex::new(1, 10);
+        index.push(3);
+        index.push(3);
+    }
+}

@@ -1,0 +1,128 @@
+//! A reader of copies over all lives of the node, held to the ledgers of those whose reports it
+//! gets.
+//!
+//! INVARIANT: a copy that is told again is equal to the first telling.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use weir_client::ClientError;
+use weir_client::drop_copy::{Beginning, CopiedReport, DropCopy, DropCopyReader};
+use weir_types::{CopyNo, EventNo, FirmId, PartitionId, Reason, SessionId};
+use weir_wire::PlainEvent;
+use weir_wire::report::StageTimes;
+
+use crate::common::{HANG, Node, TRADING, Who, until};
+use crate::ledger::Ledger;
+
+pub struct CopyReader {
+    who: Who,
+    /// None after a refusal, until it is connected anew.
+    reader: Option<DropCopyReader>,
+    address: SocketAddr,
+    /// Whose report a copy is, its number there, and the report.
+    heard: BTreeMap<(PartitionId, CopyNo), (SessionId, EventNo, PlainEvent)>,
+    /// Copies that were void because the node had lost them, as it may at its level.
+    pub lost_count: u64,
+    /// How often the node refused to go on in another history.
+    pub refused_count: u64,
+}
+
+fn connect(who: Who, address: SocketAddr) -> Result<DropCopyReader, ClientError> {
+    let copies = DropCopy::new((who.session_id, FirmId::NONE), Beginning::Oldest, &[]);
+    DropCopyReader::connect(address, who.patient_config(), copies, HANG)
+}
+
+impl CopyReader {
+    /// Logs on and asks for all that there is.
+    pub fn start(node: &Node, who: Who) -> CopyReader {
+        let address = node.address();
+        let (heard, lost_count, refused_count) = Default::default();
+        let reader = Some(connect(who, address).unwrap());
+        CopyReader { who, reader, address, heard, lost_count, refused_count }
+    }
+
+    /// Comes back to a node that was started again, when it next takes something.
+    pub fn go_on(&mut self, address: SocketAddr) {
+        self.address = address;
+        if let Some(reader) = &mut self.reader {
+            reader.set_address(address);
+        }
+    }
+
+    /// Takes what has come. Where the node has lost what was had, that is void from there on.
+    pub fn take(&mut self, timeout: Duration) {
+        if self.reader.is_none() {
+            // The node may be gone, or not have noticed yet that the last connection is.
+            self.reader = connect(self.who, self.address).ok();
+        }
+        let (Some(reader), heard) = (&mut self.reader, &mut self.heard) else { return };
+        let taken = reader.poll(timeout, |head, report| {
+            let (event_no, event) = event_of(report);
+            let copy = (head.owner_session_id, event_no, event);
+            let before = heard.insert((head.partition_id, head.copy_no), copy);
+            assert!(before.is_none_or(|before| before == copy), "told again as {copy:?}");
+        });
+        match taken {
+            Ok(_) => {}
+            Err(ClientError::CopiesRefused { partition_id, reason, next_copy_no, .. }) => {
+                assert_eq!(reason, Reason::ResumeOtherHistory, "of partition {partition_id}");
+                self.forget_from(partition_id, next_copy_no);
+            }
+            Err(error) => panic!("the copies of {:?}: {error}", self.who),
+        }
+    }
+
+    fn forget_from(&mut self, partition_id: PartitionId, other_from: CopyNo) {
+        let before = self.heard.len();
+        self.heard.retain(|(of, copy_no), _| *of != partition_id || *copy_no < other_from);
+        self.lost_count += (before - self.heard.len()) as u64;
+        self.refused_count += 1;
+        assert!(self.heard.len() < before, "only who had what is lost is refused");
+        // From the oldest again: what was kept is told again and must be the same.
+        self.reader = None;
+    }
+
+    fn events_of(&self, session_id: SessionId) -> BTreeMap<EventNo, PlainEvent> {
+        let theirs = self.heard.iter().filter(|((partition_id, _), (owner, ..))| {
+            *partition_id == TRADING && *owner == session_id
+        });
+        theirs.map(|(_, (_, event_no, event))| (*event_no, *event)).collect()
+    }
+
+    /// Reads on until it has of each what that one has heard itself, no more and no less, in the
+    /// order in which it was said.
+    pub fn check_against(&mut self, ledgers: &[&Ledger]) {
+        let is_same = |reader: &CopyReader| {
+            ledgers.iter().all(|ledger| reader.events_of(ledger.session_id) == ledger.events)
+        };
+        until("the copies of all that was heard", || {
+            self.take(Duration::from_millis(20));
+            is_same(self).then_some(())
+        });
+        for ledger in ledgers {
+            let owners = self.heard.values().filter(|(owner, ..)| *owner == ledger.session_id);
+            assert!(owners.map(|(_, event_no, _)| *event_no).is_sorted(), "in order");
+        }
+    }
+
+    /// How many copies it has.
+    pub fn count(&self) -> usize {
+        self.heard.len()
+    }
+}
+
+fn event_of(report: &CopiedReport) -> (EventNo, PlainEvent) {
+    match report {
+        CopiedReport::Order(report) => {
+            assert_eq!(report.stage_times, StageTimes::default(), "a copy has no times");
+            (report.event.event_no, PlainEvent::OrderEvent(report.event))
+        }
+        CopiedReport::Rejected(rejected) => {
+            (rejected.event_no, PlainEvent::RequestRejected(*rejected))
+        }
+        CopiedReport::Done(done) => (done.event_no, PlainEvent::RequestDone(*done)),
+        CopiedReport::TradeBusted(bust) => (bust.event_no, PlainEvent::TradeBusted(*bust)),
+    }
+}

@@ -1,0 +1,216 @@
+//! Troubles of an operator's day that begin with people and their keys, by the words that
+//! `docs/operations.md` has for them: every step is the command line's.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use weir_client::ClientError;
+use weir_client::session::SessionEvent;
+use weir_types::{OrdStatus, Reason};
+use weir_wire::session::Logon;
+
+use crate::common::trader::Trader;
+use crate::common::wire::{Wire, logon_of};
+use crate::common::{ALICE, BOB, Home, Node, OPERATOR, TRADING, Who, open_market, until};
+
+fn market() -> (Home, Node) {
+    let home = Home::new("memory");
+    let node = home.start();
+    open_market(&node, &[ALICE, BOB]);
+    // The command line looks for instruments where the node tells of them, a moment later.
+    until("the instrument", || {
+        (node.status()["instruments"][0]["symbol"] == "WEIR1").then_some(())
+    });
+    (home, node)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// `weir admin WORDS`, by whom the options say.
+fn try_admin(node: &Node, login: &[&str], words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["admin", "--node", &node.address().to_string(), "--http", node.http(), "--json"])
+        .args(login)
+        .args(words)
+        .output()
+        .unwrap()
+}
+
+/// As [`try_admin`], by the first operator; what it printed.
+fn admin(node: &Node, words: &[&str]) -> Value {
+    let output = try_admin(node, &["--key", &hex(&OPERATOR.key().0)], words);
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The hash of a session's key, as it was printed when the key was drawn.
+fn key_hash(who: &Who) -> String {
+    hex(&weir_client::load::setup::key_hash(&who.key()).0)
+}
+
+/// A counter of `/metrics`.
+fn counter(node: &Node, name: &str) -> u64 {
+    let (_, text) = node.get("/metrics");
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.map_or(0, |value| value.parse().unwrap())
+}
+
+#[test]
+fn a_runaway_client_is_throttled_then_stopped_and_its_orders_are_taken_out() {
+    let (_home, node) = market();
+    let mut runaway = Trader::log_on(&node, ALICE);
+    runaway.ask_for_report(ALICE.buy(1, 50, 1));
+    // Bounds for the key that it has: it stays logged on.
+    let hash = key_hash(&ALICE);
+    let bounds = ["--order-rate", "5", "--in-flight", "100", "--key-hash", &hash];
+    admin(&node, &[&["session", "--id", "11", "--firm", "11"], &bounds[..]].concat());
+    let mut number = 1;
+    let mut enter = |runaway: &mut Trader| {
+        number += 1;
+        runaway.ask_for_report(ALICE.buy(number, 50, 1)).reason
+    };
+    until("the bound", || (enter(&mut runaway) == Reason::Throttled).then_some(()));
+    until("its count", || (counter(&node, "weir_gateway_throttled_total") > 0).then_some(()));
+    // Whoever keeps to the rules notices nothing.
+    let mut bob = Trader::log_on(&node, BOB);
+    assert_eq!(bob.ask_for_report(BOB.buy(1, 40, 1)).reason, Reason::None);
+
+    admin(&node, &["kill", "session", "11"]);
+    until("the kill switch", || (enter(&mut runaway) == Reason::Killed).then_some(()));
+    admin(&node, &["cancel", "account", "11"]);
+    node.partition_when(TRADING, |row| row["live_orders"] == 1);
+    let told = "weir_gateway_told_by_reason_total{reason=\"Killed\"}";
+    until("its count", || (counter(&node, told) > 0).then_some(()));
+    // When its owner has mended it, the switch is taken back and the bound lifted.
+    admin(&node, &["kill", "session", "11", "--off"]);
+    admin(&node, &["session", "--id", "11", "--firm", "11", "--key-hash", &hash]);
+    until("entry again", || (enter(&mut runaway) == Reason::None).then_some(()));
+}
+
+#[test]
+fn an_instrument_that_is_halted_is_emptied_by_one_word() {
+    let (_home, node) = market();
+    let mut alice = Trader::log_on(&node, ALICE);
+    let mut bob = Trader::log_on(&node, BOB);
+    for number in 1..=5 {
+        alice.ask_for_report(ALICE.buy(number, 50, 1));
+        bob.ask_for_report(BOB.sell(number, 60, 1));
+    }
+    admin(&node, &["halt", "WEIR1"]);
+    admin(&node, &["cancel", "instrument", "WEIR1"]);
+    node.partition_when(TRADING, |row| row["live_orders"] == 0);
+    for trader in [&mut alice, &mut bob] {
+        trader.report_where(|report| report.ord_status == OrdStatus::Canceled);
+    }
+    assert_eq!(alice.ask_for_report(ALICE.buy(6, 50, 1)).reason, Reason::WrongPhase);
+    admin(&node, &["resume", "WEIR1"]);
+    assert_eq!(alice.ask_for_report(ALICE.buy(7, 50, 1)).reason, Reason::None);
+}
+
+#[test]
+fn a_transfer_that_is_asked_for_again_moves_nothing_and_says_so() {
+    let (_home, node) = market();
+    let deposit = ["deposit", "--account", "11", "--cash", "500", "--transfer-id", "4711"];
+    assert_eq!(admin(&node, &deposit)["moved"], true);
+    assert_eq!(admin(&node, &deposit)["moved"], false);
+    for other in
+        [["--cash", "501", "--transfer-id", "4711"], ["--cash", "500", "--transfer-id", "7"]]
+    {
+        let words = [&["deposit", "--account", "11"], &other[..]].concat();
+        let refused = try_admin(&node, &["--key", &hex(&OPERATOR.key().0)], &words);
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert!(
+            !refused.status.success() && said.contains(Reason::TransferIdUsed.text()),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_key_that_was_lost_is_replaced_and_whoever_has_it_is_out() {
+    let (_home, node) = market();
+    let mut finder = Trader::log_on(&node, ALICE);
+    finder.ask_for_report(ALICE.buy(1, 50, 1));
+    let replaced = admin(&node, &["session", "--id", "11", "--firm", "11"]);
+    let ended = until("the finder's end", || finder.poll(crate::common::HANG).err());
+    let is_it = matches!(ended, ClientError::LoggedOut { reason: Reason::KeyReplaced, .. });
+    assert!(is_it, "{ended}");
+    let refused = Wire::connect(&node).try_log_on(&logon_of(&ALICE), &[]).unwrap_err();
+    assert_eq!(refused.reason, Reason::UnknownKey);
+    // Its orders are there until they are cancelled.
+    node.partition_when(TRADING, |row| row["live_orders"] == 1);
+    admin(&node, &["cancel", "account", "11"]);
+    node.partition_when(TRADING, |row| row["live_orders"] == 0);
+    let key = replaced["api_key"].as_str().unwrap();
+    Wire::connect(&node).log_on(&Logon { api_key: parse_key(key), ..logon_of(&ALICE) });
+}
+
+fn parse_key(text: &str) -> weir_wire::session::ApiKey {
+    let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).unwrap();
+    let bytes: Vec<u8> = (0..32).map(|index| byte(2 * index)).collect();
+    weir_wire::session::ApiKey(bytes.try_into().unwrap())
+}
+
+#[test]
+fn an_expired_key_is_good_again_once_its_session_is_defined_anew() {
+    let (_home, node) = market();
+    let hash = key_hash(&ALICE);
+    let define = ["session", "--id", "11", "--firm", "11", "--key-hash", &hash];
+    admin(&node, &[&define[..], &["--expires", "2020-01-01T00:00:00Z"]].concat());
+    let refused = Wire::connect(&node).try_log_on(&logon_of(&ALICE), &[]).unwrap_err();
+    assert_eq!(refused.reason, Reason::KeyExpired);
+    admin(&node, &[&define[..], &["--expires", "+8h"]].concat());
+    let mut alice = Trader::log_on(&node, ALICE);
+    let answer = alice.ask(ALICE.buy(1, 50, 1));
+    assert!(matches!(answer, SessionEvent::Report { .. }), "{answer:?}");
+}
+
+#[test]
+fn a_start_gives_the_operator_a_new_key_when_every_one_is_lost() {
+    let home = Home::new("disk");
+    let node = home.start_without_key();
+    let key_file = home.data().join("operator.key");
+    let login = ["--key-file", key_file.to_str().unwrap()];
+    assert!(try_admin(&node, &login, &["firm", "--id", "7", "--name", "ONE"]).status.success());
+    let old = std::fs::read_to_string(&key_file).unwrap();
+    assert!(node.terminate().success());
+    std::fs::remove_file(&key_file).unwrap();
+
+    let node = home.start_with(|serve| {
+        serve.env_remove("WEIR_BOOTSTRAP_KEY").arg("--new-operator-key");
+    });
+    // Whoever finds the old one has found nothing.
+    let words = ["firm", "--id", "8", "--name", "TWO"];
+    let refused = try_admin(&node, &["--key", old.trim()], &words);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains(Reason::UnknownKey.text()), "{said}");
+    let admitted = try_admin(&node, &login, &words);
+    assert!(admitted.status.success(), "{admitted:?}");
+    assert!(node.terminate().success());
+    // It is the log's from then on.
+    let node = home.start_without_key();
+    let again = try_admin(&node, &login, &["firm", "--id", "9", "--name", "THREE"]);
+    assert!(again.status.success(), "{again:?}");
+    assert!(node.terminate().success());
+    home.verify(weir_types::PartitionId(0));
+}
+
+#[test]
+fn a_second_operator_gives_the_first_one_a_new_key() {
+    let (home, node) = market();
+    let second = admin(&node, &["session", "--id", "9", "--role", "operator"]);
+    let key_file = home.path("second.key");
+    std::fs::write(&key_file, second["api_key"].as_str().unwrap()).unwrap();
+    let login = ["--session", "9", "--key-file", key_file.to_str().unwrap()];
+    let words = ["session", "--id", "1", "--role", "operator"];
+    let defined = try_admin(&node, &login, &words);
+    assert!(defined.status.success(), "{defined:?}");
+    let defined: Value = serde_json::from_slice(&defined.stdout).unwrap();
+    let lost = try_admin(&node, &["--key", &hex(&OPERATOR.key().0)], &["halt", "WEIR1"]);
+    let said = String::from_utf8(lost.stderr).unwrap();
+    assert!(said.contains(Reason::UnknownKey.text()), "{said}");
+    let new = defined["api_key"].as_str().unwrap();
+    assert!(try_admin(&node, &["--key", new], &["halt", "WEIR1"]).status.success());
+}

@@ -1,0 +1,518 @@
+//! Any bytes as what strangers and participants say at a node's door: frames, challenges, logons by
+//! key and by signature, resume points, replays, on several connections, while time passes, keys
+//! change and events come.
+//!
+//! What decides is the gateway's own, without its sockets. What is asserted is a second opinion:
+//! who holds a key, which challenge is open, what of an epoch is left, written down plainly.
+//! Holds that a session is opened exactly when it proved to be itself, is nowhere else and asks for
+//! what can be had; that every refusal has the reason that is due; that no session is on two
+//! connections; that streams begin where they were asked to; that the lobby counts right.
+#![no_main]
+
+use std::collections::{BTreeMap, HashSet};
+use std::net::{IpAddr, Ipv4Addr};
+
+use libfuzzer_sys::fuzz_target;
+use weir_client::{Key, SigningKey};
+use weir_fuzz::{Recipe, shaped_message};
+use weir_io::SeededRng;
+use weir_log::EpochEnd;
+use weir_node::gateway::fuzzing::{
+    Asked, KnownSession, Lobby, Noted, Reception, Sessions, Via, open,
+};
+use weir_node::gateway::lineage::Lineage;
+use weir_node::gateway::{ConnectionId, LobbyLimits};
+use weir_types::{
+    Credential, CredentialKind, Epoch, EventNo, FirmId, Nanos, PartitionId, Position, Reason,
+    RequestNo, Role, SessionId, Switch,
+};
+use weir_wire::challenge::{CHALLENGE_COUNT_MAX, CHALLENGE_LIFETIME, put_answer, signed_text};
+use weir_wire::dialogue::put_logon;
+use weir_wire::frame::{
+    CLIENT_FRAME_LEN_MAX, Framing, RawMessage, next_frame, put_frame, put_frame_with,
+};
+use weir_wire::group::Group;
+use weir_wire::reference::DefineSession;
+use weir_wire::session::{
+    ApiKey, Challenge, ChallengeRequest, Logon, LogonReject, NodeId, Nonce, ResumePoint, Signature,
+    SignedLogon,
+};
+use weir_wire::{ClientMessage, Definition};
+
+const NODE: NodeId = NodeId([7; 16]);
+const CURRENT: Epoch = Epoch(9);
+const PORTS: u16 = 2;
+const SESSIONS: u32 = 6;
+const CONNECTIONS: usize = 4;
+const LIMITS: LobbyLimits =
+    LobbyLimits { logon_time_max: Nanos(10_000_000_000), per_address_max: 2 };
+
+/// A connection, as it is written down here.
+#[derive(Default)]
+struct Peer {
+    /// While it is there.
+    id: Option<ConnectionId>,
+    address: u8,
+    sessions: Vec<SessionId>,
+    challenges: Vec<(Challenge, Nanos)>,
+    /// Since when it has no session.
+    alone_since: Option<Nanos>,
+}
+
+struct World {
+    reception: Reception,
+    sessions: Sessions,
+    lobby: Lobby,
+    lineages: Vec<Lineage>,
+    now: Nanos,
+    next_connection: u64,
+    peers: [Peer; CONNECTIONS],
+    /// The key that each session has now, and until when; none is sealed.
+    keys: BTreeMap<SessionId, (Option<Key>, Nanos)>,
+    /// By port: the epochs that ended, and the positions of each session's events.
+    ended: Vec<Vec<EpochEnd>>,
+    told: Vec<BTreeMap<SessionId, Vec<u64>>>,
+    heads: Vec<u64>,
+    /// Every frame that was sent.
+    sent: Vec<Vec<u8>>,
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut recipe = Recipe::new(bytes);
+    let mut world = World::new(&mut recipe);
+    while !recipe.is_empty() {
+        world.step(&mut recipe);
+        world.check();
+    }
+});
+
+fn api_key(number: u8) -> Key {
+    Key::Api(ApiKey([number; 32]))
+}
+
+fn signing_key(number: u8) -> Key {
+    Key::Signing(SigningKey::from_seed([number; 32]))
+}
+
+impl World {
+    fn new(recipe: &mut Recipe<'_>) -> World {
+        let ended = (0..PORTS).map(|_| ended_epochs(recipe)).collect::<Vec<_>>();
+        let lineages = ended.iter().map(|ended| Lineage::new(CURRENT, ended)).collect();
+        let mut world = World {
+            reception: Reception::new(NODE, Box::new(SeededRng::new(1, "nonces"))),
+            sessions: Sessions::new(usize::from(PORTS)),
+            lobby: Lobby::new(LIMITS),
+            lineages,
+            now: Nanos(1_000_000_000),
+            next_connection: 0,
+            peers: Default::default(),
+            keys: BTreeMap::new(),
+            told: vec![BTreeMap::new(); ended.len()],
+            heads: vec![0; ended.len()],
+            ended,
+            sent: Vec::new(),
+        };
+        for id in 1..SESSIONS {
+            world.define(SessionId(id), id as u8 % 3, id as u8);
+            for port in 0..usize::from(PORTS) {
+                for _ in 0..recipe.byte() % 6 {
+                    world.tell(SessionId(id), port, recipe.byte() % 8);
+                }
+                let next = world.told_to(SessionId(id), port).len() as u64 + 1;
+                world.sessions.agree(SessionId(id), port, EventNo(next), RequestNo::NONE);
+            }
+        }
+        world.connect(0, 0);
+        world
+    }
+
+    fn step(&mut self, recipe: &mut Recipe<'_>) {
+        let who = usize::from(recipe.byte()) % CONNECTIONS;
+        let session_id = SessionId(u32::from(recipe.byte()) % (SESSIONS + 1));
+        match recipe.byte() % 12 {
+            0 => self.connect(who, recipe.byte() % 3),
+            1 => self.say(who, recipe.bytes_up_to(255).to_vec()),
+            2 => {
+                let mut frame = Vec::new();
+                let message = shaped_message(recipe.bytes_up_to(255));
+                put_frame_with(&mut frame, |out| out.extend_from_slice(&message));
+                self.say(who, frame);
+            }
+            3 | 4 => self.say_logon(who, session_id, recipe),
+            5 => {
+                let mut frame = Vec::new();
+                put_frame(&ChallengeRequest { session_id }, &mut frame);
+                self.say(who, frame);
+            }
+            6 | 7 => self.say_signed_logon(who, session_id, recipe),
+            8 => self.repeat(who, recipe),
+            9 => self.now = Nanos(self.now.0 + u64::from(recipe.short()) * 1_000_000),
+            10 if recipe.one_in(2) => self.disconnect(who),
+            10 => self.define(session_id, recipe.byte() % 3, recipe.byte() % 8),
+            _ => self.tell(session_id, usize::from(recipe.byte() % 2), recipe.byte() % 8),
+        }
+    }
+
+    /// Defines a session anew, by one of the kinds of key; now and then it is about to expire.
+    fn define(&mut self, session_id: SessionId, kind: u8, number: u8) {
+        if session_id.is_none() || session_id.0 >= SESSIONS {
+            return;
+        }
+        let (key, credential, credential_kind) = match kind {
+            0 => (None, Credential([2; 32]), CredentialKind::Ed25519),
+            1 => with_credential(api_key(number)),
+            _ => with_credential(signing_key(number)),
+        };
+        let valid_until = Nanos(if number == 5 { self.now.0 + 1_000_000_000 } else { 0 });
+        self.keys.insert(session_id, (key, valid_until));
+        self.reception.directory.define(&Definition::DefineSession(DefineSession {
+            request_no: RequestNo::NONE,
+            valid_until,
+            credential,
+            session_id: SessionId(1),
+            defined_session_id: session_id,
+            firm_id: FirmId(session_id.0),
+            order_rate_max: 0,
+            in_flight_max: session_id.0,
+            role: Role::Trader,
+            credential_kind,
+        }));
+    }
+
+    /// A partition says something to a session, some commands later.
+    fn tell(&mut self, session_id: SessionId, port: usize, later: u8) {
+        if session_id.is_none() {
+            return;
+        }
+        self.heads[port] += u64::from(later);
+        let position = self.heads[port].max(1);
+        let told = self.told[port].entry(session_id).or_default();
+        told.push(position);
+        let noted = Noted {
+            event_no: EventNo(told.len() as u64),
+            request_no: RequestNo::NONE,
+            position: Position(position),
+            record: told.len() as u64,
+        };
+        self.sessions.entry(session_id).streams[port].note(noted, &self.lineages[port]);
+    }
+
+    fn told_to(&self, session_id: SessionId, port: usize) -> &[u64] {
+        self.told[port].get(&session_id).map_or(&[], Vec::as_slice)
+    }
+
+    fn connect(&mut self, who: usize, address: u8) {
+        if self.peers[who].id.is_some() {
+            return;
+        }
+        self.next_connection += 1;
+        let id = ConnectionId(self.next_connection);
+        let alone = self.peers.iter().filter(|peer| {
+            peer.id.is_some() && peer.address == address && peer.alone_since.is_some()
+        });
+        let is_full = address > 0 && alone.count() >= LIMITS.per_address_max as usize;
+        let ip = (address > 0).then_some(IpAddr::V4(Ipv4Addr::new(10, 0, 0, address)));
+        let entered = self.lobby.enter(id, ip, self.now);
+        assert_eq!(entered, if is_full { Err(Reason::TooManyConnections) } else { Ok(()) });
+        if !is_full {
+            let alone_since = Some(self.now);
+            self.peers[who] = Peer { id: Some(id), address, alone_since, ..Peer::default() };
+        }
+    }
+
+    fn disconnect(&mut self, who: usize) {
+        let peer = std::mem::take(&mut self.peers[who]);
+        let Some(id) = peer.id else { return };
+        for session_id in peer.sessions {
+            self.sessions.detach(session_id);
+        }
+        self.lobby.gone(id);
+        self.reception.forget(id);
+    }
+
+    /// A logon by a key that is often the right one.
+    fn say_logon(&mut self, who: usize, session_id: SessionId, recipe: &mut Recipe<'_>) {
+        let right = match self.keys.get(&session_id) {
+            Some((Some(Key::Api(key)), _)) => *key,
+            _ => ApiKey([0xee; 32]),
+        };
+        let api_key = if recipe.one_in(6) { ApiKey([recipe.byte(); 32]) } else { right };
+        let logon = Logon {
+            api_key,
+            session_id,
+            heartbeat_interval_ms: u32::from(recipe.short()),
+            cancel_on_disconnect: Switch::Off,
+        };
+        let mut frame = Vec::new();
+        put_logon(&logon, &self.points(session_id, recipe), &mut frame);
+        self.say(who, frame);
+    }
+
+    /// The answer to a challenge that somebody has had, by a key that is often the right one.
+    fn say_signed_logon(&mut self, who: usize, session_id: SessionId, recipe: &mut Recipe<'_>) {
+        let whose = if recipe.one_in(8) { recipe.byte() } else { who as u8 };
+        let challenges = &self.peers[usize::from(whose) % CONNECTIONS].challenges;
+        let challenge = challenges
+            .iter()
+            .map(|(challenge, _)| *challenge)
+            .find(|challenge| challenge.session_id == session_id || recipe.one_in(8));
+        let unasked = Challenge { nonce: Nonce([0; 32]), node_id: NODE, session_id };
+        let key = match self.keys.get(&session_id) {
+            Some((Some(Key::Signing(key)), _)) if !recipe.one_in(8) => *key,
+            _ => SigningKey::from_seed([recipe.byte() % 8; 32]),
+        };
+        let logon = SignedLogon {
+            signature: Signature([0; 64]),
+            session_id,
+            heartbeat_interval_ms: 1_000,
+            cancel_on_disconnect: Switch::On,
+        };
+        let points = self.points(session_id, recipe);
+        let mut frame = Vec::new();
+        let sign = |text: &[u8]| key.sign(text);
+        put_answer(&challenge.unwrap_or(unasked), logon, &points, sign, &mut frame);
+        self.say(who, frame);
+    }
+
+    fn points(&self, session_id: SessionId, recipe: &mut Recipe<'_>) -> Vec<ResumePoint> {
+        let point = |recipe: &mut Recipe<'_>| {
+            let partition = u16::from(recipe.byte()) % (PORTS + u16::from(recipe.one_in(8)));
+            let port = usize::from(partition % PORTS);
+            let next = self.told_to(session_id, port).len() as u64 + 3;
+            ResumePoint {
+                next_event_no: EventNo(u64::from(recipe.byte()) % next),
+                epoch: Epoch(u32::from(recipe.byte()) % 11),
+                partition_id: PartitionId(partition),
+            }
+        };
+        (0..recipe.byte() % 4).map(|_| point(recipe)).collect()
+    }
+
+    /// Says again what was said, here or elsewhere, with a change or as it was.
+    fn repeat(&mut self, who: usize, recipe: &mut Recipe<'_>) {
+        if self.sent.is_empty() {
+            return;
+        }
+        let mut frame = self.sent[usize::from(recipe.byte()) % self.sent.len()].clone();
+        if recipe.one_in(2) && !frame.is_empty() {
+            let at = usize::from(recipe.short()) % frame.len();
+            frame[at] ^= recipe.byte();
+        }
+        self.say(who, frame);
+    }
+
+    /// A connection says something; what is no frame or no message goes no further.
+    fn say(&mut self, who: usize, bytes: Vec<u8>) {
+        let Some(connection) = self.peers[who].id else { return };
+        let via = Via { connection, now: self.now };
+        if let Framing::Frame { message: Ok(raw), .. } = next_frame(&bytes, CLIENT_FRAME_LEN_MAX) {
+            match ClientMessage::decode(&raw) {
+                Ok(ClientMessage::ChallengeRequest(ask)) => {
+                    self.challenge(who, ask.session_id, via)
+                }
+                Ok(ClientMessage::Logon(logon, points)) => {
+                    let due = self.key_opens(&logon);
+                    let known = self.reception.prove_by_key(&logon, via);
+                    self.answer(who, (due, known), Asked::of_logon(&logon, points.clone()), points);
+                }
+                Ok(ClientMessage::SignedLogon(logon, points)) => {
+                    self.signed(who, (&raw, &logon), points, via);
+                }
+                Ok(ClientMessage::Logout(logout)) => self.log_out(who, logout.session_id),
+                _ => {}
+            }
+        }
+        if self.sent.len() < 64 {
+            self.sent.push(bytes);
+        }
+    }
+
+    fn challenge(&mut self, who: usize, session_id: SessionId, via: Via) {
+        let open = &mut self.peers[who].challenges;
+        let is_good = |given: Nanos| via.now.since(given) < CHALLENGE_LIFETIME;
+        open.retain(|(other, given)| other.session_id != session_id && is_good(*given));
+        match self.reception.challenge(session_id, via) {
+            Ok(challenge) => {
+                assert!(open.len() < CHALLENGE_COUNT_MAX, "one challenge too many");
+                assert_eq!((challenge.node_id, challenge.session_id), (NODE, session_id));
+                open.push((challenge, via.now));
+            }
+            Err(reject) => {
+                assert_eq!(reject.reason, Reason::TooManyChallenges);
+                assert_eq!(open.len(), CHALLENGE_COUNT_MAX);
+            }
+        }
+    }
+
+    fn signed(
+        &mut self,
+        who: usize,
+        (raw, logon): (&RawMessage<'_>, &SignedLogon),
+        points: Group<'_, ResumePoint>,
+        via: Via,
+    ) {
+        let Some(known) = self.reception.prove_by_signature((raw, logon), via) else { return };
+        let due = self.signature_opens(who, raw, logon);
+        self.answer(who, (due, known), Asked::of_signed(logon, points.clone()), points);
+    }
+
+    /// What a logon by key is due, points aside.
+    fn key_opens(&self, logon: &Logon) -> Result<(), Reason> {
+        match self.keys.get(&logon.session_id) {
+            Some((Some(Key::Api(key)), until)) if *key == logon.api_key => self.in_time(*until),
+            _ => Err(Reason::UnknownKey),
+        }
+    }
+
+    /// What a logon by signature is due, points aside; its challenge is used up.
+    fn signature_opens(
+        &mut self,
+        who: usize,
+        raw: &RawMessage<'_>,
+        logon: &SignedLogon,
+    ) -> Result<(), Reason> {
+        let open = &mut self.peers[who].challenges;
+        let at = open.iter().position(|(challenge, _)| challenge.session_id == logon.session_id);
+        let (challenge, given) = at.map(|at| open.remove(at)).ok_or(Reason::UnknownChallenge)?;
+        if self.now.since(given) >= CHALLENGE_LIFETIME {
+            return Err(Reason::UnknownChallenge);
+        }
+        let text = signed_text(NODE, challenge.nonce, raw).expect("it is a signed logon");
+        match self.keys.get(&logon.session_id) {
+            // Nobody here can make another signature of the same text than the key's own.
+            Some((Some(Key::Signing(key)), until)) if key.sign(&text) == logon.signature => {
+                self.in_time(*until)
+            }
+            _ => Err(Reason::UnknownKey),
+        }
+    }
+
+    fn in_time(&self, until: Nanos) -> Result<(), Reason> {
+        if until.0 > 0 && self.now >= until { Err(Reason::KeyExpired) } else { Ok(()) }
+    }
+
+    /// Opens the session as the gateway does, and holds the outcome against what is due.
+    fn answer(
+        &mut self,
+        who: usize,
+        (due, known): (Result<(), Reason>, Result<KnownSession, LogonReject>),
+        asked: Asked<'_>,
+        points: Group<'_, ResumePoint>,
+    ) {
+        let session_id = asked.session_id;
+        assert_eq!(known.as_ref().map(|_| ()).map_err(|reject| reject.reason), due);
+        let Ok(known) = known else { return };
+        assert_eq!((known.firm_id, known.in_flight_max), (FirmId(session_id.0), session_id.0));
+        let due = self.due(session_id, points);
+        let via = Via { connection: self.peers[who].id.expect("it spoke"), now: self.now };
+        let lineages = &self.lineages;
+        let lineage_of = |id: PartitionId| {
+            (id.0 < PORTS).then(|| (usize::from(id.0), &lineages[usize::from(id.0)]))
+        };
+        let opened = open(&mut self.sessions, &known, (asked, via), &lineage_of);
+        match (opened, due) {
+            (Ok(()), Ok(starts)) => {
+                let session = self.sessions.get(session_id).expect("it was opened");
+                for (stream, start) in session.streams.iter().zip(starts) {
+                    assert!(stream.is_next_to_send(EventNo(start)), "it begins elsewhere");
+                }
+                self.lobby.logged_on(via.connection);
+                self.peers[who].sessions.push(session_id);
+                self.peers[who].alone_since = None;
+            }
+            (Err(reject), Err((reason, next))) => {
+                assert_eq!((reject.reason, reject.next_event_no.0), (reason, next));
+            }
+            (opened, due) => panic!("{opened:?} where {due:?} was due"),
+        }
+    }
+
+    /// Where each stream is to begin, or the reason and the next event that a refusal is to give.
+    fn due(
+        &self,
+        session_id: SessionId,
+        points: Group<'_, ResumePoint>,
+    ) -> Result<Vec<u64>, (Reason, u64)> {
+        if self.peers.iter().any(|peer| peer.sessions.contains(&session_id)) {
+            return Err((Reason::AlreadyLoggedOn, 0));
+        }
+        let next = |port: u16| self.told_to(session_id, usize::from(port)).len() as u64 + 1;
+        let mut starts: Vec<u64> = (0..PORTS).map(next).collect();
+        for point in points {
+            let Ok(point) = point else { return Err((Reason::FieldOutOfRange, 0)) };
+            let port = point.partition_id.0;
+            if port >= PORTS {
+                return Err((Reason::WrongPartition, 0));
+            }
+            let asked = point.next_event_no.0;
+            let told = self.told_to(session_id, usize::from(port));
+            let shared = shared_count(told, point.epoch, &self.ended[usize::from(port)]);
+            if asked > 1 && point.epoch.0 > 0 && point.epoch != CURRENT && asked > shared + 1 {
+                return Err((Reason::ResumeOtherHistory, shared + 1));
+            }
+            if asked > next(port) {
+                return Err((Reason::ResumeOutOfRange, next(port)));
+            }
+            starts[usize::from(port)] = if asked == 0 { next(port) } else { asked };
+        }
+        Ok(starts)
+    }
+
+    fn log_out(&mut self, who: usize, session_id: SessionId) {
+        let peer = &mut self.peers[who];
+        let id = peer.id.expect("it spoke");
+        let is_here = self.sessions.logged_on(session_id, id).is_some();
+        assert_eq!(is_here, peer.sessions.contains(&session_id));
+        if is_here {
+            self.sessions.detach(session_id);
+            peer.sessions.retain(|other| *other != session_id);
+            if peer.sessions.is_empty() {
+                self.lobby.left_alone(id, self.now);
+                peer.alone_since = Some(self.now);
+            }
+        }
+    }
+
+    /// What must hold at any time.
+    fn check(&self) {
+        let mut on = HashSet::new();
+        for peer in &self.peers {
+            let Some(id) = peer.id else { continue };
+            for session_id in &peer.sessions {
+                assert!(on.insert(*session_id), "{session_id} is on two connections");
+                let session = self.sessions.get(*session_id).expect("it was opened");
+                assert_eq!(session.connection, Some(id));
+            }
+            let is_overdue =
+                peer.alone_since.is_some_and(|since| self.now.since(since) > LIMITS.logon_time_max);
+            assert_eq!(self.lobby.is_overdue(id, self.now), is_overdue);
+        }
+        assert_eq!(self.sessions.logged_on_count(), on.len());
+    }
+}
+
+/// How many of a session's events, by their positions, one who speaks of an ended epoch shares.
+fn shared_count(told: &[u64], epoch: Epoch, ended: &[EpochEnd]) -> u64 {
+    if ended.iter().all(|end| end.epoch != epoch) {
+        return 0;
+    }
+    let later = ended.iter().filter(|end| end.epoch >= epoch);
+    let left = later.map(|end| end.last_valid.0).min().expect("the epoch itself is one");
+    told.iter().filter(|position| **position <= left).count() as u64
+}
+
+fn ended_epochs(recipe: &mut Recipe<'_>) -> Vec<EpochEnd> {
+    let chosen = recipe.byte();
+    let epochs = (1..CURRENT.0).filter(|epoch| chosen >> (epoch - 1) & 1 == 1);
+    epochs
+        .map(|epoch| EpochEnd {
+            epoch: Epoch(epoch),
+            last_valid: Position(u64::from(recipe.byte() % 64)),
+        })
+        .collect()
+}
+
+fn with_credential(key: Key) -> (Option<Key>, Credential, CredentialKind) {
+    let (credential, kind) = key.credential();
+    (Some(key), credential, kind)
+}

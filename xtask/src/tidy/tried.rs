@@ -1,0 +1,139 @@
+//! What a document or a list says is tried, is: the tests that they name exist.
+//!
+//! Each section of the operator's page, and each entry of what to do when, ends its advice with
+//! "tried by" and the names of the tests that do what it says. A name stands in backquotes; names
+//! of one place are separated by commas or "and".
+
+use std::collections::BTreeSet;
+
+use super::Finding;
+use super::source::Source;
+use super::tree::Tree;
+
+const PAGE: &str = "docs/operations.md";
+/// The section of which each entry, which begins in bold, names a test of its own.
+const ENTRIES: &str = "## What to do when";
+const MARK: &str = "tried by";
+
+/// The names of all tests, also of those that a macro makes.
+pub(crate) fn test_names(sources: &[Source]) -> BTreeSet<&str> {
+    sources.iter().flat_map(names_in).collect()
+}
+
+fn names_in(source: &Source) -> Vec<&str> {
+    let text = |index: usize| source.tokens.get(index).map_or("", |token| token.text.as_str());
+    let is_mark = |index: usize| {
+        ["#", "[", "test", "]"].iter().enumerate().all(|(at, wanted)| text(index + at) == *wanted)
+    };
+    let mut names = Vec::new();
+    for mark in (0..source.tokens.len()).filter(|index| is_mark(*index)) {
+        // Other attributes may stand between; a body may not.
+        let head = (mark..source.tokens.len()).take_while(|index| text(*index) != "{");
+        if let Some(keyword) = head.into_iter().find(|index| text(*index) == "fn") {
+            names.push(text(keyword + 1));
+        }
+    }
+    names
+}
+
+pub(crate) fn check(tree: &Tree, tests: &BTreeSet<&str>) -> Vec<Finding> {
+    let Some(text) = tree.text(PAGE) else {
+        return vec![Finding::new(PAGE, 0, "is missing: it tells an operator what to do when")];
+    };
+    let mut findings = Vec::new();
+    let mut section: Option<(usize, &str, bool)> = None;
+    for (line, paragraph) in paragraphs(text) {
+        if paragraph.starts_with("## ") {
+            findings.extend(section.and_then(unproven));
+            section = Some((line, paragraph, false));
+            continue;
+        }
+        let named = tried_by(paragraph);
+        for name in named.iter().filter(|name| !tests.contains(**name)) {
+            let message = format!("is said to be tried by `{name}`, and no test has that name");
+            findings.push(Finding::new(PAGE, line, message));
+        }
+        if let Some((_, title, is_proven)) = &mut section {
+            *is_proven |= !named.is_empty();
+            if *title == ENTRIES && paragraph.starts_with("**") && named.is_empty() {
+                findings.push(Finding::new(PAGE, line, "an entry names the test that tries it"));
+            }
+        }
+    }
+    findings.extend(section.and_then(unproven));
+    findings
+}
+
+fn unproven((line, title, is_proven): (usize, &str, bool)) -> Option<Finding> {
+    let message = format!("nothing of the section {title:?} is {MARK} a test");
+    (!is_proven).then(|| Finding::new(PAGE, line, message))
+}
+
+/// Stretches between empty lines, each with its first line's number; a heading is one by itself.
+fn paragraphs(text: &str) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    let (mut line, mut rest) = (1, text);
+    while !rest.is_empty() {
+        let (paragraph, behind) = rest.split_once("\n\n").unwrap_or((rest, ""));
+        let begun = paragraph.trim_start_matches('\n');
+        found.push((line + paragraph.len() - begun.len(), begun.trim_end()));
+        line += paragraph.lines().count() + 1;
+        rest = behind;
+    }
+    found
+}
+
+/// The names behind each "tried by".
+fn tried_by(paragraph: &str) -> Vec<&str> {
+    let mut names = Vec::new();
+    for (at, mark) in paragraph.match_indices(MARK) {
+        let mut rest = paragraph[at + mark.len()..].trim_start();
+        while let Some((name, behind)) = rest.strip_prefix('`').and_then(|r| r.split_once('`')) {
+            names.push(name);
+            let behind = behind.trim_start_matches(',').trim_start();
+            rest = behind.strip_prefix("and ").unwrap_or(behind);
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings(page: &str) -> Vec<String> {
+        let text = "#[test]\nfn one() {}\nm! {\n    #[test]\n    #[cfg(x)]\n    fn two() {}\n}";
+        let sources = [Source::parse("a.rs", text).unwrap()];
+        let tree = Tree::of(&[(PAGE, page)]);
+        check(&tree, &test_names(&sources)).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_test_that_does_not_exist_is_found() {
+        let cases = [
+            ("## A\n\nDo it (tried by `one`).\n", 0),
+            ("## A\n\nDo it (tried by\n`one`, `two`\nand `one`).\n", 0),
+            ("## A\n\nDo it (tried by `three`).\n", 1),
+            ("## A\n\nDo it (tried by `one`, `three` and `four`).\n", 2),
+            ("## A\n\n`one` does it (tried by `two`); `three` is no test.\n", 0),
+        ];
+        for (page, count) in cases {
+            assert_eq!(findings(page).len(), count, "{page}: {:?}", findings(page));
+        }
+    }
+
+    #[test]
+    fn a_section_or_an_entry_that_names_no_test_is_found() {
+        assert!(findings("## A\n\nDo it.\n\n## B\n\ntried by `one`\n")[0].contains("\"## A\""));
+        let entries = "## What to do when\n\n**It burns.** Run (tried by `one`).\n\n**It rains.** \
+                       Wait.\n\nWho waits gets dry.\n";
+        assert_eq!(findings(entries), [format!("{PAGE}:5: an entry names the test that tries it")]);
+    }
+
+    #[test]
+    fn a_function_that_is_no_test_is_no_proof() {
+        let text = "fn one() {}\n#[test]\nfn two() {}\nfn three() {}";
+        let sources = [Source::parse("a.rs", text).unwrap()];
+        assert_eq!(test_names(&sources).into_iter().collect::<Vec<_>>(), ["two"]);
+    }
+}
