@@ -29,7 +29,8 @@ pub fn usable_cores() -> Vec<usize> {
 pub enum Share {
     /// A part like any other thread's, by its nice level.
     Fair {
-        /// How far it stands behind others, 0 to 19: each level is worth a tenth of its time.
+        /// How far it stands behind others, 1 to 19, or before them, -20 to -1 (with the right
+        /// to, `CAP_SYS_NICE`): each level is worth a tenth of its time.
         niceness: i32,
     },
     /// Only time that no other thread wants: any other that wakes goes first, at once, and the

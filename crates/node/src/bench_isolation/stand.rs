@@ -21,7 +21,7 @@ use weir_wire::reference::{DefineAccount, DefineFirm, DefineSession};
 use weir_wire::session::ApiKey;
 
 use super::party::{Order, PartyKind};
-use crate::bench_roundtrip::{Child, CpuTime, WorkDir};
+use crate::bench_roundtrip::{Child, CpuTime, LargerPart, WorkDir};
 use crate::cli::endpoint::TIMEOUT;
 
 /// The partition that trades.
@@ -182,7 +182,9 @@ impl Stand {
             late_after: LATE_AFTER,
             late_share_max: LATE_SHARE_MAX,
         };
+        let part = LargerPart::take();
         let report = self.generator.run(&plan, &mut self.source, &mut |_| {})?;
+        drop(part);
         let after = self.cpu()?;
         self.generator.settle(TIMEOUT)?;
         let done = self.party.tell(Order::Off)?;

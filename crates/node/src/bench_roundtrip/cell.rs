@@ -19,6 +19,7 @@ use weir_types::{AccountId, Durability, InstrumentId, Nanos, Price, Qty, Session
 use weir_wire::session::ApiKey;
 
 use super::children::Child;
+use super::larger_part::LargerPart;
 use super::peers;
 use super::stats::{Estimate, median_with_interval};
 use crate::cli::endpoint::{TIMEOUT, span};
@@ -202,7 +203,10 @@ impl<'a> Side<'a> {
             late_share_max: LATE_SHARE_MAX,
         };
         self.process.pause(false)?;
+        // With orders under way in a fixed number both ends take turns by themselves.
+        let part = matches!(pace, Pace::Open).then(LargerPart::take);
         let report = self.generator.run(&plan, &mut self.source, &mut |_| {})?;
+        drop(part);
         // What an overloaded run left behind is taken in before the next.
         self.generator.settle(TIMEOUT)?;
         self.process.pause(true)?;

@@ -89,6 +89,7 @@ pub(super) fn run(args: &RoundtripArgs) -> anyhow::Result<()> {
         "run_seconds": plan.bench.run.as_secs_f64(),
         "payload_bytes": cell::payload(),
         "kernel": read_line("/proc/sys/kernel/osrelease"),
+        "generator_niceness": super::LargerPart::niceness(),
         "cores": std::thread::available_parallelism().map_or(0, usize::from),
         "file_system": work_dir.file_system(),
         "load_average_before": load_before,

@@ -18,6 +18,7 @@ mod cell;
 mod children;
 mod grid;
 mod idle;
+mod larger_part;
 mod peers;
 mod stats;
 
@@ -36,6 +37,7 @@ pub(crate) use cell::NodeLoad;
 use cell::{Bench, LoadKind};
 pub(crate) use children::{Child, CpuTime, WorkDir};
 pub use idle::{IdleArgs, run_idle};
+pub(crate) use larger_part::LargerPart;
 pub(crate) use stats::{Estimate, median_with_interval};
 
 /// Options of `weir bench roundtrip`.
@@ -159,6 +161,7 @@ pub fn run(args: RoundtripArgs) -> anyhow::Result<()> {
         "kernel": read_line("/proc/sys/kernel/osrelease"),
         // Spinning needs a core for each of the generator, the node's threads and the echo.
         "spin_has_cores": std::thread::available_parallelism().is_ok_and(|n| n.get() >= 4),
+        "generator_niceness": LargerPart::niceness(),
         "cores": std::thread::available_parallelism().map_or(0, usize::from),
         "file_system": work_dir.file_system(),
         "load_average_before": load_before,
