@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use weir_client::clock::WaitStrategy;
 use weir_types::Durability;
 
-use crate::bench_roundtrip::{Child, NodeLoad, WorkDir, median_with_interval};
+use crate::bench_roundtrip::{Child, LargerPart, NodeLoad, WorkDir, median_with_interval};
 
 /// The node's thread that drains the rings, and does nothing else.
 const DRAIN_THREAD: &str = "keeper";
@@ -79,6 +79,7 @@ pub fn run(args: ProbesArgs) -> anyhow::Result<()> {
         "rate": args.rate,
         "durability": "memory",
         "wait": "park",
+        "generator_niceness": LargerPart::niceness(),
         "cpu_ns_per_order_with": median_with_interval(&mut cpu_with).json(),
         "cpu_ns_per_order_without": median_with_interval(&mut cpu_without).json(),
         "cpu_ns_per_order_added": median_with_interval(&mut added).json(),

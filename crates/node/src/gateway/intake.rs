@@ -18,6 +18,7 @@ use super::Gateway;
 use super::connection::{Connection, ConnectionId, ReadOutcome};
 use super::fairness::{FRAMES_MAX, OF_A_STRANGER, Pace, STRANGERS_MAX, Share};
 use super::keys::Lock;
+use super::sessions::Session;
 use crate::handoff::{DeliveryRequest, Fetch, Submission};
 
 /// Malformed messages and refused logons after which a connection is closed.
@@ -215,6 +216,7 @@ impl Gateway {
             return Taken::Done;
         }
         let has_room = session.has_window();
+        let pace = pace_with(session, request, self.ports.len() as u64, now);
         if let Some(field) = field_out_of_range(request) {
             let refusal = Refusal { field, ..Refusal::of(request) };
             self.put_reject(from, refusal, Reason::FieldOutOfRange);
@@ -232,7 +234,7 @@ impl Gateway {
                 return Taken::Done;
             }
         };
-        let Some(pace) = self.pace_with(request, now) else { return Taken::TooSoon };
+        let Some(pace) = pace else { return Taken::TooSoon };
         let taken = self.submit(port, from, Command::Request(*request));
         if taken == Taken::Done
             && let Some(session) = self.sessions.get_mut(session_id)
@@ -241,20 +243,6 @@ impl Gateway {
             session.pace = pace;
         }
         taken
-    }
-
-    /// The pace of a session with this request; nothing where it is to wait. The engines refuse
-    /// what is beyond a session's rate; the gateway lets through one rate more than all of them
-    /// take, so that refusals are heard and cost little.
-    fn pace_with(&self, request: &Request, now: Nanos) -> Option<Pace> {
-        let session = self.sessions.get(request.session_id())?;
-        match request {
-            Request::NewOrder(_) | Request::ReplaceOrder(_) => {
-                let rate_max = u64::from(session.order_rate_max) * self.ports.len() as u64;
-                session.pace.after_one_more(rate_max, now)
-            }
-            _ => Some(session.pace),
-        }
     }
 
     /// Where a request goes.
@@ -396,6 +384,18 @@ fn field_out_of_range(request: &Request) -> Option<&'static str> {
             Some("credential")
         }
         _ => None,
+    }
+}
+
+/// The pace of a session with this request; nothing where it is to wait. The engines refuse what is
+/// beyond a session's rate, each of the partitions for itself; the gateway lets through one rate more
+/// than all of them take, so that refusals are heard and cost little.
+fn pace_with(session: &Session, request: &Request, partitions: u64, now: Nanos) -> Option<Pace> {
+    match request {
+        Request::NewOrder(_) | Request::ReplaceOrder(_) => {
+            session.pace.after_one_more(u64::from(session.order_rate_max) * partitions, now)
+        }
+        _ => Some(session.pace),
     }
 }
 

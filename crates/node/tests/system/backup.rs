@@ -1,8 +1,7 @@
 //! A node is backed up while it trades, lost, and made again: what it has then is what it had, and
 //! nobody who was told more is believed.
 
-use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
@@ -12,18 +11,7 @@ use weir_types::{EventNo, PartitionId, Reason};
 use crate::common::following::Following;
 use crate::common::trader::Trader;
 use crate::common::{ALICE, BOB, Home, Node, SUPERVISOR, TRADING, open_market};
-
-const SMALL: &str = "[log]\nsegment_bytes = 1048576\n[events]\nsegment_bytes = 1048576\n\
-                     [snapshots]\nevery_commands = 1000\n";
-
-fn weir(words: &[&str], paths: &[(&str, &Path)]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-    command.args(words);
-    for (option, path) in paths {
-        command.arg(option).arg(path);
-    }
-    command.output().unwrap()
-}
+use crate::tools::{SMALL, weir};
 
 fn said(output: &Output) -> String {
     let text = [&output.stdout[..], &output.stderr[..]].concat();

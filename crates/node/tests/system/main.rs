@@ -27,4 +27,5 @@ mod repeats;
 mod restart;
 mod service;
 mod slow_reader;
+mod tools;
 mod troubles;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::Value;
 use weir_client::ClientError;
@@ -12,20 +12,10 @@ use weir_types::{EventNo, Reason};
 use crate::common::following::Following;
 use crate::common::trader::Trader;
 use crate::common::{ALICE, BOB, Home, Node, SUPERVISOR, TRADING, open_market};
+use crate::tools::{SMALL, weir};
 
-const SMALL: &str = "[log]\nsegment_bytes = 1048576\n[events]\nsegment_bytes = 1048576\n\
-                     [snapshots]\nevery_commands = 1000\n";
 /// Of a segment; its first frame follows.
 const HEADER_LEN: usize = 4096;
-
-fn weir(words: &[&str], paths: &[(&str, &Path)]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-    command.args(words);
-    for (option, path) in paths {
-        command.arg(option).arg(path);
-    }
-    command.output().unwrap()
-}
 
 fn errors_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
