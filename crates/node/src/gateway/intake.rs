@@ -388,8 +388,8 @@ fn field_out_of_range(request: &Request) -> Option<&'static str> {
 }
 
 /// The pace of a session with this request; nothing where it is to wait. The engines refuse what is
-/// beyond a session's rate, each of the partitions for itself; the gateway lets through one rate more
-/// than all of them take, so that refusals are heard and cost little.
+/// beyond a session's rate, each of the partitions for itself; the gateway lets through one rate
+/// more than all of them take, so that refusals are heard and cost little.
 fn pace_with(session: &Session, request: &Request, partitions: u64, now: Nanos) -> Option<Pace> {
     match request {
         Request::NewOrder(_) | Request::ReplaceOrder(_) => {
