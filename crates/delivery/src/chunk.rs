@@ -141,13 +141,17 @@ mod tests {
     #[test]
     fn what_a_shorter_array_no_longer_needs_is_given_back_one_chunk_a_call() {
         let mut array = Chunked::new();
-        (0..10_240u32).for_each(|value| drop(array.push(value)));
+        for value in 0..10_240u32 {
+            array.push(value);
+        }
         let full = array.reserved_bytes();
         array.truncate(1);
         assert_eq!(array.reserved_bytes(), full, "shortening frees nothing");
         assert_eq!((0..100).take_while(|_| array.trim()).count(), 8, "all but one spare");
         assert_eq!(array.reserved_bytes(), full - 8 * 4_096);
-        (1..10_240u32).for_each(|value| drop(array.push(value)));
+        for value in 1..10_240u32 {
+            array.push(value);
+        }
         assert!((1..10_240).all(|index| *array.get(index) == index), "written anew");
     }
 

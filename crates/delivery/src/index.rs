@@ -512,7 +512,9 @@ impl Index {
 
     /// Makes slots known that will be entered in the order of their places, which is not theirs.
     pub(crate) fn add_slots(&mut self, count: u32) {
-        (0..count).for_each(|_| drop(self.links.push(UNLINKED)));
+        for _ in 0..count {
+            self.links.push(UNLINKED);
+        }
     }
 
     /// Sets the floor over everything: before anything is entered.

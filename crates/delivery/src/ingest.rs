@@ -9,11 +9,13 @@ use weir_wire::delivery::{OrderRow, RowFlags};
 use weir_wire::event::OrderEvent;
 use weir_wire::{DecodeError, Message};
 
+use weir_wire::rows::ATTRIBUTES_LEN_MAX;
+
 use crate::filter::Keys;
 use crate::heap::Block;
 use crate::index::Rehash;
 use crate::ring::Place;
-use crate::row::{ATTRIBUTES_LEN_MAX, Meta, ROW_LEN, Row, Standing, row_len, row_of, write_row};
+use crate::row::{Meta, ROW_LEN, Row, Standing, row_len, row_of, write_row};
 use crate::store::{NONE, OrderStore, SLOT_SIZE};
 
 /// What an event did.

@@ -5,11 +5,10 @@
 //! its reader on even when none of them matches.
 
 use weir_types::{Nanos, Reason};
-use weir_wire::Message;
 use weir_wire::delivery::{OrderPage, OrderPageBody, OrderRow, PageFlags};
 use weir_wire::dialogue::put_order_page;
 use weir_wire::frame::{put_frame_with, put_message};
-use weir_wire::group::put_group_header;
+use weir_wire::rows::put_row_count;
 
 use crate::filter::Filter;
 use crate::index::Found;
@@ -211,7 +210,7 @@ impl OrderStore {
     }
 
     fn put_rows(&self, selection: &Selection, out: &mut Vec<u8>) {
-        put_group_header::<OrderRow>(selection.rows.len(), out);
+        put_row_count(selection.rows.len(), out);
         out.reserve(selection.byte_count as usize);
         for picked in &selection.rows {
             self.row(picked.slot).put(picked.merged_count, out);

@@ -9,10 +9,12 @@ use weir_wire::Message;
 use weir_wire::delivery::{OrderRow, RowFlags};
 
 use crate::capture::{chunk_crc, next_chain};
+use weir_wire::rows::ATTRIBUTES_LEN_MAX;
+
 use crate::filter::Keys;
 use crate::index::Kind;
 use crate::ring::Place;
-use crate::row::{ATTRIBUTES_LEN_MAX, HISTORY_LEN, Meta, Row, Standing, row_len};
+use crate::row::{HISTORY_LEN, Meta, Row, Standing, row_len};
 use crate::snapshot::{
     CHUNK_HEADER_LEN, CRC_AT, ChunkKind, MAGIC, PAYLOAD_LEN_MAX, Payload, RestoreError,
     SNAPSHOT_VERSION,

@@ -51,8 +51,6 @@ const fn is_same(one: &[u8], other: &[u8]) -> bool {
     true
 }
 
-/// The most bytes of attributes that a row may have.
-pub const ATTRIBUTES_LEN_MAX: usize = 600;
 /// Bytes of the length before a row's attributes.
 const LEN_LEN: usize = 2;
 
