@@ -18,6 +18,7 @@ use weir_wire::event::TradeBusted;
 
 use super::civil::utc;
 use super::endpoint::{Login, TIMEOUT, hex, parse_hex};
+use crate::order_json::{gone_json, has_stop, is_triggered, reason, row_json};
 
 /// Options of `weir orders`.
 #[derive(Debug, clap::Args)]
@@ -206,16 +207,6 @@ fn or_dash(is_there: bool, price: Price) -> String {
     if is_there { price.to_string() } else { "-".to_owned() }
 }
 
-/// No stop order has the stop price zero.
-fn has_stop(row: &OrderRow) -> bool {
-    row.stop_px != Price(0)
-}
-
-/// A stop is told as the market or limit order that it became, and keeps its stop price.
-fn is_triggered(row: &OrderRow) -> bool {
-    has_stop(row) && matches!(row.ord_type, OrdType::Market | OrdType::Limit)
-}
-
 /// How long it stands where that is not until the day's end, how much an iceberg shows, whether it
 /// was triggered, why it ended, how much its source says of it beside.
 fn notes(row: &OrderRow, attributes: &[u8]) -> String {
@@ -242,10 +233,6 @@ fn notes(row: &OrderRow, attributes: &[u8]) -> String {
     notes.join(", ")
 }
 
-fn reason(row: &OrderRow) -> &'static str {
-    if row.reason == weir_types::Reason::None { "" } else { row.reason.text() }
-}
-
 /// A trade of the session's own that an operator took back; rows of orders do not tell it.
 fn bust_line(bust: &TradeBusted) -> String {
     format!(
@@ -269,42 +256,8 @@ fn bust_json(bust: &TradeBusted) -> String {
 }
 
 fn json_line(event: &RowEvent<'_>) -> String {
-    let (row, attributes) = match event {
-        RowEvent::Gone(order_id) => {
-            return serde_json::json!({ "order_id": order_id.0, "gone": true }).to_string();
-        }
-        RowEvent::State(row, attributes) => (row, attributes),
-    };
-    let object = serde_json::json!({
-        "seq": row.seq.0,
-        "rec": row.rec.0,
-        "order_id": row.order_id.0,
-        "cl_ord_id": row.cl_ord_id.to_string(),
-        "partition_id": row.partition_id.0,
-        "instrument_id": row.instrument_id.0,
-        "firm_id": row.firm_id.0,
-        "account_id": row.account_id.0,
-        "session_id": row.session_id.0,
-        "side": format!("{:?}", row.side),
-        "ord_type": format!("{:?}", row.ord_type),
-        "time_in_force": format!("{:?}", row.time_in_force),
-        "price": row.price.0,
-        "stop_px": row.stop_px.0,
-        "triggered": is_triggered(row),
-        "expire_time": row.expire_time.0,
-        "order_qty": row.order_qty.0,
-        "leaves_qty": row.leaves_qty.0,
-        "display_qty": row.display_qty.0,
-        "cum_qty": row.cum_qty.0,
-        "last_px": row.last_px.0,
-        "last_qty": row.last_qty.0,
-        "exec_type": format!("{:?}", row.exec_type),
-        "ord_status": format!("{:?}", row.ord_status),
-        "reason": reason(row),
-        "transact_time": row.transact_time.0,
-        "created_time": row.created_time.0,
-        "merged_count": row.merged_count,
-        "attributes": hex(attributes),
-    });
-    object.to_string()
+    match event {
+        RowEvent::Gone(order_id) => gone_json(*order_id).to_string(),
+        RowEvent::State(row, attributes) => row_json(row, attributes).to_string(),
+    }
 }
