@@ -216,6 +216,13 @@ impl Connection {
         }
     }
 
+    /// It comes to another table and another poll, which will say what its socket can.
+    pub fn moves_to(&mut self, id: ConnectionId) {
+        self.id = id;
+        (self.in_read_list, self.in_flush_list) = (false, false);
+        (self.readable, self.writable) = (true, true);
+    }
+
     /// Reads once, as much as fits and at most `len_max` bytes.
     pub fn fill(&mut self, now: Nanos, buffers: &mut ReadBuffers, len_max: usize) -> ReadOutcome {
         let mut sealed = std::mem::take(&mut buffers.sealed);

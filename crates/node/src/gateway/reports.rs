@@ -44,6 +44,9 @@ impl Gateway {
         let mut done = 0;
         for port in 0..self.ports.len() {
             for _ in 0..EVENTS_MAX {
+                if port == 0 && self.newcomers.as_ref().is_some_and(|to| !to.has_room()) {
+                    break;
+                }
                 let mut record = std::mem::take(&mut self.record);
                 let read = self.ports[port].events.next(&mut record);
                 if let ReadEvent::Record(record_no) = read {
@@ -157,7 +160,7 @@ impl Gateway {
         let Some(mut connection) = connection.and_then(|id| self.connections.take(id)) else {
             return;
         };
-        let refusal = super::intake::Refusal { session_id, request_no, template_id, field: "" };
+        let refusal = super::refusals::Refusal { session_id, request_no, template_id, field: "" };
         self.put_reject(&mut connection, refusal, reason);
         self.connections.put_back(connection);
     }
