@@ -207,7 +207,8 @@ impl Gateway {
             return Taken::Done;
         }
         let has_room = session.has_window();
-        let pace = pace_with(session, request, self.ports.len() as u64, now);
+        // The control partition takes no orders.
+        let pace = pace_with(session, request, self.ports.len() as u64 - 1, now);
         if let Some(field) = field_out_of_range(request) {
             let refusal = Refusal { field, ..Refusal::of(request) };
             self.put_reject(from, refusal, Reason::FieldOutOfRange);
@@ -336,12 +337,13 @@ fn field_out_of_range(request: &Request) -> Option<&'static str> {
 }
 
 /// The pace of a session with this request; nothing where it is to wait. The engines refuse what is
-/// beyond a session's rate, each of the partitions for itself; the gateway lets through one rate
+/// beyond a session's rate, each of the partitions for itself; the gateway lets through an eighth
 /// more than all of them take, so that refusals are heard and cost little.
 fn pace_with(session: &Session, request: &Request, partitions: u64, now: Nanos) -> Option<Pace> {
     match request {
         Request::NewOrder(_) | Request::ReplaceOrder(_) => {
-            session.pace.after_one_more(u64::from(session.order_rate_max) * partitions, now)
+            let rate = u64::from(session.order_rate_max) * partitions;
+            session.pace.after_one_more(rate + rate.div_ceil(8), now)
         }
         _ => Some(session.pace),
     }

@@ -398,6 +398,7 @@ impl Gateway {
     /// Lets go on what waited for room in a connection's output.
     fn on_room(&mut self, connection: &mut Connection) {
         self.resume_pages(connection);
+        self.resume_catching_up(connection);
         if connection.waits_for_room && connection.has_room(self.config.output_len_max) {
             connection.waits_for_room = false;
             self.want_read(connection);
