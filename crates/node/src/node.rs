@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! thread core       gateway │ control partition │ control feed │ partition 1     (fused)
+//! thread newcomers  connections that have not logged on
 //! thread handshakes handshakes of TLS, where there is TLS
 //! thread delivery   delivery store
 //! thread keeper     probe drain
@@ -39,12 +40,11 @@ use crate::cycles::CycleTimes;
 use crate::delivery_agent::{DeliveryAgent, DeliveryFigures, DeliveryParts};
 use crate::fd_poller::FdPoller;
 use crate::gateway::handshakes::{
-    ARRIVALS_MAX, HandshakeLimits, Handshakes, HandshakesParts, TlsDoor,
+    HandshakeLimits, Handshakes, HandshakesParts, SECURED_MAX, TlsDoor,
 };
 use crate::gateway::lineage::Lineage;
-use crate::gateway::{
-    Door, Gateway, GatewayConfig, GatewayParts, GatewayStatus, LobbyLimits, PortParts,
-};
+use crate::gateway::newcomers::{Door, Newcomers, NewcomersParts, link};
+use crate::gateway::{Gateway, GatewayConfig, GatewayParts, GatewayStatus, LobbyLimits, PortParts};
 use crate::handoff::{SourcePort, Submission, gateway_to_delivery, gateway_to_partition};
 use crate::health::{Beat, Health};
 use crate::keeper::drain::{ProbeDrain, RECORDS_MAX, RING_RECORDS};
@@ -65,8 +65,8 @@ const DRAIN_TIME: Duration = Duration::from_millis(20);
 
 /// Where cores are few, an order's sender is told first, then its followers.
 const DELIVERY_SHARE: Share = Share::Fair { niceness: 5 };
-/// Who is connected goes before who wants to be.
-const HANDSHAKES_SHARE: Share = Share::Fair { niceness: 5 };
+/// Who has logged on goes before who has not.
+const NEWCOMERS_SHARE: Share = Share::Fair { niceness: 5 };
 /// Connections that the system keeps until they are accepted.
 const BACKLOG: i32 = 4_096;
 /// Figures can wait, but not for ever.
@@ -86,6 +86,7 @@ pub struct Node {
 
 /// The threads' wakes, made before the threads.
 struct Wakes {
+    newcomers: Wake,
     gateway: Wake,
     partition: Wake,
     delivery: Wake,
@@ -140,8 +141,9 @@ impl Node {
         };
         let ports = vec![port(control_port, &control), port(trading_port, &trading)];
         let (door, handshakes) = assembly.door(listener, tls.as_ref())?;
-        let gateway =
-            assembly.gateway(door, ports, delivery_port, &mut probes, [&control, &trading])?;
+        let mut gateway =
+            assembly.gateway(ports, delivery_port, &mut probes, [&control, &trading])?;
+        let newcomers = assembly.newcomers(door, &mut gateway)?;
         let fed = FedPartition::new(feed_port, trading.engine.control_position());
         let definitions = gateway.definition_count();
         let feed = ControlFeed::new(control.reader(), vec![fed]);
@@ -165,7 +167,7 @@ impl Node {
             ..assembly.status()
         });
         let cores = (gateway, control, feed, trading);
-        let others = Others { delivery, handshakes, background: [keeper, shadows] };
+        let others = Others { delivery, newcomers, handshakes, background: [keeper, shadows] };
         let threads = assembly.start_threads(cores, others, &wake_fd)?;
         assembly.wait_for_operator(definitions)?;
         Ok(Node { threads, draining: assembly.draining, address, status, tls, notes })
@@ -211,7 +213,8 @@ impl Node {
     pub fn stop(&mut self) {
         self.draining.store(true, Ordering::Relaxed);
         std::thread::sleep(DRAIN_TIME);
-        // In the order of the data's flow: partitions, gateway, delivery, keeper, shadows.
+        // In the order of the data's flow: newcomers, partitions, gateway, delivery, keeper,
+        // shadows.
         for thread in &mut self.threads {
             thread.ask_to_stop();
             thread.join();
@@ -223,7 +226,7 @@ impl Wakes {
     fn new(fused: bool) -> Wakes {
         let gateway = Wake::new();
         let partition = if fused { gateway.clone() } else { Wake::new() };
-        Wakes { gateway, partition, delivery: Wake::new() }
+        Wakes { newcomers: Wake::new(), gateway, partition, delivery: Wake::new() }
     }
 }
 
@@ -379,6 +382,7 @@ type Cores = (Gateway, NodePartition, ControlFeed, NodePartition);
 /// What orders do not wait for.
 struct Others {
     delivery: DeliveryAgent,
+    newcomers: Runner,
     handshakes: Option<Runner>,
     background: [Runner; 2],
 }
@@ -415,31 +419,19 @@ impl Assembly<'_> {
 
     fn gateway(
         &mut self,
-        door: Door,
         ports: Vec<PortParts>,
         delivery: crate::handoff::DeliveryPort,
         probes: &mut Probes,
         recovered: [&Recovered; 2],
     ) -> anyhow::Result<Gateway> {
-        let section = &self.config.gateway;
         let mut gateway = Gateway::new(GatewayParts {
-            door,
             ports,
             delivery,
             recorder: probes.recorder("gateway"),
             clock: StageClock::new(probes.clock.clone().filter(|_| probes.drain.is_some())),
             node_id: NodeId(recovered[0].log.log_id().to_be_bytes()),
             rng: Box::new(OsRng),
-            config: GatewayConfig {
-                output_len_max: section.output_bytes_max,
-                connections_max: section.connections_max,
-                stall_max: Nanos(section.stall_max_ms * 1_000_000),
-                lobby: LobbyLimits {
-                    logon_time_max: Nanos(section.logon_timeout_ms * 1_000_000),
-                    per_address_max: section.lobby_per_address_max,
-                },
-                copies_retained_max: section.copies_retained_max as usize,
-            },
+            config: self.gateway_config(),
             draining: self.draining.clone(),
             status: self.gateway_status.clone(),
         })?;
@@ -457,6 +449,39 @@ impl Assembly<'_> {
         Ok(gateway)
     }
 
+    fn gateway_config(&self) -> GatewayConfig {
+        let section = &self.config.gateway;
+        GatewayConfig {
+            output_len_max: section.output_bytes_max,
+            connections_max: section.connections_max,
+            stall_max: Nanos(section.stall_max_ms * 1_000_000),
+            lobby: LobbyLimits {
+                logon_time_max: Nanos(section.logon_timeout_ms * 1_000_000),
+                per_address_max: section.lobby_per_address_max,
+            },
+            copies_retained_max: section.copies_retained_max as usize,
+        }
+    }
+
+    /// The thread of connections that have not logged on.
+    fn newcomers(&self, door: Door, gateway: &mut Gateway) -> anyhow::Result<Runner> {
+        let wakes = &self.wakes;
+        let (port, to_gateway) = link(wakes.gateway.clone(), wakes.newcomers.clone());
+        let newcomers = Newcomers::new(NewcomersParts {
+            door,
+            gateway: to_gateway,
+            reception: gateway.meet(port, Box::new(OsRng)),
+            config: self.gateway_config(),
+            draining: self.draining.clone(),
+            status: self.gateway_status.clone(),
+        })?;
+        let runner = Runner::new("newcomers", wakes.newcomers.clone(), WaitStrategy::Park)
+            .sharing(NEWCOMERS_SHARE)
+            .giving_way()
+            .with_sockets(newcomers);
+        Ok(runner)
+    }
+
     /// Where connections come from, and with TLS the thread that does their handshakes.
     fn door(
         &self,
@@ -466,12 +491,12 @@ impl Assembly<'_> {
         let (Some(tls), Some(section)) = (tls, &self.config.tls) else {
             return Ok((Door::Plain(listener), None));
         };
-        let (arrivals, to_gateway) = RingBuffer::new(ARRIVALS_MAX);
+        let (secured, to_newcomers) = RingBuffer::new(SECURED_MAX);
         let handshakes = Handshakes::new(HandshakesParts {
             listener,
             door: tls.clone(),
-            arrivals,
-            gateway: self.wakes.gateway.clone(),
+            secured,
+            newcomers: self.wakes.newcomers.clone(),
             limits: HandshakeLimits {
                 pending_max: section.handshakes_max,
                 time_max: Nanos(section.handshake_max_ms * 1_000_000),
@@ -479,10 +504,10 @@ impl Assembly<'_> {
             draining: self.draining.clone(),
         })?;
         let runner = Runner::new("handshakes", Wake::new(), WaitStrategy::Park)
-            .sharing(HANDSHAKES_SHARE)
+            .sharing(NEWCOMERS_SHARE)
             .giving_way()
             .with_sockets(handshakes);
-        Ok((Door::Tls(to_gateway), Some(runner)))
+        Ok((Door::Tls(to_newcomers), Some(runner)))
     }
 
     fn partition(
@@ -561,7 +586,8 @@ impl Assembly<'_> {
         let (gateway, control, feed, trading) = cores;
         let wait = self.config.wait;
         let core = |index: usize| self.config.cores.get(index).copied();
-        let mut threads = Vec::new();
+        // Watched from its start on: a recovery may last longer than it may stand still.
+        let mut threads = vec![others.newcomers.with_beat(self.beat("newcomers")).start()?];
         if self.config.is_fused() {
             gateway.watch(wake_fd.as_raw_fd())?;
             let runner = Runner::new("core", self.wakes.gateway.clone(), wait)
@@ -598,7 +624,6 @@ impl Assembly<'_> {
             .on_core(core(2));
         threads.push(runner.start()?);
         if let Some(runner) = others.handshakes {
-            // Watched from its start on: a recovery may last longer than it may stand still.
             threads.push(runner.with_beat(self.beat("handshakes")).start()?);
         }
         for runner in others.background {

@@ -307,7 +307,7 @@ impl NodeStatus {
             wait: self.wait.to_string(),
             fused: self.fused,
             partitions: self.partitions.iter().map(partition_report).collect(),
-            gateway: gateway.counters.clone(),
+            gateway: gateway.counters.sum(&gateway.newcomers),
             tls: self.tls.as_ref().map(|tls| tls.report()),
             delivery: DeliveryReport {
                 orders: load(&self.delivery.orders),

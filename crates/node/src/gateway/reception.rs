@@ -13,9 +13,10 @@ use weir_wire::frame::RawMessage;
 use weir_wire::group::Group;
 use weir_wire::session::{Challenge, Logon, LogonReject, NodeId, Nonce, ResumePoint, SignedLogon};
 
-use super::challenges::Challenges;
+use super::challenges::{Challenges, OpenChallenges};
 use super::connection::ConnectionId;
 use super::directory::{Directory, KnownSession, Proof};
+use super::keys::Lock;
 use super::lineage::Lineage;
 use super::sessions::Sessions;
 
@@ -23,8 +24,8 @@ use super::sessions::Sessions;
 const HEARTBEAT_MAX_MS: u32 = 60_000;
 /// The shortest.
 const HEARTBEAT_MIN_MS: u32 = 100;
-/// A verification takes some 60 µs of the thread that orders wait on: on average one in this time,
-/// so that strangers take no more than a fifteenth of it.
+/// A verification takes some 60 µs, on cores that orders wait for too: on average one in this time,
+/// so that strangers take no more than a fifteenth of one.
 const VERIFICATION_INTERVAL: u64 = 1_000_000;
 /// Verifications that may come at once.
 const VERIFICATION_BURST: u64 = 64;
@@ -161,6 +162,31 @@ impl Reception {
         let proof = Proof::Signature { text: &text, signature, is_challenged };
         let known = self.directory.authenticate(logon.session_id, proof, via.now);
         Some(known.map_err(|reason| refusal(logon.session_id, reason)))
+    }
+
+    /// Another one that knows the same sessions, for a thread of its own; `rng` draws its nonces.
+    #[must_use]
+    pub fn beside(&self, mut rng: Box<dyn Rng + Send>) -> Reception {
+        let directory = self.directory.of_same_sessions(&mut *rng);
+        Reception { directory, ..Reception::new(self.node_id, rng) }
+    }
+
+    /// The session of a logon that was proved elsewhere, by what it opened there.
+    ///
+    /// # Errors
+    /// [`Reason::UnknownKey`] when it has another key by now.
+    pub fn accept_proof(&self, id: SessionId, lock: &Lock) -> Result<KnownSession, LogonReject> {
+        self.directory.known_by(id, lock).ok_or_else(|| refusal(id, Reason::UnknownKey))
+    }
+
+    /// Takes the challenges that a connection has open, for who sees to it from now on.
+    pub fn take_challenges(&mut self, connection: ConnectionId) -> OpenChallenges {
+        self.challenges.take_all(connection)
+    }
+
+    /// Sees to the challenges that a connection was given elsewhere.
+    pub fn take_over(&mut self, connection: ConnectionId, open: OpenChallenges) {
+        self.challenges.take_over(connection, open);
     }
 
     /// Forgets a connection that is gone.
