@@ -7,6 +7,7 @@
 //! * [`store`]: the latest state of each order.
 //! * [`ingest`]: how it takes in changes; [`memory`]: what it takes for them, and may.
 //! * [`snapshot`]: a store as a stream of chunks, and back.
+//! * [`stream`]: how its source is fed: numbered batches, gaps, epochs, full resends.
 //! * [`ring`], [`index`]: how what is new is found without a tree.
 //! * [`filter`]: what was asked for and what may be seen.
 //! * [`token`]: where a reader is, sealed.
@@ -26,11 +27,13 @@ pub mod memory;
 pub mod model;
 pub mod page;
 mod records;
+mod resend;
 mod restore;
 pub mod ring;
 mod row;
 pub mod snapshot;
 pub mod store;
+pub mod stream;
 pub mod token;
 
 pub use desk::{Asked, Desk, DeskConfig, PageSink, Polled, Question};

@@ -53,6 +53,21 @@ impl Records {
         (slot != NO_SLOT).then_some(slot)
     }
 
+    /// The first record from `rec` on, and its slot.
+    pub(crate) fn next_from(&self, rec: Rec) -> Option<(Rec, u32)> {
+        let from = rec.0.max(self.base << CHUNK_BITS);
+        let (mut index, mut offset) = (self.chunk_index(Rec(from))?, Self::offset(Rec(from)));
+        while let Some(chunk) = self.chunks.get(index) {
+            let slots = chunk.as_ref().map_or(&[][..], |chunk| &chunk.slots[offset..]);
+            if let Some(at) = slots.iter().position(|slot| *slot != NO_SLOT) {
+                let rec = ((self.base + index as u64) << CHUNK_BITS) + (offset + at) as u64;
+                return Some((Rec(rec), slots[at]));
+            }
+            (index, offset) = (index + 1, 0);
+        }
+        None
+    }
+
     /// True when `rec` is not absurdly far from the records that are there.
     pub(crate) fn can_hold(&self, rec: Rec) -> bool {
         let end = self.base + self.chunks.len() as u64;
@@ -157,6 +172,27 @@ mod tests {
         }
         assert_eq!(records.get(Rec(far)), Some(1));
         assert!(records.chunks.len() < directory, "{} chunks", records.chunks.len());
+    }
+
+    #[test]
+    fn records_are_found_in_order_of_their_numbers() {
+        let mut records = Records::default();
+        let there = [3, 4_095, 4_096, 50_000, 50_001];
+        for rec in there {
+            records.insert(Rec(rec), rec as u32);
+        }
+        let (mut found, mut from) = (vec![], Rec(0));
+        while let Some((rec, slot)) = records.next_from(from) {
+            assert_eq!(u64::from(slot), rec.0);
+            found.push(rec.0);
+            from = Rec(rec.0 + 1);
+        }
+        assert_eq!(found, there);
+        records.remove(Rec(3));
+        records.remove(Rec(4_095));
+        assert_eq!(records.next_from(Rec(0)), Some((Rec(4_096), 4_096)));
+        assert_eq!(records.next_from(Rec(u64::MAX)), None);
+        assert_eq!(Records::default().next_from(Rec(0)), None);
     }
 
     #[test]
