@@ -77,6 +77,8 @@ pub struct Config {
     pub tls: Option<TlsSection>,
     /// The delivery store.
     pub delivery: DeliverySection,
+    /// Order state over HTTP; not served without it.
+    pub web: Option<WebSection>,
     /// Probes.
     pub probes: ProbesSection,
     /// What is written on standard error.
@@ -223,6 +225,42 @@ pub struct DeliverySection {
     pub look_interval_us: u64,
 }
 
+/// Order state over HTTP. Keys come in clear there, so it listens on this machine alone unless
+/// something before it speaks TLS.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WebSection {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// Questions and WebSockets at the same time.
+    #[serde(default = "default_readers_max")]
+    pub readers_max: usize,
+    /// Set where a proxy with TLS stands before it, and nobody else reaches it.
+    #[serde(default)]
+    pub behind_tls_proxy: bool,
+}
+
+fn default_readers_max() -> usize {
+    4_096
+}
+
+impl WebSection {
+    fn check(&self) -> Result<(), ConfigError> {
+        let value = self.readers_max;
+        if !(1..=60_000).contains(&value) {
+            let (key, value) = ("web.readers_max", value.to_string());
+            return Err(ConfigError::OutOfRange { key, value, want: "1 to 60000" });
+        }
+        if !self.listen.ip().is_loopback() && !self.behind_tls_proxy {
+            let want = "an address of this machine alone, since keys come in clear; elsewhere \
+                        a proxy with TLS before it, and web.behind_tls_proxy = true";
+            let (key, value) = ("web.listen", self.listen.to_string());
+            return Err(ConfigError::OutOfRange { key, value, want });
+        }
+        Ok(())
+    }
+}
+
 /// Probes.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -264,6 +302,7 @@ impl Default for Config {
             gateway: GatewaySection::default(),
             tls: None,
             delivery: DeliverySection::default(),
+            web: None,
             probes: ProbesSection::default(),
             diagnostics: DiagnosticsSection::default(),
         }
@@ -414,6 +453,9 @@ impl Config {
         if let Some(tls) = &self.tls {
             tls.check()?;
         }
+        if let Some(web) = &self.web {
+            web.check()?;
+        }
         if let Some(key) = &self.bootstrap_key
             && parse_key(key).is_none()
         {
@@ -510,6 +552,8 @@ mod tests {
                 "[tls]\ncertificate = \"a\"\nkey = \"b\"\nhandshake_max_ms = 1",
                 "tls.handshake_max_ms",
             ),
+            ("[web]\nlisten = \"0.0.0.0:7081\"", "web.listen"),
+            ("[web]\nlisten = \"127.0.0.1:0\"\nreaders_max = 0", "web.readers_max"),
         ];
         for (text, named) in cases {
             let error = Config::parse(text).unwrap_err().to_string();

@@ -29,6 +29,7 @@ use crate::event_reader::{EventReader, ReadEvent};
 use crate::gateway::ConnectionId;
 use crate::handoff::{DeliveryRequest, Fetch, GatewayPort, Pages};
 use crate::markets::{Market, Markets};
+use crate::web::is_reader;
 
 /// Events taken in in one cycle.
 const INGEST_MAX: usize = 128;
@@ -60,8 +61,8 @@ pub struct DeliveryFigures {
 
 /// What the agent is made of.
 pub struct DeliveryParts {
-    /// The gateway's rings.
-    pub port: GatewayPort,
+    /// The rings of the gateway, and of readers over HTTP where there are any.
+    pub ports: ReaderPorts,
     /// The partition's events, from the first retained one.
     pub events: EventReader,
     /// The partition's epoch.
@@ -78,10 +79,36 @@ pub struct DeliveryParts {
     pub figures: Arc<DeliveryFigures>,
 }
 
+/// Where questions come from and pages go.
+pub struct ReaderPorts {
+    /// The gateway's connections.
+    pub gateway: GatewayPort,
+    /// Readers over HTTP.
+    pub web: Option<GatewayPort>,
+}
+
+impl ReaderPorts {
+    /// Where a connection's pages go.
+    fn of(&mut self, connection: ConnectionId) -> &mut GatewayPort {
+        match &mut self.web {
+            Some(web) if is_reader(connection) => web,
+            _ => &mut self.gateway,
+        }
+    }
+
+    fn all(&mut self) -> impl Iterator<Item = &mut GatewayPort> {
+        [&mut self.gateway].into_iter().chain(&mut self.web)
+    }
+
+    fn next_request(&mut self) -> Option<DeliveryRequest> {
+        self.all().find_map(GatewayPort::next_request)
+    }
+}
+
 /// The agent.
 pub struct DeliveryAgent {
     desk: Desk,
-    port: GatewayPort,
+    ports: ReaderPorts,
     events: EventReader,
     record: Vec<u8>,
     markets: Markets,
@@ -114,7 +141,7 @@ impl DeliveryAgent {
         let sealer = TokenSealer::new(token_key(&parts.node_dir)?, nonces);
         let mut agent = DeliveryAgent {
             desk: Desk::new(DeskConfig::default(), store, sealer),
-            port: parts.port,
+            ports: parts.ports,
             markets: Markets::new(parts.events.next_record() <= 1),
             events: parts.events,
             record: Vec::with_capacity(512),
@@ -194,7 +221,7 @@ impl DeliveryAgent {
 
     fn take_requests(&mut self, now: Nanos) -> usize {
         for taken in 0..ASK_MAX {
-            match self.port.next_request() {
+            match self.ports.next_request() {
                 None => return taken,
                 Some(DeliveryRequest::Fetch(fetch)) => self.ask(&fetch, now),
                 Some(DeliveryRequest::Writable(id, true)) => {
@@ -225,7 +252,8 @@ impl DeliveryAgent {
     }
 
     fn refuse(&mut self, fetch: &Fetch, reason: Reason) {
-        let mut bytes = self.port.empty();
+        let port = self.ports.of(fetch.connection);
+        let mut bytes = port.empty();
         let reject = Reject {
             request_no: RequestNo(fetch.fetch.correlation_id),
             field: Label::new(""),
@@ -235,19 +263,22 @@ impl DeliveryAgent {
         };
         put_frame(&reject, &mut bytes);
         // A gateway whose ring is full of pages has what it needs to find that out itself.
-        let _ = self.port.send(Pages { connection: fetch.connection, bytes });
-        self.port.wake();
+        let _ = port.send(Pages { connection: fetch.connection, bytes });
+        port.wake();
     }
 
     /// Serves readers; returns how many pages.
     fn serve(&mut self, now: Nanos) -> usize {
-        if self.port.has_room() {
-            for connection in self.blocked.drain(..) {
-                self.desk.resume(connection.0);
+        let (ports, desk) = (&mut self.ports, &mut self.desk);
+        self.blocked.retain(|connection| {
+            let has_room = ports.of(*connection).has_room();
+            if has_room {
+                desk.resume(connection.0);
             }
-        }
+            !has_room
+        });
         let mut sink = Sink {
-            port: &mut self.port,
+            ports: &mut self.ports,
             paused: &self.paused,
             blocked: &mut self.blocked,
             current: None,
@@ -255,7 +286,7 @@ impl DeliveryAgent {
         let polled = self.desk.poll(now, &mut sink);
         sink.send_current();
         if polled.page_count > 0 {
-            self.port.wake();
+            self.ports.all().for_each(|port| port.wake());
         }
         self.has_more = polled.has_more;
         self.figures.pages.fetch_add(u64::from(polled.page_count), Ordering::Relaxed);
@@ -299,7 +330,7 @@ impl Agent for DeliveryAgent {
 
 /// Collects a connection's frames and hands them to the gateway.
 struct Sink<'a> {
-    port: &'a mut GatewayPort,
+    ports: &'a mut ReaderPorts,
     paused: &'a [ConnectionId],
     blocked: &'a mut Vec<ConnectionId>,
     current: Option<Pages>,
@@ -310,7 +341,8 @@ impl Sink<'_> {
         if let Some(pages) = self.current.take()
             && !pages.bytes.is_empty()
         {
-            assert!(self.port.send(pages), "room was found before the page was made");
+            let port = self.ports.of(pages.connection);
+            assert!(port.send(pages), "room was found before the page was made");
         }
     }
 }
@@ -323,11 +355,12 @@ impl PageSink for Sink<'_> {
         }
         if self.current.as_ref().is_none_or(|pages| pages.connection != connection) {
             self.send_current();
-            if !self.port.has_room() {
+            let port = self.ports.of(connection);
+            if !port.has_room() {
                 self.blocked.push(connection);
                 return None;
             }
-            self.current = Some(Pages { connection, bytes: self.port.empty() });
+            self.current = Some(Pages { connection, bytes: port.empty() });
         }
         self.current.as_mut().map(|pages| &mut pages.bytes)
     }
@@ -464,7 +497,7 @@ mod tests {
         let (mut tail, handle) = tail(TailConfig::new(8 << 20, 1));
         let (mut to_store, port) = gateway_to_delivery(Wake::new(), Wake::new());
         let mut agent = DeliveryAgent::new(DeliveryParts {
-            port,
+            ports: ReaderPorts { gateway: port, web: None },
             events: EventReader::new(&handle, dir.path().join("events"), 1),
             epoch: Epoch(1),
             ended: Vec::new(),

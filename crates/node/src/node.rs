@@ -6,6 +6,7 @@
 //! thread newcomers  connections that have not logged on
 //! thread handshakes handshakes of TLS, where there is TLS
 //! thread delivery   delivery store
+//! thread web        order state over HTTP, and web-readers beside it, where it is configured
 //! thread keeper     probe drain
 //! thread shadows    the shadow engines: event files, snapshots
 //! ```
@@ -37,7 +38,8 @@ use weir_wire::{Command, Definition, Request};
 use crate::config::{Config, parse_key};
 use crate::control_feed::{ControlFeed, FedPartition};
 use crate::cycles::CycleTimes;
-use crate::delivery_agent::{DeliveryAgent, DeliveryFigures, DeliveryParts};
+use crate::delivery_agent::{DeliveryAgent, DeliveryFigures, DeliveryParts, ReaderPorts};
+use crate::event_reader::EventReader;
 use crate::fd_poller::FdPoller;
 use crate::gateway::handshakes::{
     HandshakeLimits, Handshakes, HandshakesParts, SECURED_MAX, TlsDoor,
@@ -45,7 +47,9 @@ use crate::gateway::handshakes::{
 use crate::gateway::lineage::Lineage;
 use crate::gateway::newcomers::{Door, Newcomers, NewcomersParts, link};
 use crate::gateway::{Gateway, GatewayConfig, GatewayParts, GatewayStatus, LobbyLimits, PortParts};
-use crate::handoff::{SourcePort, Submission, gateway_to_delivery, gateway_to_partition};
+use crate::handoff::{
+    GatewayPort, SourcePort, Submission, gateway_to_delivery, gateway_to_partition,
+};
 use crate::health::{Beat, Health};
 use crate::keeper::drain::{ProbeDrain, RECORDS_MAX, RING_RECORDS};
 use crate::keeper::shadow_agent;
@@ -55,6 +59,7 @@ use crate::partition::{Partition, PartitionFigures, PartitionParts};
 use crate::runner::{Runner, RunningThread, WaitStrategy, Wake};
 use crate::stage_clock::StageClock;
 use crate::status::NodeStatus;
+use crate::web::{Hub, HubAgent, HubParts, WebServer};
 
 /// The session that a new node's first operator has.
 pub const FIRST_OPERATOR: SessionId = SessionId(1);
@@ -81,6 +86,7 @@ pub struct Node {
     address: SocketAddr,
     status: Arc<NodeStatus>,
     tls: Option<Arc<TlsDoor>>,
+    web: Option<WebServer>,
     notes: Vec<String>,
 }
 
@@ -90,6 +96,7 @@ struct Wakes {
     gateway: Wake,
     partition: Wake,
     delivery: Wake,
+    web: Wake,
 }
 
 /// Probe rings on their way to the drain.
@@ -105,6 +112,7 @@ impl Node {
     /// When an address is taken, a log is damaged or locked, or the machine lacks what is needed.
     pub fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node> {
         let (listener, address) = listen(config)?;
+        let web_listener = listen_for_web(config)?;
         let tls = open_door(config)?;
         weir_io::durable::create_dir(&config.dir)
             .with_context(|| format!("cannot make {}", config.dir.display()))?;
@@ -126,12 +134,11 @@ impl Node {
             cycles: Arc::new(CycleTimes::default()),
         };
         let bootstrap = bootstrap(config, &control, &mut notes)?;
-        let (control_port, control_source) =
-            gateway_to_partition(PartitionId(0), assembly.wakes.partition.clone());
-        let (trading_port, trading_source) =
-            gateway_to_partition(TRADING, assembly.wakes.partition.clone());
-        let (feed_port, feed_source) =
-            gateway_to_partition(TRADING, assembly.wakes.partition.clone());
+        let [to_control, to_trading, to_feed] = [PartitionId(0), TRADING, TRADING]
+            .map(|id| gateway_to_partition(id, assembly.wakes.partition.clone()));
+        let (control_port, control_source) = to_control;
+        let (trading_port, trading_source) = to_trading;
+        let (feed_port, feed_source) = to_feed;
         let feed_source = SourcePort { feedback: None, ..feed_source };
         let (delivery_port, gateway_port) =
             gateway_to_delivery(assembly.wakes.gateway.clone(), assembly.wakes.delivery.clone());
@@ -144,10 +151,12 @@ impl Node {
         let mut gateway =
             assembly.gateway(ports, delivery_port, &mut probes, [&control, &trading])?;
         let newcomers = assembly.newcomers(door, &mut gateway)?;
+        let web = assembly.web_side(&gateway, || control.reader());
         let fed = FedPartition::new(feed_port, trading.engine.control_position());
         let definitions = gateway.definition_count();
         let feed = ControlFeed::new(control.reader(), vec![fed]);
-        let delivery = assembly.delivery(gateway_port, &trading)?;
+        let reader_ports = ReaderPorts { gateway: gateway_port, web: web.port };
+        let delivery = assembly.delivery(reader_ports, &trading)?;
         let figures = [&control, &trading].map(|r| assembly.figures(r));
         let (control, control_shadow) = control.with_shadow(config)?;
         let (trading, trading_shadow) = trading.with_shadow(config)?;
@@ -162,21 +171,32 @@ impl Node {
         let status = Arc::new(NodeStatus {
             partitions: figures.to_vec(),
             tls: tls.clone(),
+            web: web.hub.as_ref().map(|hub| hub.figures.clone()),
             latencies,
             hiccups,
             ..assembly.status()
         });
         let cores = (gateway, control, feed, trading);
-        let others = Others { delivery, newcomers, handshakes, background: [keeper, shadows] };
+        let web_readers = web.readers;
+        let others =
+            Others { delivery, newcomers, handshakes, web_readers, background: [keeper, shadows] };
         let threads = assembly.start_threads(cores, others, &wake_fd)?;
         assembly.wait_for_operator(definitions)?;
-        Ok(Node { threads, draining: assembly.draining, address, status, tls, notes })
+        let web = web_listener.zip(web.hub).map(|(at, hub)| WebServer::start(at, hub));
+        let web = web.transpose()?;
+        Ok(Node { threads, draining: assembly.draining, address, status, tls, web, notes })
     }
 
     /// Where order entry and delivery listen.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where order state is served over HTTP, if it is.
+    #[must_use]
+    pub fn web_address(&self) -> Option<SocketAddr> {
+        self.web.as_ref().map(WebServer::address)
     }
 
     /// The node's figures.
@@ -212,6 +232,9 @@ impl Node {
     /// When a thread panicked.
     pub fn stop(&mut self) {
         self.draining.store(true, Ordering::Relaxed);
+        if let Some(web) = &mut self.web {
+            web.stop();
+        }
         std::thread::sleep(DRAIN_TIME);
         // In the order of the data's flow: newcomers, partitions, gateway, delivery, keeper,
         // shadows.
@@ -226,7 +249,13 @@ impl Wakes {
     fn new(fused: bool) -> Wakes {
         let gateway = Wake::new();
         let partition = if fused { gateway.clone() } else { Wake::new() };
-        Wakes { newcomers: Wake::new(), gateway, partition, delivery: Wake::new() }
+        Wakes {
+            newcomers: Wake::new(),
+            gateway,
+            partition,
+            delivery: Wake::new(),
+            web: Wake::new(),
+        }
     }
 }
 
@@ -281,6 +310,14 @@ fn listen(config: &Config) -> anyhow::Result<(std::net::TcpListener, SocketAddr)
     rustix::net::listen(&listener, BACKLOG)?;
     let address = listener.local_addr()?;
     Ok((listener, address))
+}
+
+/// Listens for readers over HTTP, where they are served.
+fn listen_for_web(config: &Config) -> anyhow::Result<Option<std::net::TcpListener>> {
+    let Some(section) = &config.web else { return Ok(None) };
+    let listener = std::net::TcpListener::bind(section.listen)
+        .with_context(|| format!("cannot serve order state on {}", section.listen))?;
+    Ok(Some(listener))
 }
 
 /// A thread that no order waits for.
@@ -384,7 +421,17 @@ struct Others {
     delivery: DeliveryAgent,
     newcomers: Runner,
     handshakes: Option<Runner>,
+    web_readers: Option<HubAgent>,
     background: [Runner; 2],
+}
+
+/// The parts of order state over HTTP; none where it is not served.
+#[derive(Default)]
+struct WebSide {
+    readers: Option<HubAgent>,
+    hub: Option<Hub>,
+    /// The delivery store's end.
+    port: Option<GatewayPort>,
 }
 
 /// What the parts share while they are built.
@@ -410,6 +457,7 @@ impl Assembly<'_> {
             partitions: Vec::new(),
             gateway: self.gateway_status.clone(),
             tls: None,
+            web: None,
             delivery: self.delivery_figures.clone(),
             cycles: self.cycles.clone(),
             latencies: None,
@@ -510,6 +558,21 @@ impl Assembly<'_> {
         Ok((Door::Tls(to_newcomers), Some(runner)))
     }
 
+    /// What stands between readers over HTTP and the delivery store, where there are such readers.
+    fn web_side(&self, gateway: &Gateway, control: impl Fn() -> EventReader) -> WebSide {
+        let Some(section) = &self.config.web else { return WebSide::default() };
+        let wakes = &self.wakes;
+        let (delivery, port) = gateway_to_delivery(wakes.web.clone(), wakes.delivery.clone());
+        let (readers, hub) = HubAgent::new(HubParts {
+            delivery,
+            control: control(),
+            directory: gateway.directory_beside(&mut OsRng),
+            wake: wakes.web.clone(),
+            readers_max: section.readers_max,
+        });
+        WebSide { readers: Some(readers), hub: Some(hub), port: Some(port) }
+    }
+
     fn partition(
         &self,
         recovered: ForPartition,
@@ -533,13 +596,9 @@ impl Assembly<'_> {
         })
     }
 
-    fn delivery(
-        &self,
-        port: crate::handoff::GatewayPort,
-        trading: &Recovered,
-    ) -> anyhow::Result<DeliveryAgent> {
+    fn delivery(&self, ports: ReaderPorts, trading: &Recovered) -> anyhow::Result<DeliveryAgent> {
         DeliveryAgent::new(DeliveryParts {
-            port,
+            ports,
             events: trading.reader(),
             epoch: trading.epoch,
             ended: trading.ended.clone(),
@@ -625,6 +684,14 @@ impl Assembly<'_> {
         threads.push(runner.start()?);
         if let Some(runner) = others.handshakes {
             threads.push(runner.with_beat(self.beat("handshakes")).start()?);
+        }
+        if let Some(readers) = others.web_readers {
+            let runner = Runner::new("web-readers", self.wakes.web.clone(), WaitStrategy::Park)
+                .with_agent(readers)
+                .sharing(DELIVERY_SHARE)
+                .giving_way()
+                .with_beat(self.beat("web-readers"));
+            threads.push(runner.start()?);
         }
         for runner in others.background {
             threads.push(runner.start()?);

@@ -19,6 +19,7 @@ use crate::gateway::{GatewayCounters, GatewayStatus};
 use crate::markets::Market;
 use crate::partition::PartitionFigures;
 use crate::runner::WaitStrategy;
+use crate::web::{WebFigures, WebReport};
 
 /// Where the figures of a running node are.
 pub struct NodeStatus {
@@ -38,6 +39,8 @@ pub struct NodeStatus {
     pub gateway: Arc<Mutex<GatewayStatus>>,
     /// Handshakes, with TLS.
     pub tls: Option<Arc<TlsDoor>>,
+    /// Order state over HTTP.
+    pub web: Option<Arc<WebFigures>>,
     /// The delivery store.
     pub delivery: Arc<DeliveryFigures>,
     /// The cycles of the gateway's thread.
@@ -69,6 +72,8 @@ pub struct StatusReport {
     pub tls: Option<TlsReport>,
     /// The delivery store.
     pub delivery: DeliveryReport,
+    /// Order state over HTTP; absent where it is not served.
+    pub web: Option<WebReport>,
     /// The instruments.
     pub instruments: Vec<InstrumentReport>,
     /// Cycles of the gateway's thread that did something, since the start.
@@ -317,6 +322,7 @@ impl NodeStatus {
                 parked: load(&self.delivery.parked),
                 refused: load(&self.delivery.refused),
             },
+            web: self.web.as_ref().map(|web| web.report()),
             instruments: instruments.collect(),
             cycles: self.cycles.report(),
             latencies: self.latency_reports(),
@@ -409,9 +415,8 @@ impl NodeStatus {
         }
         put_reasons(g, text);
         put_cycles(&report.cycles, text);
-        if let Some(tls) = &report.tls {
-            put_handshakes(tls, text);
-        }
+        report.tls.iter().for_each(|tls| put_handshakes(tls, text));
+        report.web.iter().for_each(|web| put_web(web, text));
         self.put_partitions(&report, text);
     }
 
@@ -528,6 +533,25 @@ fn put_handshakes(tls: &TlsReport, text: &mut String) {
     let reloads = [(outcome("read"), tls.reloads), (outcome("refused"), tls.reloads_failed)];
     let head = ("weir_tls_reloads_total", "Certificates read anew.", "counter");
     put_metric(text, head, &reloads);
+}
+
+fn put_web(web: &WebReport, text: &mut String) {
+    let refused = [
+        ("{for=\"key\"}", web.keys_refused),
+        ("{for=\"question\"}", web.asks_refused),
+        ("{for=\"room\"}", web.turned_away),
+    ];
+    let refused: Vec<_> = refused.map(|(labels, count)| (labels.to_owned(), count)).into();
+    put_metric(text, ("weir_web_refused_total", "Refused, for what.", "counter"), &refused);
+    let plain = [
+        ("weir_web_entered_total", "Readers let in.", "counter", web.entered),
+        ("weir_web_pages_total", "Pages given.", "counter", web.pages),
+        ("weir_web_readers", "Readers now.", "gauge", web.readers),
+        ("weir_web_sockets", "WebSockets now.", "gauge", web.sockets),
+    ];
+    for (name, help, kind, value) in plain {
+        put_metric(text, (name, help, kind), &[(String::new(), value)]);
+    }
 }
 
 fn put_metric(text: &mut String, head: (&str, &str, &str), values: &[(String, u64)]) {

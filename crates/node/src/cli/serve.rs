@@ -163,7 +163,8 @@ async fn live(config: Config, side: Arc<Side>, http: SocketAddr) -> anyhow::Resu
     side.health.enter(Stage::Running);
     manager.tell_ready();
     tracing::info!(order_entry = %node.address(), %http, "ready");
-    println!("weir ready order-entry={} http={http}", node.address());
+    let web = node.web_address().map_or(String::new(), |address| format!(" web={address}"));
+    println!("weir ready order-entry={} http={http}{web}", node.address());
     let outcome = tokio::select! {
         biased;
         () = &mut told_to_stop => Ok(()),

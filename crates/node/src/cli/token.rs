@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 
+use crate::hex::parse_hex;
+
 /// Options of `weir token`.
 #[derive(Debug, clap::Args)]
 pub struct TokenArgs {

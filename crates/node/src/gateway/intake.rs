@@ -3,7 +3,6 @@
 //! What is wrong is answered with a typed reject that names the field, counted, and costs the
 //! sender its connection when it goes on; nobody else notices.
 
-use weir_delivery::Entitlement;
 use weir_probe::{Point, TraceId};
 use weir_types::{Nanos, Reason, Role, SessionId};
 use weir_wire::delivery::FetchOrders;
@@ -17,6 +16,7 @@ use super::fairness::{FRAMES_MAX, OF_A_STRANGER, Pace, STRANGERS_MAX, Share};
 use super::keys::Lock;
 use super::refusals::{Refusal, put_malformed, put_reject, reason_of};
 use super::sessions::Session;
+use crate::entitlement::entitlement_of;
 use crate::handoff::{DeliveryRequest, Fetch, Submission};
 
 /// What became of a frame.
@@ -189,7 +189,7 @@ impl Gateway {
                 Taken::Done
             }
             Ok(ClientMessage::OpenSource(_) | ClientMessage::SourceBatch(..)) => {
-                self.refuse_misplaced(connection, &raw);
+                self.put_reject(connection, Refusal::misplaced(&raw), Reason::NotServedHere);
                 Taken::Done
             }
             Err(error) => {
@@ -281,13 +281,9 @@ impl Gateway {
             self.put_reject(from, Refusal::of_fetch(fetch), Reason::NotLoggedOn);
             return Taken::Done;
         };
-        let entitlement = match session.role {
-            Role::Trader | Role::DropCopy => Entitlement::firm(session.firm_id),
-            Role::Supervisor | Role::Operator => Entitlement::all(),
-            Role::Source => {
-                self.put_reject(from, refusal, Reason::NotEntitled);
-                return Taken::Done;
-            }
+        let Some(entitlement) = entitlement_of(session.role, session.firm_id) else {
+            self.put_reject(from, Refusal::of_fetch(fetch), Reason::NotEntitled);
+            return Taken::Done;
         };
         let fetch =
             Fetch { connection: from.id, fetch: *fetch, token: token.to_vec(), entitlement };
@@ -314,14 +310,6 @@ impl Gateway {
         if let Some(reason) = closes {
             self.close(to, reason, now);
         }
-    }
-
-    /// Refuses a message of another listener.
-    fn refuse_misplaced(&mut self, to: &mut Connection, raw: &RawMessage<'_>) {
-        let (session_id, request_no) = peek_session_and_request(raw);
-        let template_id = raw.template_id;
-        let refusal = Refusal { session_id, request_no, template_id, field: "" };
-        self.put_reject(to, refusal, Reason::NotServedHere);
     }
 
     /// Answers with a reject that has no event number.

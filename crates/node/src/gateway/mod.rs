@@ -51,7 +51,7 @@ use weir_wire::{Definition, Event};
 
 pub use connection::ConnectionId;
 pub use counters::GatewayCounters;
-pub use directory::Directory;
+pub use directory::{Directory, KnownSession, Proof};
 pub use lobby::LobbyLimits;
 
 use crate::agent::Agent;
@@ -309,6 +309,12 @@ impl Gateway {
     pub fn meet(&mut self, newcomers: NewcomersPort, rng: Box<dyn Rng + Send>) -> Reception {
         self.newcomers = Some(newcomers);
         self.reception.beside(rng)
+    }
+
+    /// Who may log on, for readers that come another way. Call it once the past is taken in.
+    #[must_use]
+    pub fn directory_beside(&self, rng: &mut dyn Rng) -> Directory {
+        self.reception.directory_beside(rng)
     }
 
     /// Takes in connections whose first session has proved to be itself; returns how many.

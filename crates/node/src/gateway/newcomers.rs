@@ -441,6 +441,11 @@ impl Newcomers {
             // There is nobody here whose sign of life it could be.
             Ok(ClientMessage::Heartbeat(_)) => return Taken::Done,
             Ok(ClientMessage::Request(request)) => Refusal::of(&request),
+            Ok(ClientMessage::OpenSource(_) | ClientMessage::SourceBatch(..)) => {
+                let refusal = Refusal::misplaced(raw);
+                put_reject(connection, refusal, Reason::NotServedHere, &mut self.counters);
+                return self.answered(connection, None, now);
+            }
             Ok(ClientMessage::FetchOrders(fetch, _)) => Refusal::of_fetch(&fetch),
             Ok(ClientMessage::DropCopyRequest(request)) => Refusal::of_copies(&request),
             Err(error) => {

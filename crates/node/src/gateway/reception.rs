@@ -171,6 +171,12 @@ impl Reception {
         Reception { directory, ..Reception::new(self.node_id, rng) }
     }
 
+    /// The sessions alone, for somebody who lets readers in; `rng` draws stand-ins for keys.
+    #[must_use]
+    pub fn directory_beside(&self, rng: &mut dyn Rng) -> Directory {
+        self.directory.of_same_sessions(rng)
+    }
+
     /// The session of a logon that was proved elsewhere, by what it opened there.
     ///
     /// # Errors

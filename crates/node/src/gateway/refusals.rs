@@ -35,6 +35,12 @@ impl Refusal {
         }
     }
 
+    /// Of a message that another listener serves.
+    pub(super) fn misplaced(raw: &RawMessage<'_>) -> Refusal {
+        let (session_id, request_no) = peek_session_and_request(raw);
+        Refusal { session_id, request_no, template_id: raw.template_id, field: "" }
+    }
+
     pub(super) fn of_copies(request: &DropCopyRequest) -> Refusal {
         Refusal {
             session_id: request.session_id,

@@ -4,8 +4,8 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use weir_types::Reason;
-use weir_wire::dialogue::NodeMessage;
 use weir_wire::delivery::{OrderPage, PageFlags, RowFlags};
+use weir_wire::dialogue::NodeMessage;
 use weir_wire::frame::{Framing, next_frame};
 use weir_wire::rows::Rows;
 
@@ -65,6 +65,16 @@ impl Answer {
             }
             NodeMessage::OrderPage(page, token) => Answer::page(&page, token, &frames[len..]),
             other => panic!("the store does not say {other:?}"),
+        }
+    }
+
+    /// The number of its question.
+    #[must_use]
+    pub fn correlation_id(&self) -> u64 {
+        match self {
+            Answer::Page { correlation_id, .. } | Answer::Refused { correlation_id, .. } => {
+                *correlation_id
+            }
         }
     }
 
@@ -136,10 +146,9 @@ pub fn refused(reason: Reason, token: &[u8]) -> Response {
     let code = match reason {
         Reason::UnknownKey | Reason::KeyExpired | Reason::KeyReplaced => StatusCode::UNAUTHORIZED,
         Reason::NotEntitled => StatusCode::FORBIDDEN,
-        Reason::ResyncEpoch
-        | Reason::ResyncFilter
-        | Reason::ResyncFloor
-        | Reason::ResyncToken => StatusCode::GONE,
+        Reason::ResyncEpoch | Reason::ResyncFilter | Reason::ResyncFloor | Reason::ResyncToken => {
+            StatusCode::GONE
+        }
         Reason::LimitReached => StatusCode::TOO_MANY_REQUESTS,
         Reason::Overloaded | Reason::Stopping => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::BAD_REQUEST,

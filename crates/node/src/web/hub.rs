@@ -11,12 +11,13 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::{mpsc, oneshot};
 use weir_delivery::Entitlement;
-use weir_types::{Nanos, Reason, Role, SessionId};
+use weir_types::{Nanos, Reason, SessionId};
 use weir_wire::session::ApiKey;
 use weir_wire::{Definition, Event};
 
 use super::{WebFigures, add_one};
 use crate::agent::Agent;
+use crate::entitlement::entitlement_of;
 use crate::event_reader::{EventReader, ReadEvent};
 use crate::gateway::{ConnectionId, Directory, KnownSession, Proof};
 use crate::handoff::{DeliveryPort, DeliveryRequest, Fetch};
@@ -37,16 +38,6 @@ const READER_BIT: u64 = 1 << 63;
 #[must_use]
 pub fn is_reader(connection: ConnectionId) -> bool {
     connection.0 & READER_BIT != 0
-}
-
-/// What a session may see of order state; nothing for one that feeds it.
-#[must_use]
-pub fn entitlement_of(known: &KnownSession) -> Option<Entitlement> {
-    match known.role {
-        Role::Trader | Role::DropCopy => Some(Entitlement::firm(known.firm_id)),
-        Role::Supervisor | Role::Operator => Some(Entitlement::all()),
-        Role::Source => None,
-    }
 }
 
 enum Request {
@@ -203,9 +194,8 @@ impl HubAgent {
 
     /// Ends the readers of a session whose key is another one now.
     fn send_away(&mut self, session_id: SessionId) {
-        let of_session = |(id, guest): (&ConnectionId, &Guest)| {
-            (guest.session_id == session_id).then_some(*id)
-        };
+        let of_session =
+            |(id, guest): (&ConnectionId, &Guest)| (guest.session_id == session_id).then_some(*id);
         let ids: Vec<ConnectionId> = self.guests.iter().filter_map(of_session).collect();
         ids.into_iter().for_each(|id| self.forget(id));
     }
@@ -259,7 +249,7 @@ impl HubAgent {
         let known = self.directory.authenticate(id, Proof::ApiKey(key), now);
         let figures = self.hub.figures.clone();
         let known = known.inspect_err(|_| add_one(&figures.keys_refused))?;
-        let Some(entitlement) = entitlement_of(&known) else {
+        let Some(entitlement) = entitlement_of(known.role, known.firm_id) else {
             add_one(&figures.asks_refused);
             return Err(Reason::NotEntitled);
         };

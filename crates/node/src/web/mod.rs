@@ -3,8 +3,8 @@
 //!
 //! It has threads of its own. One runs HTTP on tokio; the other, an agent, checks keys, hands
 //! questions to the delivery store and gives each reader the pages that are its own ([`hub`]). A
-//! reader has at most one question at the store for each of its subscriptions and asks the next when
-//! the page before is written: who reads slowly asks seldom, and costs a page of memory.
+//! reader has at most one question at the store for each of its subscriptions and asks the next
+//! when the page before is written: who reads slowly asks seldom, and costs a page of memory.
 
 mod answer;
 mod ask;
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use axum::Router;
 use axum::routing::get;
 
-pub use hub::{Hub, HubAgent, HubParts};
+pub use hub::{Hub, HubAgent, HubParts, is_reader};
 
 /// What is counted.
 #[derive(Debug, Default)]

@@ -8,10 +8,10 @@ use axum::response::Response;
 use weir_io::{Clock, SystemClock};
 use weir_types::Reason;
 
+use super::add_one;
 use super::answer::{Answer, bad_parameter_json, json_response, refused};
 use super::ask::{Ask, credentials};
 use super::hub::Hub;
-use super::add_one;
 
 pub async fn fetch(
     State(hub): State<Arc<Hub>>,

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
 use axum::extract::State;
+use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use serde_json::{Value, json};
@@ -40,12 +40,13 @@ pub async fn open(
         return refused(Reason::UnknownKey, &[]);
     };
     match hub.enter(session_id, key).await {
-        Ok(reader) => upgrade.max_message_size(MESSAGE_LEN_MAX).on_upgrade(move |socket| async move {
-            hub.figures.sockets.fetch_add(1, Ordering::Relaxed);
-            let mut stream = Stream { reader, socket, subscriptions: HashMap::new(), error_count: 0 };
-            stream.run(&hub).await;
-            hub.figures.sockets.fetch_sub(1, Ordering::Relaxed);
-        }),
+        Ok(reader) => {
+            upgrade.max_message_size(MESSAGE_LEN_MAX).on_upgrade(move |socket| async move {
+                hub.figures.sockets.fetch_add(1, Ordering::Relaxed);
+                Stream::new(reader, socket).run(&hub).await;
+                hub.figures.sockets.fetch_sub(1, Ordering::Relaxed);
+            })
+        }
         Err(reason) => refused(reason, &[]),
     }
 }
@@ -79,14 +80,17 @@ impl Credit {
 struct Subscription {
     ask: Ask,
     credit: Credit,
-    /// Whether a question of it is at the store.
-    is_asked: bool,
+    /// The number of its question at the store, while there is one.
+    asked: Option<u64>,
 }
 
 struct Stream {
     reader: Reader,
     socket: WebSocket,
     subscriptions: HashMap<u32, Subscription>,
+    /// Questions at the store, those of subscriptions that ended included.
+    asked_count: usize,
+    question_no: u32,
     error_count: u32,
 }
 
@@ -99,6 +103,11 @@ enum End {
 }
 
 impl Stream {
+    fn new(reader: Reader, socket: WebSocket) -> Stream {
+        let subscriptions = HashMap::new();
+        Stream { reader, socket, subscriptions, asked_count: 0, question_no: 0, error_count: 0 }
+    }
+
     async fn run(&mut self, hub: &Hub) {
         let end = loop {
             let outcome = tokio::select! {
@@ -150,10 +159,11 @@ impl Stream {
                 if self.subscriptions.contains_key(&id) {
                     return Ok(Some(bad("subscribe", "there is a subscription of this number")));
                 }
-                if self.subscriptions.len() >= SUBSCRIPTIONS_MAX {
+                // One that ended has its place until its last page has come.
+                if self.subscriptions.len().max(self.asked_count) >= SUBSCRIPTIONS_MAX {
                     return Ok(Some(bad("subscribe", "there are as many as there may be")));
                 }
-                self.subscriptions.insert(id, Subscription { ask, credit, is_asked: false });
+                self.subscriptions.insert(id, Subscription { ask, credit, asked: None });
                 self.go_on(id).await?;
             }
             Command::Credit(id, more) => {
@@ -164,18 +174,10 @@ impl Stream {
                 self.go_on(id).await?;
             }
             Command::Unsubscribe(id) => {
-                // A page on its way finds nobody. A number is free when that has come.
-                match self.subscriptions.get_mut(&id) {
-                    Some(subscription) if subscription.is_asked => {
-                        subscription.credit = Credit { rows: Some(0), bytes: Some(0) };
-                        subscription.ask.token.clear();
-                        self.leave(id).await?;
-                    }
-                    Some(_) => self.leave(id).await?,
-                    None => {
-                        return Ok(Some(bad("unsubscribe", "there is no such subscription")));
-                    }
+                if !self.subscriptions.contains_key(&id) {
+                    return Ok(Some(bad("unsubscribe", "there is no such subscription")));
                 }
+                self.leave(id).await?;
             }
         }
         Ok(None)
@@ -190,11 +192,14 @@ impl Stream {
     async fn go_on(&mut self, id: u32) -> Result<(), End> {
         let session_id = self.reader.session_id;
         let Some(subscription) = self.subscriptions.get_mut(&id) else { return Ok(()) };
-        if subscription.is_asked || subscription.credit.is_used_up() {
+        if subscription.asked.is_some() || subscription.credit.is_used_up() {
             return Ok(());
         }
-        subscription.is_asked = true;
-        let mut question = subscription.ask.question(session_id, u64::from(id));
+        self.question_no = self.question_no.wrapping_add(1);
+        self.asked_count += 1;
+        let correlation_id = u64::from(self.question_no) << 32 | u64::from(id);
+        subscription.asked = Some(correlation_id);
+        let mut question = subscription.ask.question(session_id, correlation_id);
         let at_most = |asked: u32, left: Option<u64>| match (asked, left) {
             (asked, None) => asked,
             (0, Some(left)) => u32::try_from(left).unwrap_or(u32::MAX),
@@ -208,21 +213,23 @@ impl Stream {
     }
 
     async fn on_page(&mut self, frames: &[u8]) -> Result<(), End> {
-        match Answer::of(frames) {
-            Answer::Page { correlation_id, token, row_count, row_bytes, mut body } => {
-                let id = correlation_id as u32;
-                let Some(subscription) = self.subscriptions.get_mut(&id) else { return Ok(()) };
-                subscription.is_asked = false;
+        let answer = Answer::of(frames);
+        self.asked_count -= 1;
+        let id = answer.correlation_id() as u32;
+        // A subscription of this number that is another one by now has asked something else.
+        let asked = Some(answer.correlation_id());
+        let subscription = self.subscriptions.get_mut(&id).filter(|found| found.asked == asked);
+        let Some(subscription) = subscription else { return Ok(()) };
+        subscription.asked = None;
+        match answer {
+            Answer::Page { token, row_count, row_bytes, mut body, .. } => {
                 subscription.ask.token = token;
                 subscription.credit.spend(u64::from(row_count), row_bytes as u64);
                 body["id"] = Value::from(id);
                 self.say(&body).await?;
                 self.go_on(id).await
             }
-            Answer::Refused { correlation_id, reason, token } => {
-                let id = correlation_id as u32;
-                let Some(subscription) = self.subscriptions.get_mut(&id) else { return Ok(()) };
-                subscription.is_asked = false;
+            Answer::Refused { reason, token, .. } => {
                 let is_resync = matches!(
                     reason,
                     Reason::ResyncEpoch

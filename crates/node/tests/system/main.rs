@@ -29,3 +29,4 @@ mod service;
 mod slow_reader;
 mod tools;
 mod troubles;
+mod web;
