@@ -26,6 +26,7 @@ pub mod gateway;
 pub mod handoff;
 pub mod health;
 pub mod http;
+pub mod ingest;
 pub mod keeper;
 pub mod markets;
 pub mod node;

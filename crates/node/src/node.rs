@@ -5,6 +5,7 @@
 //! thread core       gateway │ control partition │ control feed │ partition 1     (fused)
 //! thread handshakes handshakes of TLS, where there is TLS
 //! thread delivery   delivery store
+//! thread ingest     sockets of outside cores, where there are any
 //! thread keeper     probe drain
 //! thread shadows    the shadow engines: event files, snapshots
 //! ```
@@ -33,6 +34,7 @@ use weir_wire::reference::DefineSession;
 use weir_wire::session::NodeId;
 use weir_wire::{Command, Definition, Request};
 
+use crate::agent::Agent;
 use crate::config::{Config, parse_key};
 use crate::control_feed::{ControlFeed, FedPartition};
 use crate::cycles::CycleTimes;
@@ -47,6 +49,9 @@ use crate::gateway::{
 };
 use crate::handoff::{SourcePort, Submission, gateway_to_delivery, gateway_to_partition};
 use crate::health::{Beat, Health};
+use crate::ingest::{
+    IngestAgent, IngestFigures, IngestLimits, IngestParts, IngestPort, ingest_to_store,
+};
 use crate::keeper::drain::{ProbeDrain, RECORDS_MAX, RING_RECORDS};
 use crate::keeper::shadow_agent;
 use crate::partition::formats::refuse_newer;
@@ -89,6 +94,7 @@ struct Wakes {
     gateway: Wake,
     partition: Wake,
     delivery: Wake,
+    ingest: Wake,
 }
 
 /// Probe rings on their way to the drain.
@@ -122,6 +128,7 @@ impl Node {
             draining: Arc::new(AtomicBool::new(false)),
             gateway_status: Arc::new(Mutex::new(GatewayStatus::default())),
             delivery_figures: Arc::new(DeliveryFigures::default()),
+            ingest_figures: Arc::default(),
             cycles: Arc::new(CycleTimes::default()),
         };
         let bootstrap = bootstrap(config, &control, &mut notes)?;
@@ -145,28 +152,29 @@ impl Node {
         let fed = FedPartition::new(feed_port, trading.engine.control_position());
         let definitions = gateway.definition_count();
         let feed = ControlFeed::new(control.reader(), vec![fed]);
-        let delivery = assembly.delivery(gateway_port, &trading)?;
+        let (ingest, ingest_port) = assembly.ingest(&control)?.unzip();
+        let ingest_address = ingest.as_ref().map(IngestAgent::address).transpose()?;
+        let delivery = assembly.delivery(gateway_port, ingest_port, &trading)?;
         let figures = [&control, &trading].map(|r| assembly.figures(r));
         let (control, control_shadow) = control.with_shadow(config)?;
         let (trading, trading_shadow) = trading.with_shadow(config)?;
-        let shadows = background("shadows", shadow_agent::SHARE)
-            .with_agent(control_shadow)
-            .with_agent(trading_shadow);
+        let shadows = shadows(control_shadow, trading_shadow);
         let control = assembly.partition(control, vec![bootstrap, control_source], &mut probes);
         let trading = assembly.partition(trading, vec![feed_source, trading_source], &mut probes);
         let latencies = probes.drain.as_ref().map(Drain::reader);
-        let keeper = keeper(probes.drain);
         let hiccups = start_hiccups(config, probes.clock.as_ref(), &mut notes);
         let status = Arc::new(NodeStatus {
             partitions: figures.to_vec(),
             tls: tls.clone(),
+            ingest: ingest_address.map(|address| (address, assembly.ingest_figures.clone())),
             latencies,
             hiccups,
             ..assembly.status()
         });
-        let cores = (gateway, control, feed, trading);
-        let others = Others { delivery, handshakes, background: [keeper, shadows] };
-        let threads = assembly.start_threads(cores, others, &wake_fd)?;
+        let others =
+            Others { delivery, ingest, handshakes, background: [keeper(probes.drain), shadows] };
+        let threads =
+            assembly.start_threads((gateway, control, feed, trading), others, &wake_fd)?;
         assembly.wait_for_operator(definitions)?;
         Ok(Node { threads, draining: assembly.draining, address, status, tls, notes })
     }
@@ -175,6 +183,12 @@ impl Node {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where outside cores connect, if they may.
+    #[must_use]
+    pub fn ingest_address(&self) -> Option<SocketAddr> {
+        self.status.ingest.as_ref().map(|(address, _)| *address)
     }
 
     /// The node's figures.
@@ -223,7 +237,7 @@ impl Wakes {
     fn new(fused: bool) -> Wakes {
         let gateway = Wake::new();
         let partition = if fused { gateway.clone() } else { Wake::new() };
-        Wakes { gateway, partition, delivery: Wake::new() }
+        Wakes { gateway, partition, delivery: Wake::new(), ingest: Wake::new() }
     }
 }
 
@@ -298,6 +312,11 @@ fn keeper(drain: Option<Drain>) -> Runner {
         Some(drain) => keeper.with_agent(ProbeDrain::new(drain)),
         None => keeper,
     }
+}
+
+/// The thread of both partitions' shadow engines.
+fn shadows(control: impl Agent + 'static, trading: impl Agent + 'static) -> Runner {
+    background("shadows", shadow_agent::SHARE).with_agent(control).with_agent(trading)
 }
 
 fn start_hiccups(
@@ -379,6 +398,7 @@ type Cores = (Gateway, NodePartition, ControlFeed, NodePartition);
 /// What orders do not wait for.
 struct Others {
     delivery: DeliveryAgent,
+    ingest: Option<IngestAgent>,
     handshakes: Option<Runner>,
     background: [Runner; 2],
 }
@@ -391,6 +411,7 @@ struct Assembly<'a> {
     draining: Arc<AtomicBool>,
     gateway_status: Arc<Mutex<GatewayStatus>>,
     delivery_figures: Arc<DeliveryFigures>,
+    ingest_figures: Arc<IngestFigures>,
     cycles: Arc<CycleTimes>,
 }
 
@@ -407,6 +428,7 @@ impl Assembly<'_> {
             gateway: self.gateway_status.clone(),
             tls: None,
             delivery: self.delivery_figures.clone(),
+            ingest: None,
             cycles: self.cycles.clone(),
             latencies: None,
             hiccups: None,
@@ -511,8 +533,11 @@ impl Assembly<'_> {
     fn delivery(
         &self,
         port: crate::handoff::GatewayPort,
+        ingest: Option<IngestPort>,
         trading: &Recovered,
     ) -> anyhow::Result<DeliveryAgent> {
+        let sources = self.config.ingest.iter().flat_map(|section| &section.sources);
+        let sources = sources.map(|source| PartitionId(source.id)).collect();
         DeliveryAgent::new(DeliveryParts {
             port,
             events: trading.reader(),
@@ -522,7 +547,33 @@ impl Assembly<'_> {
             ended_orders_max: self.config.delivery.ended_orders_max,
             look_interval: Nanos(self.config.delivery.look_interval_us * 1000),
             figures: self.delivery_figures.clone(),
+            sources: (sources, ingest, self.ingest_figures.clone()),
         })
+    }
+
+    /// The agent that outside cores connect to, where they may, and the store's end of its ring.
+    fn ingest(&self, control: &Recovered) -> anyhow::Result<Option<(IngestAgent, IngestPort)>> {
+        let Some(section) = &self.config.ingest else { return Ok(None) };
+        let listener = std::net::TcpListener::bind(section.listen)
+            .with_context(|| format!("cannot listen for cores on {}", section.listen))?;
+        let (port, store_port) =
+            ingest_to_store(self.wakes.ingest.clone(), self.wakes.delivery.clone());
+        let sources = section.sources.iter();
+        let agent = IngestAgent::new(IngestParts {
+            listener,
+            sources: sources.map(|s| (PartitionId(s.id), SessionId(s.session))).collect(),
+            definitions: control.reader(),
+            port,
+            node_id: NodeId(control.log.log_id().to_be_bytes()),
+            rng: Box::new(OsRng),
+            limits: IngestLimits {
+                connections_max: section.connections_max,
+                logon_time_max: Nanos(self.config.gateway.logon_timeout_ms * 1_000_000),
+            },
+            draining: self.draining.clone(),
+            figures: self.ingest_figures.clone(),
+        })?;
+        Ok(Some((agent, store_port)))
     }
 
     /// A partition's figures, by which its health is watched too.
@@ -588,6 +639,14 @@ impl Assembly<'_> {
                 .with_beat(self.beat("gateway"))
                 .with_cycle_times(self.cycles.clone())
                 .on_core(core(0));
+            threads.push(runner.start()?);
+        }
+        if let Some(ingest) = others.ingest {
+            let runner = Runner::new("ingest", self.wakes.ingest.clone(), WaitStrategy::Park)
+                .with_sockets(ingest)
+                .sharing(DELIVERY_SHARE)
+                .giving_way()
+                .with_beat(self.beat("ingest"));
             threads.push(runner.start()?);
         }
         let runner = Runner::new("delivery", self.wakes.delivery.clone(), wait)
