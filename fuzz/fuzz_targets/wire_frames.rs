@@ -41,7 +41,10 @@ fn client_message(raw: &RawMessage<'_>) {
         Ok(message) => {
             let mut frame = Vec::new();
             message.put(&mut frame);
-            assert_eq!(ClientMessage::decode(&reread(&frame)), Ok(message));
+            assert_eq!(ClientMessage::decode(&reread(&frame)).as_ref(), Ok(&message));
+            if let ClientMessage::SourceBatch(_, rows) = message {
+                assert_eq!(rows.len(), rows.count(), "a batch lost rows");
+            }
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }

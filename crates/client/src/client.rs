@@ -21,6 +21,7 @@ use crate::connection::{Connection, Limits, Target};
 use crate::drop_copy::CopiedReport;
 use crate::error::ClientError;
 use crate::session::{Session, SessionConfig, SessionEvent, Submit, Times};
+use crate::source::SourceMessage;
 
 /// What came from the node.
 #[derive(Debug)]
@@ -37,6 +38,8 @@ pub enum Incoming<'a> {
     Copy(ReportCopy, CopiedReport),
     /// How far a stream of copies goes.
     CopyMark(CopyMark),
+    /// How the stream of a source stands, for its writer.
+    Source(SourceMessage),
 }
 
 /// A connection and its sessions.
@@ -327,6 +330,22 @@ impl Client {
                 }
                 NodeMessage::OrderPage(page, token) => {
                     sink(Incoming::Page(page, token), out);
+                    continue;
+                }
+                NodeMessage::SourceOpened(opened) => {
+                    sink(Incoming::Source(SourceMessage::Opened(opened)), out);
+                    continue;
+                }
+                NodeMessage::SourceAck(ack) => {
+                    sink(Incoming::Source(SourceMessage::Ack(ack)), out);
+                    continue;
+                }
+                NodeMessage::SourceGap(gap) => {
+                    sink(Incoming::Source(SourceMessage::Gap(gap)), out);
+                    continue;
+                }
+                NodeMessage::SourceReject(reject) => {
+                    sink(Incoming::Source(SourceMessage::Reject(reject)), out);
                     continue;
                 }
                 NodeMessage::OrderPageBody(body, rows) => {

@@ -526,15 +526,12 @@ impl Session {
             | NodeMessage::OrderPageBody(..)
             | NodeMessage::DropCopyState(_)
             | NodeMessage::ReportCopy(_)
-            | NodeMessage::CopyMark(_) => {
-                unreachable!("pages go to followers and copies to drop copies, not to sessions")
-            }
-            // A session of order entry opens no source, so that none is its to hear of.
-            NodeMessage::SourceOpened(_)
+            | NodeMessage::CopyMark(_)
+            | NodeMessage::SourceOpened(_)
             | NodeMessage::SourceAck(_)
             | NodeMessage::SourceGap(_)
             | NodeMessage::SourceReject(_) => {
-                return Err(DecodeError::Unexpected("a message of ingest").into());
+                unreachable!("pages, copies and streams of sources go to others than sessions")
             }
         })
     }

@@ -735,7 +735,8 @@ fn follow(
                 Incoming::Session(..)
                 | Incoming::CopyState(_)
                 | Incoming::Copy(..)
-                | Incoming::CopyMark(_) => Ok(()),
+                | Incoming::CopyMark(_)
+                | Incoming::Source(_) => Ok(()),
             };
             failed = failed.take().or(outcome.err());
         })?;

@@ -183,6 +183,12 @@ impl SourceStream {
         self.next
     }
 
+    /// Who feeds it, by the number given at its opening.
+    #[must_use]
+    pub fn writer(&self) -> Option<u64> {
+        self.writer.map(|(writer, _)| writer)
+    }
+
     /// Whether somebody feeds it.
     #[must_use]
     pub fn is_open(&self) -> bool {

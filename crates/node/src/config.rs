@@ -79,6 +79,8 @@ pub struct Config {
     pub delivery: DeliverySection,
     /// Order state over HTTP; not served without it.
     pub web: Option<WebSection>,
+    /// Where outside cores feed their orders; without it none can.
+    pub ingest: Option<IngestSection>,
     /// Probes.
     pub probes: ProbesSection,
     /// What is written on standard error.
@@ -261,6 +263,65 @@ impl WebSection {
     }
 }
 
+/// Ingest.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IngestSection {
+    /// Where outside cores connect.
+    pub listen: SocketAddr,
+    /// Connections at the same time.
+    #[serde(default = "default_ingest_connections_max")]
+    pub connections_max: usize,
+    /// The sources.
+    #[serde(rename = "source")]
+    pub sources: Vec<SourceSection>,
+}
+
+/// A source: an outside core whose orders are kept.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SourceSection {
+    /// Its number among partitions and sources: 2 to 65535.
+    pub id: u16,
+    /// The session of the role `Source` that feeds it.
+    pub session: u32,
+}
+
+fn default_ingest_connections_max() -> usize {
+    64
+}
+
+/// The most sources of a node.
+const SOURCES_MAX: usize = 64;
+
+impl IngestSection {
+    fn check(&self, has_tls: bool) -> Result<(), ConfigError> {
+        let out = |key, value: String, want| Err(ConfigError::OutOfRange { key, value, want });
+        if has_tls {
+            let value = self.listen.to_string();
+            return out("ingest.listen", value, "no TLS: ingest does not speak it yet");
+        }
+        if !(1..=65_536).contains(&self.connections_max) {
+            let value = self.connections_max.to_string();
+            return out("ingest.connections_max", value, "1 to 65536");
+        }
+        if !(1..=SOURCES_MAX).contains(&self.sources.len()) {
+            let value = self.sources.len().to_string();
+            return out("ingest.source", value, "1 to 64 sources");
+        }
+        for (index, source) in self.sources.iter().enumerate() {
+            // 0 is the control log, 1 the node's own partition.
+            if source.id < 2 {
+                return out("ingest.source.id", source.id.to_string(), "2 to 65535");
+            }
+            if self.sources[..index].iter().any(|other| other.id == source.id) {
+                return out("ingest.source.id", source.id.to_string(), "each source once");
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Probes.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -303,6 +364,7 @@ impl Default for Config {
             tls: None,
             delivery: DeliverySection::default(),
             web: None,
+            ingest: None,
             probes: ProbesSection::default(),
             diagnostics: DiagnosticsSection::default(),
         }
@@ -455,6 +517,9 @@ impl Config {
         }
         if let Some(web) = &self.web {
             web.check()?;
+        }
+        if let Some(ingest) = &self.ingest {
+            ingest.check(self.tls.is_some())?;
         }
         if let Some(key) = &self.bootstrap_key
             && parse_key(key).is_none()

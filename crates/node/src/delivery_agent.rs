@@ -11,13 +11,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
+use weir_delivery::stream::SourceStream;
 use weir_delivery::{
     Asked, Desk, DeskConfig, NonceCounter, OrderStore, PageSink, Question, Retention, StoreConfig,
     TokenKey, TokenSealer,
 };
 use weir_io::{Clock, OsRng, Rng, SystemClock};
 use weir_log::EpochEnd;
-use weir_types::{Epoch, InstrumentId, Nanos, PartitionId, Reason, RequestNo};
+use weir_types::{BatchNo, Epoch, InstrumentId, Nanos, PartitionId, Reason, RequestNo};
 use weir_wire::delivery::FetchOrders;
 use weir_wire::event::OrderEvent;
 use weir_wire::frame::{parse_message, put_frame};
@@ -28,6 +29,7 @@ use crate::agent::Agent;
 use crate::event_reader::{EventReader, ReadEvent};
 use crate::gateway::ConnectionId;
 use crate::handoff::{DeliveryRequest, Fetch, GatewayPort, Pages};
+use crate::ingest::{Feeds, IngestFigures, IngestPort};
 use crate::markets::{Market, Markets};
 use crate::web::is_reader;
 
@@ -37,6 +39,8 @@ const INGEST_MAX: usize = 128;
 const ASK_MAX: usize = 256;
 /// How long the store rests when nobody waits for anything.
 const IDLE_INTERVAL: u64 = 2_000_000;
+/// The partition whose events are followed.
+const OWN: PartitionId = PartitionId(1);
 /// The file of the key that seals tokens.
 const TOKEN_KEY_FILE: &str = "token.key";
 
@@ -77,6 +81,8 @@ pub struct DeliveryParts {
     pub look_interval: Nanos,
     /// Figures for others to read.
     pub figures: Arc<DeliveryFigures>,
+    /// The sources of outside cores, the ring that they come over, and their figures.
+    pub sources: (Vec<PartitionId>, Option<IngestPort>, Arc<IngestFigures>),
 }
 
 /// Where questions come from and pages go.
@@ -108,6 +114,9 @@ impl ReaderPorts {
 /// The agent.
 pub struct DeliveryAgent {
     desk: Desk,
+    /// Our own partition's stream: the numbers of its records.
+    stream: SourceStream,
+    feeds: Feeds,
     ports: ReaderPorts,
     events: EventReader,
     record: Vec<u8>,
@@ -121,6 +130,8 @@ pub struct DeliveryAgent {
     blocked: Vec<ConnectionId>,
     look_interval: Nanos,
     has_more: bool,
+    /// Readers that wait, at all desks.
+    reader_count: u64,
     figures: Arc<DeliveryFigures>,
 }
 
@@ -132,15 +143,23 @@ impl DeliveryAgent {
     pub fn new(parts: DeliveryParts) -> anyhow::Result<DeliveryAgent> {
         let first_epoch = parts.ended.first().map_or(parts.epoch, |end| end.epoch);
         let count_max = u32::try_from(parts.ended_orders_max).unwrap_or(u32::MAX);
-        let store = OrderStore::new(StoreConfig {
-            retention: Retention { count_max, bytes_max: u64::MAX },
-            ..StoreConfig::new(PartitionId(1), first_epoch)
-        });
-        let maker = (OsRng.next_u64() >> 32) as u32;
-        let nonces = NonceCounter::new(maker, SystemClock.now());
-        let sealer = TokenSealer::new(token_key(&parts.node_dir)?, nonces);
+        let desk = |source, epoch| -> anyhow::Result<Desk> {
+            let store = OrderStore::new(StoreConfig {
+                retention: Retention { count_max, bytes_max: u64::MAX },
+                ..StoreConfig::new(source, epoch)
+            });
+            let maker = (OsRng.next_u64() >> 32) as u32;
+            let nonces = NonceCounter::new(maker, SystemClock.now());
+            let sealer = TokenSealer::new(token_key(&parts.node_dir)?, nonces);
+            Ok(Desk::new(DeskConfig::default(), store, sealer))
+        };
+        let (sources, port, figures) = parts.sources;
+        let desks = sources.into_iter().map(|source| desk(source, Epoch::NONE));
+        let first_record = BatchNo(parts.events.next_record());
         let mut agent = DeliveryAgent {
-            desk: Desk::new(DeskConfig::default(), store, sealer),
+            desk: desk(OWN, first_epoch)?,
+            stream: SourceStream::of_log(OWN, first_epoch, first_record),
+            feeds: Feeds::new(desks.collect::<anyhow::Result<_>>()?, port, figures),
             ports: parts.ports,
             markets: Markets::new(parts.events.next_record() <= 1),
             events: parts.events,
@@ -151,6 +170,7 @@ impl DeliveryAgent {
             blocked: Vec::new(),
             look_interval: parts.look_interval,
             has_more: false,
+            reader_count: 0,
             figures: parts.figures,
         };
         while agent.ingest() > 0 {}
@@ -164,12 +184,13 @@ impl DeliveryAgent {
         let mut taken = 0;
         let mut changes = 0;
         while taken < INGEST_MAX {
-            let ReadEvent::Record(_) = self.events.next(&mut self.record) else { break };
+            let ReadEvent::Record(number) = self.events.next(&mut self.record) else { break };
             taken += 1;
             let raw = parse_message(&self.record).expect("the event log holds our own messages");
             if raw.template_id != OrderEvent::TEMPLATE_ID {
                 let event = Event::decode(&self.record);
                 self.markets.on_event(&event.expect("the event log holds our own messages"));
+                self.take_record(number, None);
                 continue;
             }
             let event: OrderEvent = raw.decode().expect("the event log holds our own messages");
@@ -177,11 +198,18 @@ impl DeliveryAgent {
                 self.end_epoch();
             }
             self.markets.on_order(&event);
-            let _ = self.desk.ingest(&event).expect("a partition's events are in order");
+            self.take_record(number, Some(&event));
             changes += 1;
         }
         self.figures.ingested.fetch_add(changes, Ordering::Relaxed);
         taken
+    }
+
+    /// Our own engine's events come through the same numbering as an outside core's batches.
+    fn take_record(&mut self, number: u64, event: Option<&OrderEvent>) {
+        let store = self.desk.store_mut();
+        let taken = self.stream.take_record(BatchNo(number), event, store);
+        let _ = taken.expect("a partition's events are in order");
     }
 
     /// Takes in all that is there. A question that is already here is answered from it: whoever
@@ -208,9 +236,7 @@ impl DeliveryAgent {
     fn end_epoch(&mut self) {
         self.ends.pop_front();
         let next = self.ends.front().map_or(self.epoch, |end| end.epoch);
-        let store = self.desk.store_mut();
-        let valid_to = store.head();
-        store.begin_epoch(next, valid_to).expect("epochs only grow");
+        self.stream.begin_epoch(next, self.desk.store_mut()).expect("epochs only grow");
     }
 
     fn end_past_epochs(&mut self) {
@@ -226,12 +252,12 @@ impl DeliveryAgent {
                 Some(DeliveryRequest::Fetch(fetch)) => self.ask(&fetch, now),
                 Some(DeliveryRequest::Writable(id, true)) => {
                     self.paused.retain(|paused| *paused != id);
-                    self.desk.resume(id.0);
+                    self.desks().for_each(|desk| desk.resume(id.0));
                 }
                 Some(DeliveryRequest::Writable(id, false)) => self.paused.push(id),
                 Some(DeliveryRequest::Gone(id)) => {
                     self.paused.retain(|paused| *paused != id);
-                    self.desk.drop_connection(id.0);
+                    self.desks().for_each(|desk| desk.drop_connection(id.0));
                 }
             }
         }
@@ -245,10 +271,19 @@ impl DeliveryAgent {
             token: &fetch.token,
             entitlement: fetch.entitlement,
         };
-        if let Asked::Refused(reason) = self.desk.ask(&question, now) {
+        let desk = match fetch.fetch.source_id {
+            PartitionId::NONE | OWN => Ok(&mut self.desk),
+            source => self.feeds.desk_of(source),
+        };
+        let asked = desk.map_or_else(Asked::Refused, |desk| desk.ask(&question, now));
+        if let Asked::Refused(reason) = asked {
             self.figures.refused.fetch_add(1, Ordering::Relaxed);
             self.refuse(fetch, reason);
         }
+    }
+
+    fn desks(&mut self) -> impl Iterator<Item = &mut Desk> {
+        std::iter::once(&mut self.desk).chain(self.feeds.desks())
     }
 
     fn refuse(&mut self, fetch: &Fetch, reason: Reason) {
@@ -269,30 +304,37 @@ impl DeliveryAgent {
 
     /// Serves readers; returns how many pages.
     fn serve(&mut self, now: Nanos) -> usize {
-        let (ports, desk) = (&mut self.ports, &mut self.desk);
-        self.blocked.retain(|connection| {
-            let has_room = ports.of(*connection).has_room();
-            if has_room {
-                desk.resume(connection.0);
+        for connection in std::mem::take(&mut self.blocked) {
+            if self.ports.of(connection).has_room() {
+                self.desks().for_each(|desk| desk.resume(connection.0));
+            } else {
+                self.blocked.push(connection);
             }
-            !has_room
-        });
+        }
         let mut sink = Sink {
             ports: &mut self.ports,
             paused: &self.paused,
             blocked: &mut self.blocked,
             current: None,
         };
-        let polled = self.desk.poll(now, &mut sink);
+        let (mut page_count, mut row_count, mut parked) = (0, 0, 0);
+        self.has_more = false;
+        for desk in std::iter::once(&mut self.desk).chain(self.feeds.desks()) {
+            let polled = desk.poll(now, &mut sink);
+            page_count += polled.page_count;
+            row_count += u64::from(polled.row_count);
+            parked += desk.reader_count() as u64;
+            self.has_more |= polled.has_more;
+        }
         sink.send_current();
-        if polled.page_count > 0 {
+        if page_count > 0 {
             self.ports.all().for_each(|port| port.wake());
         }
-        self.has_more = polled.has_more;
-        self.figures.pages.fetch_add(u64::from(polled.page_count), Ordering::Relaxed);
-        self.figures.rows.fetch_add(u64::from(polled.row_count), Ordering::Relaxed);
-        self.figures.parked.store(self.desk.reader_count() as u64, Ordering::Relaxed);
-        polled.page_count as usize
+        self.reader_count = parked;
+        self.figures.pages.fetch_add(u64::from(page_count), Ordering::Relaxed);
+        self.figures.rows.fetch_add(row_count, Ordering::Relaxed);
+        self.figures.parked.store(parked, Ordering::Relaxed);
+        page_count as usize
     }
 }
 
@@ -303,6 +345,7 @@ impl Agent for DeliveryAgent {
 
     fn do_work(&mut self, now: Nanos) -> usize {
         let mut ingested = self.ingest();
+        let fed = self.feeds.work(now);
         let asked = self.take_requests(now);
         if asked > 0 {
             ingested += self.ingest_all();
@@ -316,15 +359,18 @@ impl Agent for DeliveryAgent {
         }
         // Having taken events in is no reason to look again at once: more come in the meantime
         // and are cheaper together. A full cycle means that there are more already.
-        usize::from(ingested >= INGEST_MAX) + asked + served + usize::from(self.has_more)
+        usize::from(ingested >= INGEST_MAX) + fed + asked + served + usize::from(self.has_more)
     }
 
     fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
-        if self.desk.reader_count() == 0 {
-            return Some(Nanos(now.0 + IDLE_INTERVAL));
+        let gap = self.feeds.next_deadline().unwrap_or(Nanos(u64::MAX)).max(now);
+        if self.reader_count == 0 {
+            return Some(Nanos(now.0 + IDLE_INTERVAL).min(gap));
         }
-        let look = Nanos(now.0 + self.look_interval.0);
-        Some(self.desk.next_deadline().map_or(look, |deadline| deadline.max(now).min(look)))
+        let look = Nanos(now.0 + self.look_interval.0).min(gap);
+        let desks = std::iter::once(&self.desk).chain(self.feeds.desks_ref());
+        let due = desks.filter_map(Desk::next_deadline).min();
+        Some(due.map_or(look, |deadline| deadline.max(now).min(look)))
     }
 }
 
@@ -505,6 +551,7 @@ mod tests {
             ended_orders_max: 10,
             look_interval: Nanos(1),
             figures: Arc::new(DeliveryFigures::default()),
+            sources: (Vec::new(), None, Arc::default()),
         })
         .unwrap();
         let count = 5 * INGEST_MAX as u64 + 3;

@@ -29,6 +29,7 @@ pub mod handoff;
 pub mod health;
 pub mod hex;
 pub mod http;
+pub mod ingest;
 pub mod keeper;
 pub mod markets;
 pub mod node;

@@ -7,6 +7,7 @@
 //! thread handshakes handshakes of TLS, where there is TLS
 //! thread delivery   delivery store
 //! thread web        order state over HTTP, and web-readers beside it, where it is configured
+//! thread ingest     sockets of outside cores, where there are any
 //! thread keeper     probe drain
 //! thread shadows    the shadow engines: event files, snapshots
 //! ```
@@ -35,6 +36,7 @@ use weir_wire::reference::DefineSession;
 use weir_wire::session::NodeId;
 use weir_wire::{Command, Definition, Request};
 
+use crate::agent::Agent;
 use crate::config::{Config, parse_key};
 use crate::control_feed::{ControlFeed, FedPartition};
 use crate::cycles::CycleTimes;
@@ -51,6 +53,9 @@ use crate::handoff::{
     GatewayPort, SourcePort, Submission, gateway_to_delivery, gateway_to_partition,
 };
 use crate::health::{Beat, Health};
+use crate::ingest::{
+    IngestAgent, IngestFigures, IngestLimits, IngestParts, IngestPort, ingest_to_store,
+};
 use crate::keeper::drain::{ProbeDrain, RECORDS_MAX, RING_RECORDS};
 use crate::keeper::shadow_agent;
 use crate::partition::formats::refuse_newer;
@@ -97,6 +102,7 @@ struct Wakes {
     partition: Wake,
     delivery: Wake,
     web: Wake,
+    ingest: Wake,
 }
 
 /// Probe rings on their way to the drain.
@@ -131,6 +137,7 @@ impl Node {
             draining: Arc::new(AtomicBool::new(false)),
             gateway_status: Arc::new(Mutex::new(GatewayStatus::default())),
             delivery_figures: Arc::new(DeliveryFigures::default()),
+            ingest_figures: Arc::default(),
             cycles: Arc::new(CycleTimes::default()),
         };
         let bootstrap = bootstrap(config, &control, &mut notes)?;
@@ -155,32 +162,31 @@ impl Node {
         let fed = FedPartition::new(feed_port, trading.engine.control_position());
         let definitions = gateway.definition_count();
         let feed = ControlFeed::new(control.reader(), vec![fed]);
+        let (ingest, ingest_port) = assembly.ingest(&control)?.unzip();
+        let ingest_address = ingest.as_ref().map(IngestAgent::address).transpose()?;
         let reader_ports = ReaderPorts { gateway: gateway_port, web: web.port };
-        let delivery = assembly.delivery(reader_ports, &trading)?;
+        let delivery = assembly.delivery(reader_ports, ingest_port, &trading)?;
         let figures = [&control, &trading].map(|r| assembly.figures(r));
         let (control, control_shadow) = control.with_shadow(config)?;
         let (trading, trading_shadow) = trading.with_shadow(config)?;
-        let shadows = background("shadows", shadow_agent::SHARE)
-            .with_agent(control_shadow)
-            .with_agent(trading_shadow);
+        let shadows = shadows(control_shadow, trading_shadow);
         let control = assembly.partition(control, vec![bootstrap, control_source], &mut probes);
         let trading = assembly.partition(trading, vec![feed_source, trading_source], &mut probes);
         let latencies = probes.drain.as_ref().map(Drain::reader);
-        let keeper = keeper(probes.drain);
         let hiccups = start_hiccups(config, probes.clock.as_ref(), &mut notes);
         let status = Arc::new(NodeStatus {
             partitions: figures.to_vec(),
             tls: tls.clone(),
             web: web.hub.as_ref().map(|hub| hub.figures.clone()),
+            ingest: ingest_address.map(|address| (address, assembly.ingest_figures.clone())),
             latencies,
             hiccups,
             ..assembly.status()
         });
-        let cores = (gateway, control, feed, trading);
-        let web_readers = web.readers;
-        let others =
-            Others { delivery, newcomers, handshakes, web_readers, background: [keeper, shadows] };
-        let threads = assembly.start_threads(cores, others, &wake_fd)?;
+        let (web_readers, background) = (web.readers, [keeper(probes.drain), shadows]);
+        let others = Others { delivery, ingest, newcomers, handshakes, web_readers, background };
+        let threads =
+            assembly.start_threads((gateway, control, feed, trading), others, &wake_fd)?;
         assembly.wait_for_operator(definitions)?;
         let web = web_listener.zip(web.hub).map(|(at, hub)| WebServer::start(at, hub));
         let web = web.transpose()?;
@@ -197,6 +203,12 @@ impl Node {
     #[must_use]
     pub fn web_address(&self) -> Option<SocketAddr> {
         self.web.as_ref().map(WebServer::address)
+    }
+
+    /// Where outside cores connect, if they may.
+    #[must_use]
+    pub fn ingest_address(&self) -> Option<SocketAddr> {
+        self.status.ingest.as_ref().map(|(address, _)| *address)
     }
 
     /// The node's figures.
@@ -255,6 +267,7 @@ impl Wakes {
             partition,
             delivery: Wake::new(),
             web: Wake::new(),
+            ingest: Wake::new(),
         }
     }
 }
@@ -340,6 +353,11 @@ fn keeper(drain: Option<Drain>) -> Runner {
     }
 }
 
+/// The thread of both partitions' shadow engines.
+fn shadows(control: impl Agent + 'static, trading: impl Agent + 'static) -> Runner {
+    background("shadows", shadow_agent::SHARE).with_agent(control).with_agent(trading)
+}
+
 fn start_hiccups(
     config: &Config,
     clock: Option<&ClockReader>,
@@ -420,6 +438,7 @@ type Cores = (Gateway, NodePartition, ControlFeed, NodePartition);
 struct Others {
     delivery: DeliveryAgent,
     newcomers: Runner,
+    ingest: Option<IngestAgent>,
     handshakes: Option<Runner>,
     web_readers: Option<HubAgent>,
     background: [Runner; 2],
@@ -442,6 +461,7 @@ struct Assembly<'a> {
     draining: Arc<AtomicBool>,
     gateway_status: Arc<Mutex<GatewayStatus>>,
     delivery_figures: Arc<DeliveryFigures>,
+    ingest_figures: Arc<IngestFigures>,
     cycles: Arc<CycleTimes>,
 }
 
@@ -459,6 +479,7 @@ impl Assembly<'_> {
             tls: None,
             web: None,
             delivery: self.delivery_figures.clone(),
+            ingest: None,
             cycles: self.cycles.clone(),
             latencies: None,
             hiccups: None,
@@ -596,7 +617,14 @@ impl Assembly<'_> {
         })
     }
 
-    fn delivery(&self, ports: ReaderPorts, trading: &Recovered) -> anyhow::Result<DeliveryAgent> {
+    fn delivery(
+        &self,
+        ports: ReaderPorts,
+        ingest: Option<IngestPort>,
+        trading: &Recovered,
+    ) -> anyhow::Result<DeliveryAgent> {
+        let sources = self.config.ingest.iter().flat_map(|section| &section.sources);
+        let sources = sources.map(|source| PartitionId(source.id)).collect();
         DeliveryAgent::new(DeliveryParts {
             ports,
             events: trading.reader(),
@@ -606,7 +634,33 @@ impl Assembly<'_> {
             ended_orders_max: self.config.delivery.ended_orders_max,
             look_interval: Nanos(self.config.delivery.look_interval_us * 1000),
             figures: self.delivery_figures.clone(),
+            sources: (sources, ingest, self.ingest_figures.clone()),
         })
+    }
+
+    /// The agent that outside cores connect to, where they may, and the store's end of its ring.
+    fn ingest(&self, control: &Recovered) -> anyhow::Result<Option<(IngestAgent, IngestPort)>> {
+        let Some(section) = &self.config.ingest else { return Ok(None) };
+        let listener = std::net::TcpListener::bind(section.listen)
+            .with_context(|| format!("cannot listen for cores on {}", section.listen))?;
+        let (port, store_port) =
+            ingest_to_store(self.wakes.ingest.clone(), self.wakes.delivery.clone());
+        let sources = section.sources.iter();
+        let agent = IngestAgent::new(IngestParts {
+            listener,
+            sources: sources.map(|s| (PartitionId(s.id), SessionId(s.session))).collect(),
+            definitions: control.reader(),
+            port,
+            node_id: NodeId(control.log.log_id().to_be_bytes()),
+            rng: Box::new(OsRng),
+            limits: IngestLimits {
+                connections_max: section.connections_max,
+                logon_time_max: Nanos(self.config.gateway.logon_timeout_ms * 1_000_000),
+            },
+            draining: self.draining.clone(),
+            figures: self.ingest_figures.clone(),
+        })?;
+        Ok(Some((agent, store_port)))
     }
 
     /// A partition's figures, by which its health is watched too.
@@ -673,6 +727,14 @@ impl Assembly<'_> {
                 .with_beat(self.beat("gateway"))
                 .with_cycle_times(self.cycles.clone())
                 .on_core(core(0));
+            threads.push(runner.start()?);
+        }
+        if let Some(ingest) = others.ingest {
+            let runner = Runner::new("ingest", self.wakes.ingest.clone(), WaitStrategy::Park)
+                .with_sockets(ingest)
+                .sharing(DELIVERY_SHARE)
+                .giving_way()
+                .with_beat(self.beat("ingest"));
             threads.push(runner.start()?);
         }
         let runner = Runner::new("delivery", self.wakes.delivery.clone(), wait)

@@ -16,6 +16,7 @@ use crate::cycles::{CycleReport, CycleTimes};
 use crate::delivery_agent::DeliveryFigures;
 use crate::gateway::handshakes::{TlsDoor, TlsReport};
 use crate::gateway::{GatewayCounters, GatewayStatus};
+use crate::ingest::{IngestFigures, IngestReport};
 use crate::markets::Market;
 use crate::partition::PartitionFigures;
 use crate::runner::WaitStrategy;
@@ -43,6 +44,8 @@ pub struct NodeStatus {
     pub web: Option<Arc<WebFigures>>,
     /// The delivery store.
     pub delivery: Arc<DeliveryFigures>,
+    /// Where outside cores feed their orders, and its figures.
+    pub ingest: Option<(std::net::SocketAddr, Arc<IngestFigures>)>,
     /// The cycles of the gateway's thread.
     pub cycles: Arc<CycleTimes>,
     /// The latencies, when orders are stamped.
@@ -74,6 +77,8 @@ pub struct StatusReport {
     pub delivery: DeliveryReport,
     /// Order state over HTTP; absent where it is not served.
     pub web: Option<WebReport>,
+    /// Outside cores; absent where none is to feed the node.
+    pub ingest: Option<IngestReport>,
     /// The instruments.
     pub instruments: Vec<InstrumentReport>,
     /// Cycles of the gateway's thread that did something, since the start.
@@ -323,6 +328,7 @@ impl NodeStatus {
                 refused: load(&self.delivery.refused),
             },
             web: self.web.as_ref().map(|web| web.report()),
+            ingest: self.ingest.as_ref().map(|(address, figures)| figures.report(*address)),
             instruments: instruments.collect(),
             cycles: self.cycles.report(),
             latencies: self.latency_reports(),
@@ -417,6 +423,7 @@ impl NodeStatus {
         put_cycles(&report.cycles, text);
         report.tls.iter().for_each(|tls| put_handshakes(tls, text));
         report.web.iter().for_each(|web| put_web(web, text));
+        report.ingest.iter().for_each(|ingest| put_ingest(ingest, text));
         self.put_partitions(&report, text);
     }
 
@@ -551,6 +558,30 @@ fn put_web(web: &WebReport, text: &mut String) {
     ];
     for (name, help, kind, value) in plain {
         put_metric(text, (name, help, kind), &[(String::new(), value)]);
+    }
+}
+
+fn put_ingest(ingest: &IngestReport, text: &mut String) {
+    for (name, help, kind, value) in ingest.metrics() {
+        put_metric(text, (name, help, kind), &[(String::new(), value)]);
+    }
+    type Figure = fn(&crate::ingest::figures::SourceReport) -> u64;
+    let figures: [(&str, &str, &str, Figure); 9] = [
+        ("weir_source_open", "Whether it is fed.", "gauge", |s| u64::from(s.is_open)),
+        ("weir_source_whole", "Whether all is there.", "gauge", |s| u64::from(s.is_whole)),
+        ("weir_source_live_orders", "Live orders.", "gauge", |s| u64::from(s.live_orders)),
+        ("weir_source_batches_total", "Batches taken in.", "counter", |s| s.batches),
+        ("weir_source_rows_total", "Rows taken in.", "counter", |s| s.rows),
+        ("weir_source_duplicates_total", "Batches that came again.", "counter", |s| s.duplicates),
+        ("weir_source_gaps_total", "Gaps told.", "counter", |s| s.gaps),
+        ("weir_source_rejects_total", "Openings and batches refused.", "counter", |s| s.rejects),
+        ("weir_source_swept_total", "Records left out by resends.", "counter", |s| s.swept),
+    ];
+    for (name, help, kind, figure) in figures {
+        let rows = ingest.sources.iter();
+        let values: Vec<_> =
+            rows.map(|row| (format!("{{source=\"{}\"}}", row.source), figure(row))).collect();
+        put_metric(text, (name, help, kind), &values);
     }
 }
 

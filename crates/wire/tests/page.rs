@@ -11,15 +11,17 @@ use std::fmt::Write as _;
 
 use roxmltree::{Document, Node};
 use weir_types::{
-    AccountId, ClOrdId, EventNo, ExecId, ExecInst, ExecType, FirmId, InstrumentId, Liquidity,
-    MatchId, Nanos, OrdStatus, OrdType, OrderId, PartitionId, Position, Price, Qty, Reason, Rec,
-    RequestNo, SelfTradePrevention, Seq, SessionId, Side, TimeInForce,
+    AccountId, BatchNo, ClOrdId, Epoch, EventNo, ExecId, ExecInst, ExecType, FirmId, InstrumentId,
+    Liquidity, MatchId, Nanos, OrdStatus, OrdType, OrderId, PartitionId, Position, Price, Qty,
+    Reason, Rec, RequestNo, SelfTradePrevention, Seq, SessionId, Side, Switch, TimeInForce,
 };
 use weir_wire::catalogue::{Tail, message_info};
-use weir_wire::dialogue::{RESUME_POINT_COUNT_MAX, TOKEN_LEN_MAX, put_request};
+use weir_wire::dialogue::{RESUME_POINT_COUNT_MAX, TOKEN_LEN_MAX, put_request, put_source_batch};
 use weir_wire::event::OrderEvent;
 use weir_wire::frame::{CLIENT_FRAME_LEN_MAX, FRAME_HEADER_LEN, put_frame};
-use weir_wire::ingest::{BATCH_ROW_COUNT_MAX, SOURCE_FRAME_LEN_MAX};
+use weir_wire::ingest::{
+    BATCH_ROW_COUNT_MAX, BatchFlags, OpenSource, SOURCE_FRAME_LEN_MAX, SourceBatch,
+};
 use weir_wire::order_entry::NewOrder;
 use weir_wire::report::{ExecutionReport, StageTimes};
 use weir_wire::rows::ATTRIBUTES_LEN_MAX;
@@ -341,4 +343,39 @@ fn check_parts(parts: &[String]) {
     }
     let others = ["types", "enumerations", "reasons", "limits"].map(str::to_owned);
     assert!(others.iter().all(|part| parts.contains(part)), "{parts:?}");
+}
+
+/// The bytes that the page on ingest shows are those of the codec.
+#[test]
+fn the_example_frames_of_the_page_on_ingest_are_the_codecs() {
+    let page = read(&format!("{ROOT}/docs/protocols/ingest.md"));
+    let (_, examples) = page.split_once("## Worked example").expect("the page has examples");
+    let shown: Vec<u8> = examples
+        .lines()
+        .flat_map(|line| line.get(..47).unwrap_or(line).split_whitespace())
+        .take_while(|word| *word != "In")
+        .filter_map(|word| (word.len() == 2).then(|| u8::from_str_radix(word, 16).ok())?)
+        .collect();
+    let (source_id, session_id, epoch) = (PartitionId(40), SessionId(30), Epoch(1));
+    let mut frames = vec![];
+    let open = OpenSource {
+        valid_seq: Seq(0),
+        valid_rec: Rec(0),
+        session_id,
+        epoch,
+        valid_epoch: Epoch::NONE,
+        source_id,
+        full_resend: Switch::On,
+    };
+    put_frame(&open, &mut frames);
+    let batch = SourceBatch {
+        batch_no: BatchNo(1),
+        sending_time: Nanos(1_760_000_000_000_000_000),
+        session_id,
+        epoch,
+        source_id,
+        flags: BatchFlags::RESEND_BEGIN.with(BatchFlags::RESEND_END),
+    };
+    put_source_batch(&batch, [], &mut frames);
+    assert_eq!(shown, frames);
 }

@@ -104,6 +104,8 @@ pub struct Core {
     pub acked: u64,
     /// The highest record number that there ever was, in lost history too.
     pub rec_max: Rec,
+    /// How many bytes of attributes each change has; any number when it is not said.
+    pub attributes_len: Option<u64>,
     /// The epoch that the store was last heard to know.
     pub store_epoch: Epoch,
     /// Ended epochs with the last valid place of each.
@@ -127,6 +129,7 @@ impl Core {
             batches: Vec::new(),
             acked: 0,
             rec_max: Rec(0),
+            attributes_len: None,
             store_epoch: Epoch::NONE,
             ends: Vec::new(),
             is_full: true,
@@ -156,8 +159,8 @@ impl Core {
     /// One order is entered, changes or goes.
     pub fn trade(&mut self, random: &mut Random) {
         let firm = 1 + random.below(2) as u32;
-        let attributes: Vec<u8> =
-            (0..random.below(4) * random.below(60)).map(|_| random.below(256) as u8).collect();
+        let len = self.attributes_len.unwrap_or_else(|| random.below(4) * random.below(60));
+        let attributes: Vec<u8> = (0..len).map(|_| random.below(256) as u8).collect();
         let pick = random.below(self.records.len().max(1) as u64) as usize;
         let picked = self.records.keys().nth(pick).copied();
         match (random.below(10), picked) {
@@ -207,6 +210,11 @@ impl Core {
 
     pub fn is_cut(&self) -> bool {
         self.pending.is_empty()
+    }
+
+    /// Whether the store was heard to have all.
+    pub fn is_fed(&self) -> bool {
+        self.is_prepared && self.is_cut() && self.acked == self.batches.len() as u64
     }
 
     pub fn batch(&self, number: BatchNo) -> &Batch {

@@ -384,8 +384,11 @@ impl World {
                 self.store_hears();
                 self.core_hears();
             }
-            let is_sent = self.core.is_cut() && self.core.acked == self.core.batches.len() as u64;
-            if self.is_open && is_sent && self.to_store.is_empty() && self.stream.is_whole() {
+            if self.is_open
+                && self.core.is_fed()
+                && self.to_store.is_empty()
+                && self.stream.is_whole()
+            {
                 return self.check_settled();
             }
         }

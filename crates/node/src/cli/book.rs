@@ -93,7 +93,8 @@ fn take(client: &mut Client, follower: &mut Follower) -> anyhow::Result<()> {
             Incoming::Session(..)
             | Incoming::CopyState(_)
             | Incoming::Copy(..)
-            | Incoming::CopyMark(_) => Ok(()),
+            | Incoming::CopyMark(_)
+            | Incoming::Source(_) => Ok(()),
         };
         failed = failed.take().or(outcome.err());
     })?;

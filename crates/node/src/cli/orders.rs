@@ -120,7 +120,8 @@ fn take(args: &OrdersArgs, client: &mut Client, follower: &mut Follower) -> anyh
             Incoming::Session(..)
             | Incoming::CopyState(_)
             | Incoming::Copy(..)
-            | Incoming::CopyMark(_) => Ok(()),
+            | Incoming::CopyMark(_)
+            | Incoming::Source(_) => Ok(()),
         };
         if let Err(error) = outcome {
             failed = Some(error.into());

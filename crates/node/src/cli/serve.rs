@@ -164,7 +164,9 @@ async fn live(config: Config, side: Arc<Side>, http: SocketAddr) -> anyhow::Resu
     manager.tell_ready();
     tracing::info!(order_entry = %node.address(), %http, "ready");
     let web = node.web_address().map_or(String::new(), |address| format!(" web={address}"));
-    println!("weir ready order-entry={} http={http}{web}", node.address());
+    let ingest = node.ingest_address().map(|address| format!(" ingest={address}"));
+    let ingest = ingest.unwrap_or_default();
+    println!("weir ready order-entry={} http={http}{ingest}{web}", node.address());
     let outcome = tokio::select! {
         biased;
         () = &mut told_to_stop => Ok(()),

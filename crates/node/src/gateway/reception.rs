@@ -239,7 +239,7 @@ pub fn open<'a>(
     for (stream, start) in session.streams.iter_mut().zip(starts) {
         stream.resume(start);
     }
-    let heartbeat_ms = asked.heartbeat_interval_ms.clamp(HEARTBEAT_MIN_MS, HEARTBEAT_MAX_MS);
+    let heartbeat_ms = heartbeat_granted(asked.heartbeat_interval_ms);
     session.heartbeat_interval = Nanos(u64::from(heartbeat_ms) * 1_000_000);
     session.cancel_on_disconnect = asked.cancel_on_disconnect;
     session.firm_id = known.firm_id;
@@ -253,6 +253,12 @@ pub fn open<'a>(
     session.said_at = via.now;
     sessions.attach(asked.session_id, via.connection);
     Ok(())
+}
+
+/// The heartbeat interval that is granted to who asks for this one, in milliseconds.
+#[must_use]
+pub fn heartbeat_granted(asked_ms: u32) -> u32 {
+    asked_ms.clamp(HEARTBEAT_MIN_MS, HEARTBEAT_MAX_MS)
 }
 
 fn refusal(session_id: SessionId, reason: Reason) -> LogonReject {

@@ -69,7 +69,8 @@ impl Following {
             Incoming::Session(..)
             | Incoming::CopyState(_)
             | Incoming::Copy(..)
-            | Incoming::CopyMark(_) => {}
+            | Incoming::CopyMark(_)
+            | Incoming::Source(_) => {}
         })
     }
 

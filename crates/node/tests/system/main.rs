@@ -15,6 +15,7 @@ mod drop_copy;
 mod fairness;
 mod follower;
 mod halts;
+mod ingest;
 mod liveness;
 mod lobby;
 mod logon;

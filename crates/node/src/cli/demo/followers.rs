@@ -160,7 +160,8 @@ impl Task {
                 Incoming::Session(..)
                 | Incoming::CopyState(_)
                 | Incoming::Copy(..)
-                | Incoming::CopyMark(_) => Ok(()),
+                | Incoming::CopyMark(_)
+                | Incoming::Source(_) => Ok(()),
             };
             if let Err(error) = outcome {
                 failed = Some(error);
