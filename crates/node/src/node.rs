@@ -123,23 +123,13 @@ impl Node {
         weir_io::durable::create_dir(&config.dir)
             .with_context(|| format!("cannot make {}", config.dir.display()))?;
         refuse_newer(&config.dir, &[PartitionId(0), TRADING])?;
-        let wakes = Wakes::new(config.is_fused());
         let wake_fd = WakeFd::new()?;
         let control = recover(config, PartitionId(0), &wake_fd)?;
         let trading = recover(config, TRADING, &wake_fd)?;
         let mut notes = control.notes.clone();
         notes.append(&mut trading.notes.clone());
         let mut probes = Probes::start(config, &mut notes);
-        let mut assembly = Assembly {
-            config,
-            health,
-            wakes,
-            draining: Arc::new(AtomicBool::new(false)),
-            gateway_status: Arc::new(Mutex::new(GatewayStatus::default())),
-            delivery_figures: Arc::new(DeliveryFigures::default()),
-            ingest_figures: Arc::default(),
-            cycles: Arc::new(CycleTimes::default()),
-        };
+        let mut assembly = Assembly::new(config, health);
         let bootstrap = bootstrap(config, &control, &mut notes)?;
         let [to_control, to_trading, to_feed] = [PartitionId(0), TRADING, TRADING]
             .map(|id| gateway_to_partition(id, assembly.wakes.partition.clone()));
@@ -465,7 +455,20 @@ struct Assembly<'a> {
     cycles: Arc<CycleTimes>,
 }
 
-impl Assembly<'_> {
+impl<'a> Assembly<'a> {
+    fn new(config: &'a Config, health: Arc<Health>) -> Assembly<'a> {
+        Assembly {
+            config,
+            health,
+            wakes: Wakes::new(config.is_fused()),
+            draining: Arc::new(AtomicBool::new(false)),
+            gateway_status: Arc::new(Mutex::new(GatewayStatus::default())),
+            delivery_figures: Arc::new(DeliveryFigures::default()),
+            ingest_figures: Arc::default(),
+            cycles: Arc::new(CycleTimes::default()),
+        }
+    }
+
     /// What the node tells of itself, as far as it is known from here.
     fn status(&self) -> NodeStatus {
         NodeStatus {
