@@ -198,7 +198,7 @@ impl Capture {
             if self.ring_at == index.ring_count() || is_full {
                 break;
             }
-            if let Some((kind, value, floor)) = index.key_floor(self.ring_at) {
+            if let Some((kind, value, floor)) = index.key_floor(self.ring_at, self.head) {
                 out.push(kind as u8);
                 out.extend_from_slice(&value.to_le_bytes());
                 // What went since the snapshot began, the follower lets go itself.

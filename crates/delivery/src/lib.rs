@@ -40,7 +40,7 @@ pub use ingest::{IngestError, Ingested};
 pub use memory::Memory;
 pub use page::{Page, PageLimits, Selection};
 pub use ring::Place;
-pub use row::{ROW_LEN, row_len};
+pub use row::{ROW_LEN, row_len, row_of};
 pub use snapshot::{Restore, RestoreError, SnapshotError, SnapshotStep};
 pub use store::{OrderStore, Resync, Retention, StoreConfig};
 pub use token::{NonceCounter, SourcePlace, TokenError, TokenKey, TokenSealer};

@@ -5,12 +5,14 @@
 //! -----------------------------------------+--------------------------------------------------------
 //! well below the limit                     | as it is
 //! one event's growth below it, or closer   | when its order's row and slot need no new memory; what
-//!                                          | ended goes early, oldest first, until that is so
-//! half of that, or closer                  | when nothing needs new memory; rings are swept early
+//!                                          | ended goes early, oldest first, until that is so; rings
+//!                                          | are swept early
+//! half of that, or closer                  | when nothing needs new memory
 //! else                                     | not: StoreFull
 //! ```
-//! An order that is new also leaves room for the rings to grow as the orders in them change, so that
-//! a full store refuses new orders long before it refuses changes of those that it has.
+//! An order that is new, longer or of other keys also leaves room for the rings to grow as the
+//! orders in them change, so that a full store goes on taking in changes that need no room of their
+//! own. An event that was refused may be sent again: each try lets more of what ended go.
 
 use crate::index::{KIND_COUNT, Kind};
 use crate::ingest::{Change, IngestError};
@@ -19,7 +21,7 @@ use crate::store::OrderStore;
 /// More than one event can make a store ask for.
 pub const EVENT_GROWTH_MAX: u64 = 1 << 20;
 /// What goes early at most per event.
-const EARLY_STEPS: u32 = 8;
+const EARLY_STEPS: u32 = 64;
 /// Rings of keys without orders looked at per event while memory is short.
 const FREE_STEPS: u32 = 4;
 
@@ -93,6 +95,7 @@ impl OrderStore {
 
     fn make_room_below(&mut self, change: &Change<'_>) -> Result<(), IngestError> {
         self.is_tight = self.is_short_of(change, EVENT_GROWTH_MAX);
+        self.index.is_short = self.is_tight;
         if !self.is_tight {
             return Ok(());
         }
@@ -118,9 +121,12 @@ impl OrderStore {
     }
 
     fn is_short_of(&self, change: &Change<'_>, bytes: u64) -> bool {
-        let is_new = self.records.get(change.place.rec).is_none();
+        let stays = self.records.get(change.place.rec).is_some_and(|slot| {
+            let meta = self.metas.get(slot);
+            meta.keys == change.keys && self.heap.is_enough(meta.block, change.row_len())
+        });
         let orders = u64::from(self.live_count) + u64::from(self.waiting_count);
-        let reserve = if is_new { self.index.growth_bytes(orders) } else { 0 };
+        let reserve = if stays { 0 } else { self.index.growth_bytes(orders) };
         self.memory().total + reserve + bytes > self.config.bytes_max
     }
 

@@ -113,8 +113,9 @@ pub(crate) fn write_row(block: &[u8], attributes: &[u8], to: &mut [u8]) {
     to[ROW_LEN + LEN_LEN..].copy_from_slice(attributes);
 }
 
-/// The row of an order after an event.
-pub(crate) fn row_of(event: &OrderEvent) -> OrderRow {
+/// The row of an order after an event of our own engine.
+#[must_use]
+pub fn row_of(event: &OrderEvent) -> OrderRow {
     OrderRow {
         rec: event.rec,
         seq: event.seq,
