@@ -558,6 +558,31 @@ impl Index {
             .any(|kind| (kind == Kind::All || self.kinds.contains(kind)) && kind.is_all_of(filter))
     }
 
+    /// Looks at where a slot is in its rings.
+    #[inline]
+    pub(crate) fn look_at_links(&self, slot: u32) -> u64 {
+        let links = self.links.get(slot);
+        u64::from(links.rings[0] ^ links.positions[KIND_COUNT - 1])
+    }
+
+    /// Looks at the heads of a slot's rings.
+    #[inline]
+    pub(crate) fn look_at_rings(&self, slot: u32) -> u64 {
+        let rings = self.links.get(slot).rings.iter().filter(|ring| **ring != NO_RING);
+        rings.fold(0, |seen, ring| {
+            let KeyRing { ring, value, .. } = self.rings.get(*ring);
+            seen ^ value ^ ring.digest()
+        })
+    }
+
+    /// Looks at what a change of a slot touches in its rings.
+    #[inline]
+    pub(crate) fn look_at_entries(&self, slot: u32) -> u64 {
+        let links = self.links.get(slot);
+        let places = links.rings.iter().zip(links.positions).filter(|(ring, _)| **ring != NO_RING);
+        places.fold(0, |seen, (ring, position)| seen ^ self.ring(*ring).look(position))
+    }
+
     /// The newest place in a ring, live or not any more.
     pub(crate) fn newest(&self, ring: u32) -> Place {
         self.ring(ring).newest()

@@ -14,6 +14,7 @@
 //! * [`desk`]: readers that wait, and whose turn it is.
 //! * [`model`]: the same answers by the slowest means, as the oracle of tests.
 
+mod ahead;
 mod bits;
 mod capture;
 mod chunk;
@@ -33,6 +34,7 @@ pub mod snapshot;
 pub mod store;
 pub mod token;
 
+pub use ahead::{RawRow, Taken};
 pub use desk::{Asked, Desk, DeskConfig, PageSink, Polled, Question};
 pub use filter::{Entitlement, Filter, Scope, Visibility};
 pub use index::{Kind, Kinds};

@@ -233,6 +233,14 @@ impl Ring {
         self.entries.has_room(count) && self.live.has_room(self.entries.len() + count - 1)
     }
 
+    /// Looks at the word of a position's bit and at the entry behind which the next one goes.
+    #[inline]
+    pub(crate) fn look(&self, position: u32) -> u64 {
+        let last = self.entries.len().checked_sub(1);
+        let entry = last.map_or(0, |last| self.entries.get(last).slot);
+        self.live.look(position) ^ u64::from(entry)
+    }
+
     /// Bytes asked of the allocator.
     #[inline]
     pub(crate) fn reserved_bytes(&self) -> u64 {

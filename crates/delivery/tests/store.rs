@@ -5,9 +5,9 @@ mod support;
 
 use support::{SOURCE, block, encoded, event, keys, tombstone};
 use weir_delivery::{
-    Filter, IngestError, Ingested, Kind, Kinds, OrderStore, Page, PageLimits, Place, Restore,
-    RestoreError, Resync, Retention, Selection, SnapshotError, SnapshotStep, StoreConfig, memory,
-    row_len, row_of,
+    Filter, IngestError, Ingested, Kind, Kinds, OrderStore, Page, PageLimits, Place, RawRow,
+    Restore, RestoreError, Resync, Retention, Selection, SnapshotError, SnapshotStep, StoreConfig,
+    Taken, memory, row_len, row_of,
 };
 use weir_types::{Epoch, FirmId, Nanos, OrdStatus, PartitionId, Qty, Rec, Seq};
 use weir_wire::delivery::{OrderRow, RowFlags};
@@ -99,6 +99,33 @@ fn a_row_that_cannot_be_is_refused_by_its_field_and_changes_nothing() {
     assert_eq!(store.ingest_row(&jump, &[]), Err(IngestError::RecJump(Rec(1 << 40))));
     assert_eq!((store.head(), store.live_count()), (place(5, 1), 1));
     assert_eq!(store.ingest_row(&good, &[1; 600]), Ok(Ingested::Inserted));
+}
+
+#[test]
+fn a_batch_is_what_its_rows_are_one_by_one_and_ends_at_the_first_that_is_refused() {
+    let blocks: Vec<Vec<u8>> = (1..=200)
+        .map(|seq| block(seq, seq * 7 % 90 + 1, keys(1 + seq as u32 % 3, 1, 1), OrdStatus::New))
+        .collect();
+    let row = |block| RawRow { block, attributes: b"batched" };
+    let mut rows: Vec<RawRow<'_>> = blocks.iter().map(|block| row(&block[..])).collect();
+    let (mut whole, mut single) = (OrderStore::new(CONFIG), OrderStore::new(CONFIG));
+    for row in &rows {
+        let _ = single.ingest_row(row.block, row.attributes).unwrap();
+    }
+    let all = Taken { count: 200, repeated_count: 0, error: None };
+    assert_eq!(whole.ingest_rows(&rows), all);
+    assert_eq!(whole.ingest_rows(&rows), Taken { repeated_count: 200, ..all }, "sent again");
+    let rows_of = |store: &OrderStore| page(store, Place::START, &Filter::ALL, WIDE).0;
+    assert_eq!(rows_of(&whole), rows_of(&single));
+    assert_eq!(whole.digest(&of_firm(2)), single.digest(&of_firm(2)));
+    let wrong = with_field(&blocks[150], "side", &[77]);
+    rows[150] = row(&wrong);
+    rows[40] = row(&blocks[40][..3]);
+    let mut store = OrderStore::new(CONFIG);
+    let taken = store.ingest_rows(&rows);
+    assert!(taken.count == 40 && matches!(taken.error, Some(IngestError::Row(_))), "{taken:?}");
+    assert_eq!(store.head().seq, Seq(40));
+    assert_eq!(store.ingest_rows(&rows[41..]).count, 109);
 }
 
 #[test]

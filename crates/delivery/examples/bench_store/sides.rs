@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use weir_delivery::page::{PageHead, put_page};
 use weir_delivery::{
-    Filter, Kinds, OrderStore, PageLimits, Place, Selection, StoreConfig, row_len,
+    Filter, Kinds, OrderStore, PageLimits, Place, ROW_LEN, RawRow, Selection, StoreConfig, row_len,
 };
 use weir_types::{Epoch, FirmId, Nanos, Rec, Seq, SessionId};
 
@@ -18,6 +18,9 @@ use crate::work::{FIRMS, Pattern, Random, RowMaker, keys_of};
 
 /// Rows of a page.
 pub(crate) const PAGE_ROWS: u32 = 50;
+
+/// Changes of a batch.
+const BATCH: u64 = 50;
 
 /// A store under test.
 pub(crate) trait Side {
@@ -36,6 +39,8 @@ pub(crate) trait Side {
 pub(crate) struct Ours {
     store: OrderStore,
     rows: RowMaker,
+    /// Rows as a core sends them.
+    batch: Vec<u8>,
     seq: u64,
     orders: u64,
     selection: Selection,
@@ -48,6 +53,7 @@ impl Ours {
         Ours {
             store: OrderStore::new(config),
             rows: RowMaker::new(attributes_len),
+            batch: Vec::new(),
             seq: 0,
             orders: 0,
             selection: Selection::default(),
@@ -55,10 +61,28 @@ impl Ours {
         }
     }
 
-    fn put(&mut self, rec: u64) {
-        self.seq += 1;
-        let (block, attributes) = self.rows.row(self.seq, rec);
-        let _ = black_box(self.store.ingest_row(block, attributes).expect("rows are in order"));
+    /// Puts changes of as many orders as a batch has; `pick` says which.
+    fn put_all(&mut self, count: u64, mut pick: impl FnMut() -> u64) {
+        let mut left = count;
+        while left > 0 {
+            let in_batch = left.min(BATCH);
+            left -= in_batch;
+            self.batch.clear();
+            for _ in 0..in_batch {
+                self.seq += 1;
+                let (block, attributes) = self.rows.row(self.seq, pick());
+                self.batch.extend_from_slice(block);
+                self.batch.extend_from_slice(attributes);
+            }
+            let rows: Vec<RawRow<'_>> = self
+                .batch
+                .chunks(self.batch.len() / in_batch as usize)
+                .map(|row| row.split_at(ROW_LEN))
+                .map(|(block, attributes)| RawRow { block, attributes })
+                .collect();
+            let taken = self.store.ingest_rows(&rows);
+            assert_eq!((taken.count as u64, taken.error), (in_batch, None), "rows are in order");
+        }
     }
 
     fn read(&mut self, after: Place, filter: &Filter) -> u64 {
@@ -99,18 +123,16 @@ impl Side for Ours {
     fn load(&mut self, orders: u64) -> Spent {
         self.orders = orders;
         spent(|| {
-            (1..=orders).for_each(|rec| self.put(rec));
+            let mut recs = 1..=orders;
+            self.put_all(orders, || recs.next().expect("as many as orders"));
             orders
         })
     }
 
     fn update(&mut self, pattern: Pattern, count: u64, seed: u64) -> Spent {
-        let mut random = Random(seed);
+        let (mut random, orders) = (Random(seed), self.orders);
         spent(|| {
-            for _ in 0..count {
-                let rec = pattern.pick(self.orders, &mut random);
-                self.put(rec);
-            }
+            self.put_all(count, || pattern.pick(orders, &mut random));
             count
         })
     }

@@ -57,7 +57,9 @@ impl Random {
 /// Makes an order's row as a core sends it: a block whose fields are set, and its attributes.
 pub(crate) struct RowMaker {
     block: Vec<u8>,
-    pub(crate) attributes: Vec<u8>,
+    attributes: Vec<u8>,
+    /// Where the fields that differ lie, found once.
+    at: [usize; 7],
 }
 
 fn field(name: &str) -> usize {
@@ -68,31 +70,26 @@ impl RowMaker {
     pub(crate) fn new(attributes_len: usize) -> RowMaker {
         let mut block = Vec::new();
         row_of(&event(1, 1, keys_of(1), OrdStatus::PartiallyFilled)).encode_block(&mut block);
-        RowMaker { block, attributes: vec![b'x'; attributes_len] }
+        let numbers = ["rec", "seq", "order_id", "transact_time"].map(field);
+        let keys = ["firm_id", "account_id", "instrument_id"].map(field);
+        let [a, b, c, d] = numbers;
+        let [e, f, g] = keys;
+        RowMaker { block, attributes: vec![b'x'; attributes_len], at: [a, b, c, d, e, f, g] }
     }
 
-    /// The block of a change. Attributes change in one byte.
-    pub(crate) fn make(&mut self, seq: u64, rec: u64) -> &[u8] {
-        let keys = keys_of(rec);
-        let mut put = |name: &str, bytes: &[u8]| {
-            let at = field(name);
-            self.block[at..at + bytes.len()].copy_from_slice(bytes);
-        };
-        put("rec", &rec.to_le_bytes());
-        put("seq", &seq.to_le_bytes());
-        put("order_id", &rec.to_le_bytes());
-        put("transact_time", &seq.to_le_bytes());
-        put("firm_id", &keys.firm_id.0.to_le_bytes());
-        put("account_id", &keys.account_id.0.to_le_bytes());
-        put("instrument_id", &keys.instrument_id.0.to_le_bytes());
+    /// The block of a change and its attributes, of which one byte differs.
+    pub(crate) fn row(&mut self, seq: u64, rec: u64) -> (&[u8], &[u8]) {
+        let Keys { firm_id, account_id, instrument_id } = keys_of(rec);
+        for (at, number) in self.at.into_iter().zip([rec, seq, rec, seq]) {
+            self.block[at..at + 8].copy_from_slice(&number.to_le_bytes());
+        }
+        let keys = [firm_id.0, account_id.0, instrument_id.0];
+        for (at, key) in self.at[4..].iter().zip(keys) {
+            self.block[*at..*at + 4].copy_from_slice(&key.to_le_bytes());
+        }
         if let Some(first) = self.attributes.first_mut() {
             *first = seq as u8;
         }
-        &self.block
-    }
-
-    pub(crate) fn row(&mut self, seq: u64, rec: u64) -> (&[u8], &[u8]) {
-        self.make(seq, rec);
         (&self.block, &self.attributes)
     }
 }

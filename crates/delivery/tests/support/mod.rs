@@ -13,6 +13,7 @@ use weir_wire::event::OrderEvent;
 
 pub(crate) const SOURCE: PartitionId = PartitionId(1);
 
+#[allow(dead_code, reason = "not every target that uses this file has keys of its own")]
 pub(crate) fn keys(firm: u32, account: u32, instrument: u32) -> Keys {
     Keys {
         firm_id: FirmId(firm),
