@@ -1,6 +1,6 @@
 #!/bin/sh
-# delivery-store.sh [--rounds N] [--updates N] [--orders N,N --attributes LEN,LEN]: the order store beside
-# a plain store of one map and four trees and beside Tarantool, in turn in one run.
+# delivery-store.sh [--rounds N] [--updates N] [--orders N,N --attributes LEN,LEN]: the order store
+# beside a plain store of one map and four trees and beside Tarantool, in turn in one run.
 #
 # 200,000 live orders of 600 bytes; then, where there is memory for all three, 10 million with fewer
 # attributes. Tarantool is installed by apt when it is missing; where that cannot be, it is left out

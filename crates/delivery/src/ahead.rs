@@ -61,6 +61,32 @@ impl OrderStore {
         taken
     }
 
+    /// Looks at what is known of the next few slots of a ring, live at `at` and behind, and no more
+    /// than `slots_max`; returns the position up to which, and how many steps that took.
+    pub(crate) fn look_ahead_in(&self, ring: u32, at: u32, slots_max: u32) -> (u32, u32) {
+        let (mut slots, mut position) = ([0; GROUP_LEN], at);
+        let (mut count, mut steps) = (0, 0);
+        while count < GROUP_LEN.min(slots_max as usize) {
+            let step = self.index.next_live(ring, position);
+            steps += step.count;
+            let Some((at, entry)) = step.found else { break };
+            slots[count] = entry.slot;
+            (count, position) = (count + 1, at + 1);
+        }
+        let look = |seen, slot: &u32| seen ^ self.metas.get(*slot).look();
+        black_box(slots[..count].iter().fold(0, look));
+        (position, steps)
+    }
+
+    /// Looks at some rows.
+    pub(crate) fn look_at_rows(&self, slots: impl Iterator<Item = u32>) {
+        let look = |seen, slot| {
+            let meta = self.metas.get(slot);
+            seen ^ self.heap.look(meta.block, usize::from(meta.row_len))
+        };
+        black_box(slots.fold(0, look));
+    }
+
     fn look_ahead(&self, rows: &[RawRow<'_>]) {
         let mut slots = [0; GROUP_LEN];
         let mut count = 0;

@@ -340,6 +340,7 @@ impl OrderStore {
     /// Lets the oldest of what ended go while there is more than is to be kept.
     fn retire(&mut self) {
         let retention = self.config.retention;
+        self.step_count += u64::from(self.abandoned.free_one());
         for _ in 0..RETIRE_STEPS {
             let is_over = self.waiting_count > retention.count_max
                 || self.waiting_bytes > retention.bytes_max;

@@ -6,6 +6,7 @@
 //!
 //! * [`store`]: the latest state of each order.
 //! * [`ingest`]: how it takes in changes; [`memory`]: what it takes for them, and may.
+//! * `ahead`: what makes a batch of changes cheaper than the changes one by one.
 //! * [`snapshot`]: a store as a stream of chunks, and back.
 //! * [`ring`], [`index`]: how what is new is found without a tree.
 //! * [`filter`]: what was asked for and what may be seen.

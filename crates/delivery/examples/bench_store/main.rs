@@ -3,7 +3,8 @@
 //!
 //! `bench_store [--orders N,N] [--attributes LEN,LEN] [--rounds N] [--updates N]
 //! [--tarantool SCRIPT DIR]`: for each number of orders a run with rows of 161 bytes and as many
-//! attributes as its place in the second list says. Three secondary keys: firm, account, instrument.
+//! attributes as its place in the second list says. Three secondary keys: firm, account and
+//! instrument.
 
 #[path = "../../tests/support/mod.rs"]
 mod support;

@@ -46,9 +46,8 @@ impl Rounds {
         match (values.first(), values.last()) {
             (Some(low), Some(high)) => {
                 let median = values[values.len() / 2];
-                format!(
-                    "{{\"median\":{median:.digits$},\"low\":{low:.digits$},\"high\":{high:.digits$}}}"
-                )
+                let spread = format!("\"low\":{low:.digits$},\"high\":{high:.digits$}");
+                format!("{{\"median\":{median:.digits$},{spread}}}")
             }
             _ => "null".to_owned(),
         }
