@@ -29,7 +29,7 @@ pub struct RawRow<'a> {
 /// What became of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
-pub struct Taken {
+pub struct TakenRows {
     /// Rows that were taken in, repeated ones included.
     pub count: usize,
     /// How many of them the store had been past.
@@ -41,8 +41,8 @@ pub struct Taken {
 impl OrderStore {
     /// Takes in rows one after the other, as [`OrderStore::ingest_row`] does, up to the first that
     /// is refused.
-    pub fn ingest_rows(&mut self, rows: &[RawRow<'_>]) -> Taken {
-        let mut taken = Taken::default();
+    pub fn ingest_rows(&mut self, rows: &[RawRow<'_>]) -> TakenRows {
+        let mut taken = TakenRows::default();
         for group in rows.chunks(GROUP_LEN) {
             self.look_ahead(group);
             for row in group {

@@ -35,7 +35,7 @@ pub mod snapshot;
 pub mod store;
 pub mod token;
 
-pub use ahead::{RawRow, Taken};
+pub use ahead::{RawRow, TakenRows};
 pub use desk::{Asked, Desk, DeskConfig, PageSink, Polled, Question};
 pub use filter::{Entitlement, Filter, Scope, Visibility};
 pub use index::{Kind, Kinds};

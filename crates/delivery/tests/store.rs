@@ -7,7 +7,7 @@ use support::{SOURCE, block, encoded, event, keys, tombstone};
 use weir_delivery::{
     Filter, IngestError, Ingested, Kind, Kinds, OrderStore, Page, PageLimits, Place, RawRow,
     Restore, RestoreError, Resync, Retention, Selection, SnapshotError, SnapshotStep, StoreConfig,
-    Taken, memory, row_len, row_of,
+    TakenRows, memory, row_len, row_of,
 };
 use weir_types::{Epoch, FirmId, Nanos, OrdStatus, PartitionId, Qty, Rec, Seq};
 use weir_wire::delivery::{OrderRow, RowFlags};
@@ -112,9 +112,9 @@ fn a_batch_is_what_its_rows_are_one_by_one_and_ends_at_the_first_that_is_refused
     for row in &rows {
         let _ = single.ingest_row(row.block, row.attributes).unwrap();
     }
-    let all = Taken { count: 200, repeated_count: 0, error: None };
+    let all = TakenRows { count: 200, repeated_count: 0, error: None };
     assert_eq!(whole.ingest_rows(&rows), all);
-    assert_eq!(whole.ingest_rows(&rows), Taken { repeated_count: 200, ..all }, "sent again");
+    assert_eq!(whole.ingest_rows(&rows), TakenRows { repeated_count: 200, ..all }, "sent again");
     let rows_of = |store: &OrderStore| page(store, Place::START, &Filter::ALL, WIDE).0;
     assert_eq!(rows_of(&whole), rows_of(&single));
     assert_eq!(whole.digest(&of_firm(2)), single.digest(&of_firm(2)));
