@@ -419,7 +419,8 @@ fn readers_end_with_the_latest_state_of_what_they_may_see() {
     let retained = prop_oneof![Just(0u32), 1..12u32, Just(1_000_000u32)];
     let strategy = (steps, filters, retained);
     while tried.load(Ordering::Relaxed) < wanted_steps() {
-        let mut runner = TestRunner::new(Config { cases: 256, ..Config::default() });
+        let mut runner =
+            TestRunner::new(Config { cases: 256, source_file: Some(file!()), ..Config::default() });
         let result = runner.run(&strategy, |(steps, filters, retained_max)| {
             run(&steps, &filters, retained_max);
             tried.fetch_add(steps.len() as u64, Ordering::Relaxed);
