@@ -140,6 +140,15 @@ impl Bits {
         (None, looked_at)
     }
 
+    /// Looks at the word of a position.
+    #[inline]
+    pub(crate) fn look(&self, position: u32) -> u64 {
+        match self.levels.first() {
+            Some(words) if position >> WORD_BITS < words.len() => *words.get(position >> WORD_BITS),
+            _ => self.first,
+        }
+    }
+
     /// Bytes asked of the allocator.
     #[inline]
     pub(crate) fn reserved_bytes(&self) -> u64 {

@@ -18,6 +18,8 @@ use crate::store::OrderStore;
 
 /// Bytes of what was kept that are put together.
 const IMAGES_LEN: usize = 16 * 1024;
+/// The longest entry.
+const ENTRY_LEN_MAX: usize = 1_024;
 /// Slots and keys that one chunk looks at.
 const LOOK_MAX: u32 = 4_096;
 
@@ -26,6 +28,41 @@ const LOOK_MAX: u32 = 4_096;
 struct Images {
     bytes: Vec<u8>,
     count: u32,
+}
+
+impl Images {
+    fn new() -> Images {
+        Images { bytes: Vec::with_capacity(IMAGES_LEN + ENTRY_LEN_MAX), count: 0 }
+    }
+}
+
+/// What was kept, oldest first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Kept {
+    images: VecDeque<Images>,
+}
+
+impl Kept {
+    fn add(&mut self, meta: &Meta, heap: &Heap) {
+        let is_full = |images: &Images| images.bytes.len() >= IMAGES_LEN;
+        if self.images.back().is_none_or(is_full) {
+            self.images.push_back(Images::new());
+        }
+        let images = self.images.back_mut().expect("put there if it was missing");
+        put_slot(meta, heap, &mut images.bytes);
+        images.count += 1;
+    }
+
+    /// Gives back what was kept together first; false when there is nothing.
+    pub(crate) fn free_one(&mut self) -> bool {
+        self.images.pop_front().is_some()
+    }
+
+    /// Bytes asked of the allocator.
+    pub(crate) fn reserved_bytes(&self) -> u64 {
+        let heads = self.images.capacity() * size_of::<Images>();
+        (self.images.len() * (IMAGES_LEN + ENTRY_LEN_MAX) + heads) as u64
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -45,8 +82,7 @@ pub(crate) struct Capture {
     slot_end: u32,
     /// One bit for each slot that was kept, or that holds something new.
     is_done: Vec<u64>,
-    images: VecDeque<Images>,
-    image_bytes: u64,
+    kept: Kept,
     ring_at: u32,
     /// Of what is out.
     number: u32,
@@ -72,8 +108,7 @@ impl Capture {
             slot_end,
             // Zeroed memory comes from the system as it is touched: nothing waits for it here.
             is_done: vec![0; slot_end.div_ceil(64) as usize],
-            images: VecDeque::new(),
-            image_bytes: 0,
+            kept: Kept::default(),
             ring_at: 0,
             number: 0,
             chain: 0,
@@ -84,7 +119,7 @@ impl Capture {
 
     /// Bytes asked of the allocator.
     pub(crate) fn reserved_bytes(&self) -> u64 {
-        (self.is_done.capacity() * 8) as u64 + self.image_bytes
+        (self.is_done.capacity() * 8) as u64 + self.kept.reserved_bytes()
     }
 
     fn is_done(&self, slot: u32) -> bool {
@@ -100,17 +135,7 @@ impl Capture {
         if meta.standing == Standing::Free {
             return;
         }
-        let is_full = |images: &Images| images.bytes.len() >= IMAGES_LEN;
-        if self.images.back().is_none_or(is_full) {
-            self.images.push_back(Images::default());
-            self.image_bytes += (IMAGES_LEN + 1_024) as u64;
-        }
-        let images = self.images.back_mut().expect("put there if it was missing");
-        if images.bytes.is_empty() {
-            images.bytes.reserve_exact(IMAGES_LEN + 1_024);
-        }
-        put_slot(meta, heap, &mut images.bytes);
-        images.count += 1;
+        self.kept.add(meta, heap);
     }
 
     /// Fills a chunk's payload; returns its entries.
@@ -160,14 +185,13 @@ impl Capture {
         out: &mut Vec<u8>,
     ) -> u32 {
         let (start, mut count) = (out.len(), 0);
-        while let Some(images) = self.images.front() {
+        while let Some(images) = self.kept.images.front() {
             if count > 0 && out.len() - start + images.bytes.len() > bytes_max {
                 break;
             }
             out.extend_from_slice(&images.bytes);
             count += images.count;
-            self.images.pop_front();
-            self.image_bytes -= (IMAGES_LEN + 1_024) as u64;
+            self.kept.images.pop_front();
         }
         for _ in 0..LOOK_MAX {
             if self.slot_at == self.slot_end {
@@ -185,7 +209,7 @@ impl Capture {
             self.slot_at += 1;
         }
         self.slots_out += u64::from(count);
-        if self.slot_at == self.slot_end && self.images.is_empty() {
+        if self.slot_at == self.slot_end && self.kept.images.is_empty() {
             self.kind = ChunkKind::Keys;
         }
         count
@@ -198,7 +222,7 @@ impl Capture {
             if self.ring_at == index.ring_count() || is_full {
                 break;
             }
-            if let Some((kind, value, floor)) = index.key_floor(self.ring_at) {
+            if let Some((kind, value, floor)) = index.key_floor(self.ring_at, self.head) {
                 out.push(kind as u8);
                 out.extend_from_slice(&value.to_le_bytes());
                 // What went since the snapshot began, the follower lets go itself.
@@ -234,13 +258,16 @@ impl OrderStore {
     /// chunk is out, each slot that changes is kept once as it was: memory for as many rows as
     /// change in that time.
     pub fn begin_snapshot(&mut self) {
+        self.cancel_snapshot();
         self.capture = Some(Box::new(Capture::new(self)));
-        self.is_capture_given_up = false;
     }
 
     /// Gives up the snapshot under way, if there is one.
     pub fn cancel_snapshot(&mut self) {
-        self.capture = None;
+        if let Some(mut capture) = self.capture.take() {
+            // Much may have been kept: it is given back as events come in.
+            self.abandoned.images.append(&mut capture.kept.images);
+        }
         self.is_capture_given_up = false;
     }
 

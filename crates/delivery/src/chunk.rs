@@ -11,6 +11,8 @@ const OFFSET_MASK: u32 = (1 << CHUNK_BITS) - 1;
 /// Chunks beyond the needed ones that [`Chunked::trim`] leaves, so that an array whose length goes
 /// up and down by one does not ask for memory each time.
 const SPARE_CHUNKS: usize = 1;
+/// The first chunk of an empty array stays when it has at most so many elements.
+const SMALL_LEN: usize = 16;
 
 /// An array of up to `u32::MAX` elements in chunks.
 #[derive(Clone, Debug)]
@@ -111,10 +113,20 @@ impl<T: Copy> Chunked<T> {
     #[inline]
     pub(crate) fn trim(&mut self) -> bool {
         let needed = (self.len as usize).div_ceil(CHUNK_LEN).saturating_sub(1);
-        if self.rest.len() <= needed + SPARE_CHUNKS {
+        let spare = if self.len == 0 { 0 } else { SPARE_CHUNKS };
+        if self.rest.len() <= needed + spare {
             return false;
         }
         self.rest.pop();
+        true
+    }
+
+    /// Gives back the first chunk of an empty array that has nothing else, if it is not small.
+    pub(crate) fn trim_first(&mut self) -> bool {
+        if self.len > 0 || !self.rest.is_empty() || self.first.capacity() <= SMALL_LEN {
+            return false;
+        }
+        (self.first, self.rest) = (Vec::new(), Vec::new());
         true
     }
 }

@@ -1,9 +1,9 @@
 //! The rows' memory: blocks of a few sizes, cut from slabs of one size.
 //!
-//! A row's block is of the smallest class that holds it, so that at most 63 bytes of a block (23 of
-//! the second smallest) are unused. A slab serves one class for as long as any of its blocks is in use and
-//! can then serve any other: what a change of sizes leaves behind does not add up. Taking, giving
-//! back and replacing are a few steps each; nothing is ever copied or freed in bulk.
+//! A row's block is of the smallest class that holds it, so that at most 63 bytes of a block are
+//! unused. A slab serves one class while any of its blocks is in use and can then serve any
+//! other: what a change of sizes leaves behind does not add up. Taking, giving back and replacing
+//! are a few steps each; nothing is ever copied or freed in bulk.
 //!
 //! ```text
 //! slab   64 KiB: blocks of one class, and no header
@@ -23,6 +23,8 @@ const CLASSES: [u16; 11] = [168, 192, 256, 320, 384, 448, 512, 576, 640, 704, 76
 pub(crate) const BLOCK_LEN_MAX: usize = CLASSES[CLASSES.len() - 1] as usize;
 /// Empty slabs that keep their memory.
 const SPARE_SLABS_MAX: u32 = 64;
+/// Bytes that come from memory together.
+const CACHE_LINE: usize = 64;
 const BLOCK_BITS: u32 = 10;
 const BLOCK_MASK: u32 = (1 << BLOCK_BITS) - 1;
 const NONE: u32 = u32::MAX;
@@ -206,6 +208,13 @@ impl Heap {
         let slab = self.slabs.get_mut(block.slab());
         let at = slab.at(block.number());
         &mut slab.bytes[at..at + len]
+    }
+
+    /// Looks at each part of a block that comes from memory by itself.
+    #[inline]
+    pub(crate) fn look(&self, block: Block, len: usize) -> u64 {
+        let bytes = self.bytes(block, len).iter().step_by(CACHE_LINE);
+        bytes.fold(0, |seen, byte| seen ^ u64::from(*byte))
     }
 
     /// True when a row of `len` bytes belongs in this block: no other class fits it better.

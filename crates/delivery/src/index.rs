@@ -166,6 +166,8 @@ struct KeyRing {
     ring: Ring,
     kind: Kind,
     value: u64,
+    /// The place of the change that the ring was made for.
+    born: Place,
 }
 
 /// What a change does to a digest: the hash of the state before, and that of the new one; zero for
@@ -194,6 +196,8 @@ pub(crate) struct Index {
     by_value: [BTreeMap<u64, u32>; KIND_COUNT],
     /// Bytes that the rings of each kind asked of the allocator.
     ring_bytes: [u64; KIND_COUNT],
+    /// Memory is short: rings are swept earlier.
+    pub(crate) is_short: bool,
     /// The next ring that [`Index::sweep_idle`] looks at.
     sweep_at: u32,
     /// Steps so far: entries put, killed and moved, chunks given back.
@@ -205,7 +209,12 @@ impl Index {
     #[must_use]
     pub(crate) fn new(kinds: Kinds) -> Index {
         let mut rings = Chunked::new();
-        rings.push(KeyRing { ring: Ring::new(Place::START), kind: Kind::All, value: 0 });
+        rings.push(KeyRing {
+            ring: Ring::new(Place::START),
+            kind: Kind::All,
+            value: 0,
+            born: Place::START,
+        });
         Index {
             kinds,
             links: Chunked::new(),
@@ -213,6 +222,7 @@ impl Index {
             free_rings: Chunked::new(),
             by_value: Default::default(),
             ring_bytes: [0; KIND_COUNT],
+            is_short: false,
             sweep_at: 0,
             step_count: 0,
         }
@@ -233,7 +243,7 @@ impl Index {
         self.append(slot, RING_ALL, place, hash);
         for kind in Kind::KEYED {
             if self.kinds.contains(kind) {
-                let ring = self.ring_or_new(kind, keys);
+                let ring = self.ring_or_new(kind, keys, place);
                 self.append(slot, ring, place, hash);
             }
         }
@@ -267,7 +277,7 @@ impl Index {
         for kind in Kind::EVERY {
             if kind == Kind::All || self.kinds.contains(kind) {
                 self.kill(slot, kind, rehash.out);
-                let ring = self.ring_or_new(kind, keys);
+                let ring = self.ring_or_new(kind, keys, place);
                 self.append(slot, ring, place, rehash.into);
             }
         }
@@ -335,7 +345,7 @@ impl Index {
             self.ring_bytes[kind] -= CHUNK_BYTES;
             self.step_count += 1;
         }
-        if entries.is_due() {
+        if entries.is_due(self.is_short) {
             let links = &mut self.links;
             let moved = |slot, position| links.get_mut(slot).positions[kind] = position;
             self.step_count += u64::from(entries.sweep(SWEEP_STEPS, moved));
@@ -348,7 +358,7 @@ impl Index {
         let KeyRing { ring: entries, kind, .. } = self.rings.get_mut(ring);
         let (kind, links) = (*kind as usize, &mut self.links);
         let moved = |slot, position| links.get_mut(slot).positions[kind] = position;
-        self.step_count += u64::from(entries.sweep_now(steps_max, moved));
+        self.step_count += u64::from(entries.sweep(steps_max, moved));
     }
 
     /// Sweeps rings in turn, without waiting for their next change; looks at `rings_max` of them.
@@ -359,6 +369,12 @@ impl Index {
         for _ in 0..rings_max.min(self.rings.len()) {
             self.sweep_at = (self.sweep_at + 1) % self.rings.len();
             self.sweep(self.sweep_at);
+            let KeyRing { ring: entries, kind, .. } = self.rings.get_mut(self.sweep_at);
+            let before = entries.reserved_bytes();
+            if entries.trim_empty() {
+                self.ring_bytes[*kind as usize] -= before - entries.reserved_bytes();
+                self.step_count += 1;
+            }
             if frees_keys {
                 self.free_if_empty(self.sweep_at);
             }
@@ -407,7 +423,7 @@ impl Index {
         heads + self.links.reserved_bytes()
     }
 
-    fn ring_or_new(&mut self, kind: Kind, keys: &Keys) -> u32 {
+    fn ring_or_new(&mut self, kind: Kind, keys: &Keys, place: Place) -> u32 {
         if kind == Kind::All {
             return RING_ALL;
         }
@@ -416,10 +432,10 @@ impl Index {
             return *ring;
         }
         // The key may have had a ring before: whatever is below the floor may have been in it.
-        self.new_ring(kind, value, self.floor())
+        self.new_ring((kind, value), self.floor(), place)
     }
 
-    fn new_ring(&mut self, kind: Kind, value: u64, floor: Place) -> u32 {
+    fn new_ring(&mut self, (kind, value): (Kind, u64), floor: Place, born: Place) -> u32 {
         let free_count = self.free_rings.len();
         let ring = if free_count > 0 {
             let ring = *self.free_rings.get(free_count - 1);
@@ -430,10 +446,10 @@ impl Index {
             let bytes = key_ring.ring.reserved_bytes();
             self.ring_bytes[key_ring.kind as usize] -= bytes;
             self.ring_bytes[kind as usize] += bytes;
-            (key_ring.kind, key_ring.value) = (kind, value);
+            (key_ring.kind, key_ring.value, key_ring.born) = (kind, value, born);
             ring
         } else {
-            self.rings.push(KeyRing { ring: Ring::new(floor), kind, value })
+            self.rings.push(KeyRing { ring: Ring::new(floor), kind, value, born })
         };
         self.by_value[kind as usize].insert(value, ring);
         self.step_count += 1;
@@ -441,7 +457,7 @@ impl Index {
     }
 
     fn free_if_empty(&mut self, ring: u32) {
-        let KeyRing { ring: entries, kind, value } = self.rings.get(ring);
+        let KeyRing { ring: entries, kind, value, .. } = self.rings.get(ring);
         let map = &mut self.by_value[*kind as usize];
         // One that is free already is not its key's any more.
         if *kind != Kind::All && entries.live_count() == 0 && map.get(value) == Some(&ring) {
@@ -503,11 +519,12 @@ impl Index {
         self.rings.len()
     }
 
-    /// Whose ring this is, and its floor; `None` for the ring of everything and for free ones.
-    pub(crate) fn key_floor(&self, ring: u32) -> Option<(Kind, u64, Place)> {
-        let KeyRing { ring: entries, kind, value } = self.rings.get(ring);
+    /// Whose ring this is, and its floor; `None` for the ring of everything, for free ones and for
+    /// those that were made after `head`.
+    pub(crate) fn key_floor(&self, ring: u32, head: Place) -> Option<(Kind, u64, Place)> {
+        let KeyRing { ring: entries, kind, value, born } = self.rings.get(ring);
         let is_in_use = self.by_value[*kind as usize].get(value) == Some(&ring);
-        is_in_use.then(|| (*kind, *value, entries.floor()))
+        (is_in_use && *born <= head).then(|| (*kind, *value, entries.floor()))
     }
 
     /// Makes slots known that will be entered in the order of their places, which is not theirs.
@@ -529,7 +546,7 @@ impl Index {
         }
         let ring = match self.by_value[kind as usize].get(&value) {
             Some(ring) => *ring,
-            None => self.new_ring(kind, value, floor),
+            None => self.new_ring((kind, value), floor, Place::START),
         };
         self.rings.get_mut(ring).ring.set_floor(floor);
     }
@@ -539,6 +556,31 @@ impl Index {
         Kind::EVERY
             .into_iter()
             .any(|kind| (kind == Kind::All || self.kinds.contains(kind)) && kind.is_all_of(filter))
+    }
+
+    /// Looks at where a slot is in its rings.
+    #[inline]
+    pub(crate) fn look_at_links(&self, slot: u32) -> u64 {
+        let links = self.links.get(slot);
+        u64::from(links.rings[0] ^ links.positions[KIND_COUNT - 1])
+    }
+
+    /// Looks at the heads of a slot's rings.
+    #[inline]
+    pub(crate) fn look_at_rings(&self, slot: u32) -> u64 {
+        let rings = self.links.get(slot).rings.iter().filter(|ring| **ring != NO_RING);
+        rings.fold(0, |seen, ring| {
+            let KeyRing { ring, value, .. } = self.rings.get(*ring);
+            seen ^ value ^ ring.digest()
+        })
+    }
+
+    /// Looks at what a change of a slot touches in its rings.
+    #[inline]
+    pub(crate) fn look_at_entries(&self, slot: u32) -> u64 {
+        let links = self.links.get(slot);
+        let places = links.rings.iter().zip(links.positions).filter(|(ring, _)| **ring != NO_RING);
+        places.fold(0, |seen, (ring, position)| seen ^ self.ring(*ring).look(position))
     }
 
     /// The newest place in a ring, live or not any more.

@@ -9,7 +9,7 @@ use weir_wire::delivery::{OrderRow, RowFlags};
 use weir_wire::event::OrderEvent;
 use weir_wire::{DecodeError, Message};
 
-use weir_wire::rows::ATTRIBUTES_LEN_MAX;
+use weir_wire::rows::{ATTRIBUTES_LEN_MAX, check_attributes};
 
 use crate::filter::Keys;
 use crate::heap::Block;
@@ -51,15 +51,13 @@ pub enum IngestError {
     /// A row without a record number.
     #[error("the row has no record number (field rec)")]
     NoRecord,
-    /// The fixed fields are too short, or one has a value without meaning.
+    /// The fixed fields are too short, one has a value without meaning, or the attributes are too
+    /// long.
     #[error(transparent)]
     Row(#[from] DecodeError),
     /// A core tells of changes; which filters a record leaves is the store's to say.
     #[error("field flags of a row that comes in may say TOMBSTONE, not LEAVE")]
     LeaveFlag,
-    /// More attributes than a row may have.
-    #[error("{0} bytes of attributes are more than {ATTRIBUTES_LEN_MAX}")]
-    AttributesTooLong(usize),
     /// The store may not ask for more memory, and nothing is left that ended.
     #[error("the store is full: {bytes} bytes of {bytes_max}")]
     StoreFull {
@@ -141,9 +139,7 @@ impl OrderStore {
         if row.rec.is_none() {
             return Err(IngestError::NoRecord);
         }
-        if attributes.len() > ATTRIBUTES_LEN_MAX {
-            return Err(IngestError::AttributesTooLong(attributes.len()));
-        }
+        check_attributes(attributes)?;
         if row.flags.contains(RowFlags::LEAVE) {
             return Err(IngestError::LeaveFlag);
         }
@@ -344,6 +340,7 @@ impl OrderStore {
     /// Lets the oldest of what ended go while there is more than is to be kept.
     fn retire(&mut self) {
         let retention = self.config.retention;
+        self.step_count += u64::from(self.abandoned.free_one());
         for _ in 0..RETIRE_STEPS {
             let is_over = self.waiting_count > retention.count_max
                 || self.waiting_bytes > retention.bytes_max;

@@ -6,6 +6,7 @@
 //!
 //! * [`store`]: the latest state of each order.
 //! * [`ingest`]: how it takes in changes; [`memory`]: what it takes for them, and may.
+//! * `ahead`: what makes a batch of changes cheaper than the changes one by one.
 //! * [`snapshot`]: a store as a stream of chunks, and back.
 //! * [`stream`]: how its source is fed: numbered batches, gaps, epochs, full resends.
 //! * [`ring`], [`index`]: how what is new is found without a tree.
@@ -15,6 +16,7 @@
 //! * [`desk`]: readers that wait, and whose turn it is.
 //! * [`model`]: the same answers by the slowest means, as the oracle of tests.
 
+mod ahead;
 mod bits;
 mod capture;
 mod chunk;
@@ -36,6 +38,7 @@ pub mod store;
 pub mod stream;
 pub mod token;
 
+pub use ahead::{RawRow, TakenRows};
 pub use desk::{Asked, Desk, DeskConfig, PageSink, Polled, Question};
 pub use filter::{Entitlement, Filter, Scope, Visibility};
 pub use index::{Kind, Kinds};
@@ -43,7 +46,7 @@ pub use ingest::{IngestError, Ingested};
 pub use memory::Memory;
 pub use page::{Page, PageLimits, Selection};
 pub use ring::Place;
-pub use row::{ROW_LEN, row_len};
+pub use row::{ROW_LEN, row_len, row_of};
 pub use snapshot::{Restore, RestoreError, SnapshotError, SnapshotStep};
 pub use store::{OrderStore, Resync, Retention, StoreConfig};
 pub use token::{NonceCounter, SourcePlace, TokenError, TokenKey, TokenSealer};

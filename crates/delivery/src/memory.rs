@@ -1,25 +1,27 @@
 //! What a store has asked of the allocator, and how it keeps within what it may ask for.
 //!
 //! ```text
-//! bytes asked for                          | an event is taken in
-//! -----------------------------------------+--------------------------------------------------------
-//! well below the limit                     | as it is
-//! one event's growth below it, or closer   | when its order's row and slot need no new memory; what
-//!                                          | ended goes early, oldest first, until that is so
-//! half of that, or closer                  | when nothing needs new memory; rings are swept early
-//! else                                     | not: StoreFull
+//! bytes asked for                        | an event is taken in
+//! ---------------------------------------+-------------------------------------------------------
+//! well below the limit                   | as it is
+//! one event's growth below it, or closer | when its order's row and slot need no new memory; what
+//!                                        | ended goes early, oldest first, until that is so; rings
+//!                                        | are swept early
+//! half of that, or closer                | when nothing needs new memory
+//! else                                   | not: StoreFull
 //! ```
-//! An order that is new also leaves room for the rings to grow as the orders in them change, so that
-//! a full store refuses new orders long before it refuses changes of those that it has.
+//! An order that is new, longer or of other keys also leaves room for the rings to grow as the
+//! orders in them change, so that a full store goes on taking in changes that need no room of their
+//! own. An event that was refused may be sent again: each try lets more of what ended go.
 
 use crate::index::{KIND_COUNT, Kind};
 use crate::ingest::{Change, IngestError};
 use crate::store::OrderStore;
 
 /// More than one event can make a store ask for.
-pub const EVENT_GROWTH_MAX: u64 = 1 << 20;
+pub const EVENT_GROWTH_MAX: u64 = 3 << 19;
 /// What goes early at most per event.
-const EARLY_STEPS: u32 = 8;
+const EARLY_STEPS: u32 = 64;
 /// Rings of keys without orders looked at per event while memory is short.
 const FREE_STEPS: u32 = 4;
 
@@ -42,7 +44,8 @@ pub struct Memory {
     pub rings: [u64; KIND_COUNT],
     /// Where each slot is in its rings, and the rings' heads.
     pub links: u64,
-    /// A snapshot that is being taken: what has changed since it began and is not out yet.
+    /// A snapshot that is being taken: what has changed since it began and is not out yet; and
+    /// what one that was given up has not given back yet.
     pub capture: u64,
     /// All that is reserved: `heap`, `slots`, `records`, `rings`, `links` and `capture`.
     pub total: u64,
@@ -55,7 +58,8 @@ impl OrderStore {
         let rings = Kind::EVERY.map(|kind| self.index.bytes_of(kind));
         let (heap, slots) = (self.heap.reserved_bytes(), self.metas.reserved_bytes());
         let (records, links) = (self.records.reserved_bytes(), self.index.shared_bytes());
-        let capture = self.capture.as_ref().map_or(0, |capture| capture.reserved_bytes());
+        let under_way = self.capture.as_ref().map_or(0, |capture| capture.reserved_bytes());
+        let capture = under_way + self.abandoned.reserved_bytes();
         Memory {
             rows: self.row_bytes,
             attributes: self.attribute_bytes,
@@ -93,12 +97,14 @@ impl OrderStore {
 
     fn make_room_below(&mut self, change: &Change<'_>) -> Result<(), IngestError> {
         self.is_tight = self.is_short_of(change, EVENT_GROWTH_MAX);
+        self.index.is_short = self.is_tight;
         if !self.is_tight {
             return Ok(());
         }
         if self.capture.is_some() && self.is_short_of(change, EVENT_GROWTH_MAX / 2) {
             // What it keeps is wanted for orders.
-            (self.capture, self.is_capture_given_up) = (None, true);
+            self.cancel_snapshot();
+            self.is_capture_given_up = true;
         }
         self.index.sweep_idle(FREE_STEPS, true);
         for _ in 0..EARLY_STEPS {
@@ -118,9 +124,12 @@ impl OrderStore {
     }
 
     fn is_short_of(&self, change: &Change<'_>, bytes: u64) -> bool {
-        let is_new = self.records.get(change.place.rec).is_none();
+        let stays = self.records.get(change.place.rec).is_some_and(|slot| {
+            let meta = self.metas.get(slot);
+            meta.keys == change.keys && self.heap.is_enough(meta.block, change.row_len())
+        });
         let orders = u64::from(self.live_count) + u64::from(self.waiting_count);
-        let reserve = if is_new { self.index.growth_bytes(orders) } else { 0 };
+        let reserve = if stays { 0 } else { self.index.growth_bytes(orders) };
         self.memory().total + reserve + bytes > self.config.bytes_max
     }
 

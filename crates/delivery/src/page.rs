@@ -16,6 +16,8 @@ use crate::ring::Place;
 use crate::row::{Meta, Standing};
 use crate::store::OrderStore;
 
+/// Rows that are looked at together before they are copied.
+const LOOK_ROWS: usize = 16;
 /// The most rows that a page can have: what a group can count.
 pub const PAGE_ROWS_MAX: u32 = 65_535;
 
@@ -136,12 +138,18 @@ impl OrderStore {
     ) {
         let rows_max = limits.rows_max.clamp(1, PAGE_ROWS_MAX);
         let mut position = self.index.position_after(ring, after);
+        let mut looked_to = 0;
         // The last place that is done with, and the one under way.
         let (mut done, mut last) = (after, after);
         loop {
             let step = self.index.next_live(ring, position);
             page.step_count += step.count;
             let Some((at, entry)) = step.found else { return };
+            if at >= looked_to {
+                let steps;
+                (looked_to, steps) = self.look_ahead_in(ring, at, rows_max - page.row_count);
+                page.step_count += steps;
+            }
             let is_next = entry.place > last;
             if is_next {
                 (done, last) = (last, entry.place);
@@ -212,8 +220,11 @@ impl OrderStore {
     fn put_rows(&self, selection: &Selection, out: &mut Vec<u8>) {
         put_row_count(selection.rows.len(), out);
         out.reserve(selection.byte_count as usize);
-        for picked in &selection.rows {
-            self.row(picked.slot).put(picked.merged_count, out);
+        for group in selection.rows.chunks(LOOK_ROWS) {
+            self.look_at_rows(group.iter().map(|picked| picked.slot));
+            for picked in group {
+                self.row(picked.slot).put(picked.merged_count, out);
+            }
         }
     }
 }

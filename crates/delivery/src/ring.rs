@@ -145,10 +145,12 @@ impl Ring {
         self.entries.len() - (self.read - self.write) - self.live_count
     }
 
-    /// True when [`Ring::sweep`] has something to do.
+    /// True when it is time to sweep: dead entries outnumber the live ones, or a quarter of them
+    /// when memory `is_short`.
     #[inline]
-    pub(crate) fn is_due(&self) -> bool {
-        self.is_sweeping || self.dead_count() > self.live_count + DEAD_SLACK
+    pub(crate) fn is_due(&self, is_short: bool) -> bool {
+        let live = if is_short { self.live_count / 4 } else { self.live_count };
+        self.is_sweeping || self.dead_count() > live + DEAD_SLACK
     }
 
     /// Gives back a chunk that is not needed any more; false when there is none.
@@ -157,21 +159,21 @@ impl Ring {
         self.entries.trim()
     }
 
+    /// Gives back what an empty ring has no use for; false when there is nothing.
+    pub(crate) fn trim_empty(&mut self) -> bool {
+        self.entries.trim_first()
+    }
+
     /// Empties the ring for another key, with its memory.
     pub(crate) fn reset(&mut self, floor: Place) {
         assert!(self.live_count == 0 && self.digest == 0, "the ring is in use");
         (self.newest, self.floor) = (Place::START, floor);
     }
 
-    /// Sweeps a few entries if there is something to sweep; `moved` hears the new position of each
-    /// slot whose entry moved. Returns how many steps that took, at most `steps_max`.
+    /// Sweeps a few entries; `moved` hears the new position of each slot whose entry moved. Returns
+    /// how many steps that took, at most `steps_max`.
     #[inline]
-    pub(crate) fn sweep(&mut self, steps_max: u32, moved: impl FnMut(u32, u32)) -> u32 {
-        if self.is_due() { self.sweep_now(steps_max, moved) } else { 0 }
-    }
-
-    /// Sweeps a few entries, whether it is time for that or not.
-    pub(crate) fn sweep_now(&mut self, steps_max: u32, mut moved: impl FnMut(u32, u32)) -> u32 {
+    pub(crate) fn sweep(&mut self, steps_max: u32, mut moved: impl FnMut(u32, u32)) -> u32 {
         if !self.is_sweeping {
             (self.write, self.read, self.is_sweeping) = (0, 0, true);
         }
@@ -231,6 +233,14 @@ impl Ring {
         self.entries.has_room(count) && self.live.has_room(self.entries.len() + count - 1)
     }
 
+    /// Looks at the word of a position's bit and at the entry behind which the next one goes.
+    #[inline]
+    pub(crate) fn look(&self, position: u32) -> u64 {
+        let last = self.entries.len().checked_sub(1);
+        let entry = last.map_or(0, |last| self.entries.get(last).slot);
+        self.live.look(position) ^ u64::from(entry)
+    }
+
     /// Bytes asked of the allocator.
     #[inline]
     pub(crate) fn reserved_bytes(&self) -> u64 {
@@ -268,7 +278,9 @@ mod tests {
             self.ring.kill(self.positions[slot as usize]);
             self.positions[slot as usize] = self.ring.append(place(self.seq), slot);
             let positions = &mut self.positions;
-            self.ring.sweep(SWEEP_STEPS, |slot, at| positions[slot as usize] = at);
+            if self.ring.is_due(false) {
+                self.ring.sweep(SWEEP_STEPS, |slot, at| positions[slot as usize] = at);
+            }
         }
 
         fn walk_from(&mut self, after: Place) -> Vec<(u64, u32)> {
@@ -330,7 +342,7 @@ mod tests {
         (10..1_000_000).for_each(|slot| bench.ring.kill(bench.positions[slot]));
         let full = bench.ring.reserved_bytes();
         let mut steps = Vec::new();
-        while bench.ring.is_due() {
+        while bench.ring.is_due(false) {
             steps.push(bench.ring.sweep(4, |_, _| {}));
         }
         assert_eq!(bench.ring.entries.len(), 10);

@@ -5,7 +5,7 @@
 
 use weir_types::{
     AccountId, ClOrdId, ExecInst, ExecType, FirmId, InstrumentId, Nanos, OrdStatus, OrdType,
-    OrderId, PartitionId, Price, Qty, Reason, SessionId, Side, TimeInForce,
+    OrderId, PartitionId, Price, Qty, Reason, Rec, SessionId, Side, TimeInForce,
 };
 use weir_wire::Message;
 use weir_wire::delivery::{OrderRow, RowFlags};
@@ -58,6 +58,13 @@ const LEN_LEN: usize = 2;
 #[must_use]
 pub const fn row_len(attributes_len: usize) -> usize {
     ROW_LEN + LEN_LEN + attributes_len
+}
+
+/// The record of a block, as far as it is that long.
+#[inline]
+pub(crate) fn rec_of(block: &[u8]) -> Option<Rec> {
+    let bytes = block.get(REC_AT..)?.first_chunk()?;
+    Some(Rec(u64::from_le_bytes(*bytes)))
 }
 
 /// A row as it goes on the wire: the fixed fields, then the attributes after their length. Its
@@ -113,8 +120,9 @@ pub(crate) fn write_row(block: &[u8], attributes: &[u8], to: &mut [u8]) {
     to[ROW_LEN + LEN_LEN..].copy_from_slice(attributes);
 }
 
-/// The row of an order after an event.
-pub(crate) fn row_of(event: &OrderEvent) -> OrderRow {
+/// The row of an order after an event of our own engine.
+#[must_use]
+pub fn row_of(event: &OrderEvent) -> OrderRow {
     OrderRow {
         rec: event.rec,
         seq: event.seq,
@@ -259,6 +267,12 @@ pub(crate) struct Meta {
 }
 
 impl Meta {
+    /// Looks at both ends of it.
+    #[inline]
+    pub(crate) fn look(&self) -> u64 {
+        self.place.seq.0 ^ u64::from(self.newer) ^ u64::from(self.row_len)
+    }
+
     pub(crate) const FREE: Meta = Meta {
         place: Place::START,
         first: Place::START,

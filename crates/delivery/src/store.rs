@@ -8,7 +8,7 @@
 use weir_types::{Epoch, PartitionId, Reason, Rec};
 use weir_wire::delivery::OrderRow;
 
-use crate::capture::Capture;
+use crate::capture::{Capture, Kept};
 use crate::chunk::Chunked;
 use crate::filter::Filter;
 use crate::heap::Heap;
@@ -121,6 +121,8 @@ pub struct OrderStore {
     /// The snapshot under way.
     pub(crate) capture: Option<Box<Capture>>,
     pub(crate) is_capture_given_up: bool,
+    /// What snapshots that were given up had kept, given back a little at a time.
+    pub(crate) abandoned: Kept,
     pub(crate) mark_row: MarkRow,
     pub(crate) scratch: Vec<u8>,
 }
@@ -152,6 +154,7 @@ impl OrderStore {
             step_count: 0,
             capture: None,
             is_capture_given_up: false,
+            abandoned: Kept::default(),
             mark_row: MarkRow::new(),
             scratch: Vec::with_capacity(ROW_LEN),
             config,
