@@ -10,6 +10,7 @@
 //! * [`token`]: where a reader is, sealed.
 //! * [`page`]: what a reader gets.
 //! * [`desk`]: readers that wait, and whose turn it is.
+//! * [`router`]: many sources and their replicas behind one service.
 //! * [`model`]: the same answers by the slowest means, as the oracle of tests.
 
 mod chunk;
@@ -20,6 +21,7 @@ pub mod model;
 pub mod page;
 mod records;
 pub mod ring;
+pub mod router;
 mod row;
 pub mod store;
 pub mod token;
@@ -29,6 +31,7 @@ pub use filter::{Entitlement, Filter, Scope, Visibility};
 pub use index::{Kind, Kinds};
 pub use page::{Page, PageLimits, Selection};
 pub use ring::Place;
+pub use router::{BackendId, BackendInfo, BackendPort, BackendRole, Router, RouterConfig};
 pub use row::ROW_LEN;
 pub use store::{IngestError, Ingested, OrderStore, Resync, Retention, StoreConfig};
 pub use token::{NonceCounter, SourcePlace, TokenError, TokenKey, TokenSealer};
