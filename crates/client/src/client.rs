@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use weir_types::{Nanos, PartitionId, Reason, SessionId};
 use weir_wire::challenge::CHALLENGE_COUNT_MAX;
-use weir_wire::delivery::{OrderPage, OrderPageBody, OrderRow};
+use weir_wire::delivery::{OrderPage, OrderPageBody};
 use weir_wire::dialogue::NodeMessage;
 use weir_wire::drop_copy::{CopyMark, DropCopyState, ReportCopy};
-use weir_wire::group::Group;
+use weir_wire::rows::Rows;
 use weir_wire::{DecodeError, Message, Request};
 
 use crate::clock::{Clock, wait};
@@ -30,7 +30,7 @@ pub enum Incoming<'a> {
     /// A page's header with the next token, for a follower.
     Page(OrderPage, &'a [u8]),
     /// A page's rows, for a follower.
-    Rows(OrderPageBody, Group<'a, OrderRow>),
+    Rows(OrderPageBody, Rows<'a>),
     /// How a stream of copies stands.
     CopyState(DropCopyState),
     /// A copy of a report.
@@ -396,6 +396,10 @@ fn addressee(message: &NodeMessage<'_>) -> SessionId {
         NodeMessage::DropCopyState(m) => m.session_id,
         NodeMessage::ReportCopy(m) => m.session_id,
         NodeMessage::CopyMark(m) => m.session_id,
+        NodeMessage::SourceOpened(m) => m.session_id,
+        NodeMessage::SourceAck(m) => m.session_id,
+        NodeMessage::SourceGap(m) => m.session_id,
+        NodeMessage::SourceReject(m) => m.session_id,
     }
 }
 

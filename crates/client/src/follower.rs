@@ -15,7 +15,7 @@ use weir_types::{
 };
 use weir_wire::delivery::{FetchOrders, OrderPage, OrderPageBody, OrderRow, PageFlags, RowFlags};
 use weir_wire::dialogue::put_fetch_orders;
-use weir_wire::group::Group;
+use weir_wire::rows::Rows;
 
 use crate::error::ClientError;
 
@@ -92,9 +92,10 @@ pub enum PageEvent {
 
 /// What a row says about an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RowEvent {
-    /// The order is now so.
-    State(OrderRow),
+pub enum RowEvent<'a> {
+    /// The order is now so; with what its source says of it beside, which only the source
+    /// understands.
+    State(OrderRow, &'a [u8]),
     /// The order is gone, or no longer matches the filter: forget it, if it was known.
     Gone(OrderId),
 }
@@ -115,6 +116,8 @@ pub struct Follower {
     pending: Option<(u64, Vec<u8>)>,
     question_no: u32,
     orders: BTreeMap<OrderId, OrderRow>,
+    /// Of the orders that have any.
+    attributes: BTreeMap<OrderId, Vec<u8>>,
     marks: Vec<(PartitionId, Seq, Rec)>,
     is_online: bool,
 }
@@ -133,6 +136,7 @@ impl Follower {
             pending: None,
             question_no: 0,
             orders: BTreeMap::new(),
+            attributes: BTreeMap::new(),
             marks: Vec::new(),
             is_online: false,
         }
@@ -148,6 +152,13 @@ impl Follower {
     #[must_use]
     pub fn orders(&self) -> &BTreeMap<OrderId, OrderRow> {
         &self.orders
+    }
+
+    /// What an order's source says of it beside its row, where the configuration keeps orders; empty
+    /// for an order without attributes and for one that is not known.
+    #[must_use]
+    pub fn attributes(&self, order_id: OrderId) -> &[u8] {
+        self.attributes.get(&order_id).map_or(&[], Vec::as_slice)
     }
 
     /// True once all that was there has been taken: what comes now is live.
@@ -212,6 +223,7 @@ impl Follower {
                 return Err(ClientError::Refused { request, reason: page.reason, subject });
             }
             self.orders.clear();
+            self.attributes.clear();
             self.marks.clear();
             self.is_online = false;
             self.token = token.to_vec();
@@ -244,8 +256,8 @@ impl Follower {
     pub fn on_rows(
         &mut self,
         body: &OrderPageBody,
-        rows: Group<'_, OrderRow>,
-        mut sink: impl FnMut(&RowEvent),
+        rows: Rows<'_>,
+        mut sink: impl FnMut(&RowEvent<'_>),
     ) -> Result<bool, ClientError> {
         if body.session_id != self.config.session_id {
             return Ok(false);
@@ -254,10 +266,10 @@ impl Follower {
             return Ok(false);
         };
         for row in rows {
-            let row = row?;
+            let (row, attributes) = row?;
             self.check_order(&row)?;
             let event = if row.flags == RowFlags::default() {
-                RowEvent::State(row)
+                RowEvent::State(row, attributes)
             } else {
                 RowEvent::Gone(row.order_id)
             };
@@ -288,17 +300,24 @@ impl Follower {
         }
     }
 
-    fn keep(&mut self, event: &RowEvent) {
+    fn keep(&mut self, event: &RowEvent<'_>) {
+        let order_id = match event {
+            RowEvent::State(row, _) => row.order_id,
+            RowEvent::Gone(order_id) => *order_id,
+        };
+        self.attributes.remove(&order_id);
         match event {
-            RowEvent::State(row) if self.config.live_only && !row.ord_status.is_live() => {
-                self.orders.remove(&row.order_id);
-            }
-            RowEvent::State(row) => {
-                self.orders.insert(row.order_id, *row);
+            RowEvent::State(row, attributes)
+                if !self.config.live_only || row.ord_status.is_live() =>
+            {
+                self.orders.insert(order_id, *row);
+                if !attributes.is_empty() {
+                    self.attributes.insert(order_id, attributes.to_vec());
+                }
             }
             // A leave of an order that was never known is in order: see the protocol.
-            RowEvent::Gone(order_id) => {
-                self.orders.remove(order_id);
+            RowEvent::State(..) | RowEvent::Gone(_) => {
+                self.orders.remove(&order_id);
             }
         }
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use weir_types::{AccountId, FirmId, InstrumentId, OrderId, Reason, SessionId, Switch};
 use weir_wire::delivery::{FetchOrders, OrderPage, OrderRow, PageFlags, RowFlags};
 use weir_wire::dialogue::put_fetch_orders;
-use weir_wire::group::Group;
+use weir_wire::rows::Rows;
 
 use crate::client::{Client, Incoming};
 use crate::error::ClientError;
@@ -88,10 +88,11 @@ impl Query {
         Ok(())
     }
 
-    fn on_rows(&mut self, rows: Group<'_, OrderRow>, out: &mut Vec<u8>) -> Result<(), ClientError> {
+    fn on_rows(&mut self, rows: Rows<'_>, out: &mut Vec<u8>) -> Result<(), ClientError> {
         self.rows_are_due = false;
         for row in rows {
-            self.take(&row?);
+            let (row, _) = row?;
+            self.take(&row);
         }
         if !self.is_online {
             self.ask(out);

@@ -529,6 +529,13 @@ impl Session {
             | NodeMessage::CopyMark(_) => {
                 unreachable!("pages go to followers and copies to drop copies, not to sessions")
             }
+            // A session of order entry opens no source, so that none is its to hear of.
+            NodeMessage::SourceOpened(_)
+            | NodeMessage::SourceAck(_)
+            | NodeMessage::SourceGap(_)
+            | NodeMessage::SourceReject(_) => {
+                return Err(DecodeError::Unexpected("a message of ingest").into());
+            }
         })
     }
 

@@ -5,16 +5,15 @@
 //! its reader on even when none of them matches.
 
 use weir_types::{Nanos, Reason};
-use weir_wire::Message;
 use weir_wire::delivery::{OrderPage, OrderPageBody, OrderRow, PageFlags};
 use weir_wire::dialogue::put_order_page;
 use weir_wire::frame::{put_frame_with, put_message};
-use weir_wire::group::put_group_header;
+use weir_wire::rows::put_row_count;
 
 use crate::filter::Filter;
 use crate::index::Found;
 use crate::ring::Place;
-use crate::row::{Meta, ROW_LEN, Standing};
+use crate::row::{Meta, ROW_WIRE_LEN, Standing};
 use crate::store::OrderStore;
 
 /// The most rows that a page can have: what a group can count.
@@ -33,7 +32,7 @@ pub struct PageLimits {
 
 impl PageLimits {
     fn rows(self) -> u32 {
-        let by_bytes = self.bytes_max / u32::try_from(ROW_LEN).expect("a row is short");
+        let by_bytes = self.bytes_max / u32::try_from(ROW_WIRE_LEN).expect("a row is short");
         self.rows_max.min(by_bytes).clamp(1, PAGE_ROWS_MAX)
     }
 }
@@ -157,8 +156,8 @@ impl OrderStore {
     }
 
     fn put_rows(&self, selection: &Selection, out: &mut Vec<u8>) {
-        put_group_header::<OrderRow>(selection.rows.len(), out);
-        out.reserve(selection.rows.len() * ROW_LEN);
+        put_row_count(selection.rows.len(), out);
+        out.reserve(selection.rows.len() * ROW_WIRE_LEN);
         for picked in &selection.rows {
             self.bodies.get(picked.slot).put(picked.merged_count, out);
         }
@@ -232,7 +231,7 @@ fn put_rows_at(out: &mut Vec<u8>, store: &OrderStore, selection: &Selection) {
     let start = out.len();
     store.put_rows(selection, out);
     // A group's header is four bytes; the rest is rows, as many as picked.
-    assert_eq!(out.len() - start - 4, selection.rows.len() * OrderRow::BLOCK_LENGTH);
+    assert_eq!(out.len() - start - 4, selection.rows.len() * ROW_WIRE_LEN);
 }
 
 /// Appends a page that refuses its question; `token` is the oldest legal one, empty when there is

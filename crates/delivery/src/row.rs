@@ -9,12 +9,15 @@ use weir_types::{
 use weir_wire::Message;
 use weir_wire::delivery::{OrderRow, RowFlags};
 use weir_wire::event::OrderEvent;
+use weir_wire::rows::put_attributes;
 
 use crate::filter::Keys;
 use crate::ring::Place;
 
-/// Bytes of a row.
+/// Bytes of a row's block.
 pub const ROW_LEN: usize = OrderRow::BLOCK_LENGTH;
+/// Bytes of a row on a page: its block and the length of its attributes, of which there are none.
+pub(crate) const ROW_WIRE_LEN: usize = ROW_LEN + 2;
 
 pub(crate) const MERGED_COUNT_AT: usize = offset_of("merged_count");
 pub(crate) const TRANSACT_TIME_AT: usize = offset_of("transact_time");
@@ -74,13 +77,14 @@ impl Body {
         u64::from_le_bytes(*self.0[at..].first_chunk().expect("the field is inside the row"))
     }
 
-    /// Appends the row with its merged count.
+    /// Appends the row with its merged count and no attributes.
     #[inline]
     pub(crate) fn put(&self, merged_count: u32, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&self.0);
         out[start + MERGED_COUNT_AT..start + MERGED_COUNT_AT + 4]
             .copy_from_slice(&merged_count.to_le_bytes());
+        put_attributes(&[], out);
     }
 
     /// The row as a value.

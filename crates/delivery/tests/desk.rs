@@ -99,7 +99,7 @@ impl Bench {
                 }
                 NodeMessage::OrderPageBody(_, rows) => {
                     let answer = answers.last_mut().expect("the header comes first");
-                    answer.rows = rows.map(|row| row.expect("a row decodes")).collect();
+                    answer.rows = rows.map(|row| row.expect("a row decodes").0).collect();
                 }
                 other => panic!("{other:?}"),
             }

@@ -192,6 +192,18 @@ codes! {
         Operator = 3,
         /// Reads copies of its firm's reports and its firm's order state, enters nothing.
         DropCopy = 4,
+        /// Feeds the order state of an outside trading core, reads and enters nothing.
+        Source = 5,
+    }
+
+    /// What an acknowledged batch of an outside core survives.
+    AckLevel {
+        /// Nothing: lost with the store's process.
+        Memory = 1,
+        /// The process: in the operating system's hands.
+        Os = 2,
+        /// Power loss: synced to the disk.
+        Disk = 3,
     }
 
     /// By what a session proves at logon that it is itself.

@@ -19,8 +19,10 @@ use weir_wire::catalogue::{Tail, message_info};
 use weir_wire::dialogue::{RESUME_POINT_COUNT_MAX, TOKEN_LEN_MAX, put_request};
 use weir_wire::event::OrderEvent;
 use weir_wire::frame::{CLIENT_FRAME_LEN_MAX, FRAME_HEADER_LEN, put_frame};
+use weir_wire::ingest::{BATCH_ROW_COUNT_MAX, SOURCE_FRAME_LEN_MAX};
 use weir_wire::order_entry::NewOrder;
 use weir_wire::report::{ExecutionReport, StageTimes};
+use weir_wire::rows::ATTRIBUTES_LEN_MAX;
 use weir_wire::{FieldInfo, MessageInfo, Request, catalogue};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
@@ -98,6 +100,11 @@ fn message_part(node: Node<'_, '_>, info: &MessageInfo) -> String {
             write!(out, "\nThen the group `{name}`, entries of {length} bytes. {meaning}\n\n")
                 .unwrap();
             fields_table(node, group.fields, &mut out);
+            if let Some(name) = group.data {
+                let data = node.children().find(|n| n.tag_name().name() == "data").expect("data");
+                let meaning = sentence(data);
+                write!(out, "\nAfter each entry the data field `{name}`. {meaning}\n").unwrap();
+            }
         }
         Tail::Data(name) => {
             let node = node.children().find(|n| n.tag_name().name() == "data").expect("data");
@@ -184,6 +191,9 @@ fn limits_part() -> String {
         ("a frame that a client sends", format!("{CLIENT_FRAME_LEN_MAX} bytes, headers included")),
         ("resume points of a logon", RESUME_POINT_COUNT_MAX.to_string()),
         ("a token", format!("{TOKEN_LEN_MAX} bytes")),
+        ("a frame that an outside core sends", format!("{SOURCE_FRAME_LEN_MAX} bytes")),
+        ("rows of a batch of an outside core", BATCH_ROW_COUNT_MAX.to_string()),
+        ("a row's attributes", format!("{ATTRIBUTES_LEN_MAX} bytes")),
         ("entries of a group, bytes of a data field", u16::MAX.to_string()),
     ];
     let mut out = "| what | most |\n| --- | --- |\n".to_owned();

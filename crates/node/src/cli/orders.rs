@@ -180,10 +180,10 @@ fn header() -> String {
     )
 }
 
-fn table_line(event: &RowEvent) -> String {
+fn table_line(event: &RowEvent<'_>) -> String {
     match event {
         RowEvent::Gone(order_id) => format!("{:>10} {:>8} {order_id:>20} gone", "", ""),
-        RowEvent::State(row) => format!(
+        RowEvent::State(row, attributes) => format!(
             "{:>10} {:>8} {:>20} {:>10} {:>4} {:<10} {:>12} {:>12} {:>10} {:>10} {:>10} {:<16} {}",
             row.seq,
             row.rec,
@@ -197,7 +197,7 @@ fn table_line(event: &RowEvent) -> String {
             row.leaves_qty,
             row.cum_qty,
             format!("{:?}", row.ord_status),
-            notes(row),
+            notes(row, attributes),
         ),
     }
 }
@@ -217,8 +217,8 @@ fn is_triggered(row: &OrderRow) -> bool {
 }
 
 /// How long it stands where that is not until the day's end, how much an iceberg shows, whether it
-/// was triggered, why it ended.
-fn notes(row: &OrderRow) -> String {
+/// was triggered, why it ended, how much its source says of it beside.
+fn notes(row: &OrderRow, attributes: &[u8]) -> String {
     let time_in_force = match row.time_in_force {
         TimeInForce::Day => String::new(),
         TimeInForce::Gtd => format!("until {}", utc(row.expire_time)),
@@ -233,7 +233,11 @@ fn notes(row: &OrderRow) -> String {
         Qty::ZERO => String::new(),
         most => format!("shows {most}"),
     };
-    let notes = [triggered, &time_in_force, &shown, reason(row)];
+    let beside = match attributes.len() {
+        0 => String::new(),
+        len => format!("{len} bytes of attributes"),
+    };
+    let notes = [triggered, &time_in_force, &shown, reason(row), &beside];
     let notes: Vec<_> = notes.into_iter().filter(|note| !note.is_empty()).collect();
     notes.join(", ")
 }
@@ -264,12 +268,12 @@ fn bust_json(bust: &TradeBusted) -> String {
     object.to_string()
 }
 
-fn json_line(event: &RowEvent) -> String {
-    let row = match event {
+fn json_line(event: &RowEvent<'_>) -> String {
+    let (row, attributes) = match event {
         RowEvent::Gone(order_id) => {
             return serde_json::json!({ "order_id": order_id.0, "gone": true }).to_string();
         }
-        RowEvent::State(row) => row,
+        RowEvent::State(row, attributes) => (row, attributes),
     };
     let object = serde_json::json!({
         "seq": row.seq.0,
@@ -300,6 +304,7 @@ fn json_line(event: &RowEvent) -> String {
         "transact_time": row.transact_time.0,
         "created_time": row.created_time.0,
         "merged_count": row.merged_count,
+        "attributes": hex(attributes),
     });
     object.to_string()
 }

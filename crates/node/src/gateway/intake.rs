@@ -197,6 +197,10 @@ impl Gateway {
                 self.log_out(connection, logout.session_id, now);
                 Taken::Done
             }
+            Ok(ClientMessage::OpenSource(_) | ClientMessage::SourceBatch(..)) => {
+                self.refuse_misplaced(connection, &raw);
+                Taken::Done
+            }
             Err(error) => {
                 self.refuse_malformed(connection, Some(&raw), error, now);
                 Taken::Done
@@ -294,6 +298,10 @@ impl Gateway {
         let entitlement = match session.role {
             Role::Trader | Role::DropCopy => Entitlement::firm(session.firm_id),
             Role::Supervisor | Role::Operator => Entitlement::all(),
+            Role::Source => {
+                self.put_reject(from, refusal, Reason::NotEntitled);
+                return Taken::Done;
+            }
         };
         let fetch =
             Fetch { connection: from.id, fetch: *fetch, token: token.to_vec(), entitlement };
@@ -328,6 +336,14 @@ impl Gateway {
         if to.error_count >= ERRORS_MAX {
             self.close(to, Reason::TooManyErrors, now);
         }
+    }
+
+    /// Refuses a message of another listener.
+    fn refuse_misplaced(&mut self, to: &mut Connection, raw: &RawMessage<'_>) {
+        let (session_id, request_no) = peek_session_and_request(raw);
+        let template_id = raw.template_id;
+        let refusal = Refusal { session_id, request_no, template_id, field: "" };
+        self.put_reject(to, refusal, Reason::NotServedHere);
     }
 
     /// Answers with a reject that has no event number.
