@@ -74,9 +74,9 @@ pub enum BadPage {
     /// Its token is before the one that was asked with.
     #[error("its token goes back to {0:?}")]
     TokenGoesBack(Place),
-    /// Its rows end early.
-    #[error("its rows end early")]
-    Truncated,
+    /// A row has more attributes than it may.
+    #[error("a row has {0} bytes of attributes")]
+    AttributesTooLong(usize),
     /// It has another number of rows than its header says.
     #[error("{got} rows where the header says {want}")]
     RowCount {

@@ -8,8 +8,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use weir_types::{Nanos, PartitionId};
-use weir_wire::delivery::OrderRow;
-use weir_wire::group::put_group_header;
+use weir_wire::rows::put_row_count;
 
 use super::leg::{Leg, Standing};
 use super::reader::Terms;
@@ -101,7 +100,7 @@ impl Composition {
 
     /// Appends the group of the rows that were picked.
     pub(super) fn put_rows(&mut self, legs: &[Leg], out: &mut Vec<u8>) {
-        put_group_header::<OrderRow>(self.row_count as usize, out);
+        put_row_count(self.row_count as usize, out);
         self.heads.clear();
         self.done.clear();
         self.done.resize(legs.len(), 0);

@@ -3,6 +3,7 @@
 use weir_types::{Nanos, Reason};
 use weir_wire::delivery::{OrderPage, OrderPageBody, PageFlags};
 use weir_wire::frame::{Framing, RawMessage, next_frame};
+use weir_wire::rows::Rows;
 use weir_wire::session::{Heartbeat, Reject};
 use weir_wire::{DecodeError, Message, NodeMessage};
 
@@ -62,7 +63,10 @@ impl Router {
                 NodeMessage::OrderPage(header, token) => self.on_header(id, &header, token),
                 _ => unreachable!("the template says what it is"),
             },
-            OrderPageBody::TEMPLATE_ID => self.on_rows(id, &raw.decode()?, raw.rest()),
+            OrderPageBody::TEMPLATE_ID => match NodeMessage::decode(raw)? {
+                NodeMessage::OrderPageBody(body, rows) => self.on_rows(id, &body, rows),
+                _ => unreachable!("the template says what it is"),
+            },
             Reject::TEMPLATE_ID => self.on_reject(id, &raw.decode_whole()?),
             Heartbeat::TEMPLATE_ID => Ok(()),
             _ => Err(DecodeError::Unexpected("a message for a client that trades").into()),
@@ -107,7 +111,7 @@ impl Router {
         }
         let Some(found) = self.find(id, header.correlation_id) else { return Ok(()) };
         match header.reason {
-            Reason::None => self.on_page(&found, header, (token, &EMPTY_GROUP)),
+            Reason::None => self.on_page(&found, header, (token, Rows::default())),
             reason => self.on_refusal(&found, reason, token),
         }
     }
@@ -116,21 +120,21 @@ impl Router {
         &mut self,
         id: BackendId,
         body: &OrderPageBody,
-        group: &[u8],
+        rows: Rows<'_>,
     ) -> Result<(), BackendFault> {
         let due = self.due_rows.iter().position(|due| due.backend == id);
         let due = due.map(|index| self.due_rows.swap_remove(index));
         let due = due.filter(|due| due.header.correlation_id == body.correlation_id);
         let Some(due) = due else { return Err(BadPage::Sequence.into()) };
         let Some(found) = self.find(id, body.correlation_id) else { return Ok(()) };
-        self.on_page(&found, &due.header, (&due.token, group))
+        self.on_page(&found, &due.header, (&due.token, rows))
     }
 
     fn on_page(
         &mut self,
         found: &Found,
         header: &OrderPage,
-        (token, group): (&[u8], &[u8]),
+        (token, rows): (&[u8], Rows<'_>),
     ) -> Result<(), BackendFault> {
         let end = self.place_of(found, token)?;
         let leg = self.leg_mut(found);
@@ -142,7 +146,7 @@ impl Router {
             until: end.place,
             row_count: header.row_count,
             is_partial: header.flags.contains(PageFlags::PARTIAL),
-            group,
+            rows,
         })?;
         let is_where_it_was = end.place == leg.at.place;
         leg.end = end;
@@ -219,6 +223,3 @@ impl Router {
         }
     }
 }
-
-/// A group without rows: its dimensions are not looked at.
-const EMPTY_GROUP: [u8; 4] = [0; 4];

@@ -7,6 +7,8 @@
 use weir_types::{Nanos, Rec, Seq};
 use weir_wire::Message;
 use weir_wire::delivery::OrderRow;
+use weir_wire::group::put_data;
+use weir_wire::rows::{self, ATTRIBUTES_LEN_MAX};
 
 use super::backend::BadPage;
 use crate::ring::Place;
@@ -106,17 +108,18 @@ impl Rows {
     }
 
     fn try_fill(&mut self, page: &PageRows<'_>) -> Result<(), BadPage> {
-        let Some((head, mut rest)) = page.group.split_first_chunk::<4>() else {
-            return Err(BadPage::Truncated);
-        };
-        let block_length = usize::from(u16::from_le_bytes([head[0], head[1]]));
-        let count = u32::from(u16::from_le_bytes([head[2], head[3]]));
-        if count != page.row_count {
-            return Err(BadPage::RowCount { want: page.row_count, got: count });
+        let mut rows = page.rows.clone();
+        let got = u32::try_from(rows.len()).expect("a group counts by a u16");
+        if got != page.row_count {
+            return Err(BadPage::RowCount { want: page.row_count, got });
         }
         let (mut before, mut merge_time) = (page.after, Nanos(0));
-        for _ in 0..count {
-            let (row, tail) = split_row(rest, block_length).ok_or(BadPage::Truncated)?;
+        while let Some((block, attributes)) = rows.next_raw() {
+            // A block of a later version is cut down to what this one knows.
+            let row = &block[..OrderRow::BLOCK_LENGTH];
+            if attributes.len() > ATTRIBUTES_LEN_MAX {
+                return Err(BadPage::AttributesTooLong(attributes.len()));
+            }
             let place = Place::new(Seq(word_at(row, SEQ_AT)), Rec(word_at(row, REC_AT)));
             if place <= before || place > page.until {
                 return Err(BadPage::OutOfOrder(place));
@@ -124,6 +127,7 @@ impl Rows {
             let transact_time = Nanos(word_at(row, TRANSACT_TIME_AT));
             (before, merge_time) = (place, merge_time.max(transact_time));
             self.bytes.extend_from_slice(row);
+            put_data(attributes, &mut self.bytes);
             self.rows.push(Row {
                 end: u32::try_from(self.bytes.len()).expect("a frame is shorter than 4 GiB"),
                 place,
@@ -131,14 +135,13 @@ impl Rows {
                 merge_time,
                 merged_count: half_word_at(row, MERGED_COUNT_AT),
             });
-            rest = tail;
         }
         Ok(())
     }
 }
 
 /// A page of one source, its rows not looked at yet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct PageRows<'a> {
     /// The place that was asked from.
     pub(super) after: Place,
@@ -146,14 +149,7 @@ pub(super) struct PageRows<'a> {
     pub(super) until: Place,
     pub(super) row_count: u32,
     pub(super) is_partial: bool,
-    /// The group of rows with its header.
-    pub(super) group: &'a [u8],
-}
-
-/// A row as this version has it, and what follows it; a block of a later version is cut down.
-fn split_row(bytes: &[u8], block_length: usize) -> Option<(&[u8], &[u8])> {
-    let (block, rest) = bytes.split_at_checked(block_length)?;
-    Some((block.get(..OrderRow::BLOCK_LENGTH)?, rest))
+    pub(super) rows: rows::Rows<'a>,
 }
 
 fn word_at(row: &[u8], at: usize) -> u64 {
