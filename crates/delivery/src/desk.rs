@@ -114,7 +114,7 @@ pub struct Polled {
     pub has_more: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Reader {
     connection: u64,
     head: PageHead,
@@ -122,6 +122,8 @@ struct Reader {
     refusal: Option<Reason>,
     /// Where it goes on.
     after: Place,
+    /// Where it is in other sources, by a router's token: handed on untouched.
+    elsewhere: Vec<SourcePlace>,
     limits: PageLimits,
     rows_min: u32,
     wait: Nanos,
@@ -227,7 +229,10 @@ impl Desk {
         }
         let mut reader = self.reader_of(question, now);
         match self.start_of(question) {
-            Ok((scope, after)) => (reader.scope, reader.after) = (Some(scope), after),
+            Ok((scope, after)) => {
+                (reader.scope, reader.after) = (Some(scope), after);
+                reader.elsewhere.append(&mut self.opened);
+            }
             Err((scope, reason)) => (reader.scope, reader.refusal) = (scope, Some(reason)),
         }
         self.seat(reader);
@@ -254,6 +259,7 @@ impl Desk {
             scope: None,
             refusal: None,
             after: Place::START,
+            elsewhere: Vec::new(),
             limits: PageLimits {
                 rows_max,
                 bytes_max: or_max(fetch.bytes_max, config.page_bytes_max),
@@ -283,21 +289,25 @@ impl Desk {
         }
     }
 
+    /// The token's place in this source; its places in others are left in `opened`.
     fn open(&mut self, scope: &Scope, token: &[u8]) -> Result<Place, Reason> {
+        self.opened.clear();
         if token.is_empty() {
             return Ok(Place::START);
         }
-        self.opened.clear();
         self.sealer.open(scope, token, &mut self.opened).map_err(TokenError::reason)?;
-        let [at] = self.opened[..] else { return Err(Reason::ResyncToken) };
-        if at.source != self.store.source() {
-            return Err(TokenError::Source(at.source).reason());
+        let source = self.store.source();
+        let own = self.opened.iter().position(|at| at.source == source);
+        let at = self.opened.swap_remove(own.ok_or(TokenError::Source(source).reason())?);
+        if self.opened.iter().any(|other| other.source == source) {
+            return Err(TokenError::Source(source).reason());
         }
         self.store.check(at.epoch, at.place, scope.filter()).map_err(|resync| resync.reason())?;
         Ok(at.place)
     }
 
     fn seat(&mut self, reader: Reader) {
+        let connection = reader.connection;
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.readers[slot as usize] = Some(reader);
@@ -308,7 +318,7 @@ impl Desk {
                 u32::try_from(self.readers.len() - 1).expect("readers_max is a u32")
             }
         };
-        self.by_connection.entry(reader.connection).or_default().push(slot);
+        self.by_connection.entry(connection).or_default().push(slot);
         self.make_ready(slot);
     }
 
@@ -459,7 +469,7 @@ impl Desk {
 
     /// Looks what there is for a reader, serves it or parks it, and says what that cost.
     fn visit(&mut self, slot: u32, now: Nanos, to: (&mut impl PageSink, &mut Polled)) -> i64 {
-        let mut reader = self.readers[slot as usize].expect("visited readers are seated");
+        let mut reader = self.readers[slot as usize].take().expect("visited readers are seated");
         let (visit, cost) = match (reader.refusal, reader.scope) {
             (None, Some(scope)) => self.look(&mut reader, &scope, now, to),
             (reason, _) => {
@@ -523,7 +533,10 @@ impl Desk {
             epoch: self.store.epoch(),
             place: page.next,
         };
-        self.sealer.seal(scope, &[at], &mut self.token);
+        self.opened.clear();
+        self.opened.push(at);
+        self.opened.extend_from_slice(&reader.elsewhere);
+        self.sealer.seal(scope, &self.opened, &mut self.token);
         put_page((&self.store, &self.selection), (&reader.head, &page), &self.token, out);
         polled.page_count += 1;
         polled.row_count += page.row_count;

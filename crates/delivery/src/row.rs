@@ -19,8 +19,8 @@ pub const ROW_LEN: usize = OrderRow::BLOCK_LENGTH;
 /// Bytes of a row on a page: its block and the length of its attributes, of which there are none.
 pub(crate) const ROW_WIRE_LEN: usize = ROW_LEN + 2;
 
-pub(crate) const MERGED_COUNT_AT: usize = offset_of("merged_count");
-pub(crate) const TRANSACT_TIME_AT: usize = offset_of("transact_time");
+const MERGED_COUNT_AT: usize = offset_of("merged_count");
+const TRANSACT_TIME_AT: usize = offset_of("transact_time");
 const ORDER_ID_AT: usize = offset_of("order_id");
 
 /// Where a field lies in a row, by its name in the wire's own list.

@@ -66,7 +66,7 @@ impl Default for RouterConfig {
             park_wait: Nanos(10_000_000_000),
             answer_grace: Nanos(1_000_000_000),
             lag_wait: Nanos(20_000_000),
-            epoch_wait: Nanos(1_000_000_000),
+            epoch_wait: Nanos(500_000_000),
             lag_max: 100_000,
             aside_min: Nanos(50_000_000),
             aside_max: Nanos(10_000_000_000),

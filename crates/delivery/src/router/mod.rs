@@ -296,12 +296,19 @@ impl Router {
             return;
         }
         if let Some((_, slot)) = self.lingering.first().copied() {
-            let reader = self.seats.get_mut(slot).expect("who lingers is seated");
-            reader.lingers_until = Some(Nanos(0));
-            self.lingering.pop_first();
-            self.lingering.insert((Nanos(0), slot));
-            self.seats.make_ready(slot);
+            self.hasten(slot);
         }
+    }
+
+    /// Looks at a reader at once; a place that was only kept is given up then.
+    fn hasten(&mut self, slot: u32) {
+        let reader = self.seats.get_mut(slot).expect("the reader is seated");
+        if let Some(until) = &mut reader.lingers_until {
+            self.lingering.remove(&(*until, slot));
+            *until = Nanos(0);
+            self.lingering.insert((*until, slot));
+        }
+        self.seats.make_ready(slot);
     }
 
     /// The connection can take pages again.
@@ -323,11 +330,7 @@ impl Router {
             reader.refusal = Some(Reason::ResyncFilter);
             // The oldest legal token would be one of the rights that are gone.
             reader.scope = None;
-            if let Some(until) = reader.lingers_until.replace(Nanos(0)) {
-                self.lingering.remove(&(until, slot));
-                self.lingering.insert((Nanos(0), slot));
-            }
-            self.seats.make_ready(slot);
+            self.hasten(slot);
         }
     }
 

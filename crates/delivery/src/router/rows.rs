@@ -12,8 +12,10 @@ use weir_wire::rows::{self, ATTRIBUTES_LEN_MAX};
 
 use super::backend::BadPage;
 use crate::ring::Place;
-use crate::row::{MERGED_COUNT_AT, TRANSACT_TIME_AT, offset_of};
+use crate::row::offset_of;
 
+const MERGED_COUNT_AT: usize = offset_of("merged_count");
+const TRANSACT_TIME_AT: usize = offset_of("transact_time");
 const REC_AT: usize = offset_of("rec");
 const SEQ_AT: usize = offset_of("seq");
 
