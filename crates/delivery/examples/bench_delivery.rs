@@ -172,7 +172,7 @@ fn pages(store: &mut OrderStore, filter_of: impl Fn(&mut Random) -> Filter) -> (
         let filter = filter_of(&mut random);
         let page = store.select(after, &filter, &limits, &mut selection);
         out.clear();
-        put_page((store, &selection), (&head, &page), &[0; 54], &mut out);
+        put_page((store, &selection), (&head, &page), &[0; 58], &mut out);
         black_box(&out);
         rows += u64::from(page.row_count);
     }

@@ -27,8 +27,8 @@ use crate::session::{
 
 /// The most resume points of a logon: one per partition.
 pub const RESUME_POINT_COUNT_MAX: usize = 64;
-/// The longest token in bytes: 32, and 22 for each of 64 sources.
-pub const TOKEN_LEN_MAX: usize = 32 + 22 * 64;
+/// The longest token in bytes: 32, and 26 for each of 64 sources.
+pub const TOKEN_LEN_MAX: usize = 32 + 26 * 64;
 
 /// A message that a client may send.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -71,7 +71,7 @@ impl Leg {
 
     /// At the beginning of a source.
     pub(super) fn at_start(source: PartitionId) -> Leg {
-        Leg::new(SourcePlace { source, epoch: Epoch(0), place: Place::START })
+        Leg::new(SourcePlace::new(source, Epoch(0), Place::START))
     }
 
     pub(super) fn source(&self) -> PartitionId {

@@ -33,7 +33,7 @@ fn rows_of_all_sources_come_in_one_page_by_time() {
     assert_eq!(answer.recs(), want);
     assert!(answer.is(PageFlags::ONLINE) && !answer.is(PageFlags::SOURCE_AWAY));
     assert_eq!(answer.header.oldest_transact_time, answer.rows[0].transact_time);
-    assert_eq!(answer.token.len(), 32 + 4 * 22);
+    assert_eq!(answer.token.len(), 32 + 4 * 26);
     for source in 1..=4 {
         assert_eq!(place_in(&answer.token, source).rec.0, 3);
     }
@@ -328,7 +328,8 @@ fn a_dropped_connection_leaves_nothing_behind() {
 
 #[test]
 fn readers_beyond_the_limits_are_refused_and_kept_places_make_room() {
-    let config = RouterConfig { readers_max: 3, readers_per_connection_max: 2, ..Default::default() };
+    let config =
+        RouterConfig { readers_max: 3, readers_per_connection_max: 2, ..Default::default() };
     let mut venue = Venue::new(config);
     venue.add_master(1);
     new(&mut venue, 1, 1);

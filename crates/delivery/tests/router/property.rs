@@ -14,15 +14,13 @@ use std::collections::BTreeMap;
 
 use weir_delivery::filter::Keys;
 use weir_delivery::model::{Model, is_live, place_of};
-use weir_delivery::{
-    Asked, BackendInfo, BackendRole, Filter, Kinds, Place, Router, RouterConfig, SourcePlace,
-};
-use weir_types::{Epoch, Nanos, OrdStatus, PartitionId, Reason, Rec};
+use weir_delivery::{Asked, Filter, Kinds, Place, Router, RouterConfig, SourcePlace};
+use weir_types::{Nanos, OrdStatus, PartitionId, Reason, Rec};
 use weir_wire::delivery::{FetchOrders, OrderRow, PageFlags, RowFlags};
 
 use crate::support::keys;
 use crate::venue::{
-    Answer, Change, History, MS, Venue, assert_in_order, fetch, fetch_of, place_in, places, sealer,
+    Answer, Change, History, MS, Venue, assert_in_order, fetch_of, place_in, places, sealer,
 };
 
 const WORLD_STEPS: u64 = 400;
@@ -255,13 +253,7 @@ impl World {
         self.venue.sink.full.clear();
         let followers = core::mem::take(&mut self.venue.followers);
         for follower in &followers {
-            let info = BackendInfo {
-                source: follower.source,
-                role: BackendRole::Master,
-                is_indexed: true,
-                entitlement: None,
-            };
-            let id = self.venue.router.add_backend(info).expect("few sources");
+            let id = self.venue.router.add_backend(follower.info).expect("few sources");
             self.venue.followers.push(crate::venue::Follower { id, ..follower.clone() });
         }
         for index in 0..followers.len() {
@@ -429,7 +421,7 @@ fn keys_of(row: &OrderRow) -> Keys {
 /// True for a place beyond the end of its epoch: the reader will be told when it asks again.
 fn is_disowned(at: &SourcePlace, history: &History) -> bool {
     history.changes.iter().any(|change| match change {
-        Change::Epoch(epoch, valid_to) => at.epoch < *epoch && at.place > *valid_to,
+        Change::Epoch(epoch, valid_to) => at.epoch < *epoch && at.reach() > *valid_to,
         _ => false,
     })
 }

@@ -40,7 +40,10 @@ fn filters_go_to_the_master_and_readers_of_everything_to_the_unindexed_replica()
     venue.router.drop_connection(9, &mut venue.local);
     let of_firm = FetchOrders { firm_id: FirmId(1), ..fetch() };
     assert_eq!(venue.ask(1, &fetch(), &token), Asked::Accepted);
-    assert_eq!(venue.ask(2, &FetchOrders { wait_max_us: 30_000_000, ..of_firm }, &[]), Asked::Accepted);
+    assert_eq!(
+        venue.ask(2, &FetchOrders { wait_max_us: 30_000_000, ..of_firm }, &[]),
+        Asked::Accepted
+    );
     venue.settle();
     assert_eq!(asked(&venue), [1, 0, 1]);
     venue.stop(0);

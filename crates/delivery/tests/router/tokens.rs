@@ -1,8 +1,8 @@
 //! Which tokens are good where, and what becomes of the others.
 
 use weir_delivery::{
-    Asked, BackendInfo, BackendRole, Entitlement, Filter, Kinds, NonceCounter, Place, Question,
-    Router, RouterConfig, Scope, SourcePlace, TokenKey, TokenSealer,
+    Asked, Entitlement, Filter, Kinds, NonceCounter, Place, Question, Router, RouterConfig, Scope,
+    SourcePlace, TokenKey, TokenSealer,
 };
 use weir_types::{Epoch, FirmId, Nanos, OrdStatus, PartitionId, Reason, Rec, Seq};
 use weir_wire::delivery::{FetchOrders, PageFlags};
@@ -28,13 +28,7 @@ fn restart(venue: &mut Venue) {
     venue.router = Router::new(RouterConfig::default(), sealer(77));
     for index in 0..venue.followers.len() {
         let follower = venue.followers[index].clone();
-        let info = BackendInfo {
-            source: follower.source,
-            role: BackendRole::Master,
-            is_indexed: true,
-            entitlement: None,
-        };
-        assert_eq!(venue.router.add_backend(info), Ok(follower.id));
+        assert_eq!(venue.router.add_backend(follower.info), Ok(follower.id));
         venue.router.backend_up(follower.id);
     }
 }
@@ -106,7 +100,8 @@ fn a_source_that_is_not_known_here_is_said_to_be_away_and_its_place_is_kept() {
     assert_eq!(place_in(&answer.token, 9), Place::new(Seq(70), Rec(8)));
 
     venue.add_master(9);
-    let carried = places(&venue.fetch(&FetchOrders { rows_min: 0, ..fetch() }, &answer.token).token);
+    let carried =
+        places(&venue.fetch(&FetchOrders { rows_min: 0, ..fetch() }, &answer.token).token);
     let nine = carried.iter().find(|at| at.source == PartitionId(9)).unwrap();
     assert_eq!(nine.place, Place::new(Seq(70), Rec(8)), "its new backend has not got there yet");
 }
@@ -143,7 +138,7 @@ fn a_retired_source_is_dropped_for_who_has_all_of_it_and_refused_for_who_has_not
     }
     venue.settle();
     let place = Place::new(Seq(2), Rec(2));
-    let last = SourcePlace { source: PartitionId(2), epoch: Epoch(1), place };
+    let last = SourcePlace::new(PartitionId(2), Epoch(1), place);
     assert!(!venue.router.retire_source(last), "it has a backend");
     venue.stop(1);
     venue.router.remove_backend(venue.followers[1].id);
@@ -159,7 +154,8 @@ fn a_retired_source_is_dropped_for_who_has_all_of_it_and_refused_for_who_has_not
 }
 
 #[test]
-fn what_is_no_token_of_this_cluster_and_scope_is_refused_with_its_reason_and_a_token_to_start_with() {
+fn what_is_no_token_of_this_cluster_and_scope_is_refused_with_its_reason_and_a_token_to_start_with()
+{
     let mut venue = with_orders(2, 2);
     let token = venue.fetch(&fetch(), &[]).token;
     let mut forged = token.clone();

@@ -24,7 +24,7 @@ use crate::support::event;
 pub const MS: u64 = 1_000_000;
 
 /// What a source says.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     Order(OrderEvent),
     Delete(Place),
@@ -61,7 +61,8 @@ pub struct Follower {
     pub history_no: usize,
     /// Changes that it has taken in.
     pub fed_count: usize,
-    kinds: Kinds,
+    pub info: BackendInfo,
+    pub kinds: Kinds,
 }
 
 #[derive(Default)]
@@ -173,8 +174,15 @@ impl Venue {
         };
         let id = self.router.add_backend(info).expect("few sources");
         let (source, kinds) = (PartitionId(source), Kinds::FULL);
-        let follower = Follower { id, source, is_up: false, history_no: 0, fed_count: 0, kinds };
-        self.followers.push(follower);
+        self.followers.push(Follower {
+            id,
+            source,
+            is_up: false,
+            history_no: 0,
+            fed_count: 0,
+            info,
+            kinds,
+        });
         self.start(index);
         index
     }
@@ -193,7 +201,15 @@ impl Venue {
         let is_indexed = kinds != Kinds::NONE;
         let info = BackendInfo { source, role, is_indexed, entitlement: None };
         let id = self.router.add_backend(info).expect("few sources");
-        self.followers.push(Follower { id, source, is_up: false, history_no, fed_count: 0, kinds });
+        self.followers.push(Follower {
+            id,
+            source,
+            is_up: false,
+            history_no,
+            fed_count: 0,
+            info,
+            kinds,
+        });
         let index = self.followers.len() - 1;
         self.start(index);
         index
@@ -336,7 +352,8 @@ impl Venue {
             let more = self.local.pump(&mut self.router, self.now);
             let polled = self.router.poll(self.now, &mut self.local, &mut self.sink);
             let is_due = |deadline: Option<Nanos>| deadline.is_some_and(|time| time <= self.now);
-            let is_idle = !is_due(self.router.next_deadline()) && !is_due(self.local.next_deadline());
+            let is_idle =
+                !is_due(self.router.next_deadline()) && !is_due(self.local.next_deadline());
             if !more && !polled.has_more && is_idle {
                 return;
             }
@@ -425,15 +442,9 @@ fn take_in(desk: &mut Desk, change: &Change) {
 
 /// How many changes a history shares with the one that holds.
 fn common_len(histories: &[History], no: usize) -> usize {
-    // Each one after was cut out of the one before it, and ended by the mark of its epoch.
-    let place = |change: &Change| match change {
-        Change::Order(event) => (1, Place::new(event.seq, event.rec), event.transact_time),
-        Change::Delete(place) => (2, *place, Nanos(0)),
-        Change::Epoch(epoch, place) => (3 + u64::from(epoch.0), *place, Nanos(0)),
-    };
     let last = histories.last().expect("there is always one");
     let pairs = histories[no].changes.iter().zip(&last.changes);
-    pairs.take_while(|(one, other)| place(one) == place(other)).count()
+    pairs.take_while(|(one, other)| one == other).count()
 }
 
 /// The pages in what was written to a connection.
@@ -471,10 +482,9 @@ pub fn place_in(token: &[u8], source: u16) -> Place {
 /// A token of these places, for readers of everything.
 pub fn token_of(places: &[(u16, u32, u64, u64)]) -> Vec<u8> {
     let scope = Scope::new(Filter::ALL, Entitlement::all()).expect("all may see all");
-    let place = |(source, epoch, seq, rec): &(u16, u32, u64, u64)| SourcePlace {
-        source: PartitionId(*source),
-        epoch: Epoch(*epoch),
-        place: Place::new(Seq(*seq), Rec(*rec)),
+    let place = |(source, epoch, seq, rec): &(u16, u32, u64, u64)| {
+        let place = Place::new(Seq(*seq), Rec(*rec));
+        SourcePlace::new(PartitionId(*source), Epoch(*epoch), place)
     };
     let places: Vec<SourcePlace> = places.iter().map(place).collect();
     let mut token = Vec::new();
