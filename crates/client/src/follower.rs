@@ -34,6 +34,8 @@ pub struct FollowerConfig {
     pub instrument_id: InstrumentId,
     /// Only live orders, and the ends of those seen live.
     pub live_only: bool,
+    /// Whose orders: an outside core's number; none for the node's own.
+    pub source_id: PartitionId,
     /// The most rows of a page; zero for the node's own limit.
     pub rows_max: u32,
     /// A page waits for as many rows until `wait_max_us` is over.
@@ -57,6 +59,7 @@ impl FollowerConfig {
             account_id: AccountId::NONE,
             instrument_id: InstrumentId::NONE,
             live_only: false,
+            source_id: PartitionId::NONE,
             rows_max: 0,
             rows_min: 1,
             wait_max_us: 500_000,
@@ -194,6 +197,7 @@ impl Follower {
             wait_max_us: config.wait_max_us,
             credit: config.credit,
             live_only: if config.live_only { Switch::On } else { Switch::Off },
+            source_id: config.source_id,
         };
         put_fetch_orders(&fetch, token, out);
     }

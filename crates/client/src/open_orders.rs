@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use weir_types::{AccountId, FirmId, InstrumentId, OrderId, Reason, SessionId, Switch};
+use weir_types::{
+    AccountId, FirmId, InstrumentId, OrderId, PartitionId, Reason, SessionId, Switch,
+};
 use weir_wire::delivery::{FetchOrders, OrderPage, OrderRow, PageFlags, RowFlags};
 use weir_wire::dialogue::put_fetch_orders;
 use weir_wire::rows::Rows;
@@ -56,6 +58,7 @@ impl Query {
             wait_max_us: 0,
             credit: 1,
             live_only: Switch::On,
+            source_id: PartitionId::NONE,
         };
         put_fetch_orders(&fetch, &self.token, out);
     }

@@ -22,9 +22,10 @@ use weir_wire::delivery::FetchOrders;
 use weir_wire::event::OrderEvent;
 
 use crate::filter::{Entitlement, Filter, Scope};
+use crate::ingest::{IngestError, Ingested};
 use crate::page::{Page, PageHead, PageLimits, Selection, put_page, put_refusal};
 use crate::ring::Place;
-use crate::store::{IngestError, Ingested, OrderStore, Resync};
+use crate::store::{OrderStore, Resync};
 use crate::token::{SourcePlace, TokenError, TokenSealer};
 
 /// The limits of a desk. Counts are at least one; spans are in nanoseconds.

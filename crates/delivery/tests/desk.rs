@@ -10,8 +10,8 @@ use weir_delivery::{
     Retention, StoreConfig, TokenKey, TokenSealer,
 };
 use weir_types::{
-    AccountId, Epoch, FirmId, InstrumentId, Nanos, OrdStatus, Qty, Reason, Rec, Seq, SessionId,
-    Switch,
+    AccountId, Epoch, FirmId, InstrumentId, Nanos, OrdStatus, PartitionId, Qty, Reason, Rec, Seq,
+    SessionId, Switch,
 };
 use weir_wire::delivery::{FetchOrders, OrderPage, OrderRow, PageFlags};
 use weir_wire::event::OrderEvent;
@@ -146,6 +146,7 @@ fn fetch() -> FetchOrders {
         wait_max_us: 500,
         credit: 1,
         live_only: Switch::Off,
+        source_id: PartitionId::NONE,
     }
 }
 

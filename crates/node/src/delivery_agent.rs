@@ -447,6 +447,7 @@ mod tests {
             wait_max_us: 0,
             credit: 1,
             live_only: Switch::On,
+            source_id: PartitionId::NONE,
         };
         let (connection, entitlement) = (ConnectionId(7), Entitlement::all());
         DeliveryRequest::Fetch(Box::new(Fetch {

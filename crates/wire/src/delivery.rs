@@ -109,6 +109,8 @@ messages! {
         credit: u32,
         /// Only live orders (and the ends of those seen live).
         live_only: Switch,
+        /// Whose orders; zero for the node's own.
+        source_id: PartitionId,
     }
 
     /// A page's header. The next token follows as a data field.

@@ -61,7 +61,8 @@ impl Field for BatchFlags {
 messages! {
     /// Opens a source: from now on the session feeds it.
     OpenSource = 70 {
-        /// The last place of earlier epochs that stays valid: its `seq`; zero for none.
+        /// The last place that stays valid of what was said in `valid_epoch` and since: its `seq`;
+        /// zero for none.
         valid_seq: Seq,
         /// Its `rec`.
         valid_rec: Rec,
@@ -69,6 +70,8 @@ messages! {
         session_id: SessionId,
         /// The epoch that the batches will be of.
         epoch: Epoch,
+        /// The epoch that the place is told for: the one that the store knows; zero for none.
+        valid_epoch: Epoch,
         /// Whose orders they are.
         source_id: PartitionId,
         /// On when all that there is will be sent: what is not is gone.

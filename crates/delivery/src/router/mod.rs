@@ -237,7 +237,7 @@ impl Router {
             Err(_) => reader.refusal = Some(Reason::NotEntitled),
             Ok(scope) => {
                 reader.scope = Some(scope);
-                match self.open(&scope, question.token) {
+                match self.open((&scope, &reader.terms), question.token) {
                     Ok((legs, carried)) => (reader.legs, reader.carried) = (legs, carried),
                     Err(reason) => reader.refusal = Some(reason),
                 }

@@ -5,6 +5,7 @@
 //! --------------------------------------+------------------------------------------------------
 //! known here                            | where the reader goes on
 //! not known here                        | carried in the reader's next tokens, the source is away
+//! known, and not asked for              | carried in the reader's next tokens
 //! retired, and the place is at its end  | dropped: the reader has had all that it said
 //! retired, and the place is before that | refused: something that it may have seen is gone
 //! a source known here is not named      | its beginning: it is new to the reader
@@ -14,7 +15,7 @@ use weir_types::{PartitionId, Reason};
 
 use super::Router;
 use super::leg::Leg;
-use super::reader::Reader;
+use super::reader::{Reader, Terms};
 use crate::filter::Scope;
 use crate::ring::Place;
 use crate::token::{SourcePlace, TOKEN_SOURCES_MAX, TokenError};
@@ -23,7 +24,7 @@ impl Router {
     /// The places of a token: in the sources that are known here, and in others.
     pub(super) fn open(
         &mut self,
-        scope: &Scope,
+        (scope, terms): (&Scope, &Terms),
         token: &[u8],
     ) -> Result<(Vec<Leg>, Vec<SourcePlace>), Reason> {
         self.opened.clear();
@@ -38,11 +39,17 @@ impl Router {
             let at = self.opened.binary_search_by_key(&source, |at| at.source).ok()?;
             Some(Leg::new(self.opened[at]))
         };
-        let sources = self.pool.sources().iter();
+        let sources = self.pool.sources().iter().filter(|source| terms.is_about(source.id));
         let legs: Vec<Leg> =
             sources.map(|s| place_in(s.id).unwrap_or_else(|| Leg::at_start(s.id))).collect();
         let mut carried = Vec::new();
-        for at in self.opened.iter().filter(|at| self.pool.source(at.source).is_none()) {
+        for at in &self.opened {
+            if self.pool.source(at.source).is_some() {
+                if !terms.is_about(at.source) {
+                    carried.push(*at);
+                }
+                continue;
+            }
             match self.retired.iter().find(|last| last.source == at.source) {
                 None => carried.push(*at),
                 Some(last) if has_all(at, last) => {}
@@ -64,6 +71,9 @@ fn has_all(at: &SourcePlace, last: &SourcePlace) -> bool {
 impl Reader {
     /// Follows a source that has appeared: from where its token said, or from the beginning.
     pub(super) fn add_leg(&mut self, source: PartitionId) {
+        if !self.terms.is_about(source) {
+            return;
+        }
         let carried = self.carried.iter().position(|at| at.source == source);
         if carried.is_none() && self.legs.len() + self.carried.len() >= TOKEN_SOURCES_MAX {
             self.refusal = Some(Reason::ResyncToken);
@@ -79,9 +89,14 @@ impl Reader {
 
     /// Goes on without a source that is gone.
     pub(super) fn remove_leg(&mut self, last: &SourcePlace) {
-        let Ok(at) = self.legs.binary_search_by_key(&last.source, Leg::source) else { return };
-        let leg = self.legs.remove(at);
-        if !has_all(&leg.at, last) {
+        let leg = self.legs.iter().position(|leg| leg.source() == last.source);
+        let carried = self.carried.iter().position(|at| at.source == last.source);
+        let at = match (leg, carried) {
+            (Some(index), _) => self.legs.remove(index).at,
+            (None, Some(index)) => self.carried.remove(index),
+            (None, None) => return,
+        };
+        if !has_all(&at, last) {
             self.refusal = Some(Reason::ResyncFloor);
         }
     }

@@ -16,7 +16,7 @@
 //! ```
 //! It never waits for a source that has nothing, and never for one that is away.
 
-use weir_types::{Nanos, Reason};
+use weir_types::{Nanos, PartitionId, Reason};
 use weir_wire::delivery::FetchOrders;
 
 use super::RouterConfig;
@@ -29,6 +29,8 @@ use crate::token::SourcePlace;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Terms {
     pub(super) entitlement: Entitlement,
+    /// Only this source's orders; none for all.
+    pub(super) source_id: PartitionId,
     pub(super) rows_max: u32,
     pub(super) bytes_max: u32,
     pub(super) rows_min: u32,
@@ -49,6 +51,7 @@ impl Terms {
         };
         Terms {
             entitlement,
+            source_id: fetch.source_id,
             rows_max,
             bytes_max: or_max(fetch.bytes_max, config.page_bytes_max),
             rows_min: fetch.rows_min.min(rows_max),
@@ -72,7 +75,7 @@ pub(super) struct Reader {
     pub(super) lingers_until: Option<Nanos>,
     /// One for each source, in the sources' order.
     pub(super) legs: Vec<Leg>,
-    /// Places in sources that are not known here: handed on untouched.
+    /// Places in sources that are not known here, or not asked for: handed on untouched.
     pub(super) carried: Vec<SourcePlace>,
 }
 
@@ -85,6 +88,13 @@ pub(super) enum Due {
     At(Nanos),
     /// Its place need not be kept any longer.
     Gone,
+}
+
+impl Terms {
+    /// True when the question is for this source's orders.
+    pub(super) fn is_about(&self, source: PartitionId) -> bool {
+        self.source_id.is_none() || self.source_id == source
+    }
 }
 
 impl Reader {

@@ -11,6 +11,7 @@ use super::reader::Reader;
 use super::{Io, Router};
 use crate::desk::PageSink;
 use crate::page::{PageHead, put_refusal};
+use crate::token::SourcePlace;
 
 /// What becomes of a reader after it was looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +89,8 @@ impl Router {
     fn header(&self, reader: &Reader) -> OrderPage {
         let (head, composition) = (&reader.head, &self.composition);
         let flag = |is_set: bool, flag: PageFlags| if is_set { flag } else { PageFlags::default() };
-        let is_away = composition.is_source_away || !reader.carried.is_empty();
+        let is_unknown = |at: &SourcePlace| self.pool.source(at.source).is_none();
+        let is_away = composition.is_source_away || reader.carried.iter().any(is_unknown);
         OrderPage {
             correlation_id: head.correlation_id,
             oldest_transact_time: composition.oldest_transact_time,

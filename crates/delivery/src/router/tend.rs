@@ -227,6 +227,7 @@ impl Router {
             wait_max_us: u32::try_from(request.wait.0 / 1_000).unwrap_or(u32::MAX),
             credit: 1,
             live_only: if filter.live_only { Switch::On } else { Switch::Off },
+            source_id: reader.legs[index].source(),
         };
         let (entitlement, scope) = self.rights_at(asking.backend, &reader.terms, &scope);
         let leg = &mut reader.legs[index];

@@ -58,6 +58,7 @@ impl Random {
 
 struct Reader {
     filter: Filter,
+    question: FetchOrders,
     token: Vec<u8>,
     mirror: BTreeMap<(PartitionId, Rec), OrderRow>,
     is_asking: bool,
@@ -81,6 +82,7 @@ impl World {
         }
         let reader = |random: &mut Random| Reader {
             filter: random.filter(),
+            question: fetch_of(&Filter::ALL),
             token: Vec::new(),
             mirror: BTreeMap::new(),
             is_asking: false,
@@ -174,13 +176,19 @@ impl World {
             return;
         }
         let random = &mut self.random;
+        if self.readers[index].page_count == 0 || random.one_in(8) {
+            self.readers[index].question = FetchOrders {
+                rows_max: [0, 1, 3, 8][random.index(4)],
+                rows_min: [0, 1, 1, 5][random.index(4)],
+                bytes_max: [0, 0, 0, 500][random.index(4)],
+                wait_max_us: [0, 1, 2_000, 900_000][random.index(4)],
+                credit: 1 + random.below(3) as u32,
+                ..fetch_of(&self.readers[index].filter)
+            };
+        }
         let question = FetchOrders {
-            rows_max: [0, 1, 3, 8][random.index(4)],
-            rows_min: [0, 1, 1, 5][random.index(4)],
-            bytes_max: [0, 0, 0, 500][random.index(4)],
-            wait_max_us: [0, 1, 2_000, 900_000][random.index(4)],
-            credit: 1 + random.below(3) as u32,
-            ..fetch_of(&self.readers[index].filter)
+            source_id: PartitionId(if random.one_in(8) { self.source() } else { 0 }),
+            ..self.readers[index].question
         };
         let token = self.readers[index].token.clone();
         assert_eq!(self.venue.ask(index as u64, &question, &token), Asked::Accepted);

@@ -131,6 +131,7 @@ pub fn fetch_of(filter: &Filter) -> FetchOrders {
         wait_max_us: 500,
         credit: 1,
         live_only: if filter.live_only { Switch::On } else { Switch::Off },
+        source_id: PartitionId::NONE,
     }
 }
 
