@@ -12,7 +12,7 @@ use weir_wire::catalogue::Tail;
 use weir_wire::delivery::*;
 use weir_wire::dialogue::{
     RESUME_POINT_COUNT_MAX, TOKEN_LEN_MAX, put_fetch_orders, put_logon, put_logon_ack,
-    put_order_page, put_order_page_body, put_request, put_source_batch,
+    put_order_page, put_order_page_body, put_request, put_source_batch, put_source_states,
 };
 use weir_wire::drop_copy::*;
 use weir_wire::event::*;
@@ -86,6 +86,8 @@ round_trips! {
     an_order_page_reads_back OrderPage,
     an_order_page_body_reads_back OrderPageBody,
     an_order_row_reads_back OrderRow,
+    source_states_read_back SourceStates,
+    a_source_state_reads_back SourceState,
     a_drop_copy_request_reads_back DropCopyRequest,
     a_drop_copy_state_reads_back DropCopyState,
     a_report_copy_reads_back ReportCopy,
@@ -375,6 +377,21 @@ proptest! {
             NodeMessage::decode(&raw_of(&answer)),
             Ok(NodeMessage::OrderPage(page, &token))
         );
+    }
+
+    #[test]
+    fn source_states_read_back_with_their_sources(
+        states in message::<SourceStates>(),
+        sources in vec(message::<SourceState>(), 0..70),
+    ) {
+        let mut frame = vec![];
+        put_source_states(&states, &sources, &mut frame);
+        let Ok(NodeMessage::SourceStates(read, group)) = NodeMessage::decode(&raw_of(&frame))
+        else {
+            panic!("not the states of sources");
+        };
+        prop_assert_eq!(read, states);
+        prop_assert_eq!(group.collect::<Result<Vec<_>, _>>(), Ok(sources));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What backends say: frames as a node sends them to any client, held to the protocol.
 
 use weir_types::{Nanos, Reason};
-use weir_wire::delivery::{OrderPage, OrderPageBody, PageFlags};
+use weir_wire::delivery::{OrderPage, OrderPageBody, PageFlags, SourceStates};
 use weir_wire::frame::{Framing, RawMessage, next_frame};
 use weir_wire::rows::Rows;
 use weir_wire::session::{Heartbeat, Reject};
@@ -68,7 +68,8 @@ impl Router {
                 _ => unreachable!("the template says what it is"),
             },
             Reject::TEMPLATE_ID => self.on_reject(id, &raw.decode_whole()?),
-            Heartbeat::TEMPLATE_ID => Ok(()),
+            // A router behind this one says which of its sources are away in its pages' flags too.
+            Heartbeat::TEMPLATE_ID | SourceStates::TEMPLATE_ID => Ok(()),
             _ => Err(DecodeError::Unexpected("a message for a client that trades").into()),
         }
     }

@@ -265,6 +265,7 @@ impl Router {
             refusal: None,
             terms: Terms::new(fetch, question.entitlement, &self.config),
             is_fresh: question.token.is_empty(),
+            is_told_away: false,
             waiting_since: now,
             lingers_until: None,
             legs: Vec::new(),

@@ -69,6 +69,8 @@ pub(super) struct Reader {
     pub(super) terms: Terms,
     /// It came without a token and has had no page yet.
     pub(super) is_fresh: bool,
+    /// Its last page said that a source was away.
+    pub(super) is_told_away: bool,
     /// Since when its next page waits.
     pub(super) waiting_since: Nanos,
     /// Until when its place is kept after its last page.

@@ -1,12 +1,12 @@
 //! Giving a reader its page: header with the next token first, then the rows.
 
-use weir_types::{Nanos, Reason};
-use weir_wire::delivery::{OrderPage, OrderPageBody, PageFlags};
-use weir_wire::dialogue::put_order_page;
+use weir_types::{Nanos, Reason, SourceStatus};
+use weir_wire::delivery::{OrderPage, OrderPageBody, PageFlags, SourceState, SourceStates};
+use weir_wire::dialogue::{put_order_page, put_source_states};
 use weir_wire::frame::{put_frame_with, put_message};
 
 use super::backend::BackendPort;
-use super::leg::{Asking, Leg};
+use super::leg::{Asking, Leg, Standing};
 use super::reader::Reader;
 use super::{Io, Router};
 use crate::desk::PageSink;
@@ -74,7 +74,13 @@ impl Router {
         self.opened.extend(places.chain(reader.carried.iter().copied()));
         self.token.clear();
         self.sealer.seal(&scope, &self.opened, &mut self.token);
-        put_order_page(&self.header(reader), &self.token, out);
+        let header = self.header(reader);
+        put_order_page(&header, &self.token, out);
+        let is_away = header.flags.contains(PageFlags::SOURCE_AWAY);
+        if is_away || reader.is_told_away {
+            self.put_states(reader, out);
+        }
+        reader.is_told_away = is_away;
         if self.composition.row_count > 0 {
             let PageHead { correlation_id, session_id, .. } = reader.head;
             put_frame_with(out, |out| {
@@ -84,6 +90,29 @@ impl Router {
         }
         let legs = reader.legs.iter_mut().zip(self.composition.counts());
         legs.filter_map(|(leg, count)| leg.give(*count)).collect()
+    }
+
+    /// Says how every source of the question stands.
+    fn put_states(&self, reader: &Reader, out: &mut Vec<u8>) {
+        let counts = self.composition.counts();
+        let legs = reader.legs.iter().zip(counts).map(|(leg, count)| SourceState {
+            source_id: leg.source(),
+            status: match leg.standing {
+                Standing::Online if *count == leg.rows.len() => SourceStatus::Online,
+                Standing::Online | Standing::More | Standing::Unknown => SourceStatus::Reading,
+                Standing::Behind => SourceStatus::Behind,
+                Standing::Away => SourceStatus::Away,
+            },
+        });
+        let is_unknown = |at: &&SourcePlace| self.pool.source(at.source).is_none();
+        let unknown = reader
+            .carried
+            .iter()
+            .filter(is_unknown)
+            .map(|at| SourceState { source_id: at.source, status: SourceStatus::Unknown });
+        let sources: Vec<SourceState> = legs.chain(unknown).collect();
+        let PageHead { correlation_id, session_id, .. } = reader.head;
+        put_source_states(&SourceStates { correlation_id, session_id }, &sources, out);
     }
 
     fn header(&self, reader: &Reader) -> OrderPage {

@@ -2,7 +2,7 @@
 
 use weir_delivery::router::{BackendFault, BadPage, Health};
 use weir_delivery::{Asked, Entitlement, Kinds, Place, Question, RouterConfig};
-use weir_types::{Epoch, FirmId, Nanos, OrdStatus, Reason, Rec, Seq};
+use weir_types::{Epoch, FirmId, Nanos, OrdStatus, Reason, Rec, Seq, SourceStatus};
 use weir_wire::delivery::{FetchOrders, PageFlags};
 
 use crate::support::keys;
@@ -109,6 +109,8 @@ fn trap_i_a_source_that_is_away_is_told_of_and_holds_up_no_other() {
     assert_eq!(answer.recs(), [(3, 2)]);
     assert!(answer.is(PageFlags::SOURCE_AWAY) && answer.is(PageFlags::ONLINE));
     assert_eq!(place_in(&answer.token, 2), place_in(&token, 2));
+    let (online, away) = (SourceStatus::Online, SourceStatus::Away);
+    assert_eq!(answer.sources, [(1, online), (2, away), (3, online)]);
 
     let served = venue.now;
     venue.advance_by(Nanos(1_500 * MS));
@@ -121,6 +123,7 @@ fn trap_i_a_source_that_is_away_is_told_of_and_holds_up_no_other() {
     venue.settle();
     let back = venue.answer(1);
     assert_eq!((back.recs(), back.is(PageFlags::SOURCE_AWAY)), (vec![(2, 2)], false));
+    assert_eq!(back.sources, [(1, online), (2, online), (3, online)], "and that it is back");
 }
 
 #[test]
@@ -158,6 +161,7 @@ fn trap_f_a_token_ahead_of_a_replica_goes_to_one_that_has_it_or_waits() {
     let waiting = venue.answer(1);
     assert_eq!(waiting.rows, [], "what the replicas have is older");
     assert!(waiting.is(PageFlags::SOURCE_AWAY) && !waiting.is(PageFlags::ONLINE));
+    assert_eq!(waiting.sources, [(1, SourceStatus::Behind)]);
     assert_eq!(place_in(&waiting.token, 1), Place::new(Seq(5), Rec(5)));
 
     assert_eq!(venue.ask(1, &fetch(), &waiting.token), Asked::Accepted);

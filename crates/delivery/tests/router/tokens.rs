@@ -4,7 +4,7 @@ use weir_delivery::{
     Asked, Entitlement, Filter, Kinds, NonceCounter, Place, Question, Router, RouterConfig, Scope,
     SourcePlace, TokenKey, TokenSealer,
 };
-use weir_types::{Epoch, FirmId, Nanos, OrdStatus, PartitionId, Reason, Rec, Seq};
+use weir_types::{Epoch, FirmId, Nanos, OrdStatus, PartitionId, Reason, Rec, Seq, SourceStatus};
 use weir_wire::delivery::{FetchOrders, PageFlags};
 
 use crate::support::keys;
@@ -97,6 +97,7 @@ fn a_source_that_is_not_known_here_is_said_to_be_away_and_its_place_is_kept() {
     let answer = venue.fetch(&fetch(), &token);
     assert_eq!((answer.header.reason, answer.recs()), (Reason::None, vec![(2, 2)]));
     assert!(answer.is(PageFlags::SOURCE_AWAY) && answer.is(PageFlags::ONLINE));
+    assert_eq!(answer.sources.last(), Some(&(9, SourceStatus::Unknown)));
     assert_eq!(place_in(&answer.token, 9), Place::new(Seq(70), Rec(8)));
 
     venue.add_master(9);
@@ -205,6 +206,18 @@ fn a_firm_that_names_another_is_told_that_it_may_not_and_gets_its_own_otherwise(
         }
         venue.router.drop_connection(1, &mut venue.local);
     }
+}
+
+#[test]
+fn a_question_for_one_source_moves_only_there_and_keeps_the_places_in_the_others() {
+    let mut venue = with_orders(3, 2);
+    let token = token_of(&[(1, 1, 1, 1), (2, 1, 1, 1), (3, 1, 1, 1)]);
+    let question = FetchOrders { source_id: PartitionId(2), ..fetch() };
+    let one = venue.fetch(&question, &token);
+    assert_eq!((one.recs(), one.is(PageFlags::SOURCE_AWAY)), (vec![(2, 2)], false));
+    let rest = venue.fetch_all(&fetch(), &one.token).0;
+    let recs: Vec<_> = rest.iter().map(|r| (r.order_id.partition().0, r.rec.0)).collect();
+    assert_eq!(recs, [(1, 2), (3, 2)]);
 }
 
 /// A source's epoch ends: its part of a token is honoured up to the last place that held, beyond

@@ -12,7 +12,8 @@ use weir_delivery::{
     SourcePlace, StoreConfig, TokenKey, TokenSealer,
 };
 use weir_types::{
-    Epoch, Nanos, OrdStatus, OrderId, PartitionId, Reason, Rec, Seq, SessionId, Switch,
+    Epoch, Nanos, OrdStatus, OrderId, PartitionId, Reason, Rec, Seq, SessionId, SourceStatus,
+    Switch,
 };
 use weir_wire::NodeMessage;
 use weir_wire::delivery::{FetchOrders, OrderPage, OrderRow, PageFlags};
@@ -85,6 +86,8 @@ pub struct Answer {
     pub header: OrderPage,
     pub token: Vec<u8>,
     pub rows: Vec<OrderRow>,
+    /// How the sources stand, where it says so.
+    pub sources: Vec<(u16, SourceStatus)>,
 }
 
 impl Answer {
@@ -454,7 +457,14 @@ pub fn answers(mut bytes: &[u8]) -> Vec<Answer> {
     while let Framing::Frame { len, message } = next_frame(bytes, 1 << 24) {
         match NodeMessage::decode(&message.expect("a header")).expect("a node's message") {
             NodeMessage::OrderPage(header, token) => {
-                answers.push(Answer { header, token: token.to_vec(), rows: Vec::new() });
+                let (token, rows, sources) = (token.to_vec(), Vec::new(), Vec::new());
+                answers.push(Answer { header, token, rows, sources });
+            }
+            NodeMessage::SourceStates(_, sources) => {
+                let answer = answers.last_mut().expect("the header comes first");
+                assert!(answer.rows.is_empty(), "they come before the rows");
+                let state = sources.map(|state| state.expect("a state decodes"));
+                answer.sources = state.map(|state| (state.source_id.0, state.status)).collect();
             }
             NodeMessage::OrderPageBody(_, rows) => {
                 let answer = answers.last_mut().expect("the header comes first");
@@ -465,6 +475,9 @@ pub fn answers(mut bytes: &[u8]) -> Vec<Answer> {
         bytes = &bytes[len..];
     }
     assert!(bytes.is_empty(), "whole frames only");
+    let is_told =
+        |answer: &Answer| !answer.is(PageFlags::SOURCE_AWAY) || !answer.sources.is_empty();
+    assert!(answers.iter().all(is_told), "who is away is said");
     let is_counted = |answer: &Answer| answer.header.row_count as usize == answer.rows.len();
     assert!(answers.iter().all(is_counted));
     answers
