@@ -3,7 +3,8 @@
 //!
 //! A question goes out by [`BackendPort::ask`]; what comes back are frames as a node sends them to
 //! any client, handed to [`Router::take`](super::Router::take). A backend in the same process is a
-//! [`Desk`](crate::Desk) ([`LocalBackends`](super::LocalBackends)), one on another host a connection.
+//! [`Desk`](crate::Desk) ([`LocalBackends`](super::LocalBackends)), one on another host a
+//! connection.
 
 use weir_types::{Epoch, Nanos, PartitionId, Reason};
 use weir_wire::DecodeError;

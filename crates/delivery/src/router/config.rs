@@ -39,7 +39,8 @@ pub struct RouterConfig {
     pub lag_wait: Nanos,
     /// How long a reader whose epoch no backend knows waits before the master's word counts.
     pub epoch_wait: Nanos,
-    /// A replica that is more changes (`seq`) behind its source is only asked when no other is there.
+    /// A replica that is more changes (`seq`) behind its source is only asked when no other is
+    /// there.
     pub lag_max: u64,
     /// How long a backend is left alone after its first fault; each further one doubles it.
     pub aside_min: Nanos,

@@ -33,12 +33,12 @@ struct Found {
 }
 
 impl Router {
-    /// Takes in what a backend sent: whole frames at the head of `bytes`. Returns how many bytes were
-    /// used; the rest is to be handed in again with what follows it.
+    /// Takes in what a backend sent: whole frames at the head of `bytes`. Returns how many bytes
+    /// were used; the rest is to be handed in again with what follows it.
     ///
     /// # Errors
-    /// [`BackendFault`] when the backend broke the protocol: it is put aside and its connection should
-    /// be closed.
+    /// [`BackendFault`] when the backend broke the protocol: it is put aside, and its connection
+    /// should be closed.
     pub fn take(&mut self, id: BackendId, bytes: &[u8], now: Nanos) -> Result<usize, BackendFault> {
         let mut used = 0;
         loop {

@@ -53,7 +53,7 @@ impl LocalBackends {
             self.frames.clear();
             has_more |= desk.poll(now, &mut Frames(&mut self.frames)).has_more;
             let store = desk.store();
-            router.heard_of(*id, store.epoch(), store.head(), now);
+            router.heard_of(*id, store.epoch(), store.head());
             // A desk's own frames are whole and right, or the router has counted what was wrong.
             let _ = router.take(*id, &self.frames, now);
         }

@@ -2,7 +2,8 @@
 //!
 //! A reader's question becomes one question to a backend of each source, all at once, each with the
 //! reader's own place in that source. What comes back is composed into pages: sorted by time,
-//! source and place as far as one page goes, never waiting for a source that has nothing or is away.
+//! source and place as far as one page goes, never waiting for a source that has nothing or is
+//! away.
 //! The reader's token holds its place in every source, so that nothing is kept here that a restart
 //! could lose: another router with the same key goes on where this one stopped.
 //!
@@ -173,7 +174,7 @@ impl Router {
     }
 
     /// A backend says how far it is, by itself or beside an answer.
-    pub fn heard_of(&mut self, id: BackendId, epoch: Epoch, head: Place, _now: Nanos) {
+    pub fn heard_of(&mut self, id: BackendId, epoch: Epoch, head: Place) {
         let before = self.pool.epoch_of(id);
         let is_newest = self.pool.heard_of(id, epoch, head);
         if before == Some(epoch) {
@@ -296,7 +297,9 @@ impl Router {
         if self.seats.count() < self.config.readers_max as usize {
             return;
         }
-        if let Some((_, slot)) = self.lingering.first().copied() {
+        // Those that are given up already stand first, until they are looked at.
+        let kept = self.lingering.range((Nanos(1), 0)..).next().copied();
+        if let Some((_, slot)) = kept {
             self.hasten(slot);
         }
     }

@@ -11,7 +11,8 @@
 //! the one that was asked before; questions that it has not answered; its number
 //! ```
 //! A backend in an epoch before that of the reader's place cannot judge the place and is not asked.
-//! One that failed is left alone for a time that doubles with each failure, then asked one question.
+//! One that failed is left alone for a time that doubles with each failure, then asked one
+//! question.
 
 use weir_types::{Epoch, Nanos, PartitionId};
 

@@ -27,8 +27,8 @@ pub(super) struct Row {
     pub(super) place: Place,
     /// Its own time; zero when it has no body.
     pub(super) transact_time: Nanos,
-    /// What it is merged by: the latest time of the rows up to it, so that the rows of a source stay
-    /// in their order whatever their times.
+    /// What it is merged by: the latest time of the rows up to it, so that the rows of a source
+    /// stay in their order whatever their times.
     pub(super) merge_time: Nanos,
     pub(super) merged_count: u32,
 }

@@ -222,7 +222,7 @@ fn trap_a_a_head_that_was_only_heard_of_is_never_put_in_a_token() {
     new(&mut venue, 1, 2);
     venue.feed(0, 1);
     // It says that it has change 9 while changes 2 to 9 are on their way.
-    venue.router.heard_of(id, Epoch(1), Place::new(Seq(9), Rec(9)), venue.now);
+    venue.router.heard_of(id, Epoch(1), Place::new(Seq(9), Rec(9)));
     let answer = venue.fetch(&fetch(), &token);
     assert_eq!(answer.recs(), [(1, 2)]);
     assert_eq!(place_in(&answer.token, 2), Place::new(Seq(1), Rec(1)));
