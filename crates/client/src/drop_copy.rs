@@ -364,7 +364,10 @@ impl DropCopyReader {
                     let (request, subject) = ("DropCopyRequest", reject.field.to_string());
                     Err(ClientError::Refused { request, reason: reject.reason, subject })
                 }
-                Incoming::Session(..) | Incoming::Page(..) | Incoming::Rows(..) => Ok(()),
+                Incoming::Session(..)
+                | Incoming::Page(..)
+                | Incoming::Rows(..)
+                | Incoming::Sources(..) => Ok(()),
             };
         });
         outcome?;

@@ -202,7 +202,7 @@ codes! {
         Online = 1,
         /// There is more of it to read, or it has not answered yet.
         Reading = 2,
-        /// No store of it that can be asked has reached the reader's place: the reader waits for one.
+        /// No store of it that can be asked has reached the reader's place, which waits for one.
         Behind = 3,
         /// No store of it can be asked: the reader's place is kept.
         Away = 4,
