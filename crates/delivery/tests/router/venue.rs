@@ -25,6 +25,7 @@ use crate::support::event;
 pub const MS: u64 = 1_000_000;
 
 /// What a source says.
+#[allow(clippy::large_enum_variant)] // Nearly all are orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     Order(OrderEvent),
