@@ -50,6 +50,9 @@ fuzz_target!(|bytes: &[u8]| {
             NodeMessage::OrderPageBody(body, rows) => {
                 let _ = follower.on_rows(body, rows.clone(), |_| {});
             }
+            NodeMessage::SourceStates(states, sources) => {
+                let _ = follower.on_sources(states, sources.clone());
+            }
             NodeMessage::DropCopyState(state) => {
                 let _ = copies.on_state(state);
                 copies.ask(state.partition_id, &mut out);

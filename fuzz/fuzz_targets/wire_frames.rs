@@ -60,6 +60,7 @@ fn node_message(raw: &RawMessage<'_>) {
             let (expected, taken) = match message {
                 NodeMessage::LogonAck(_, partitions) => (partitions.len(), partitions.count()),
                 NodeMessage::OrderPageBody(_, rows) => (rows.len(), rows.count()),
+                NodeMessage::SourceStates(_, sources) => (sources.len(), sources.count()),
                 _ => return,
             };
             assert_eq!(taken, expected, "a group lost entries");

@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use weir_types::{Nanos, PartitionId, Reason, SessionId};
 use weir_wire::challenge::CHALLENGE_COUNT_MAX;
-use weir_wire::delivery::{OrderPage, OrderPageBody};
+use weir_wire::delivery::{OrderPage, OrderPageBody, SourceState, SourceStates};
 use weir_wire::dialogue::NodeMessage;
 use weir_wire::drop_copy::{CopyMark, DropCopyState, ReportCopy};
+use weir_wire::group::Group;
 use weir_wire::rows::Rows;
 use weir_wire::{DecodeError, Message, Request};
 
@@ -32,6 +33,8 @@ pub enum Incoming<'a> {
     Page(OrderPage, &'a [u8]),
     /// A page's rows, for a follower.
     Rows(OrderPageBody, Rows<'a>),
+    /// How the sources of a page stand, for a follower.
+    Sources(SourceStates, Group<'a, SourceState>),
     /// How a stream of copies stands.
     CopyState(DropCopyState),
     /// A copy of a report.
@@ -352,6 +355,10 @@ impl Client {
                     sink(Incoming::Rows(body, rows), out);
                     continue;
                 }
+                NodeMessage::SourceStates(states, sources) => {
+                    sink(Incoming::Sources(states, sources), out);
+                    continue;
+                }
                 ref addressed => addressee(addressed),
             };
             match self.places.get(&session_id) {
@@ -412,6 +419,7 @@ fn addressee(message: &NodeMessage<'_>) -> SessionId {
         NodeMessage::Logout(m) => m.session_id,
         NodeMessage::OrderPage(m, _) => m.session_id,
         NodeMessage::OrderPageBody(m, _) => m.session_id,
+        NodeMessage::SourceStates(m, _) => m.session_id,
         NodeMessage::DropCopyState(m) => m.session_id,
         NodeMessage::ReportCopy(m) => m.session_id,
         NodeMessage::CopyMark(m) => m.session_id,

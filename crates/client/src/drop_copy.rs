@@ -367,7 +367,8 @@ impl DropCopyReader {
                 Incoming::Session(..)
                 | Incoming::Page(..)
                 | Incoming::Rows(..)
-                | Incoming::Source(_) => Ok(()),
+                | Incoming::Source(_)
+                | Incoming::Sources(..) => Ok(()),
             };
         });
         outcome?;

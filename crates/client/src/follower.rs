@@ -13,8 +13,11 @@ use std::collections::BTreeMap;
 use weir_types::{
     AccountId, FirmId, InstrumentId, OrderId, PartitionId, Reason, Rec, Seq, SessionId, Switch,
 };
-use weir_wire::delivery::{FetchOrders, OrderPage, OrderPageBody, OrderRow, PageFlags, RowFlags};
+use weir_wire::delivery::{
+    FetchOrders, OrderPage, OrderPageBody, OrderRow, PageFlags, RowFlags, SourceState, SourceStates,
+};
 use weir_wire::dialogue::put_fetch_orders;
+use weir_wire::group::Group;
 use weir_wire::rows::Rows;
 
 use crate::error::ClientError;
@@ -122,6 +125,8 @@ pub struct Follower {
     /// Of the orders that have any.
     attributes: BTreeMap<OrderId, Vec<u8>>,
     marks: Vec<(PartitionId, Seq, Rec)>,
+    /// As last told; empty when all sources answer.
+    sources: Vec<SourceState>,
     is_online: bool,
 }
 
@@ -141,6 +146,7 @@ impl Follower {
             orders: BTreeMap::new(),
             attributes: BTreeMap::new(),
             marks: Vec::new(),
+            sources: Vec::new(),
             is_online: false,
         }
     }
@@ -162,6 +168,13 @@ impl Follower {
     #[must_use]
     pub fn attributes(&self, order_id: OrderId) -> &[u8] {
         self.attributes.get(&order_id).map_or(&[], Vec::as_slice)
+    }
+
+    /// How the sources stand, as last told by a router some of whose sources were away; empty where
+    /// none ever was.
+    #[must_use]
+    pub fn sources(&self) -> &[SourceState] {
+        &self.sources
     }
 
     /// True once all that was there has been taken: what comes now is live.
@@ -251,6 +264,24 @@ impl Follower {
             row_count: page.row_count,
             merged_count: page.merged_count,
         })
+    }
+
+    /// Takes how the sources of a page stand. False when they are not this follower's.
+    ///
+    /// # Errors
+    /// [`ClientError::Decode`].
+    pub fn on_sources(
+        &mut self,
+        states: &SourceStates,
+        sources: Group<'_, SourceState>,
+    ) -> Result<bool, ClientError> {
+        // The question of the page may have been answered for good: the next one is asked already.
+        let is_ours = states.session_id == self.config.session_id
+            && states.correlation_id >> 32 == u64::from(self.config.follower_no);
+        if is_ours {
+            self.sources = sources.collect::<Result<_, _>>()?;
+        }
+        Ok(is_ours)
     }
 
     /// Takes a page's rows, each to `sink`. False when they are not this follower's.

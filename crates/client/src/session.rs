@@ -524,6 +524,7 @@ impl Session {
             }
             NodeMessage::OrderPage(..)
             | NodeMessage::OrderPageBody(..)
+            | NodeMessage::SourceStates(..)
             | NodeMessage::DropCopyState(_)
             | NodeMessage::ReportCopy(_)
             | NodeMessage::CopyMark(_)

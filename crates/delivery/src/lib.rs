@@ -14,6 +14,7 @@
 //! * [`token`]: where a reader is, sealed.
 //! * [`page`]: what a reader gets.
 //! * [`desk`]: readers that wait, and whose turn it is.
+//! * [`router`]: many sources and their replicas behind one service.
 //! * [`model`]: the same answers by the slowest means, as the oracle of tests.
 
 mod ahead;
@@ -32,6 +33,7 @@ mod records;
 mod resend;
 mod restore;
 pub mod ring;
+pub mod router;
 mod row;
 pub mod snapshot;
 pub mod store;
@@ -46,6 +48,7 @@ pub use ingest::{IngestError, Ingested};
 pub use memory::Memory;
 pub use page::{Page, PageLimits, Selection};
 pub use ring::Place;
+pub use router::{BackendId, BackendInfo, BackendPort, BackendRole, Router, RouterConfig};
 pub use row::{ROW_LEN, row_len, row_of};
 pub use snapshot::{Restore, RestoreError, SnapshotError, SnapshotStep};
 pub use store::{OrderStore, Resync, Retention, StoreConfig};

@@ -26,7 +26,7 @@ const TRANSACT_TIME_AT: usize = offset_of("transact_time");
 const ORDER_ID_AT: usize = offset_of("order_id");
 
 /// Where a field lies in a row, by its name in the wire's own list.
-const fn offset_of(name: &str) -> usize {
+pub(crate) const fn offset_of(name: &str) -> usize {
     let mut index = 0;
     while index < OrderRow::FIELDS.len() {
         if is_same(OrderRow::FIELDS[index].name.as_bytes(), name.as_bytes()) {

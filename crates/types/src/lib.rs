@@ -23,6 +23,6 @@ pub use id::{
 pub use num::{Cash, Nanos, Price, Qty};
 pub use order::{
     AckLevel, CredentialKind, ExecInst, ExecType, KillScope, Liquidity, MassCancelScope, OrdStatus,
-    OrdType, Phase, Role, SelfTradePrevention, Side, Switch, TimeInForce,
+    OrdType, Phase, Role, SelfTradePrevention, Side, SourceStatus, Switch, TimeInForce,
 };
 pub use reason::Reason;

@@ -196,6 +196,20 @@ codes! {
         Source = 5,
     }
 
+    /// How a source stands for a reader of order state.
+    SourceStatus {
+        /// The reader has its newest state; what comes is live.
+        Online = 1,
+        /// There is more of it to read, or it has not answered yet.
+        Reading = 2,
+        /// No store of it that can be asked has reached the reader's place, which waits for one.
+        Behind = 3,
+        /// No store of it can be asked: the reader's place is kept.
+        Away = 4,
+        /// The token names it, and it is not known here: the reader's place is kept.
+        Unknown = 5,
+    }
+
     /// What an acknowledged batch of an outside core survives.
     AckLevel {
         /// Nothing: lost with the store's process.

@@ -6,10 +6,12 @@
 
 use weir_types::{
     AckLevel, CredentialKind, ExecInst, ExecType, KillScope, Liquidity, MassCancelScope, OrdStatus,
-    OrdType, Phase, Reason, Role, SelfTradePrevention, Side, Switch, TimeInForce,
+    OrdType, Phase, Reason, Role, SelfTradePrevention, Side, SourceStatus, Switch, TimeInForce,
 };
 
-use crate::delivery::{FetchOrders, OrderPage, OrderPageBody, OrderRow, PageFlags, RowFlags};
+use crate::delivery::{
+    FetchOrders, OrderPage, OrderPageBody, OrderRow, PageFlags, RowFlags, SourceState, SourceStates,
+};
 use crate::drop_copy::{CopyMark, DropCopyRequest, DropCopyState, ReportCopy};
 use crate::event::{
     Checkpoint, Defined, PhaseChanged, RequestDone, RequestRejected, TradeBusted, Uncrossed,
@@ -183,6 +185,7 @@ const MESSAGES: &[MessageInfo] = &[
     info::<FetchOrders>(Tail::Data("token")),
     info::<OrderPage>(Tail::Data("token")),
     info::<OrderPageBody>(rows()),
+    info::<SourceStates>(group::<SourceState>("sources")),
     plain::<DropCopyRequest>(),
     plain::<DropCopyState>(),
     plain::<ReportCopy>(),
@@ -232,7 +235,8 @@ pub fn codes(schema_type: &str) -> Option<Vec<u16>> {
     }
     enums! {
         Side OrdType TimeInForce ExecType OrdStatus SelfTradePrevention Liquidity Phase
-        MassCancelScope KillScope Switch Role CredentialKind AckLevel Reason
+        MassCancelScope KillScope Switch Role CredentialKind AckLevel SourceStatus
+        Reason
     }
 }
 

@@ -7,7 +7,8 @@ use core::fmt;
 
 use weir_types::{
     AccountId, ClOrdId, ExecInst, ExecType, FirmId, InstrumentId, Nanos, OrdStatus, OrdType,
-    OrderId, PartitionId, Price, Qty, Reason, Rec, Seq, SessionId, Side, Switch, TimeInForce,
+    OrderId, PartitionId, Price, Qty, Reason, Rec, Seq, SessionId, Side, SourceStatus, Switch,
+    TimeInForce,
 };
 
 use crate::field::{Field, write_flags};
@@ -143,6 +144,23 @@ messages! {
         correlation_id: u64,
         /// The session.
         session_id: SessionId,
+    }
+
+    /// How the sources of a page stand: a group of [`SourceState`]s follows. Comes right behind the
+    /// header of a page that says SOURCE_AWAY, and of the next one that does not.
+    SourceStates = 53 {
+        /// The question's number.
+        correlation_id: u64,
+        /// The session.
+        session_id: SessionId,
+    }
+
+    /// An entry of `SourceStates`' group.
+    SourceState = 0 {
+        /// The source.
+        source_id: PartitionId,
+        /// How it stands.
+        status: SourceStatus,
     }
 
     /// An entry of `OrderPageBody`'s group: an order as it is now.

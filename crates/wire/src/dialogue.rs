@@ -8,7 +8,7 @@
 use weir_types::{Reason, RequestNo, SessionId};
 
 use crate::catalogue::message_info;
-use crate::delivery::{FetchOrders, OrderPage, OrderPageBody, OrderRow};
+use crate::delivery::{FetchOrders, OrderPage, OrderPageBody, OrderRow, SourceState, SourceStates};
 use crate::drop_copy::{CopyMark, DropCopyRequest, DropCopyState, ReportCopy};
 use crate::event::{RequestDone, RequestRejected, TradeBusted};
 use crate::frame::{RawMessage, put_frame, put_frame_with, put_message};
@@ -27,8 +27,8 @@ use crate::session::{
 
 /// The most resume points of a logon: one per partition.
 pub const RESUME_POINT_COUNT_MAX: usize = 64;
-/// The longest token in bytes: 32, and 22 for each of 64 sources.
-pub const TOKEN_LEN_MAX: usize = 32 + 22 * 64;
+/// The longest token in bytes: 32, and 26 for each of 64 sources.
+pub const TOKEN_LEN_MAX: usize = 32 + 26 * 64;
 
 /// A message that a client may send.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +82,8 @@ pub enum NodeMessage<'a> {
     OrderPage(OrderPage, &'a [u8]),
     /// A page's rows.
     OrderPageBody(OrderPageBody, Rows<'a>),
+    /// How the sources of a page stand.
+    SourceStates(SourceStates, Group<'a, SourceState>),
     /// How a stream of copies stands.
     DropCopyState(DropCopyState),
     /// The head of a copy; the next message is the report.
@@ -225,6 +227,9 @@ impl<'a> NodeMessage<'a> {
             OrderPageBody::TEMPLATE_ID => {
                 NodeMessage::OrderPageBody(raw.decode()?, rows_of::<OrderPageBody>(raw)?)
             }
+            SourceStates::TEMPLATE_ID => {
+                NodeMessage::SourceStates(raw.decode()?, group_of::<SourceStates, _>(raw)?)
+            }
             ReportCopy::TEMPLATE_ID => NodeMessage::ReportCopy(raw.decode_whole()?),
             DropCopyState::TEMPLATE_ID => NodeMessage::DropCopyState(raw.decode_whole()?),
             CopyMark::TEMPLATE_ID => NodeMessage::CopyMark(raw.decode_whole()?),
@@ -257,6 +262,9 @@ impl<'a> NodeMessage<'a> {
                     put_message(body, out);
                     rows.put(out);
                 });
+            }
+            NodeMessage::SourceStates(states, sources) => {
+                put_frame_with(out, |out| put_message_and_group(states, sources, out));
             }
             NodeMessage::DropCopyState(message) => put_frame(message, out),
             NodeMessage::ReportCopy(message) => put_frame(message, out),
@@ -340,6 +348,17 @@ fn put_message_and_token<M: Message>(message: &M, token: &[u8], out: &mut Vec<u8
     put_frame_with(out, |out| {
         put_message(message, out);
         put_data(token, out);
+    });
+}
+
+/// Appends the frame of how a page's sources stand.
+///
+/// # Panics
+/// When there are more than 65,535 sources.
+pub fn put_source_states(states: &SourceStates, sources: &[SourceState], out: &mut Vec<u8>) {
+    put_frame_with(out, |out| {
+        put_message(states, out);
+        put_group(sources, out);
     });
 }
 

@@ -7,8 +7,8 @@ use weir_types::{
     AccountId, AckLevel, BatchNo, Cash, ClOrdId, CopyNo, Credential, CredentialKind, Epoch,
     EventNo, ExecId, ExecInst, ExecType, FirmId, InstrumentId, KillScope, Liquidity,
     MassCancelScope, MatchId, Nanos, OrdStatus, OrdType, OrderId, PartitionId, Phase, Position,
-    Price, Qty, Reason, Rec, RequestNo, Role, SelfTradePrevention, Seq, SessionId, Side, Switch,
-    Symbol, TimeInForce,
+    Price, Qty, Reason, Rec, RequestNo, Role, SelfTradePrevention, Seq, SessionId, Side,
+    SourceStatus, Switch, Symbol, TimeInForce,
 };
 use zerocopy::little_endian::{I64, I128, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -180,6 +180,7 @@ code_fields! {
     Role "role";
     CredentialKind "credentialKind";
     AckLevel "ackLevel";
+    SourceStatus "sourceStatus";
 }
 
 impl Field for u8 {

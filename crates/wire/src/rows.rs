@@ -14,8 +14,8 @@ pub const ATTRIBUTES_LEN_MAX: usize = 600;
 /// The longest that a row is on the wire in bytes: block, length, attributes.
 pub const ROW_WIRE_LEN_MAX: usize = OrderRow::BLOCK_LENGTH + 2 + ATTRIBUTES_LEN_MAX;
 
-/// Rows with their attributes, decoded one by one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Rows with their attributes, decoded one by one. By default there are none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rows<'a> {
     bytes: &'a [u8],
     block_length: usize,

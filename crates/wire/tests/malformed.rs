@@ -63,6 +63,7 @@ fn read_message_by_all(raw: &RawMessage<'_>) {
     match NodeMessage::decode(raw) {
         Ok(NodeMessage::LogonAck(_, partitions)) => assert!(partitions.count() < 1 << 16),
         Ok(NodeMessage::OrderPageBody(_, rows)) => assert!(rows.count() < 1 << 16),
+        Ok(NodeMessage::SourceStates(_, sources)) => assert!(sources.count() < 1 << 16),
         Ok(_) => {}
         Err(e) => assert_ne!(e.reason(), Reason::None),
     }

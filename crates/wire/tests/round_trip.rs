@@ -12,7 +12,7 @@ use weir_wire::catalogue::Tail;
 use weir_wire::delivery::*;
 use weir_wire::dialogue::{
     RESUME_POINT_COUNT_MAX, TOKEN_LEN_MAX, put_fetch_orders, put_logon, put_logon_ack,
-    put_order_page, put_order_page_body, put_request, put_source_batch,
+    put_order_page, put_order_page_body, put_request, put_source_batch, put_source_states,
 };
 use weir_wire::drop_copy::*;
 use weir_wire::event::*;
@@ -86,6 +86,8 @@ round_trips! {
     an_order_page_reads_back OrderPage,
     an_order_page_body_reads_back OrderPageBody,
     an_order_row_reads_back OrderRow,
+    source_states_read_back SourceStates,
+    a_source_state_reads_back SourceState,
     a_drop_copy_request_reads_back DropCopyRequest,
     a_drop_copy_state_reads_back DropCopyState,
     a_report_copy_reads_back ReportCopy,
@@ -378,6 +380,21 @@ proptest! {
     }
 
     #[test]
+    fn source_states_read_back_with_their_sources(
+        states in message::<SourceStates>(),
+        sources in vec(message::<SourceState>(), 0..70),
+    ) {
+        let mut frame = vec![];
+        put_source_states(&states, &sources, &mut frame);
+        let Ok(NodeMessage::SourceStates(read, group)) = NodeMessage::decode(&raw_of(&frame))
+        else {
+            panic!("not the states of sources");
+        };
+        prop_assert_eq!(read, states);
+        prop_assert_eq!(group.collect::<Result<Vec<_>, _>>(), Ok(sources));
+    }
+
+    #[test]
     fn a_page_reads_back_with_its_rows(body in message::<OrderPageBody>(), rows in rows(12)) {
         let mut frame = vec![];
         put_order_page_body(&body, lent(&rows), &mut frame);
@@ -461,7 +478,7 @@ fn sample_row() -> OrderRow {
 fn each_side_reads_its_own_messages_and_no_others() {
     let clients =
         [1, 4, 5, 7, 9, 10, 11, 12, 13, 20, 21, 22, 23, 24, 25, 26, 27, 28, 50, 60, 70, 72];
-    let nodes = [2, 3, 4, 5, 6, 8, 40, 41, 42, 46, 51, 52, 61, 62, 63, 71, 73, 74, 75];
+    let nodes = [2, 3, 4, 5, 6, 8, 40, 41, 42, 46, 51, 52, 53, 61, 62, 63, 71, 73, 74, 75];
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     for info in catalogue() {
         let body = any_body(info).new_tree(&mut runner).unwrap().current();

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use roxmltree::{Document, Node};
 use weir_types::{
     AckLevel, CredentialKind, ExecInst, ExecType, KillScope, Liquidity, MassCancelScope, OrdStatus,
-    OrdType, Phase, Reason, Role, SelfTradePrevention, Side, Switch, TimeInForce,
+    OrdType, Phase, Reason, Role, SelfTradePrevention, Side, SourceStatus, Switch, TimeInForce,
 };
 use weir_wire::catalogue::Tail;
 use weir_wire::delivery::{PageFlags, RowFlags};
@@ -223,7 +223,8 @@ fn every_enumeration_has_the_names_and_codes_of_the_schema() {
         "side" Side, "ordType" OrdType, "timeInForce" TimeInForce, "execType" ExecType,
         "ordStatus" OrdStatus, "selfTradePrevention" SelfTradePrevention, "liquidity" Liquidity,
         "phase" Phase, "massCancelScope" MassCancelScope, "killScope" KillScope, "onOff" Switch,
-        "role" Role, "credentialKind" CredentialKind, "ackLevel" AckLevel, "reason" Reason,
+        "role" Role, "credentialKind" CredentialKind, "ackLevel" AckLevel,
+        "sourceStatus" SourceStatus, "reason" Reason,
     }
     assert_eq!(types(&doc, "enum").count(), count, "the schema has an enum that Rust has not");
 }

@@ -67,6 +67,7 @@ impl Following {
                 follower.on_rows(&body, rows, |_| *row_count += 1).unwrap();
             }
             Incoming::Session(..)
+            | Incoming::Sources(..)
             | Incoming::CopyState(_)
             | Incoming::Copy(..)
             | Incoming::CopyMark(_)

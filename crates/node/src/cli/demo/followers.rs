@@ -157,6 +157,9 @@ impl Task {
                     });
                     taken.map(drop)
                 }
+                Incoming::Sources(states, sources) => {
+                    follower.on_sources(&states, sources).map(drop)
+                }
                 Incoming::Session(..)
                 | Incoming::CopyState(_)
                 | Incoming::Copy(..)
