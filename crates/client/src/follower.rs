@@ -157,8 +157,8 @@ impl Follower {
         &self.orders
     }
 
-    /// What an order's source says of it beside its row, where the configuration keeps orders; empty
-    /// for an order without attributes and for one that is not known.
+    /// What an order's source says of it beside its row, where the configuration keeps orders;
+    /// empty for an order without attributes and for one that is not known.
     #[must_use]
     pub fn attributes(&self, order_id: OrderId) -> &[u8] {
         self.attributes.get(&order_id).map_or(&[], Vec::as_slice)

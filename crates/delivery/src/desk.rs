@@ -17,7 +17,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use weir_types::{Nanos, Reason, SessionId};
+use weir_types::{Epoch, Nanos, Reason, SessionId};
 use weir_wire::delivery::FetchOrders;
 use weir_wire::event::OrderEvent;
 
@@ -121,8 +121,9 @@ struct Reader {
     head: PageHead,
     scope: Option<Scope>,
     refusal: Option<Reason>,
-    /// Where it goes on.
+    /// Where it goes on, and in which epoch that is legal.
     after: Place,
+    epoch: Epoch,
     limits: PageLimits,
     rows_min: u32,
     wait: Nanos,
@@ -255,6 +256,7 @@ impl Desk {
             scope: None,
             refusal: None,
             after: Place::START,
+            epoch: self.store.epoch(),
             limits: PageLimits {
                 rows_max,
                 bytes_max: or_max(fetch.bytes_max, config.page_bytes_max),
@@ -502,12 +504,15 @@ impl Desk {
         now: Nanos,
         (sink, polled): (&mut impl PageSink, &mut Polled),
     ) -> (Visit, i64) {
-        // The floor may have risen past a reader that was paused or far behind.
-        if self.store.check(self.store.epoch(), reader.after, scope.filter()).is_err() {
-            reader.refusal = Some(Reason::ResyncFloor);
-            let visit = self.refuse(reader, Reason::ResyncFloor, now, (sink, polled));
+        // The floor may have risen past a reader that was paused or far behind, or its source have
+        // taken back what it was told.
+        let legal = self.store.check(reader.epoch, reader.after, scope.filter());
+        if let Err(resync) = legal {
+            reader.refusal = Some(resync.reason());
+            let visit = self.refuse(reader, resync.reason(), now, (sink, polled));
             return (visit, 1);
         }
+        reader.epoch = self.store.epoch();
         let page =
             self.store.select(reader.after, scope.filter(), &reader.limits, &mut self.selection);
         reader.looked_at = Some(self.store.head());

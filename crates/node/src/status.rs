@@ -418,9 +418,7 @@ impl NodeStatus {
         if let Some(tls) = &report.tls {
             put_handshakes(tls, text);
         }
-        if let Some(ingest) = &report.ingest {
-            put_ingest(ingest, text);
-        }
+        report.ingest.iter().for_each(|ingest| put_ingest(ingest, text));
         self.put_partitions(&report, text);
     }
 
