@@ -335,22 +335,6 @@ impl Client {
                     sink(Incoming::Page(page, token), out);
                     continue;
                 }
-                NodeMessage::SourceOpened(opened) => {
-                    sink(Incoming::Source(SourceMessage::Opened(opened)), out);
-                    continue;
-                }
-                NodeMessage::SourceAck(ack) => {
-                    sink(Incoming::Source(SourceMessage::Ack(ack)), out);
-                    continue;
-                }
-                NodeMessage::SourceGap(gap) => {
-                    sink(Incoming::Source(SourceMessage::Gap(gap)), out);
-                    continue;
-                }
-                NodeMessage::SourceReject(reject) => {
-                    sink(Incoming::Source(SourceMessage::Reject(reject)), out);
-                    continue;
-                }
                 NodeMessage::OrderPageBody(body, rows) => {
                     sink(Incoming::Rows(body, rows), out);
                     continue;
@@ -359,7 +343,13 @@ impl Client {
                     sink(Incoming::Sources(states, sources), out);
                     continue;
                 }
-                ref addressed => addressee(addressed),
+                ref other => match SourceMessage::of(other) {
+                    Some(message) => {
+                        sink(Incoming::Source(message), out);
+                        continue;
+                    }
+                    None => addressee(other),
+                },
             };
             match self.places.get(&session_id) {
                 Some(place) => {

@@ -6,8 +6,8 @@
 //!
 //! ```text
 //! the store knows | epoch asked    | full resend | last valid place | the answer
-//! ----------------+----------------+-------------+------------------+--------------------------------
-//! nothing         | any            | yes         | -                | opened at batch 1
+//!
+//! ----------------+----------------+-------------+------------------+-------------------------------- nothing         | any            | yes         | -                | opened at batch 1
 //! nothing         | any            | no          | -                | ResendNeeded
 //! an epoch        | lower          | -           | -                | EpochWentBack
 //! an epoch        | the same       | no          | -                | opened where it stands
@@ -25,8 +25,8 @@
 //! know that never heard of them.
 //!
 //! One epoch has one full resend: into a store that had lost the first one, a second one would not
-//! bring the tombstones that tokens of that epoch still wait for. So a core asks for it until it has
-//! heard that its source is open, and never again in that epoch.
+//! bring the tombstones that tokens of that epoch still wait for. So a core asks for it until it
+//! has heard that its source is open, and never again in that epoch.
 //!
 //! A missing batch is asked for and all that come before it are dropped (go back N): the transport
 //! keeps order, so that gaps are rare, and a store that kept what is early would need memory that
@@ -474,8 +474,8 @@ impl SourceStream {
         Taken::Stands(self.ack(batch.session_id))
     }
 
-    /// Goes on with the end of a full resend: looks at most at `steps_max` records and lets those go
-    /// that did not come again. Gives the acknowledgement when all are looked at.
+    /// Goes on with the end of a full resend: looks at most at `steps_max` records and lets those
+    /// go that did not come again. Gives the acknowledgement when all are looked at.
     pub fn sweep(&mut self, steps_max: u32, store: &mut OrderStore) -> Option<SourceAck> {
         let Resend::Sweeping { before, seq, mut cursor } = self.resend else { return None };
         for _ in 0..steps_max {

@@ -1,12 +1,11 @@
-//! What a core has cut into batches and the store has not acknowledged, and what of it is to be sent:
-//! a state machine without I/O or clock.
+//! What a core has cut into batches and the store has not acknowledged, and what of it is to be
+//! sent: a state machine without I/O or clock.
 //!
 //! INVARIANT: `batches` are numbered densely from `first`; those below `sent` are under way.
 
 use std::collections::VecDeque;
 
 use weir_types::{BatchNo, Epoch, Nanos, PartitionId, Rec, Seq, SessionId, Switch};
-use weir_wire::Message;
 use weir_wire::delivery::OrderRow;
 use weir_wire::dialogue::put_source_batch;
 use weir_wire::frame::{FRAME_HEADER_LEN, put_frame};
@@ -15,6 +14,7 @@ use weir_wire::ingest::{
     SourceGap, SourceOpened, SourceReject,
 };
 use weir_wire::rows::ATTRIBUTES_LEN_MAX;
+use weir_wire::{Message, NodeMessage};
 
 /// Which source is fed, in which epoch, and how much may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +126,20 @@ pub enum SourceMessage {
     Gap(SourceGap),
     /// A source is not opened, or a batch refused.
     Reject(SourceReject),
+}
+
+impl SourceMessage {
+    /// The message, when it is one for a writer.
+    #[must_use]
+    pub fn of(message: &NodeMessage<'_>) -> Option<SourceMessage> {
+        Some(match message {
+            NodeMessage::SourceOpened(opened) => SourceMessage::Opened(*opened),
+            NodeMessage::SourceAck(ack) => SourceMessage::Ack(*ack),
+            NodeMessage::SourceGap(gap) => SourceMessage::Gap(*gap),
+            NodeMessage::SourceReject(reject) => SourceMessage::Reject(*reject),
+            _ => return None,
+        })
+    }
 }
 
 /// The batches of one epoch of a source.

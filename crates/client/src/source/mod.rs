@@ -1,10 +1,10 @@
-//! A writer of a source: an outside core's batches on their way into a delivery store, over losses of
-//! the connection.
+//! A writer of a source: an outside core's batches on their way into a delivery store, over losses
+//! of the connection.
 //!
 //! [`SourceWriter::poll`] is the whole of its duty cycle and blocks only as long as it is told to;
-//! with a timeout of zero, and [`SourceWriter::connection`] to wait on, it never does but to connect.
-//! It starts no thread. After failures it waits before it tries again, longer each time and never as
-//! long as others that failed at the same time ([`backoff`]).
+//! with a timeout of zero, and [`SourceWriter::connection`] to wait on, it never does but to
+//! connect. It starts no thread. After failures it waits before it tries again, longer each time
+//! and never as long as others that failed at the same time ([`backoff`]).
 
 pub mod backoff;
 pub mod feed;
@@ -121,8 +121,8 @@ impl SourceWriter {
     }
 
     /// Connects where it is time, sends what may be sent, waits up to `timeout` for something to
-    /// come and tells it to `sink`. How many messages came. A lost connection is no error: the writer
-    /// goes on by itself, and [`SourceWriter::take_failure`] tells.
+    /// come and tells it to `sink`. How many messages came. A lost connection is no error: the
+    /// writer goes on by itself, and [`SourceWriter::take_failure`] tells.
     ///
     /// # Errors
     /// [`ClientError::SourceHistory`]: the store is not the one that was fed, and nothing is sent
@@ -179,7 +179,7 @@ impl SourceWriter {
     fn connect(&mut self) -> Result<(), ClientError> {
         let limits = Limits { connect_timeout: LOGON_TIME, ..Limits::default() };
         let mut client = Client::connect(self.target.clone(), limits)?;
-        client.start_logon(Session::new(self.session.clone()));
+        client.start_logon(Session::new(self.session));
         client.wait_until_open(LOGON_TIME, &mut |_, _| {})?;
         self.feed.put_open(client.outbox());
         self.client = Some(client);

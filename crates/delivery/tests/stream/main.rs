@@ -1,6 +1,6 @@
-//! A source's stream against an obvious model, over a network that loses, repeats and reorders, with
-//! crashes of either side: the store holds what the batches it took say, in order and once each, and
-//! readers end with what the core has.
+//! A source's stream against an obvious model, over a network that loses, repeats and reorders,
+//! with crashes of either side: the store holds what the batches it took say, in order and once
+//! each, and readers end with what the core has.
 //!
 //! `WEIR_STREAM_STEPS` sets how many steps each of the eight seeds takes.
 

@@ -1,8 +1,9 @@
-//! The ingest agent: the sockets of outside cores, who they are, and what of theirs goes to the store.
+//! The ingest agent: the sockets of outside cores, who they are, and what of theirs goes to the
+//! store.
 //!
-//! A connection carries one session of the role `Source`, let in by the same reception as a gateway's.
-//! A full ring, or a window's worth of batches in front of the store, stops the reading of the
-//! connection that it is of, and nothing else.
+//! A connection carries one session of the role `Source`, let in by the same reception as a
+//! gateway's. A full ring, or a window's worth of batches in front of the store, stops the reading
+//! of the connection that it is of, and nothing else.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -172,7 +173,8 @@ impl IngestAgent {
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                     self.may_accept = false;
                 }
-                // Nothing that the next one could not be: it is gone already, or there are no files.
+                // Nothing that the next one could not be: it is gone already, or there are no
+                // files.
                 Err(_) => break,
             }
         }

@@ -52,7 +52,8 @@ impl Feeds {
     /// The readers' desk of a source.
     ///
     /// # Errors
-    /// [`Reason::UnknownSource`]; [`Reason::PartitionAway`] until its core has sent all that there is.
+    /// [`Reason::UnknownSource`]; [`Reason::PartitionAway`] until its core has sent all that there
+    /// is.
     pub fn desk_of(&mut self, source: PartitionId) -> Result<&mut Desk, Reason> {
         let feed = self.feeds.iter_mut().find(|feed| feed.stream.source() == source);
         let feed = feed.ok_or(Reason::UnknownSource)?;

@@ -1,7 +1,7 @@
 //! What crosses between the ingest agent and the store: whole batches one way, frames the other.
 //!
-//! Both rings are bounded, and each request gets at most one answer, so that a full ring of requests
-//! stops the reading of sockets and nothing else.
+//! Both rings are bounded, and each request gets at most one answer, so that a full ring of
+//! requests stops the reading of sockets and nothing else.
 
 use rtrb::{Consumer, Producer, RingBuffer};
 use weir_wire::ingest::OpenSource;
@@ -10,8 +10,8 @@ use crate::runner::Wake;
 
 /// Requests that may wait in front of the store.
 const REQUESTS_MAX: usize = 1_024;
-/// Answers that may wait in front of the ingest agent: one for each request, and what the store says
-/// by itself.
+/// Answers that may wait in front of the ingest agent: one for each request, and what the store
+/// says by itself.
 const ANSWERS_MAX: usize = 2 * REQUESTS_MAX;
 
 /// Something for the store.

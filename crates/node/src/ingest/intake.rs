@@ -1,4 +1,5 @@
-//! What a core's frames say: its logon, its sources, its batches; and the answer to what has no place.
+//! What a core's frames say: its logon, its sources, its batches; and the answer to what has no
+//! place.
 
 use weir_types::{EventNo, Nanos, PartitionId, Reason, Role, SessionId};
 use weir_wire::dialogue::{peek_session_and_request, put_logon_ack};

@@ -19,6 +19,7 @@ use crate::common::following::Following;
 use crate::common::{HANG, Home, Node, OPERATOR, SUPERVISOR, Who, definition_of, until};
 
 #[path = "../../../delivery/tests/stream/core.rs"]
+#[allow(dead_code, reason = "the stream's own test takes the rest")]
 mod core;
 
 use self::core::{Batch, Core, Random, SOURCE};
@@ -163,7 +164,8 @@ fn source_figure(node: &Node, name: &str) -> u64 {
 fn a_reader_follows_an_outside_core_through_crashes_gaps_epochs_and_full_resends() {
     let (_home, node) = node();
     let mut random = Random(1);
-    let core = Core { attributes_len: Some(ATTRIBUTES_LEN), ..Core::new() };
+    let mut core = Core::new();
+    core.attributes_len = Some(ATTRIBUTES_LEN);
     let mut fed = Fed::new(&node, core);
     fed.until_fed();
     let mut reader = reader(&node);
