@@ -6,6 +6,7 @@
 //!
 //! * [`store`]: the latest state of each order.
 //! * [`ingest`]: how it takes in changes; [`memory`]: what it takes for them, and may.
+//! * [`export`]: its entries in order, for whoever keeps them longer.
 //! * [`snapshot`]: a store as a stream of chunks, and back.
 //! * [`ring`], [`index`]: how what is new is found without a tree.
 //! * [`filter`]: what was asked for and what may be seen.
@@ -18,6 +19,7 @@ mod bits;
 mod capture;
 mod chunk;
 pub mod desk;
+pub mod export;
 pub mod filter;
 mod heap;
 pub mod index;
@@ -34,6 +36,7 @@ pub mod store;
 pub mod token;
 
 pub use desk::{Asked, Desk, DeskConfig, PageSink, Polled, Question};
+pub use export::{Exported, ExportedAs};
 pub use filter::{Entitlement, Filter, Scope, Visibility};
 pub use index::{Kind, Kinds};
 pub use ingest::{IngestError, Ingested};
