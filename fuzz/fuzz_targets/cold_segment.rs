@@ -12,8 +12,8 @@ use weir_cold::{
 use weir_fuzz::Recipe;
 use weir_io::{Disk, SimDisk};
 use weir_types::{Epoch, FirmId, Nanos, PartitionId, Rec, Seq};
-use weir_wire::Message;
 use weir_wire::delivery::OrderRow;
+use weir_wire::{DecodeError, Message};
 
 const HEADER_LEN: usize = 128;
 const FOOTER_LEN: usize = 64;
@@ -111,7 +111,7 @@ fn blank_row() -> Vec<u8> {
             block[field.offset] = code;
             let is_named = matches!(
                 OrderRow::decode_block(&block),
-                Err(weir_wire::DecodeError::FieldOutOfRange { field: name, .. }) if name == field.name
+                Err(DecodeError::FieldOutOfRange { field: at, .. }) if at == field.name
             );
             if !is_named {
                 break;

@@ -68,7 +68,8 @@ fn main() {
         Box::new(parquet_file::ParquetFile { packer: Packer::Zstd(3) }),
     ];
     println!(
-        "| rows | attributes | format | bytes a row | written/s | read/s | firm of 10 % | of 0.5 % | none |"
+        "| rows | attributes | format | bytes a row | written/s | read/s | firm of 10 % \
+         | of 0.5 % | none |"
     );
     println!("| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |");
     for attributes in [0, 150, 440] {

@@ -332,7 +332,8 @@ fn main() {
         let alone = alone.unwrap_or_else(|| hot.serve(options.seconds));
         let p99 = |latencies: &Histogram<u64>| latencies.value_at_quantile(0.99) as f64;
         println!(
-            "pair {pair}: p50 {} and {} ns, p99 {} and {} ns alone and beside; cold {rate:.0} rows/s",
+            "pair {pair}: p50 {} and {} ns, p99 {} and {} ns alone and beside; \
+             cold {rate:.0} rows/s",
             alone.value_at_quantile(0.5),
             with.value_at_quantile(0.5),
             p99(&alone),
@@ -345,7 +346,8 @@ fn main() {
     std::fs::remove_dir_all(&options.dir).expect("it was made");
     println!(
         "{{\"name\": \"delivery-cold\", \"rows\": {}, \"attributes\": {}, \"bytes_a_row\": \
-         {bytes_a_row:.1}, \"written_per_s\": {written:.0}, \"passed_per_s\": {{{}}}, \"pairs\": {}, \
+         {bytes_a_row:.1}, \"written_per_s\": {written:.0}, \"passed_per_s\": {{{}}}, \
+         \"pairs\": {}, \
          \"hot_p99_ratio_median\": {:.3}, \"cold_rows_per_s_median\": {:.0}}}",
         options.rows,
         options.attributes,

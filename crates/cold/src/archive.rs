@@ -7,8 +7,8 @@
 //! names say what each file covers, and what an interrupted merge or removal left is told by them.
 //!
 //! INVARIANT: the segments cover one range of places without a hole, from the floor to the end.
-//! Of each record that changed in the range, the latest state is in the segment where it last did, or
-//! among the changes that are not in a segment yet. Nothing is served of a place outside.
+//! Of each record that changed in the range, the latest state is in the segment where it last did,
+//! or among the changes that are not in a segment yet. Nothing is served of a place outside.
 
 use std::collections::{BTreeMap, VecDeque};
 

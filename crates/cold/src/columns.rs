@@ -1,9 +1,9 @@
 //! Images taken apart into columns of bytes, and put together again.
 //!
 //! All first bytes of a field come together, then all second ones: bytes that are alike lie side by
-//! side, and a plane of one value only costs two bytes and no work. Numbers that grow are differences
-//! to the row before, numbers near another one of their row are differences to that. Differences
-//! are zigzag, so that small ones of either sign have zero high bytes.
+//! side, and a plane of one value only costs two bytes and no work. Numbers that grow are
+//! differences to the row before, numbers near another one of their row are differences to that.
+//! Differences are zigzag, so that small ones of either sign have zero high bytes.
 
 use weir_wire::Message;
 use weir_wire::delivery::OrderRow;

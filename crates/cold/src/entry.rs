@@ -219,6 +219,12 @@ pub struct Batch {
 }
 
 impl Batch {
+    /// An empty batch of what comes after `from`.
+    #[must_use]
+    pub fn after(from: Place) -> Batch {
+        Batch { from, to: from, ..Batch::default() }
+    }
+
     /// Adds a change.
     ///
     /// # Errors

@@ -10,7 +10,7 @@
 //! [`Filter`] and the like mean the same as there.
 //!
 //! * [`archive`]: feeding, closing, retiring, epochs.
-//! * [`reader`]: pages.
+//! * [`reader`]: what a page is and how it is found.
 //! * [`segment`]: the format, on `docs/protocols/cold-format.md` byte by byte.
 //! * [`entry`]: a change, and what a page must know of it.
 //! * [`pace`]: how much of the machine cold reads may take.

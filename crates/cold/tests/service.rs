@@ -16,7 +16,7 @@ const LIMITS: PageLimits =
     PageLimits { rows_max: 7, bytes_max: u32::MAX, scan_max: u32::MAX, blocks_max: u32::MAX };
 
 fn batch(store: &weir_delivery::OrderStore, after: Place) -> Batch {
-    let mut batch = Batch { from: after, ..Batch::default() };
+    let mut batch = Batch::after(after);
     let to = store.export(hot_place(after), u32::MAX, |entry| {
         batch.push(&change_of(entry)).unwrap();
     });

@@ -1,8 +1,8 @@
 //! What a store holds, entry by entry in the order of their places: for an archive that keeps it
 //! when the store lets it go.
 //!
-//! An archive that asks often enough, before the floor passes its place, misses nothing. Of an order
-//! that changed more than once since it asked it gets the last state, at its place.
+//! An archive that asks often enough, before the floor passes its place, misses nothing. Of an
+//! order that changed more than once since it asked it gets the last state, at its place.
 
 use weir_types::Seq;
 
