@@ -6,6 +6,7 @@
 //!
 //! * [`store`]: the latest state of each order.
 //! * [`ingest`]: how it takes in changes; [`memory`]: what it takes for them, and may.
+//! * [`export`]: its entries in order, for whoever keeps them longer.
 //! * `ahead`: what makes a batch of changes cheaper than the changes one by one.
 //! * [`snapshot`]: a store as a stream of chunks, and back.
 //! * [`stream`]: how its source is fed: numbered batches, gaps, epochs, full resends.
@@ -22,6 +23,7 @@ mod bits;
 mod capture;
 mod chunk;
 pub mod desk;
+pub mod export;
 pub mod filter;
 mod heap;
 pub mod index;
@@ -42,6 +44,7 @@ pub mod token;
 
 pub use ahead::{RawRow, TakenRows};
 pub use desk::{Asked, Desk, DeskConfig, PageSink, Polled, Question};
+pub use export::{Exported, ExportedAs};
 pub use filter::{Entitlement, Filter, Scope, Visibility};
 pub use index::{Kind, Kinds};
 pub use ingest::{IngestError, Ingested};
