@@ -585,7 +585,6 @@ fn reason_of(error: &IngestError) -> Reason {
     match error {
         IngestError::WrongSource { .. } => Reason::WrongSource,
         IngestError::RecJump(_) => Reason::RecTooFar,
-        IngestError::AttributesTooLong(_) => Reason::AttributesTooLong,
         IngestError::StoreFull { .. } => Reason::StoreFull,
         IngestError::NoRecord | IngestError::Row(_) | IngestError::LeaveFlag => {
             Reason::RowMalformed

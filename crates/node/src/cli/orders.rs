@@ -117,9 +117,7 @@ fn take(args: &OrdersArgs, client: &mut Client, follower: &mut Follower) -> anyh
                 }
                 Ok(())
             }
-            Incoming::Sources(states, sources) => {
-                follower.on_sources(&states, sources).map(drop)
-            }
+            Incoming::Sources(states, sources) => follower.on_sources(&states, sources).map(drop),
             Incoming::Session(..)
             | Incoming::CopyState(_)
             | Incoming::Copy(..)
