@@ -1,6 +1,8 @@
 //! Files: every damaged byte is found and named, every call to the disk may fail, power may go at
 //! any write, and what a merge or a removal left half done is told by the names.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests unwrap as tests do")]
+
 mod support;
 
 use support::*;

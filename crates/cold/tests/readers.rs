@@ -2,6 +2,8 @@
 //! changed, closed, merged, retired, crashed or failed in between, a place that is honoured is
 //! honoured as that store would, and nobody passes from one to the other with something missing.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests unwrap as tests do")]
+
 mod support;
 
 use std::collections::BTreeMap;

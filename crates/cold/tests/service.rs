@@ -1,5 +1,7 @@
 //! The archive on its thread: what is handed over is served, in order, from where it was asked.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests unwrap as tests do")]
+
 mod support;
 
 use std::sync::mpsc::sync_channel;
