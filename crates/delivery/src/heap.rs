@@ -1,9 +1,9 @@
 //! The rows' memory: blocks of a few sizes, cut from slabs of one size.
 //!
 //! A row's block is of the smallest class that holds it, so that at most 63 bytes of a block (23 of
-//! the second smallest) are unused. A slab serves one class for as long as any of its blocks is in
-//! use and can then serve any other: what a change of sizes leaves behind does not add up. Taking,
-//! giving back and replacing are a few steps each; nothing is ever copied or freed in bulk.
+//! the second smallest) are unused. A slab serves one class for as long as any of its blocks is in use and
+//! can then serve any other: what a change of sizes leaves behind does not add up. Taking, giving
+//! back and replacing are a few steps each; nothing is ever copied or freed in bulk.
 //!
 //! ```text
 //! slab   64 KiB: blocks of one class, and no header

@@ -2,15 +2,15 @@
 //!
 //! ```text
 //! bytes asked for                          | an event is taken in
-//!
-//! -----------------------------------------+-------------------------------------------------------- well below the limit                     | as it is
+//! -----------------------------------------+--------------------------------------------------------
+//! well below the limit                     | as it is
 //! one event's growth below it, or closer   | when its order's row and slot need no new memory; what
 //!                                          | ended goes early, oldest first, until that is so
 //! half of that, or closer                  | when nothing needs new memory; rings are swept early
 //! else                                     | not: StoreFull
 //! ```
-//! An order that is new also leaves room for the rings to grow as the orders in them change, so
-//! that a full store refuses new orders long before it refuses changes of those that it has.
+//! An order that is new also leaves room for the rings to grow as the orders in them change, so that
+//! a full store refuses new orders long before it refuses changes of those that it has.
 
 use crate::index::{KIND_COUNT, Kind};
 use crate::ingest::{Change, IngestError};
