@@ -5,21 +5,21 @@
 //! the event log. Pure: who talks, over what and when is the caller's.
 //!
 //! ```text
-//! the store knows | epoch asked    | full resend | last valid place | the answer
-//!
-//! ----------------+----------------+-------------+------------------+-------------------------------- nothing         | any            | yes         | -                | opened at batch 1
-//! nothing         | any            | no          | -                | ResendNeeded
-//! an epoch        | lower          | -           | -                | EpochWentBack
-//! an epoch        | the same       | no          | -                | opened where it stands
-//! an epoch        | the same       | yes         | -                | opened at batch 1 while none was
-//!                 |                |             |                  | taken, else ResendNeedsEpoch
-//! an epoch        | higher         | yes         | of that epoch    | opened at batch 1
-//! an epoch        | higher         | yes         | of another       | opened at batch 1; no token of
-//!                 |                |             |                  | before is honoured
-//! an epoch        | higher         | no          | of that epoch,   | opened at batch 1
-//!                 |                |             | at or after head |
-//! an epoch        | higher         | no          | else, or while a | ResendNeeded
-//!                 |                |             | resend ran       |
+//! the store knows | epoch asked | full resend | last valid place | the answer
+//! ----------------+-------------+-------------+------------------+------------------------------
+//! nothing         | any         | yes         | -                | opened at batch 1
+//! nothing         | any         | no          | -                | ResendNeeded
+//! an epoch        | lower       | -           | -                | EpochWentBack
+//! an epoch        | the same    | no          | -                | opened where it stands
+//! an epoch        | the same    | yes         | -                | at batch 1 while none was
+//!                 |             |             |                  | taken, else ResendNeedsEpoch
+//! an epoch        | higher      | yes         | of that epoch    | opened at batch 1
+//! an epoch        | higher      | yes         | of another       | opened at batch 1; no token
+//!                 |             |             |                  | of before is honoured
+//! an epoch        | higher      | no          | of that epoch,   | opened at batch 1
+//!                 |             |             | at or after head |
+//! an epoch        | higher      | no          | else, or while a | ResendNeeded
+//!                 |             |             | resend ran       |
 //! ```
 //! The last valid place is told for an epoch, since what epochs after it took back the store cannot
 //! know that never heard of them.
@@ -28,7 +28,7 @@
 //! bring the tombstones that tokens of that epoch still wait for. So a core asks for it until it
 //! has heard that its source is open, and never again in that epoch.
 //!
-//! A missing batch is asked for and all that come before it are dropped (go back N): the transport
+//! A missing batch is asked for and all that come ahead of it are dropped (go back N): the transport
 //! keeps order, so that gaps are rare, and a store that kept what is early would need memory that
 //! the window bounds less simply than by dropping. INVARIANT: what the store holds of an epoch is
 //! what its batches up to `next - 1` say, and of a refused batch the first `partial` rows.

@@ -339,9 +339,9 @@ fn batch_of(attribute_lens: &[usize]) -> Vec<u8> {
     let row = MessageInfo {
         block_length: OrderRow::BLOCK_LENGTH,
         fields: OrderRow::FIELDS,
-        ..*message_info(SourceBatch::TEMPLATE_ID).unwrap()
+        ..*message_info(SourceBatch::TEMPLATE_ID).expect("ours")
     };
-    let mut body = plain_block(message_info(SourceBatch::TEMPLATE_ID).unwrap());
+    let mut body = plain_block(message_info(SourceBatch::TEMPLATE_ID).expect("ours"));
     for word in [OrderRow::BLOCK_LENGTH, attribute_lens.len()] {
         body.extend_from_slice(&(word as u16).to_le_bytes());
     }

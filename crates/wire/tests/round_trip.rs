@@ -471,7 +471,7 @@ fn a_frame_of_an_outside_core_holds_three_hundred_of_the_longest_rows() {
 
 fn sample_row() -> OrderRow {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
-    message::<OrderRow>().new_tree(&mut runner).unwrap().current()
+    message::<OrderRow>().new_tree(&mut runner).expect("any row will do").current()
 }
 
 #[test]

@@ -68,7 +68,8 @@ fn any_interleaving_leaves_store_and_readers_with_what_the_core_has() {
 fn opened() -> (SourceStream, OrderStore) {
     let mut stream = SourceStream::new(SOURCE, WINDOW);
     let mut store = store();
-    let _ = stream.open(&open_of(1, Place::START, Switch::On), 1, &mut store).unwrap();
+    let open = open_of(1, Place::START, Switch::On);
+    let _ = stream.open(&open, 1, &mut store).expect("nothing is known");
     let both = BatchFlags::RESEND_BEGIN.with(BatchFlags::RESEND_END);
     let _ = offer(&mut stream, &mut store, (1, 1, both), &[]);
     assert!(stream.sweep(100, &mut store).is_some());
@@ -102,7 +103,7 @@ fn offer(
         flags,
     };
     let bytes = rows_of(records);
-    let rows = weir_wire::rows::take_rows(&bytes).unwrap().0;
+    let rows = weir_wire::rows::take_rows(&bytes).expect("whole rows").0;
     stream.offer((&head, rows), 1, store, Nanos(1))
 }
 

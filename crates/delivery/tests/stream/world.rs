@@ -196,7 +196,7 @@ impl World {
         };
         let before = self.stream.next_batch_no();
         let bytes = rows_of(&batch.rows);
-        let rows = weir_wire::rows::take_rows(&bytes).unwrap().0;
+        let rows = weir_wire::rows::take_rows(&bytes).expect("whole rows").0;
         let taken = self.stream.offer((&head, rows), from, &mut self.store, self.now);
         if self.stream.next_batch_no() > before {
             self.model((number, epoch), batch);
