@@ -264,8 +264,8 @@ impl World {
             let id = self.venue.router.add_backend(follower.info).expect("few sources");
             self.venue.followers.push(crate::venue::Follower { id, ..follower.clone() });
         }
-        for index in 0..followers.len() {
-            if followers[index].is_up {
+        for (index, follower) in followers.iter().enumerate() {
+            if follower.is_up {
                 self.start(index);
             }
         }

@@ -284,7 +284,8 @@ fn a_silent_backend_is_given_up_and_its_readers_go_elsewhere() {
 #[test]
 fn pages_that_break_the_protocol_are_not_used_and_their_backend_is_put_aside() {
     type Spoil = fn(&mut Vec<u8>);
-    let spoils: [(Spoil, fn(&BackendFault) -> bool); 4] = [
+    type IsFault = fn(&BackendFault) -> bool;
+    let spoils: [(Spoil, IsFault); 4] = [
         (|bytes| bytes[0] = 0xff, |fault| matches!(fault, BackendFault::Frame(_))),
         (|bytes| bytes[8] = 0xee, |fault| matches!(fault, BackendFault::Message(_))),
         (
