@@ -30,8 +30,10 @@
 //!
 //! A missing batch is asked for and all that come ahead of it are dropped (go back N): the
 //! transport keeps order, so that gaps are rare, and a store that kept what is early would need
-//! memory that the window bounds less simply than by dropping. INVARIANT: what the store holds of an epoch is
-//! what its batches up to `next - 1` say, and of a refused batch the first `partial` rows.
+//! memory that the window bounds less simply than by dropping.
+//!
+//! INVARIANT: what the store holds of an epoch is what its batches up to `next - 1` say, and of a
+//! refused batch the first `partial` rows.
 
 use weir_types::{
     AckLevel, BatchNo, Epoch, Nanos, PartitionId, Reason, Rec, Seq, SessionId, Switch,
