@@ -36,7 +36,7 @@ const FULL_PAGES: u64 = 400;
 const FULL_ROWS: u64 = 50;
 const CYCLES_MAX: u32 = 1_000;
 
-fn fetch(rows_max: u32) -> FetchOrders {
+fn fetch(rows_max: u32, rows_min: u32) -> FetchOrders {
     FetchOrders {
         correlation_id: 1,
         session_id: SessionId(1),
@@ -44,7 +44,7 @@ fn fetch(rows_max: u32) -> FetchOrders {
         account_id: AccountId::NONE,
         instrument_id: InstrumentId::NONE,
         rows_max,
-        rows_min: 1,
+        rows_min,
         bytes_max: 0,
         wait_max_us: 500,
         credit: 1,
@@ -188,8 +188,8 @@ impl Side {
         self.service.ingest(source, &event);
     }
 
-    fn ask(&mut self, rows_max: u32) {
-        let fetch = fetch(rows_max);
+    fn ask(&mut self, rows_max: u32, rows_min: u32) {
+        let fetch = fetch(rows_max, rows_min);
         let entitlement = Entitlement::all();
         let question = Question { connection: 1, fetch: &fetch, token: &self.token, entitlement };
         assert_eq!(self.service.ask(&question, self.now), Asked::Accepted);
@@ -223,9 +223,12 @@ impl Side {
 
     /// Reads until there is nothing more.
     fn catch_up(&mut self, rows_max: u32) -> u64 {
+        // There may be nothing to read, but not after a page that was cut.
+        let mut rows_min = u32::from(self.token.is_empty());
         let mut row_count = 0;
         loop {
-            self.ask(rows_max);
+            self.ask(rows_max, rows_min);
+            rows_min = 1;
             let page = self.page();
             row_count += u64::from(page.row_count);
             if page.flags.contains(PageFlags::ONLINE) {
@@ -237,13 +240,13 @@ impl Side {
     /// Nanoseconds per change, each with its own page.
     fn live(&mut self) -> f64 {
         self.catch_up(1_000);
-        self.ask(0);
+        self.ask(0, 1);
         self.service.cycle(self.now, &mut self.sink);
         let start = Instant::now();
         for _ in 0..LIVE_CHANGES {
             self.change(OrdStatus::PartiallyFilled);
             assert_eq!(self.page().row_count, 1);
-            self.ask(0);
+            self.ask(0, 1);
         }
         let ns = start.elapsed().as_nanos() as f64;
         self.finish();
@@ -257,7 +260,7 @@ impl Side {
         let mut row_count = 0;
         for _ in 0..FULL_PAGES {
             (0..FULL_ROWS).for_each(|_| self.change(OrdStatus::PartiallyFilled));
-            self.ask(FULL_ROWS as u32);
+            self.ask(FULL_ROWS as u32, 1);
             row_count += u64::from(self.page().row_count);
         }
         row_count += self.catch_up(FULL_ROWS as u32);
