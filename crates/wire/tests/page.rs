@@ -351,9 +351,13 @@ fn the_example_frames_of_the_page_on_ingest_are_the_codecs() {
     let page = read(&format!("{ROOT}/docs/protocols/ingest.md"));
     let (_, examples) = page.split_once("## Worked example").expect("the page has examples");
     let shown: Vec<u8> = examples
-        .lines()
+        .split("```")
+        // What is shown as text stands between two marks.
+        .skip(1)
+        .step_by(2)
+        .take(2)
+        .flat_map(str::lines)
         .flat_map(|line| line.get(..47).unwrap_or(line).split_whitespace())
-        .take_while(|word| *word != "In")
         .filter_map(|word| (word.len() == 2).then(|| u8::from_str_radix(word, 16).ok())?)
         .collect();
     let (source_id, session_id, epoch) = (PartitionId(40), SessionId(30), Epoch(1));
