@@ -52,20 +52,25 @@ fn a_connection_that_its_last_session_left_has_the_time_of_a_new_one() {
 #[test]
 fn places_are_of_those_that_have_logged_on_and_of_those_that_have_not() {
     let (_home, node) = market("connections_max = 2");
-    until("the operator's place", || (counter(&node, "connections") == 0).then_some(()));
+    // A place is free once the end of who had it is counted.
+    let ended = |want| {
+        let count = || counter(&node, "connections_cut") + counter(&node, "connections_gone");
+        until("an end", || (count() == want).then_some(()));
+    };
+    ended(1);
+    until("the operator's connection", || (counter(&node, "accepted") == 1).then_some(()));
     let mut alice = Wire::connect(&node);
     alice.log_on(&logon_of(&ALICE));
     let stranger = Wire::connect(&node);
     Wire::connect(&node).closed();
     drop(stranger);
-    let free = || (counter(&node, "connections") == 1).then_some(());
-    until("the stranger's place", free);
+    ended(2);
     let mut bob = Wire::connect(&node);
     bob.log_on(&logon_of(&BOB));
     drop(alice);
-    until("Alice's place", free);
+    ended(3);
     Wire::connect(&node).log_on(&logon_of(&ALICE));
-    assert_eq!(counter(&node, "connections_refused"), 1);
+    until("the refusal", || (counter(&node, "connections_refused") == 1).then_some(()));
 }
 
 #[test]
