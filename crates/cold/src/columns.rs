@@ -6,12 +6,11 @@
 //! Differences are zigzag, so that small ones of either sign have zero high bytes.
 
 use weir_wire::Message;
-use weir_wire::delivery::OrderRow;
+use weir_wire::delivery::{OrderRow, row_offset_of};
 
 use crate::entry::{
     ACCOUNT_AT, ATTRIBUTES_LEN_AT, CHANGE_COUNT_AT, FIRM_AT, FIRST_AT, HISTORY_AT, HISTORY_LEN,
     IMAGE_LEN, INSTRUMENT_AT, NEXT_KEYS_AT, REC_AT, SEQ_AT, STANDING_AT, TRANSACT_TIME_AT,
-    field_at,
 };
 use crate::place::u64_at;
 
@@ -91,13 +90,13 @@ const fn is_key(at: usize) -> bool {
 }
 
 const fn body_column(at: usize, size: usize) -> Column {
-    if at == field_at("order_id") {
+    if at == row_offset_of("order_id") {
         return near(at, REC_AT);
     }
-    if at == TRANSACT_TIME_AT || at == field_at("price") {
+    if at == TRANSACT_TIME_AT || at == row_offset_of("price") {
         return step(at);
     }
-    if at == field_at("created_time") {
+    if at == row_offset_of("created_time") {
         return near(at, TRANSACT_TIME_AT);
     }
     plain(at, size)

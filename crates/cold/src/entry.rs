@@ -6,7 +6,7 @@
 //! those it had last in a tombstone; a reader's row has none there.
 
 use weir_types::{Nanos, Rec, Seq};
-use weir_wire::delivery::{OrderRow, RowFlags};
+use weir_wire::delivery::{OrderRow, RowFlags, row_offset_of};
 use weir_wire::rows::{ATTRIBUTES_LEN_MAX, put_attributes};
 use weir_wire::{DecodeError, Message};
 
@@ -17,13 +17,13 @@ pub const ROW_LEN: usize = OrderRow::BLOCK_LENGTH;
 /// Changes before the latest whose distance is remembered.
 pub const HISTORY_LEN: usize = 7;
 
-pub(crate) const REC_AT: usize = field_at("rec");
-pub(crate) const SEQ_AT: usize = field_at("seq");
-pub(crate) const FIRM_AT: usize = field_at("firm_id");
-pub(crate) const ACCOUNT_AT: usize = field_at("account_id");
-pub(crate) const INSTRUMENT_AT: usize = field_at("instrument_id");
-pub(crate) const TRANSACT_TIME_AT: usize = field_at("transact_time");
-const MERGED_COUNT_AT: usize = field_at("merged_count");
+pub(crate) const REC_AT: usize = row_offset_of("rec");
+pub(crate) const SEQ_AT: usize = row_offset_of("seq");
+pub(crate) const FIRM_AT: usize = row_offset_of("firm_id");
+pub(crate) const ACCOUNT_AT: usize = row_offset_of("account_id");
+pub(crate) const INSTRUMENT_AT: usize = row_offset_of("instrument_id");
+pub(crate) const TRANSACT_TIME_AT: usize = row_offset_of("transact_time");
+const MERGED_COUNT_AT: usize = row_offset_of("merged_count");
 
 pub(crate) const FIRST_AT: usize = ROW_LEN;
 pub(crate) const CHANGE_COUNT_AT: usize = FIRST_AT + 8;
@@ -33,32 +33,6 @@ pub(crate) const STANDING_AT: usize = NEXT_KEYS_AT + 12;
 pub(crate) const ATTRIBUTES_LEN_AT: usize = STANDING_AT + 1;
 /// Bytes of an image.
 pub(crate) const IMAGE_LEN: usize = ATTRIBUTES_LEN_AT + 2;
-
-/// Where a field lies in a row, by its name in the wire's own list.
-pub(crate) const fn field_at(name: &str) -> usize {
-    let mut index = 0;
-    while index < OrderRow::FIELDS.len() {
-        if is_same(OrderRow::FIELDS[index].name.as_bytes(), name.as_bytes()) {
-            return OrderRow::FIELDS[index].offset;
-        }
-        index += 1;
-    }
-    panic!("a row has this field")
-}
-
-const fn is_same(one: &[u8], other: &[u8]) -> bool {
-    if one.len() != other.len() {
-        return false;
-    }
-    let mut index = 0;
-    while index < one.len() {
-        if one[index] != other[index] {
-            return false;
-        }
-        index += 1;
-    }
-    true
-}
 
 /// What an entry stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

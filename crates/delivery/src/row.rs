@@ -8,7 +8,7 @@ use weir_types::{
     OrderId, PartitionId, Price, Qty, Reason, Rec, SessionId, Side, TimeInForce,
 };
 use weir_wire::Message;
-use weir_wire::delivery::{OrderRow, RowFlags};
+use weir_wire::delivery::{OrderRow, RowFlags, row_offset_of};
 use weir_wire::event::OrderEvent;
 
 use crate::filter::Keys;
@@ -18,38 +18,12 @@ use crate::ring::Place;
 /// Bytes of a row's fixed fields.
 pub const ROW_LEN: usize = OrderRow::BLOCK_LENGTH;
 
-const MERGED_COUNT_AT: usize = offset_of("merged_count");
-const REC_AT: usize = offset_of("rec");
-const SEQ_AT: usize = offset_of("seq");
-const FLAGS_AT: usize = offset_of("flags");
-const TRANSACT_TIME_AT: usize = offset_of("transact_time");
-const ORDER_ID_AT: usize = offset_of("order_id");
-
-/// Where a field lies in a row, by its name in the wire's own list.
-pub(crate) const fn offset_of(name: &str) -> usize {
-    let mut index = 0;
-    while index < OrderRow::FIELDS.len() {
-        if is_same(OrderRow::FIELDS[index].name.as_bytes(), name.as_bytes()) {
-            return OrderRow::FIELDS[index].offset;
-        }
-        index += 1;
-    }
-    panic!("a row has this field")
-}
-
-const fn is_same(one: &[u8], other: &[u8]) -> bool {
-    if one.len() != other.len() {
-        return false;
-    }
-    let mut index = 0;
-    while index < one.len() {
-        if one[index] != other[index] {
-            return false;
-        }
-        index += 1;
-    }
-    true
-}
+const MERGED_COUNT_AT: usize = row_offset_of("merged_count");
+const REC_AT: usize = row_offset_of("rec");
+const SEQ_AT: usize = row_offset_of("seq");
+const FLAGS_AT: usize = row_offset_of("flags");
+const TRANSACT_TIME_AT: usize = row_offset_of("transact_time");
+const ORDER_ID_AT: usize = row_offset_of("order_id");
 
 /// Bytes of the length before a row's attributes.
 const LEN_LEN: usize = 2;

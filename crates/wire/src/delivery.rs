@@ -225,3 +225,35 @@ messages! {
         display_qty: Qty,
     }
 }
+
+/// Where a field of [`OrderRow`] lies in its block, by the field's name: for those that keep rows as
+/// bytes. Evaluated when it is compiled.
+///
+/// # Panics
+/// When a row has no such field.
+#[must_use]
+pub const fn row_offset_of(name: &str) -> usize {
+    let fields = <OrderRow as crate::message::Message>::FIELDS;
+    let mut index = 0;
+    while index < fields.len() {
+        if is_same(fields[index].name.as_bytes(), name.as_bytes()) {
+            return fields[index].offset;
+        }
+        index += 1;
+    }
+    panic!("a row has this field")
+}
+
+const fn is_same(one: &[u8], other: &[u8]) -> bool {
+    if one.len() != other.len() {
+        return false;
+    }
+    let mut index = 0;
+    while index < one.len() {
+        if one[index] != other[index] {
+            return false;
+        }
+        index += 1;
+    }
+    true
+}

@@ -6,18 +6,17 @@
 
 use weir_types::{Nanos, Rec, Seq};
 use weir_wire::Message;
-use weir_wire::delivery::OrderRow;
+use weir_wire::delivery::{OrderRow, row_offset_of};
 use weir_wire::group::put_data;
 use weir_wire::rows::{self, ATTRIBUTES_LEN_MAX};
 
 use super::backend::BadPage;
 use crate::ring::Place;
-use crate::row::offset_of;
 
-const MERGED_COUNT_AT: usize = offset_of("merged_count");
-const TRANSACT_TIME_AT: usize = offset_of("transact_time");
-const REC_AT: usize = offset_of("rec");
-const SEQ_AT: usize = offset_of("seq");
+const MERGED_COUNT_AT: usize = row_offset_of("merged_count");
+const TRANSACT_TIME_AT: usize = row_offset_of("transact_time");
+const REC_AT: usize = row_offset_of("rec");
+const SEQ_AT: usize = row_offset_of("seq");
 
 /// A row in a buffer.
 #[derive(Clone, Copy, Debug)]
