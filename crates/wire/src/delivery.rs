@@ -226,8 +226,8 @@ messages! {
     }
 }
 
-/// Where a field of [`OrderRow`] lies in its block, by the field's name: for those that keep rows as
-/// bytes. Evaluated when it is compiled.
+/// Where a field of [`OrderRow`] lies in its block, by the field's name: for those that keep rows
+/// as bytes. Evaluated when it is compiled.
 ///
 /// # Panics
 /// When a row has no such field.
