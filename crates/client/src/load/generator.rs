@@ -43,6 +43,9 @@ const TAKE_MIN: usize = 8;
 const CARE_INTERVAL: Nanos = Nanos(1_000_000);
 /// How long to wait for the last answers.
 const DRAIN: Nanos = Nanos(5_000_000_000);
+/// Connections that are made before their sessions log on: a node gives a connection only so long
+/// for its first logon, and many take long to make.
+const CONNECT_BATCH: usize = 64;
 const LOGON_RETRY: Duration = Duration::from_millis(10);
 const LOGON_TIMEOUT: Duration = Duration::from_secs(10);
 const PROGRESS_INTERVAL: Nanos = Nanos(100_000_000);
@@ -177,22 +180,29 @@ impl Generator {
         let connection_count = connection_count.min(traders.len());
         let limits = Limits { outbox_len_max: 64 << 20, ..Limits::default() };
         let clock = Clock::default();
-        let mut clients = Vec::new();
-        for _ in 0..connection_count {
-            let mut client = Client::connect(target.clone(), limits)?;
-            client.set_clock(clock);
-            clients.push(client);
-        }
+        let mut clients: Vec<Client> = Vec::new();
         let mut places = HashMap::new();
-        let mut seats = Vec::new();
-        for (index, trader) in traders.iter().enumerate() {
-            let connection = index % connection_count;
-            seats.push((connection, clients[connection].sessions().len()));
-            places.insert(trader.session.session_id, index);
-            clients[connection].start_logon(Session::new(trader.session));
-        }
-        for client in &mut clients {
-            client.wait_until_open(LOGON_TIMEOUT, &mut |_, _| {})?;
+        let mut seats = vec![(0, 0); traders.len()];
+        while clients.len() < connection_count {
+            let first = clients.len();
+            for connection in first..connection_count.min(first + CONNECT_BATCH) {
+                let mut client = Client::connect(target.clone(), limits)?;
+                client.set_clock(clock);
+                for index in (connection..traders.len()).step_by(connection_count) {
+                    let session = traders[index].session;
+                    seats[index] = (connection, client.sessions().len());
+                    places.insert(session.session_id, index);
+                    client.start_logon(Session::new(session));
+                }
+                clients.push(client);
+            }
+            for client in &mut clients[first..] {
+                client.wait_until_open(LOGON_TIMEOUT, &mut |_, _| {})?;
+            }
+            // Those that are open already say that they are alive while others come.
+            for client in &mut clients[..first] {
+                client.poll(Duration::ZERO, |_, _| {})?;
+            }
         }
         Ok(Generator { clients, traders: seats, places, clock })
     }

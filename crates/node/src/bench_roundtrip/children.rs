@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -20,6 +20,10 @@ use weir_types::Durability;
 use weir_wire::session::ApiKey;
 
 use crate::cli::endpoint::hex;
+
+/// Where a node under measurement listens.
+const LISTEN: &str = "127.0.0.1:0";
+const LISTEN_ANY: &str = "0.0.0.0:0";
 
 /// A directory that is removed when its handle goes.
 #[derive(Debug)]
@@ -143,6 +147,15 @@ impl Child {
         options: &[&str],
         work_dir: &WorkDir,
     ) -> anyhow::Result<Child> {
+        Child::node_at((name, LISTEN), (durability, wait), options, work_dir)
+    }
+
+    fn node_at(
+        (name, listen): (&str, &str),
+        (durability, wait): (Durability, WaitStrategy),
+        options: &[&str],
+        work_dir: &WorkDir,
+    ) -> anyhow::Result<Child> {
         let key = fresh_key()?;
         let dir = work_dir.path.join(name);
         let mut arguments = [
@@ -152,7 +165,7 @@ impl Child {
             "--durability",
             &durability.to_string(),
             "--listen",
-            "127.0.0.1:0",
+            listen,
             "--http",
             "127.0.0.1:0",
             "--wait",
@@ -231,7 +244,8 @@ impl Child {
         Ok(child)
     }
 
-    /// As [`Child::node`], parked when idle, with TLS where there are certificates.
+    /// As [`Child::node`], parked when idle, with TLS where there are certificates; at every
+    /// loopback address ([`Child::address_at`]).
     pub(super) fn node_for_many(
         durability: Durability,
         certificates: Option<&Certificates>,
@@ -241,7 +255,8 @@ impl Child {
         let options: Vec<_> = options.iter().map(String::as_str).collect();
         let name = format!("many-{durability}-{}", if options.is_empty() { "tcp" } else { "tls" });
         let level = (durability, WaitStrategy::Park);
-        let mut child = Child::node_with(&name, level, &options, work_dir)?;
+        let mut child = Child::node_at((&name, LISTEN_ANY), level, &options, work_dir)?;
+        child.address.set_ip(Ipv4Addr::LOCALHOST.into());
         child.tls = certificates.map(|found| found.tls.clone());
         Ok(child)
     }
@@ -258,6 +273,14 @@ impl Child {
         let line = text.lines().find_map(|line| line.strip_prefix("Rss:"));
         let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
         Ok(kib.with_context(|| format!("{path} tells no Rss"))? * 1024)
+    }
+
+    /// The loopback address number `index`, where a node for many listens as well. Between two
+    /// addresses there are some 28,000 ports for those who connect, and finding a free one takes
+    /// the longer the fewer are left: milliseconds with 12,000 taken.
+    pub(super) fn address_at(&self, index: usize) -> SocketAddr {
+        let octets = u16::try_from(index).expect("few addresses are in use").to_be_bytes();
+        SocketAddr::new(Ipv4Addr::new(127, 1, octets[0], octets[1]).into(), self.address.port())
     }
 
     /// Where it listens.

@@ -2,6 +2,7 @@
 //! its own, in a process of their own: a process has only so many open files.
 
 use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -17,8 +18,8 @@ use weir_types::SessionId;
 use super::children::{Certificates, Child, SERVER_NAME};
 use crate::cli::endpoint::{TIMEOUT, hex, parse_key};
 
-/// Connections of one process.
-const CONNECTIONS_MAX: usize = 10_000;
+/// Connections of one process, to one address.
+const CONNECTIONS_MAX: usize = 5_000;
 /// An idle session hears little.
 const LIMITS: Limits = Limits {
     frame_len_max: 16 << 10,
@@ -107,13 +108,13 @@ impl IdleSessions {
         admin.close()?;
         let before = node.resident_bytes()?;
         let mut holders = Vec::new();
-        for traders in traders.chunks(CONNECTIONS_MAX) {
+        for (index, traders) in traders.chunks(CONNECTIONS_MAX).enumerate() {
             let keys = traders.iter().map(|trader| {
                 let session = &trader.session;
                 let Key::Api(key) = &session.key else { panic!("traders are hired with API keys") };
                 format!("{} {}\n", session.session_id, hex(&key.0))
             });
-            holders.push(hold(node, certificates, &keys.collect::<String>())?);
+            holders.push(hold(node.address_at(index), certificates, &keys.collect::<String>())?);
         }
         let grown = node.resident_bytes()?.saturating_sub(before);
         node.pause(true)?;
@@ -122,13 +123,13 @@ impl IdleSessions {
 }
 
 fn hold(
-    node: &Child,
+    node: SocketAddr,
     certificates: Option<&Certificates>,
     keys: &str,
 ) -> anyhow::Result<std::process::Child> {
     let program = std::env::current_exe().context("this program's own path")?;
     let mut command = Command::new(program);
-    command.args(["bench", "idle", "--node", &node.address().to_string()]);
+    command.args(["bench", "idle", "--node", &node.to_string()]);
     if let Some(certificates) = certificates {
         command.arg("--tls-ca").arg(&certificates.ca);
     }
