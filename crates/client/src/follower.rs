@@ -9,18 +9,23 @@
 //! comes. INVARIANT: at most one page's rows are due at a time.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use weir_types::{
-    AccountId, FirmId, InstrumentId, OrderId, PartitionId, Reason, Rec, Seq, SessionId, Switch,
+    AccountId, FirmId, InstrumentId, Nanos, OrderId, PartitionId, Reason, Rec, Seq, SessionId,
+    Switch,
 };
+use weir_wire::Message;
 use weir_wire::delivery::{
     FetchOrders, OrderPage, OrderPageBody, OrderRow, PageFlags, RowFlags, SourceState, SourceStates,
 };
 use weir_wire::dialogue::put_fetch_orders;
 use weir_wire::group::Group;
 use weir_wire::rows::Rows;
+use weir_wire::session::Reject;
 
 use crate::error::ClientError;
+use crate::source::Backoff;
 
 /// What a follower asks for.
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +117,12 @@ fn is_resync(reason: Reason) -> bool {
     matches!(reason, ResyncEpoch | ResyncFilter | ResyncFloor | ResyncToken)
 }
 
+/// True for refusals that pass: the same question may be answered a moment later.
+fn is_passing(reason: Reason) -> bool {
+    use Reason::{LimitReached, Overloaded, PartitionAway, Throttled, TooManyInFlight};
+    matches!(reason, LimitReached | Overloaded | PartitionAway | Throttled | TooManyInFlight)
+}
+
 /// Follows order state.
 #[derive(Debug)]
 pub struct Follower {
@@ -128,6 +139,10 @@ pub struct Follower {
     /// As last told; empty when all sources answer.
     sources: Vec<SourceState>,
     is_online: bool,
+    /// How long a refused question rests.
+    backoff: Backoff,
+    /// The question was refused and is asked again when the rest is over.
+    is_resting: bool,
 }
 
 impl Follower {
@@ -148,6 +163,8 @@ impl Follower {
             marks: Vec::new(),
             sources: Vec::new(),
             is_online: false,
+            backoff: Backoff::new(Backoff::seed()),
+            is_resting: false,
         }
     }
 
@@ -186,9 +203,50 @@ impl Follower {
     /// Asks the first question, or the first on a new connection.
     pub fn ask(&mut self, out: &mut Vec<u8>) {
         self.pending = None;
+        self.is_resting = false;
         let token = std::mem::take(&mut self.token);
         self.put_question(&token, out);
         self.token = token;
+    }
+
+    /// Takes a refusal of a question. One that passes (a source that is away, a node that has too
+    /// much to do) is no error: the question rests, longer after each refusal and never as long as
+    /// others that were refused at the same time ([`Backoff`]), so that followers do not come down
+    /// on a node that is in trouble; [`Follower::ask_when_due`] asks it again. False when the
+    /// refusal is not of this follower's question.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] when the question would be refused again.
+    pub fn on_reject(&mut self, reject: &Reject, now: Nanos) -> Result<bool, ClientError> {
+        let is_ours = reject.ref_template_id == FetchOrders::TEMPLATE_ID
+            && reject.session_id == self.config.session_id
+            && reject.request_no.0 == self.correlation_id();
+        if !is_ours {
+            return Ok(false);
+        }
+        if !is_passing(reject.reason) {
+            let (request, subject) = ("FetchOrders", reject.field.to_string());
+            return Err(ClientError::Refused { request, reason: reject.reason, subject });
+        }
+        self.is_resting = true;
+        self.backoff.failed(now);
+        Ok(true)
+    }
+
+    /// Asks a refused question again when its rest is over at `now`, by the clock that
+    /// [`Follower::on_reject`] was given. True when it was asked.
+    pub fn ask_when_due(&mut self, now: Nanos, out: &mut Vec<u8>) -> bool {
+        let is_due = self.is_resting && self.backoff.left(now).is_none();
+        if is_due {
+            self.ask(out);
+        }
+        is_due
+    }
+
+    /// How long a refused question still rests; `None` when none does.
+    #[must_use]
+    pub fn rest(&self, now: Nanos) -> Option<Duration> {
+        self.is_resting.then(|| self.backoff.left(now).unwrap_or(Duration::ZERO))
     }
 
     fn correlation_id(&self) -> u64 {
@@ -247,6 +305,7 @@ impl Follower {
             self.put_question(token, out);
             return Ok(PageEvent::Resync(page.reason));
         }
+        self.backoff.succeeded();
         if page.credit_left == 0 {
             self.put_question(token, out);
         }

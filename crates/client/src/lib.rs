@@ -15,7 +15,7 @@
 //! * [`status`]: the node's status page.
 //! * [`flow`]: recorded order flow as orders.
 //! * [`load`]: open-loop load and what it measures; [`echo`], [`echo_many`]: a round trip's
-//!   yardstick.
+//!   yardstick. [`emulate`]: cores and followers of a venue that is not there.
 
 pub mod admin;
 pub mod client;
@@ -24,6 +24,7 @@ pub mod connection;
 pub mod drop_copy;
 pub mod echo;
 pub mod echo_many;
+pub mod emulate;
 pub mod error;
 pub mod flow;
 pub mod follower;

@@ -27,7 +27,7 @@ use weir_wire::group::Group;
 use weir_wire::reference::{DefineFirm, Transfer};
 use weir_wire::report::{ExecutionReport, StageTimes};
 use weir_wire::session::{
-    ApiKey, Challenge, LogonAck, LogonReject, Logout, NodeId, Nonce, PartitionState, Reject,
+    ApiKey, Challenge, Label, LogonAck, LogonReject, Logout, NodeId, Nonce, PartitionState, Reject,
     ResumePoint,
 };
 use weir_wire::{Message, Request};
@@ -778,6 +778,66 @@ fn a_follower_asks_on_the_header_and_forgets_what_is_gone() {
     }
     assert_eq!(known, [2, 3]);
     assert!(follower.is_online());
+    drop(client);
+    node.script.join().unwrap();
+}
+
+#[test]
+fn a_refusal_that_passes_is_asked_again_after_a_rest_and_another_is_an_error() {
+    fn refuse(peer: &mut Peer, correlation_id: u64, reason: Reason) {
+        let reject = Reject {
+            request_no: RequestNo(correlation_id),
+            field: Label::new(""),
+            session_id: ME,
+            ref_template_id: FetchOrders::TEMPLATE_ID,
+            reason,
+        };
+        peer.say(|out| put_frame(&reject, out));
+    }
+    let node = node(vec![Box::new(|mut peer| {
+        peer.hear_logon();
+        peer.open(&[(1, 0, 1)]);
+        let (fetch, _) = peer.hear_fetch();
+        let asked = serve(&mut peer, fetch.correlation_id, b"one", &[row(9, 9, RowFlags(0))]);
+        refuse(&mut peer, asked + 1_000, Reason::NotEntitled);
+        refuse(&mut peer, asked, Reason::PartitionAway);
+        let (again, token) = peer.hear_fetch();
+        assert_eq!((&token[..], again.correlation_id > asked), (&b"one"[..], true));
+        refuse(&mut peer, again.correlation_id, Reason::UnknownSource);
+        peer.wait_until_gone();
+    })]);
+    let (mut client, mut follower) = following(&node);
+    let clock = client.clock();
+    let (mut refusals, mut asked_again) = (Vec::new(), 0);
+    let error = loop {
+        asked_again += u32::from(follower.ask_when_due(clock.now(), client.outbox()));
+        let mut failed = None;
+        let take = |incoming: Incoming<'_>, out: &mut Vec<u8>| match incoming {
+            Incoming::Page(page, token) => drop(follower.on_page(&page, token, out).unwrap()),
+            Incoming::Rows(body, rows) => {
+                follower.on_rows(&body, rows, |_| {}).unwrap();
+            }
+            Incoming::Session(_, SessionEvent::Refused { reject, .. }) => {
+                let now = clock.now();
+                match follower.on_reject(&reject, now) {
+                    Ok(is_ours) => {
+                        refusals.push((reject.reason, is_ours));
+                        let rest = follower.rest(now);
+                        assert_eq!(rest.is_some_and(|rest| !rest.is_zero()), is_ours);
+                    }
+                    Err(error) => failed = Some(error),
+                }
+            }
+            _ => {}
+        };
+        client.poll(Duration::from_millis(2), take).unwrap();
+        if let Some(error) = failed {
+            break error;
+        }
+    };
+    assert!(matches!(error, ClientError::Refused { reason: Reason::UnknownSource, .. }));
+    assert_eq!(refusals, [(Reason::NotEntitled, false), (Reason::PartitionAway, true)]);
+    assert_eq!((asked_again, follower.orders().len()), (1, 1), "what was known stays known");
     drop(client);
     node.script.join().unwrap();
 }

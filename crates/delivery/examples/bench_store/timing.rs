@@ -39,6 +39,14 @@ impl Rounds {
         self.0.push(value);
     }
 
+    /// The median; zero without values.
+    #[allow(dead_code, reason = "not every benchmark judges by it")]
+    pub(crate) fn median(&self) -> f64 {
+        let mut values = self.0.clone();
+        values.sort_by(f64::total_cmp);
+        values.get(values.len() / 2).copied().unwrap_or(0.0)
+    }
+
     /// The median and the lowest and highest, as JSON.
     pub(crate) fn json(&self, digits: usize) -> String {
         let mut values = self.0.clone();

@@ -2,6 +2,7 @@
 //!
 //! A child is this same program. It ends when its handle goes, and the directory with it.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -119,6 +120,8 @@ pub(crate) struct CpuTime {
 pub(crate) struct Child {
     process: std::process::Child,
     address: SocketAddr,
+    /// A node's status page.
+    http: Option<SocketAddr>,
     key: ApiKey,
     tls: Option<ClientTls>,
 }
@@ -191,9 +194,12 @@ impl Child {
         let stdout = process.stdout.take().expect("it was asked for");
         let mut line = String::new();
         let read = BufReader::new(stdout).read_line(&mut line);
-        let ready = read.ok().and_then(|_| ready_address(&line));
+        let ready = read.ok().and_then(|_| ready_address(&line, "order-entry="));
         match ready {
-            Some(address) => Ok(Child { process, address, key, tls: None }),
+            Some(address) => {
+                let http = ready_address(&line, "http=");
+                Ok(Child { process, address, http, key, tls: None })
+            }
             None => {
                 // It may have ended already; its log says why.
                 let _ = process.kill();
@@ -214,22 +220,9 @@ impl Child {
 
     /// The processor time of its threads so far: of all, and of the one with this name.
     pub(crate) fn cpu_time(&self, name: &str) -> anyhow::Result<CpuTime> {
-        let mut time = CpuTime::default();
-        let tasks = format!("/proc/{}/task", self.process.id());
-        for task in std::fs::read_dir(&tasks).with_context(|| tasks.clone())? {
-            let path = task?.path();
-            let read = |file: &str| std::fs::read_to_string(path.join(file));
-            // A thread may end meanwhile; the node's own do not.
-            let (Ok(schedstat), Ok(thread)) = (read("schedstat"), read("comm")) else { continue };
-            // Nanoseconds on a core come first (Linux, Documentation/scheduler/sched-stats).
-            let ns = schedstat.split(' ').next().and_then(|field| field.parse().ok());
-            let spent = Duration::from_nanos(ns.with_context(|| format!("{tasks}: no times"))?);
-            time.all += spent;
-            if thread.trim() == name {
-                time.named += spent;
-            }
-        }
-        Ok(time)
+        let times = self.thread_times()?;
+        let named = times.get(name).copied().unwrap_or_default();
+        Ok(CpuTime { all: times.values().sum(), named })
     }
 
     /// An echo for many connections, over rustls where there are certificates.
@@ -267,7 +260,7 @@ impl Child {
     }
 
     /// Bytes of memory that it has in use.
-    pub(super) fn resident_bytes(&self) -> anyhow::Result<u64> {
+    pub(crate) fn resident_bytes(&self) -> anyhow::Result<u64> {
         let path = format!("/proc/{}/smaps_rollup", self.process.id());
         let text = std::fs::read_to_string(&path).with_context(|| path.clone())?;
         let line = text.lines().find_map(|line| line.strip_prefix("Rss:"));
@@ -288,6 +281,19 @@ impl Child {
         self.address
     }
 
+    /// Where a node's status page is.
+    ///
+    /// # Panics
+    /// When the child is no node.
+    pub(crate) fn http(&self) -> SocketAddr {
+        self.http.expect("a node has a status page")
+    }
+
+    /// Processor time of each of its threads so far, by name; threads of one name together.
+    pub(crate) fn thread_times(&self) -> anyhow::Result<BTreeMap<String, Duration>> {
+        thread_times(self.process.id())
+    }
+
     /// The key of session 1.
     pub(crate) fn key(&self) -> ApiKey {
         self.key
@@ -302,10 +308,31 @@ impl Drop for Child {
     }
 }
 
-/// The address in `weir ready order-entry=ADDRESS http=ADDRESS`.
-fn ready_address(line: &str) -> Option<SocketAddr> {
+/// Processor time of all threads of a process so far.
+pub(crate) fn process_time(pid: u32) -> anyhow::Result<Duration> {
+    Ok(thread_times(pid)?.values().sum())
+}
+
+fn thread_times(pid: u32) -> anyhow::Result<BTreeMap<String, Duration>> {
+    let mut times = BTreeMap::new();
+    let tasks = format!("/proc/{}/task", pid);
+    for task in std::fs::read_dir(&tasks).with_context(|| tasks.clone())? {
+        let path = task?.path();
+        let read = |file: &str| std::fs::read_to_string(path.join(file));
+        // A thread may end meanwhile; the node's own do not.
+        let (Ok(schedstat), Ok(thread)) = (read("schedstat"), read("comm")) else { continue };
+        // Nanoseconds on a core come first (Linux, Documentation/scheduler/sched-stats).
+        let ns = schedstat.split(' ').next().and_then(|field| field.parse().ok());
+        let spent = Duration::from_nanos(ns.with_context(|| format!("{tasks}: no times"))?);
+        *times.entry(thread.trim().to_owned()).or_default() += spent;
+    }
+    Ok(times)
+}
+
+/// An address in `weir ready order-entry=ADDRESS http=ADDRESS`.
+fn ready_address(line: &str, name: &str) -> Option<SocketAddr> {
     let words = line.strip_prefix("weir ready ")?;
-    words.split(' ').find_map(|word| word.strip_prefix("order-entry="))?.parse().ok()
+    words.split_whitespace().find_map(|word| word.strip_prefix(name))?.parse().ok()
 }
 
 #[cfg(test)]
@@ -321,7 +348,7 @@ mod tests {
             ("", false),
         ];
         for (line, want) in cases {
-            assert_eq!(ready_address(line).is_some(), want, "{line:?}");
+            assert_eq!(ready_address(line, "order-entry=").is_some(), want, "{line:?}");
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Each prints one JSON object as its last line.
 
-use crate::{bench_isolation, bench_probes, bench_roundtrip};
+use crate::{bench_delivery, bench_isolation, bench_probes, bench_roundtrip};
 
 /// Options of `weir bench`.
 #[derive(Debug, clap::Args)]
@@ -19,6 +19,14 @@ enum BenchCommand {
     Probes(bench_probes::ProbesArgs),
     /// What good sessions notice of one that does not read, one that floods, 1,000 hostile ones.
     Isolation(bench_isolation::IsolationArgs),
+    /// From a change's creation in a core to its row in a client.
+    DeliveryE2e(bench_delivery::E2eArgs),
+    /// Batches of changes over the network, beside Tarantool and Redis.
+    DeliveryNet(bench_delivery::NetArgs),
+    /// Readers that outrun the store, and fewer again.
+    DeliveryRunaway(bench_delivery::RunawayArgs),
+    /// Ten thousand clients that wait, and what waking one costs.
+    DeliveryParked(bench_delivery::ParkedArgs),
     /// Those that the good sessions of `isolation` are not to notice.
     #[command(hide = true)]
     Party(bench_isolation::PartyArgs),
@@ -39,6 +47,10 @@ pub fn run(args: BenchArgs) -> anyhow::Result<()> {
         BenchCommand::Roundtrip(args) => bench_roundtrip::run(args),
         BenchCommand::Probes(args) => bench_probes::run(args),
         BenchCommand::Isolation(args) => bench_isolation::run(args),
+        BenchCommand::DeliveryE2e(args) => bench_delivery::run_e2e(args),
+        BenchCommand::DeliveryNet(args) => bench_delivery::run_net(args),
+        BenchCommand::DeliveryRunaway(args) => bench_delivery::run_runaway(args),
+        BenchCommand::DeliveryParked(args) => bench_delivery::run_parked(args),
         BenchCommand::Party(args) => bench_isolation::run_party(args),
         BenchCommand::Idle(args) => bench_roundtrip::run_idle(args),
         BenchCommand::Echo(args) => bench_roundtrip::run_echo(args),

@@ -9,6 +9,7 @@ pub mod certificate;
 pub mod civil;
 pub mod demo;
 pub mod drop_copy;
+pub mod emulate;
 pub mod endpoint;
 pub mod flow;
 pub mod indicative;
@@ -39,6 +40,8 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Send orders at a rate and measure what becomes of them.
     Load(load::LoadArgs),
+    /// Emulate trading cores that feed a node, or clients that follow it.
+    Emulate(emulate::EmulateArgs),
     /// Play recorded order flow into a running node.
     Replay(replay::ReplayArgs),
     /// Look into the logs of a stopped node.
@@ -79,6 +82,7 @@ impl Cli {
             Command::Serve(args) => serve::run(args),
             Command::Demo(args) => demo::run(args),
             Command::Load(args) => load::run(args),
+            Command::Emulate(args) => emulate::run(args),
             Command::Replay(args) => replay::run(args),
             Command::Log(args) => log::run(args),
             Command::Keygen(args) => keygen::run(args),

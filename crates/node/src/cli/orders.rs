@@ -12,13 +12,16 @@ use anyhow::{Context, bail};
 use weir_client::follower::{PageEvent, RowEvent};
 use weir_client::session::SessionEvent;
 use weir_client::{Client, ClientError, Follower, FollowerConfig, Incoming};
-use weir_types::{AccountId, FirmId, InstrumentId, OrdType, Price, Qty, TimeInForce};
+use weir_types::{AccountId, FirmId, InstrumentId, OrdType, PartitionId, Price, Qty, TimeInForce};
 use weir_wire::delivery::OrderRow;
 use weir_wire::event::TradeBusted;
 
 use super::civil::utc;
 use super::endpoint::{Login, TIMEOUT, hex, parse_hex};
 use crate::order_json::{gone_json, has_stop, is_triggered, reason, row_json};
+
+/// How long to wait for something to come before looking at other things.
+const POLL: Duration = Duration::from_millis(500);
 
 /// Options of `weir orders`.
 #[derive(Debug, clap::Args)]
@@ -34,6 +37,9 @@ pub struct OrdersArgs {
     /// Only this account's.
     #[arg(long, default_value_t = 0)]
     account: u32,
+    /// An outside core's orders: its source. Without it the node's own.
+    #[arg(long, value_name = "ID", default_value_t = 0)]
+    source: u16,
     /// Only live orders, and the ends of those seen live.
     #[arg(long)]
     live: bool,
@@ -65,6 +71,7 @@ pub fn run(args: OrdersArgs) -> anyhow::Result<()> {
         account_id: AccountId(args.account),
         instrument_id,
         live_only: args.live,
+        source_id: PartitionId(args.source),
         rows_max: args.rows_max,
         ..FollowerConfig::new(args.login.session_id())
     };
@@ -99,7 +106,10 @@ pub fn run(args: OrdersArgs) -> anyhow::Result<()> {
 fn take(args: &OrdersArgs, client: &mut Client, follower: &mut Follower) -> anyhow::Result<bool> {
     let mut failed: Option<anyhow::Error> = None;
     let mut out = std::io::stdout().lock();
-    let count = client.poll(Duration::from_millis(500), |incoming, outbox| {
+    let clock = client.clock();
+    follower.ask_when_due(clock.now(), client.outbox());
+    let patience = follower.rest(clock.now()).unwrap_or(POLL).min(POLL);
+    let count = client.poll(patience, |incoming, outbox| {
         let outcome = match incoming {
             Incoming::Page(page, token) => follower.on_page(&page, token, outbox).map(note),
             Incoming::Rows(body, rows) => follower
@@ -118,6 +128,13 @@ fn take(args: &OrdersArgs, client: &mut Client, follower: &mut Follower) -> anyh
                 Ok(())
             }
             Incoming::Sources(states, sources) => follower.on_sources(&states, sources).map(drop),
+            Incoming::Session(_, SessionEvent::Refused { reject, .. }) => {
+                follower.on_reject(&reject, clock.now()).map(|is_ours| {
+                    if is_ours {
+                        eprintln!("weir: refused ({}): asked again in a while", reject.reason);
+                    }
+                })
+            }
             Incoming::Session(..)
             | Incoming::CopyState(_)
             | Incoming::Copy(..)

@@ -12,6 +12,7 @@ mod common;
 mod access;
 mod backup;
 mod drop_copy;
+mod emulators;
 mod fairness;
 mod follower;
 mod halts;

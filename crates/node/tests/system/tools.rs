@@ -3,9 +3,21 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::common::{Node, OPERATOR};
+
 /// Small segments and frequent snapshots.
 pub const SMALL: &str = "[log]\nsegment_bytes = 1048576\n[events]\nsegment_bytes = 1048576\n\
                          [snapshots]\nevery_commands = 1000\n";
+
+/// A command of `weir` that turns to a node as its operator.
+pub fn weir_at(node: &Node, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.args(words);
+    command.args(["--node", &node.address().to_string(), "--http", node.http()]);
+    let key: String = OPERATOR.key().0.iter().map(|byte| format!("{byte:02x}")).collect();
+    command.env("WEIR_API_KEY", key);
+    command
+}
 
 /// Runs `weir` with these words and options that are paths.
 pub fn weir(words: &[&str], paths: &[(&str, &Path)]) -> Output {

@@ -1,0 +1,43 @@
+//! The sessions of emulated cores and clients, defined by an operator.
+
+use weir_types::{CredentialKind, FirmId, Nanos, RequestNo, Role, SessionId};
+use weir_wire::reference::DefineSession;
+
+use crate::admin::Admin;
+use crate::error::ClientError;
+use crate::key::{fresh_key, key_hash};
+use crate::session::SessionConfig;
+
+/// An emulated session looks after itself seldom: there are thousands of them.
+const HEARTBEAT_MS: u32 = 30_000;
+
+/// Defines `count` sessions of a role with fresh keys, numbered from `first_id` on. A node lets
+/// them in a moment after it is told.
+///
+/// # Errors
+/// As [`Admin::define_session`].
+pub fn define_sessions(
+    admin: &mut Admin,
+    role: Role,
+    (first_id, count): (u32, u32),
+) -> Result<Vec<SessionConfig>, ClientError> {
+    (first_id..first_id.saturating_add(count))
+        .map(|id| {
+            let key = fresh_key()?;
+            admin.define_session(DefineSession {
+                request_no: RequestNo::NONE,
+                valid_until: Nanos(0),
+                credential: key_hash(&key),
+                session_id: SessionId::NONE,
+                defined_session_id: SessionId(id),
+                firm_id: FirmId::NONE,
+                order_rate_max: 0,
+                in_flight_max: 0,
+                role,
+                credential_kind: CredentialKind::ApiKey,
+            })?;
+            let config = SessionConfig::new(SessionId(id), key);
+            Ok(SessionConfig { heartbeat_interval_ms: HEARTBEAT_MS, ..config })
+        })
+        .collect()
+}

@@ -1,0 +1,159 @@
+//! `weir bench delivery-parked`: what clients cost that wait for nothing, and what it costs to wake
+//! them.
+//!
+//! Ten thousand connections in one node, each with a question that waits a minute, and no changes:
+//! the node's processor time is the cost of holding them. Then a few changes a second that every
+//! one of them is told of: the time on top, over the pages that went out, is the cost of waking one.
+//! With more nodes than one, each with its own clients, so many connections are held at once.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::stand::{Emulator, Stand, class, number, shares};
+use crate::cli::endpoint::span;
+
+/// The goal: a share of one core for ten thousand clients that wait.
+const GOAL: f64 = 0.02;
+
+/// Options of `weir bench delivery-parked`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ParkedArgs {
+    /// Clients of a node.
+    #[arg(long, default_value_t = 10_000)]
+    clients: u16,
+    /// Nodes.
+    #[arg(long, default_value_t = 3)]
+    nodes: u16,
+    /// Seconds of each look.
+    #[arg(long, default_value_t = 10.0)]
+    seconds: f64,
+    /// Changes per second of the second look.
+    #[arg(long, default_value_t = 5)]
+    rate: u32,
+}
+
+/// A node with its clients, and a core that says nothing yet.
+struct Held {
+    stand: Stand,
+    core: Emulator,
+    crowd: Emulator,
+    /// What the node's memory grew by with each client.
+    bytes_each: f64,
+}
+
+/// Runs the benchmark and prints its JSON object as the last line.
+///
+/// # Errors
+/// When a process does not start or ends early.
+pub fn run(args: ParkedArgs) -> anyhow::Result<()> {
+    let in_range = args.seconds >= 1.0 && args.seconds <= 25.0 && args.nodes > 0 && args.rate > 0;
+    anyhow::ensure!(in_range, "--seconds from 1 to 25, --nodes and --rate at least 1");
+    anyhow::ensure!(args.clients > 0, "--clients must be at least 1");
+    let mut held = Vec::new();
+    for number in 1..=args.nodes {
+        held.push(Held::start(&args)?);
+        eprintln!("node {number}: {} clients wait", args.clients);
+    }
+    for held in &mut held {
+        held.crowd.begin()?;
+    }
+    // The first of their times go by unmeasured, as the crowds begin to look at theirs.
+    std::thread::sleep(Duration::from_secs(1));
+    let idle = look(&held, &args)?;
+    held[0].core.begin()?;
+    let woken = look(&held[..1], &args)?;
+    let mut nodes = Vec::new();
+    let mut pages = 0.0;
+    for (index, held) in held.into_iter().enumerate() {
+        let report = held.crowd.finish()?;
+        anyhow::ensure!(report["lost"] == 0, "clients were lost: {}", report["lost_why"]);
+        let all = class(&report, "all");
+        if index == 0 {
+            pages = number(&all["pages"]);
+            anyhow::ensure!(pages > 0.0, "nobody was woken");
+        }
+        nodes.push(json!({
+            "clients": args.clients,
+            "bytes_each": held.bytes_each.round(),
+            "idle_share": total(&idle[index]),
+            "idle_threads": idle[index],
+            "delay": all["delay"],
+        }));
+    }
+    let seconds = (total(&woken[0]) - total(&idle[0])) * args.seconds;
+    let wake_ns = (seconds * 1e9 / pages).round();
+    let idle_share = number(&nodes[0]["idle_share"]);
+    eprintln!(
+        "{} clients wait for {:.2} % of a core; a wake-up takes {} of the node, page and all; \
+         {:.0} bytes a client",
+        args.clients,
+        idle_share * 100.0,
+        span(wake_ns as u64),
+        number(&nodes[0]["bytes_each"]),
+    );
+    let result = json!({
+        "bench": "delivery-parked",
+        "clients_of_a_node": args.clients,
+        "clients": u32::from(args.clients) * u32::from(args.nodes),
+        "changes_per_s": args.rate,
+        "look_seconds": args.seconds,
+        "goal_idle_share": GOAL,
+        "goal": if idle_share < GOAL { "met" } else { "not met" },
+        "wake_ns": wake_ns,
+        "pages": pages,
+        "woken_threads": woken[0],
+        "durability": "memory",
+        "wait": "park",
+        "cores": std::thread::available_parallelism().map_or(0, usize::from),
+        "nodes": nodes,
+    });
+    println!("{result}");
+    Ok(())
+}
+
+impl Held {
+    fn start(args: &ParkedArgs) -> anyhow::Result<Held> {
+        let stand = Stand::start(1, u32::from(args.clients) + 100)?;
+        let core = stand.core(&[
+            "--rate",
+            &args.rate.to_string(),
+            "--orders",
+            "1000",
+            "--warm-up",
+            "0",
+            "--duration",
+            &args.seconds.to_string(),
+        ])?;
+        let before = stand.node.resident_bytes()?;
+        let crowd = stand.clients(&[
+            "--mix",
+            &format!("all:{}", args.clients),
+            "--wait-max-us",
+            "60000000",
+            "--warm-up",
+            "0",
+            "--duration",
+            &(2.0 * args.seconds + 2.0).to_string(),
+        ])?;
+        let grown = stand.node.resident_bytes()?.saturating_sub(before);
+        Ok(Held { stand, core, crowd, bytes_each: grown as f64 / f64::from(args.clients) })
+    }
+}
+
+/// What the nodes' threads do in the time of a look, as shares of a core.
+fn look(held: &[Held], args: &ParkedArgs) -> anyhow::Result<Vec<Value>> {
+    let before: anyhow::Result<Vec<_>> =
+        held.iter().map(|held| held.stand.node.thread_times()).collect();
+    let begun = Instant::now();
+    std::thread::sleep(Duration::from_secs_f64(args.seconds));
+    before?
+        .iter()
+        .zip(held)
+        .map(|(before, held)| Ok(shares(&held.stand.threads_since(before)?, begun.elapsed())))
+        .collect()
+}
+
+fn total(threads: &Value) -> f64 {
+    threads.as_object().map_or(0.0, |threads| threads.values().map(number).sum())
+}
