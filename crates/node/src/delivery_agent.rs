@@ -37,8 +37,12 @@ use crate::web::is_reader;
 const INGEST_MAX: usize = 128;
 /// Questions taken in one cycle.
 const ASK_MAX: usize = 256;
-/// How long the store rests when nobody waits for anything.
+/// How long the store rests when nobody waits for what the partition says.
 const IDLE_INTERVAL: u64 = 2_000_000;
+/// After so long without news, looks are further apart by the factor below: ten thousand readers
+/// that wait for a closed market cost little.
+const QUIET_AFTER: u64 = 200_000_000;
+const QUIET_FACTOR: u64 = 4;
 /// The partition whose events are followed.
 const OWN: PartitionId = PartitionId(1);
 /// The file of the key that seals tokens.
@@ -130,8 +134,8 @@ pub struct DeliveryAgent {
     blocked: Vec<ConnectionId>,
     look_interval: Nanos,
     has_more: bool,
-    /// Readers that wait, at all desks.
-    reader_count: u64,
+    /// When the partition last said anything.
+    news_at: Nanos,
     figures: Arc<DeliveryFigures>,
 }
 
@@ -170,7 +174,7 @@ impl DeliveryAgent {
             blocked: Vec::new(),
             look_interval: parts.look_interval,
             has_more: false,
-            reader_count: 0,
+            news_at: Nanos(0),
             figures: parts.figures,
         };
         while agent.ingest() > 0 {}
@@ -330,7 +334,6 @@ impl DeliveryAgent {
         if page_count > 0 {
             self.ports.all().for_each(|port| port.wake());
         }
-        self.reader_count = parked;
         self.figures.pages.fetch_add(u64::from(page_count), Ordering::Relaxed);
         self.figures.rows.fetch_add(row_count, Ordering::Relaxed);
         self.figures.parked.store(parked, Ordering::Relaxed);
@@ -352,6 +355,7 @@ impl Agent for DeliveryAgent {
         }
         let served = self.serve(now);
         if ingested > 0 {
+            self.news_at = now;
             let store = self.desk.store();
             let orders = u64::from(store.live_count()) + u64::from(store.ended_count());
             self.figures.orders.store(orders, Ordering::Relaxed);
@@ -364,10 +368,15 @@ impl Agent for DeliveryAgent {
 
     fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
         let gap = self.feeds.next_deadline().unwrap_or(Nanos(u64::MAX)).max(now);
-        if self.reader_count == 0 {
-            return Some(Nanos(now.0 + IDLE_INTERVAL).min(gap));
-        }
-        let look = Nanos(now.0 + self.look_interval.0).min(gap);
+        // Outside cores' batches wake this thread; only for the partition's events it has to look.
+        let interval = match self.desk.reader_count() {
+            // The gateway takes pages and says nothing.
+            _ if !self.blocked.is_empty() => self.look_interval.0,
+            0 => IDLE_INTERVAL,
+            _ if now.since(self.news_at).0 > QUIET_AFTER => QUIET_FACTOR * self.look_interval.0,
+            _ => self.look_interval.0,
+        };
+        let look = Nanos(now.0 + interval).min(gap);
         let desks = std::iter::once(&self.desk).chain(self.feeds.desks_ref());
         let due = desks.filter_map(Desk::next_deadline).min();
         Some(due.map_or(look, |deadline| deadline.max(now).min(look)))

@@ -4,6 +4,9 @@
 //! bounded: a full one means back-pressure, the gateway then stops reading sockets. Events do not
 //! come this way: views read them from the partition's event tail.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use rtrb::{Consumer, Producer, RingBuffer};
 use weir_probe::{TraceId, Tsc};
 use weir_types::{PartitionId, Position, Reason, RequestNo, SessionId};
@@ -22,6 +25,13 @@ pub const FEEDBACK_MAX: usize = 64 * 1024;
 pub const FETCHES_MAX: usize = 4 * 1024;
 /// Pages that may wait in front of a gateway.
 pub const PAGES_MAX: usize = 4 * 1024;
+/// Bytes of pages that may wait in front of a gateway, beyond the one that is made: ten thousand
+/// readers that ask for everything at once wait their turn.
+pub const PAGES_BYTES_MAX: usize = 64 << 20;
+/// Memory of longer pages is kept for the next ones only while it is a few pieces; that of shorter
+/// ones always.
+const KEPT_LEN: usize = 16 << 10;
+const KEPT_LONG_MAX: usize = 32;
 
 /// A command on its way to a partition.
 #[derive(Clone, Copy, Debug)]
@@ -143,6 +153,8 @@ pub fn gateway_to_partition(partition_id: PartitionId, wake: Wake) -> (Partition
 pub struct DeliveryPort {
     requests: Producer<DeliveryRequest>,
     pages: Consumer<Pages>,
+    /// Bytes of the pages that wait.
+    pages_len: Arc<AtomicUsize>,
     empties: Producer<Vec<u8>>,
     wake: Wake,
     asked: bool,
@@ -155,6 +167,7 @@ pub struct DeliveryPort {
 pub struct GatewayPort {
     requests: Consumer<DeliveryRequest>,
     pages: Producer<Pages>,
+    pages_len: Arc<AtomicUsize>,
     empties: Consumer<Vec<u8>>,
     wake: Wake,
 }
@@ -165,11 +178,24 @@ pub fn gateway_to_delivery(gateway: Wake, delivery: Wake) -> (DeliveryPort, Gate
     let (requests, from_gateway) = RingBuffer::new(FETCHES_MAX);
     let (to_gateway, pages) = RingBuffer::new(PAGES_MAX);
     let (empties, recycled) = RingBuffer::new(PAGES_MAX);
-    let waiting = Vec::new();
-    (
-        DeliveryPort { requests, pages, empties, wake: delivery, asked: false, waiting },
-        GatewayPort { requests: from_gateway, pages: to_gateway, empties: recycled, wake: gateway },
-    )
+    let pages_len = Arc::new(AtomicUsize::new(0));
+    let gateway_end = DeliveryPort {
+        requests,
+        pages,
+        pages_len: Arc::clone(&pages_len),
+        empties,
+        wake: delivery,
+        asked: false,
+        waiting: Vec::new(),
+    };
+    let delivery_end = GatewayPort {
+        requests: from_gateway,
+        pages: to_gateway,
+        pages_len,
+        empties: recycled,
+        wake: gateway,
+    };
+    (gateway_end, delivery_end)
 }
 
 impl DeliveryPort {
@@ -212,14 +238,19 @@ impl DeliveryPort {
     /// The next pages to pass through.
     pub fn next_pages(&mut self) -> Option<Pages> {
         self.send_waiting();
-        self.pages.pop().ok()
+        let pages = self.pages.pop().ok()?;
+        self.pages_len.fetch_sub(pages.bytes.len(), Ordering::Relaxed);
+        Some(pages)
     }
 
     /// Gives a page's memory back for the next one.
     pub fn recycle(&mut self, mut bytes: Vec<u8>) {
         bytes.clear();
-        // No room means that enough empties wait already: this one is freed.
-        drop(self.empties.push(bytes));
+        let kept = self.empties.buffer().capacity() - self.empties.slots();
+        if bytes.capacity() <= KEPT_LEN || kept < KEPT_LONG_MAX {
+            // No room means that enough empties wait already: this one is freed.
+            drop(self.empties.push(bytes));
+        }
     }
 
     /// Wakes the store's thread when it was handed something.
@@ -239,7 +270,7 @@ impl GatewayPort {
     /// Whether pages for the gateway find room.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        self.pages.slots() > 0
+        self.pages.slots() > 0 && self.pages_len.load(Ordering::Relaxed) < PAGES_BYTES_MAX
     }
 
     /// Memory for a page's frames.
@@ -250,11 +281,56 @@ impl GatewayPort {
     /// Hands frames on; false when there is no room.
     #[must_use]
     pub fn send(&mut self, pages: Pages) -> bool {
-        self.pages.push(pages).is_ok()
+        let len = pages.bytes.len();
+        // Counted before it can be taken out.
+        self.pages_len.fetch_add(len, Ordering::Relaxed);
+        let sent = self.pages.push(pages).is_ok();
+        if !sent {
+            self.pages_len.fetch_sub(len, Ordering::Relaxed);
+        }
+        sent
     }
 
     /// Wakes the gateway's thread.
     pub fn wake(&self) {
         self.wake.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pages(len: usize) -> Pages {
+        Pages { connection: ConnectionId(1), bytes: vec![0; len] }
+    }
+
+    #[test]
+    fn pages_wait_up_to_a_number_of_bytes_and_what_is_taken_makes_room() {
+        let (mut gateway, mut store) = gateway_to_delivery(Wake::new(), Wake::new());
+        assert!(store.send(pages(PAGES_BYTES_MAX - 1)) && store.has_room());
+        assert!(store.send(pages(1)), "one more finds room");
+        assert!(!store.has_room());
+        let first = gateway.next_pages().expect("it was sent");
+        assert!(store.has_room());
+        drop(first);
+        assert_eq!(gateway.next_pages().map(|pages| pages.bytes.len()), Some(1));
+        assert_eq!(store.pages_len.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn the_memory_of_many_long_pages_is_given_back() {
+        let (mut gateway, mut store) = gateway_to_delivery(Wake::new(), Wake::new());
+        for _ in 0..2 * KEPT_LONG_MAX {
+            gateway.recycle(Vec::with_capacity(2 * KEPT_LEN));
+        }
+        for _ in 0..KEPT_LONG_MAX {
+            assert!(store.empty().capacity() >= 2 * KEPT_LEN);
+        }
+        assert_eq!(store.empty().capacity(), 0, "the others are gone");
+        for _ in 0..2 * KEPT_LONG_MAX {
+            gateway.recycle(Vec::with_capacity(KEPT_LEN));
+        }
+        assert!((0..2 * KEPT_LONG_MAX).all(|_| store.empty().capacity() == KEPT_LEN));
     }
 }

@@ -1,10 +1,11 @@
 //! `weir bench delivery-parked`: what clients cost that wait for nothing, and what it costs to wake
 //! them.
 //!
-//! Ten thousand connections in one node, each with a question that waits a minute, and no changes:
-//! the node's processor time is the cost of holding them. Then a few changes a second that every
-//! one of them is told of: the time on top, over the pages that went out, is the cost of waking one.
-//! With more nodes than one, each with its own clients, so many connections are held at once.
+//! Ten thousand connections in one node, each with a question that waits, and no changes: the node's
+//! processor time beyond what it was before they came is the cost of holding them. Then a few
+//! changes a second that every one of them is told of: the time on top, over the pages that went
+//! out, is the cost of waking one. With more nodes than one, each with its own clients, so many
+//! connections are held at once.
 
 use std::time::{Duration, Instant};
 
@@ -38,8 +39,10 @@ struct Held {
     stand: Stand,
     core: Emulator,
     crowd: Emulator,
-    /// What the node's memory grew by with each client.
-    bytes_each: f64,
+    /// The node's memory before its clients came.
+    resident: u64,
+    /// What its threads did before they came, as shares of a core.
+    before: Value,
 }
 
 /// Runs the benchmark and prints its JSON object as the last line.
@@ -61,6 +64,9 @@ pub fn run(args: ParkedArgs) -> anyhow::Result<()> {
     // The first of their times go by unmeasured, as the crowds begin to look at theirs.
     std::thread::sleep(Duration::from_secs(1));
     let idle = look(&held, &args)?;
+    let bytes: anyhow::Result<Vec<f64>> =
+        held.iter().map(|held| held.bytes_each(args.clients)).collect();
+    let bytes = bytes?;
     held[0].core.begin()?;
     let woken = look(&held[..1], &args)?;
     let mut nodes = Vec::new();
@@ -75,9 +81,10 @@ pub fn run(args: ParkedArgs) -> anyhow::Result<()> {
         }
         nodes.push(json!({
             "clients": args.clients,
-            "bytes_each": held.bytes_each.round(),
-            "idle_share": total(&idle[index]),
+            "bytes_each": bytes[index].round(),
+            "idle_share": total(&idle[index]) - total(&held.before),
             "idle_threads": idle[index],
+            "threads_before": held.before,
             "delay": all["delay"],
         }));
     }
@@ -113,6 +120,12 @@ pub fn run(args: ParkedArgs) -> anyhow::Result<()> {
 }
 
 impl Held {
+    /// What the node's memory has grown by with each client.
+    fn bytes_each(&self, clients: u16) -> anyhow::Result<f64> {
+        let grown = self.stand.node.resident_bytes()?.saturating_sub(self.resident);
+        Ok(grown as f64 / f64::from(clients))
+    }
+
     fn start(args: &ParkedArgs) -> anyhow::Result<Held> {
         let stand = Stand::start(1, u32::from(args.clients) + 100)?;
         let core = stand.core(&[
@@ -125,7 +138,10 @@ impl Held {
             "--duration",
             &args.seconds.to_string(),
         ])?;
-        let before = stand.node.resident_bytes()?;
+        let resident = stand.node.resident_bytes()?;
+        let (times, begun) = (stand.node.thread_times()?, Instant::now());
+        std::thread::sleep(Duration::from_secs(2));
+        let before = shares(&stand.threads_since(&times)?, begun.elapsed());
         let crowd = stand.clients(&[
             "--mix",
             &format!("all:{}", args.clients),
@@ -136,8 +152,7 @@ impl Held {
             "--duration",
             &(2.0 * args.seconds + 2.0).to_string(),
         ])?;
-        let grown = stand.node.resident_bytes()?.saturating_sub(before);
-        Ok(Held { stand, core, crowd, bytes_each: grown as f64 / f64::from(args.clients) })
+        Ok(Held { stand, core, crowd, resident, before })
     }
 }
 
