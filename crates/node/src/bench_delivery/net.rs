@@ -119,7 +119,9 @@ pub fn run(args: NetArgs) -> anyhow::Result<()> {
             .map(|(ours, theirs)| ours.per_cpu_second() / theirs.per_cpu_second())
             .collect();
         let ratio = median_with_interval(&mut ratio);
-        eprintln!("weir to {:<10} {ratio}", side.name());
+        if side.name() != "weir" {
+            eprintln!("weir to {:<10} {ratio}", side.name());
+        }
         result[side.name()] = json!({
             "orders_per_cpu_s": median_with_interval(&mut cpu).json(),
             "orders_per_s": median_with_interval(&mut wall).json(),

@@ -8,6 +8,7 @@ use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -36,7 +37,9 @@ impl WorkDir {
     /// Makes one in `parent`, or in the system's place for temporary files.
     pub(crate) fn create(parent: Option<&Path>) -> anyhow::Result<WorkDir> {
         let parent = parent.map_or_else(std::env::temp_dir, Path::to_path_buf);
-        let path = parent.join(format!("weir-bench-{}", std::process::id()));
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = parent.join(format!("weir-bench-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&path)
             .with_context(|| format!("cannot make {}", path.display()))?;
         Ok(WorkDir { path })
