@@ -2,10 +2,10 @@
 //! them.
 //!
 //! Ten thousand connections in one node, each with a question that waits, and no changes: the
-//! node's processor time beyond what it was before they came is the cost of holding them. Then a few
-//! changes a second that every one of them is told of: the time on top, over the pages that went
-//! out, is the cost of waking one. With more nodes than one, each with its own clients, so many
-//! connections are held at once.
+//! node's processor time beyond what it was before they came is the cost of holding them. Then a
+//! few changes a second that every one of them is told of: the time on top, over the pages that
+//! went out, is the cost of waking one. With more nodes than one, each with its own clients, so
+//! many connections are held at once.
 
 use std::time::{Duration, Instant};
 
