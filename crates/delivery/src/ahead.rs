@@ -15,7 +15,7 @@ use crate::row::rec_of;
 use crate::store::OrderStore;
 
 /// Rows that are looked at together: what they touch fits in a core's own caches.
-const GROUP_LEN: usize = 32;
+pub(crate) const GROUP_LEN: usize = 32;
 
 /// A row as it came from an outside core.
 #[derive(Clone, Copy, Debug)]

@@ -209,6 +209,23 @@ impl Desk {
         &mut self.store
     }
 
+    /// Puts another store of the same source in this one's place: readers go on from their places
+    /// in it, or are refused where it cannot honour them.
+    ///
+    /// # Panics
+    /// When it is another source's.
+    pub fn replace_store(&mut self, store: OrderStore) {
+        assert_eq!(store.source(), self.store.source(), "a desk is of one source");
+        self.store = store;
+        self.swept = self.store.head();
+        for slot in 0..u32::try_from(self.readers.len()).expect("readers_max is a u32") {
+            if let Some(reader) = &mut self.readers[slot as usize] {
+                reader.looked_at = None;
+            }
+            self.make_ready(slot);
+        }
+    }
+
     /// Questions that wait.
     #[must_use]
     pub fn reader_count(&self) -> usize {

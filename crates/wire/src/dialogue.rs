@@ -18,6 +18,7 @@ use crate::ingest::{
 };
 use crate::message::{DecodeError, Message};
 use crate::record::Request;
+use crate::replica::FollowSource;
 use crate::report::ExecutionReport;
 use crate::rows::{Rows, put_row, put_row_count, take_rows};
 use crate::session::{
@@ -53,6 +54,8 @@ pub enum ClientMessage<'a> {
     OpenSource(OpenSource),
     /// Changes of a source.
     SourceBatch(SourceBatch, Rows<'a>),
+    /// A replica asks for what comes next of a source.
+    FollowSource(FollowSource),
 }
 
 /// A message that a node may send.
@@ -168,6 +171,7 @@ impl<'a> ClientMessage<'a> {
             SourceBatch::TEMPLATE_ID => {
                 Ok(ClientMessage::SourceBatch(raw.decode()?, rows_of::<SourceBatch>(raw)?))
             }
+            FollowSource::TEMPLATE_ID => raw.decode_whole().map(ClientMessage::FollowSource),
             template_id => match Request::decode(raw) {
                 Err(DecodeError::UnknownTemplate(_)) => Err(misplaced(template_id)),
                 request => request.map(ClientMessage::Request),
@@ -191,6 +195,7 @@ impl<'a> ClientMessage<'a> {
             ClientMessage::FetchOrders(fetch, token) => put_fetch_orders(fetch, token, out),
             ClientMessage::DropCopyRequest(message) => put_frame(message, out),
             ClientMessage::OpenSource(message) => put_frame(message, out),
+            ClientMessage::FollowSource(message) => put_frame(message, out),
             ClientMessage::SourceBatch(batch, rows) => {
                 put_frame_with(out, |out| {
                     put_message(batch, out);
