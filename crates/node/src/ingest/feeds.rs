@@ -123,7 +123,11 @@ impl Feeds {
         if let Ok(update) = port.updates.pop() {
             let source = update.state.source_id;
             let feed = self.feeds.iter_mut().find(|feed| feed.source() == source);
-            feed.expect("the follower knows the sources").update(update, now);
+            let old = feed.expect("the follower knows the sources").update(update, now);
+            if let Some(old) = old {
+                // Without room it goes here and now.
+                drop(port.retired.push(old));
+            }
             port.wake.wake();
             done += 1;
         }

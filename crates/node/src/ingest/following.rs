@@ -1,6 +1,7 @@
 //! A source of another node as it is taken in here: what the master gave, entry by entry, in bounds
 //! for each cycle.
 
+use weir_delivery::OrderStore;
 use weir_delivery::replay::ReplayError;
 use weir_types::{Nanos, Position, Reason};
 use weir_wire::frame::{Framing, next_frame};
@@ -42,10 +43,11 @@ pub(super) enum Follows {
 
 impl Feed {
     /// Takes what the master gave, when all before is taken in: a store at once, entries as cycles
-    /// go by.
-    pub(super) fn update(&mut self, update: Update, now: Nanos) {
-        let Some(following) = &mut self.following else { return };
+    /// go by. Gives the store back that one was put in the place of.
+    pub(super) fn update(&mut self, update: Update, now: Nanos) -> Option<OrderStore> {
+        let following = self.following.as_mut()?;
         let Update { state, what } = update;
+        let mut old = None;
         following.figures.heard_at = now;
         following.state = Some(state);
         match what {
@@ -54,7 +56,7 @@ impl Feed {
                 following.position = Position(state.position);
                 following.pending = None;
                 following.figures.snapshots += 1;
-                self.desk.replace_store(store);
+                old = Some(self.desk.replace_store(store));
                 self.stream = stream;
                 self.tail = EntryTail::new(Position(state.position));
                 let history = History { high: state.history_high, low: state.history_low };
@@ -65,6 +67,7 @@ impl Feed {
             }
         }
         self.look_whether_even(now);
+        old
     }
 
     /// Whether the next update can be taken.

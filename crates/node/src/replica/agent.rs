@@ -344,6 +344,9 @@ impl Agent for ReplicaAgent {
     }
 
     fn do_work(&mut self, now: Nanos) -> usize {
+        while let Ok(retired) = self.parts.port.retired.pop() {
+            drop(retired);
+        }
         if self.waiting.is_some() {
             self.hand_on();
             return usize::from(self.waiting.is_none());

@@ -41,6 +41,8 @@ pub struct UpdatePort {
     pub updates: Consumer<Update>,
     /// Sources of which a snapshot is wanted: what came cannot follow what is there.
     pub broken: Producer<PartitionId>,
+    /// Stores whose place another one took: to let one go may take long.
+    pub retired: Producer<OrderStore>,
     /// The follower's thread.
     pub wake: Wake,
 }
@@ -51,6 +53,8 @@ pub struct FollowPort {
     pub updates: Producer<Update>,
     /// Sources of which a snapshot is wanted.
     pub broken: Consumer<PartitionId>,
+    /// Stores that are to go.
+    pub retired: Consumer<OrderStore>,
     /// The store's thread.
     pub wake: Wake,
 }
@@ -60,8 +64,9 @@ pub struct FollowPort {
 pub fn follow_to_store(follow: Wake, store: Wake) -> (FollowPort, UpdatePort) {
     let (updates, from_follower) = RingBuffer::new(UPDATES_MAX);
     let (broken, from_store) = RingBuffer::new(UPDATES_MAX);
+    let (retired, to_go) = RingBuffer::new(UPDATES_MAX);
     (
-        FollowPort { updates, broken: from_store, wake: store },
-        UpdatePort { updates: from_follower, broken, wake: follow },
+        FollowPort { updates, broken: from_store, retired: to_go, wake: store },
+        UpdatePort { updates: from_follower, broken, retired, wake: follow },
     )
 }
