@@ -18,7 +18,9 @@ use crate::ingest::{
 };
 use crate::message::{DecodeError, Message};
 use crate::record::Request;
-use crate::replica::FollowSource;
+use crate::replica::{
+    FollowSource, FollowState, SnapshotChunk, put_snapshot_chunk, snapshot_chunk_of,
+};
 use crate::report::ExecutionReport;
 use crate::rows::{Rows, put_row, put_row_count, take_rows};
 use crate::session::{
@@ -101,6 +103,10 @@ pub enum NodeMessage<'a> {
     SourceGap(SourceGap),
     /// A source is not opened, or a batch refused.
     SourceReject(SourceReject),
+    /// What a replica is given, and where the master stands.
+    FollowState(FollowState),
+    /// A piece of a snapshot.
+    SnapshotChunk(SnapshotChunk, &'a [u8]),
 }
 
 /// What a template that is not the sender's is called.
@@ -242,6 +248,11 @@ impl<'a> NodeMessage<'a> {
             SourceAck::TEMPLATE_ID => NodeMessage::SourceAck(raw.decode_whole()?),
             SourceGap::TEMPLATE_ID => NodeMessage::SourceGap(raw.decode_whole()?),
             SourceReject::TEMPLATE_ID => NodeMessage::SourceReject(raw.decode_whole()?),
+            FollowState::TEMPLATE_ID => NodeMessage::FollowState(raw.decode_whole()?),
+            SnapshotChunk::TEMPLATE_ID => {
+                let (chunk, bytes) = snapshot_chunk_of(raw)?;
+                NodeMessage::SnapshotChunk(chunk, bytes)
+            }
             template_id => return Err(misplaced(template_id)),
         })
     }
@@ -278,6 +289,8 @@ impl<'a> NodeMessage<'a> {
             NodeMessage::SourceAck(message) => put_frame(message, out),
             NodeMessage::SourceGap(message) => put_frame(message, out),
             NodeMessage::SourceReject(message) => put_frame(message, out),
+            NodeMessage::FollowState(message) => put_frame(message, out),
+            NodeMessage::SnapshotChunk(chunk, bytes) => put_snapshot_chunk(chunk, bytes, out),
         }
     }
 }
