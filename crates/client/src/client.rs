@@ -417,6 +417,8 @@ fn addressee(message: &NodeMessage<'_>) -> SessionId {
         NodeMessage::SourceAck(m) => m.session_id,
         NodeMessage::SourceGap(m) => m.session_id,
         NodeMessage::SourceReject(m) => m.session_id,
+        NodeMessage::FollowState(m) => m.session_id,
+        NodeMessage::SnapshotChunk(m, _) => m.session_id,
     }
 }
 

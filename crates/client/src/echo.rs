@@ -108,6 +108,7 @@ pub(crate) fn answer(
             ClientMessage::FetchOrders(..)
             | ClientMessage::DropCopyRequest(_)
             | ClientMessage::OpenSource(_)
+            | ClientMessage::FollowSource(_)
             | ClientMessage::SourceBatch(..)
             | ClientMessage::ChallengeRequest(_)
             | ClientMessage::SignedLogon(..) => {}

@@ -30,6 +30,7 @@ use weir_wire::challenge::put_answer;
 use weir_wire::dialogue::{NodeMessage, put_logon, put_request};
 use weir_wire::event::{RequestDone, RequestRejected, TradeBusted};
 use weir_wire::frame::put_frame;
+use weir_wire::replica::FollowState;
 use weir_wire::report::ExecutionReport;
 use weir_wire::session::{
     Challenge, ChallengeRequest, Heartbeat, Logon, LogonAck, LogonReject, Logout, NodeId,
@@ -521,6 +522,10 @@ impl Session {
             NodeMessage::Logout(logout) => {
                 self.phase = Phase::Closed;
                 SessionEvent::LoggedOut(*logout)
+            }
+            // A replica's, of whom this is none.
+            NodeMessage::FollowState(_) | NodeMessage::SnapshotChunk(..) => {
+                return Err(DecodeError::Unexpected(FollowState::NAME).into());
             }
             NodeMessage::OrderPage(..)
             | NodeMessage::OrderPageBody(..)

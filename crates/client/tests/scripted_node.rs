@@ -110,7 +110,9 @@ impl Peer {
                     ClientMessage::DropCopyRequest(request) => Said::DropCopy(request),
                     ClientMessage::Logout(_) => Said::Logout,
                     ClientMessage::Heartbeat(_) => Said::Heartbeat,
-                    ClientMessage::OpenSource(_) | ClientMessage::SourceBatch(..) => {
+                    ClientMessage::OpenSource(_)
+                    | ClientMessage::FollowSource(_)
+                    | ClientMessage::SourceBatch(..) => {
                         panic!("a client of order entry opened a source")
                     }
                 };

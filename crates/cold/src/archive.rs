@@ -93,6 +93,16 @@ pub enum ColdError {
     /// Epochs only grow.
     #[error("epoch {0} is not after the archive's")]
     EpochRepeated(Epoch),
+    /// The archive holds what a later epoch said: whoever opens it knows less than its files do.
+    #[error("{file} is of epoch {epoch}: the archive cannot be opened in epoch {asked}")]
+    EpochBehind {
+        /// The file.
+        file: String,
+        /// Its epoch.
+        epoch: Epoch,
+        /// The epoch that the archive was to be opened in.
+        asked: Epoch,
+    },
 }
 
 /// Why a place cannot be read from.
@@ -221,7 +231,8 @@ impl<D: Disk> Archive<D> {
     /// is taken, which [`Archive::begin_at`] says.
     ///
     /// # Errors
-    /// [`ColdError::Disk`]. Damaged files are told in the report.
+    /// [`ColdError::Disk`]; [`ColdError::EpochBehind`], and then nothing was changed. Damaged
+    /// files are told in the report.
     ///
     /// # Panics
     /// When the configuration is out of its ranges.
@@ -254,12 +265,13 @@ impl<D: Disk> Archive<D> {
         Ok((archive, report))
     }
 
-    /// The sound segments of this source that no epoch disowns.
+    /// The sound segments of this source that no epoch disowns. Nothing is removed before it is
+    /// known that none is of an epoch after the archive's.
     fn list(&mut self, report: &mut OpenReport) -> Result<Vec<Segment>, ColdError> {
-        let mut found = Vec::new();
+        let (mut found, mut unfinished) = (Vec::new(), Vec::new());
         for name in self.disk.list()? {
             if name.ends_with(PART_SUFFIX) {
-                self.remove(name, report)?;
+                unfinished.push(name);
                 continue;
             }
             let Some((source, ..)) = parse_name(&name) else { continue };
@@ -268,13 +280,22 @@ impl<D: Disk> Archive<D> {
                 continue;
             }
             match open_segment(&mut self.disk, &name) {
-                Ok(segment) if self.is_disowned(&segment.header) => self.remove(name, report)?,
+                Ok(segment) if segment.header.epoch > self.epoch => {
+                    let (epoch, asked) = (segment.header.epoch, self.epoch);
+                    return Err(ColdError::EpochBehind { file: name, epoch, asked });
+                }
                 Ok(segment) => found.push(segment),
                 Err(SegmentError::Disk(error)) => return Err(error.into()),
                 Err(error) => report.damaged.push(error),
             }
         }
-        Ok(found)
+        let (disowned, sound): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|segment| self.is_disowned(&segment.header));
+        let disowned = disowned.iter().map(|segment| segment.header.file_name());
+        for name in unfinished.into_iter().chain(disowned) {
+            self.remove(name, report)?;
+        }
+        Ok(sound)
     }
 
     fn remove(&mut self, name: String, report: &mut OpenReport) -> Result<(), ColdError> {

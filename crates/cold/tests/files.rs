@@ -9,7 +9,7 @@ use support::*;
 use weir_cold::{Archive, ColdConfig, ColdError, Fault, Filter, PageLimits, Place, SegmentError};
 use weir_delivery::OrderStore;
 use weir_io::disk::sim::CrashChoice;
-use weir_io::{DiskErrorKind, SimDisk, SimFaults};
+use weir_io::{Disk, DiskErrorKind, SimDisk, SimFaults};
 use weir_types::{Epoch, Nanos, OrdStatus, PartitionId, Rec, Seq};
 use weir_wire::delivery::OrderRow;
 
@@ -214,6 +214,32 @@ fn an_epoch_that_disowns_what_was_closed_takes_it_back() {
     let knows = ColdConfig { epoch: Epoch(2), past_epochs, ..config() };
     let (archive, report) = Archive::open(clean, knows).unwrap();
     assert_eq!((archive.end().seq, report.removed.len()), (Seq(20), 1));
+}
+
+#[test]
+fn an_archive_is_not_opened_in_an_epoch_before_its_files_and_keeps_them_all() {
+    let (disk, mut hot) = three_segments();
+    let (mut archive, _) = open(&disk);
+    archive.begin_epoch(Epoch(2), archive.end()).unwrap();
+    trade(&mut hot, 31, 40);
+    feed(&mut archive, &hot, u32::MAX).unwrap();
+    archive.close().unwrap();
+    drop(archive);
+    // What a crash leaves is a reason to remove something, and stays too.
+    disk.plant("half.part", b"of a segment");
+    let before = disk.clone().list().unwrap();
+    let refused = Archive::open(disk.clone(), config()).map(drop);
+    let (epoch, asked) = (Epoch(2), Epoch(1));
+    let is_named = matches!(
+        &refused,
+        Err(ColdError::EpochBehind { epoch: e, asked: a, .. }) if (*e, *a) == (epoch, asked)
+    );
+    assert!(is_named, "{refused:?}");
+    assert_eq!(disk.clone().list().unwrap(), before, "nothing was removed");
+    let past_epochs = vec![(asked, Place::new(Seq(30), Rec(u64::MAX)))];
+    let knows = ColdConfig { epoch, past_epochs, ..config() };
+    let (archive, _) = Archive::open(disk, knows).unwrap();
+    assert_eq!((archive.floor(), archive.end().seq), (Place::START, Seq(40)));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::row::rec_of;
 use crate::store::OrderStore;
 
 /// Rows that are looked at together: what they touch fits in a core's own caches.
-const GROUP_LEN: usize = 32;
+pub(crate) const GROUP_LEN: usize = 32;
 
 /// A row as it came from an outside core.
 #[derive(Clone, Copy, Debug)]
@@ -62,8 +62,14 @@ impl OrderStore {
     }
 
     /// Looks at what is known of the next few slots of a ring, live at `at` and behind, and no more
-    /// than `slots_max`; returns the position up to which, and how many steps that took.
-    pub(crate) fn look_ahead_in(&self, ring: u32, at: u32, slots_max: u32) -> (u32, u32) {
+    /// than `slots_max`, and at their rows where these are wanted; returns the position up to
+    /// which, and how many steps that took.
+    pub(crate) fn look_ahead_in(
+        &self,
+        ring: u32,
+        at: u32,
+        (slots_max, with_rows): (u32, bool),
+    ) -> (u32, u32) {
         let (mut slots, mut position) = ([0; GROUP_LEN], at);
         let (mut count, mut steps) = (0, 0);
         while count < GROUP_LEN.min(slots_max as usize) {
@@ -75,6 +81,9 @@ impl OrderStore {
         }
         let look = |seen, slot: &u32| seen ^ self.metas.get(*slot).look();
         black_box(slots[..count].iter().fold(0, look));
+        if with_rows {
+            self.look_at_rows(slots[..count].iter().copied());
+        }
         (position, steps)
     }
 

@@ -271,6 +271,12 @@ impl OrderStore {
         self.is_capture_given_up = false;
     }
 
+    /// True from the beginning of a snapshot until its last chunk is out.
+    #[must_use]
+    pub fn is_snapshot_under_way(&self) -> bool {
+        self.capture.is_some()
+    }
+
     /// Appends the snapshot's next chunk: about `bytes_max` bytes, or 17 KiB if that is more.
     /// Between two calls the store may take in whatever comes.
     ///

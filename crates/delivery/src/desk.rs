@@ -209,6 +209,26 @@ impl Desk {
         &mut self.store
     }
 
+    /// Puts another store of the same source in this one's place and gives that back, since to let
+    /// it go takes its time: readers go on from their places in the new one, or are refused where
+    /// it cannot honour them.
+    ///
+    /// # Panics
+    /// When it is another source's.
+    #[must_use]
+    pub fn replace_store(&mut self, store: OrderStore) -> OrderStore {
+        assert_eq!(store.source(), self.store.source(), "a desk is of one source");
+        let old = core::mem::replace(&mut self.store, store);
+        self.swept = self.store.head();
+        for slot in 0..u32::try_from(self.readers.len()).expect("readers_max is a u32") {
+            if let Some(reader) = &mut self.readers[slot as usize] {
+                reader.looked_at = None;
+            }
+            self.make_ready(slot);
+        }
+        old
+    }
+
     /// Questions that wait.
     #[must_use]
     pub fn reader_count(&self) -> usize {

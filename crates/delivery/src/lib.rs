@@ -10,6 +10,7 @@
 //! * `ahead`: what makes a batch of changes cheaper than the changes one by one.
 //! * [`snapshot`]: a store as a stream of chunks, and back.
 //! * [`stream`]: how its source is fed: numbered batches, gaps, epochs, full resends.
+//! * [`replay`]: the same from what was kept of it.
 //! * [`ring`], [`index`]: how what is new is found without a tree.
 //! * [`filter`]: what was asked for and what may be seen.
 //! * [`token`]: where a reader is, sealed.
@@ -32,6 +33,7 @@ pub mod memory;
 pub mod model;
 pub mod page;
 mod records;
+pub mod replay;
 mod resend;
 mod restore;
 pub mod ring;

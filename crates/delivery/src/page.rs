@@ -45,6 +45,8 @@ struct Picked {
 pub struct Selection {
     rows: Vec<Picked>,
     byte_count: u32,
+    /// The rows were looked at as they were picked.
+    is_looked_at: bool,
 }
 
 /// Whether a row had room.
@@ -121,6 +123,8 @@ impl OrderStore {
         };
         if let Found::Ring { ring, is_exact } = self.index.find(filter) {
             page.is_scan = !is_exact;
+            // Of what a scan looks at, few rows may be picked.
+            selection.is_looked_at = is_exact;
             if self.index.newest(ring) > after {
                 self.walk(ring, after, (filter, limits), (&mut page, selection));
             }
@@ -147,7 +151,8 @@ impl OrderStore {
             let Some((at, entry)) = step.found else { return };
             if at >= looked_to {
                 let steps;
-                (looked_to, steps) = self.look_ahead_in(ring, at, rows_max - page.row_count);
+                let (with_rows, left) = (selection.is_looked_at, rows_max - page.row_count);
+                (looked_to, steps) = self.look_ahead_in(ring, at, (left, with_rows));
                 page.step_count += steps;
             }
             let is_next = entry.place > last;
@@ -221,7 +226,9 @@ impl OrderStore {
         put_row_count(selection.rows.len(), out);
         out.reserve(selection.byte_count as usize);
         for group in selection.rows.chunks(LOOK_ROWS) {
-            self.look_at_rows(group.iter().map(|picked| picked.slot));
+            if !selection.is_looked_at {
+                self.look_at_rows(group.iter().map(|picked| picked.slot));
+            }
             for picked in group {
                 self.row(picked.slot).put(picked.merged_count, out);
             }

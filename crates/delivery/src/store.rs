@@ -173,6 +173,20 @@ impl OrderStore {
         self.epoch
     }
 
+    /// Bytes of memory that it may ask for; `u64::MAX` for no limit.
+    #[must_use]
+    pub fn bytes_max(&self) -> u64 {
+        self.config.bytes_max
+    }
+
+    /// Changes what it may ask for, from the next change on.
+    pub fn set_bytes_max(&mut self, bytes_max: u64) {
+        self.config.bytes_max = bytes_max;
+        if bytes_max == u64::MAX {
+            (self.is_tight, self.index.is_short) = (false, false);
+        }
+    }
+
     /// The latest place that the store has taken in.
     #[must_use]
     pub fn head(&self) -> Place {

@@ -47,6 +47,7 @@ use weir_wire::ingest::{
 };
 use weir_wire::rows::{ATTRIBUTES_LEN_MAX, Rows};
 
+use crate::ahead::{GROUP_LEN, RawRow};
 use crate::ingest::{IngestError, Ingested};
 use crate::ring::Place;
 use crate::store::OrderStore;
@@ -105,7 +106,7 @@ pub enum Taken {
 
 /// Where a full resend is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Resend {
+pub(crate) enum Resend {
     /// None is under way.
     None,
     /// The next batch begins it.
@@ -126,20 +127,22 @@ struct Asked {
 /// The stream of one source into one store.
 #[derive(Debug)]
 pub struct SourceStream {
-    source: PartitionId,
+    pub(crate) source: PartitionId,
     window: Window,
+    /// What an acknowledgement survives.
+    level: AckLevel,
     /// Who feeds it, by the caller's own number, and in which session.
-    writer: Option<(u64, SessionId)>,
+    pub(crate) writer: Option<(u64, SessionId)>,
     /// The source's epoch; none before it was first opened.
-    epoch: Epoch,
-    next: BatchNo,
+    pub(crate) epoch: Epoch,
+    pub(crate) next: BatchNo,
     /// Rows of batch `next` that are in the store though the batch was refused.
-    partial: u32,
-    resend: Resend,
+    pub(crate) partial: u32,
+    pub(crate) resend: Resend,
     /// Rows must be above this place, whatever the store holds.
-    above: Place,
+    pub(crate) above: Place,
     asked: Option<Asked>,
-    counters: StreamCounters,
+    pub(crate) counters: StreamCounters,
 }
 
 impl SourceStream {
@@ -149,6 +152,7 @@ impl SourceStream {
         SourceStream {
             source,
             window,
+            level: AckLevel::Memory,
             writer: None,
             epoch: Epoch::NONE,
             next: BatchNo(1),
@@ -158,6 +162,13 @@ impl SourceStream {
             asked: None,
             counters: StreamCounters::default(),
         }
+    }
+
+    /// The same, of which the caller tells no writer of a batch before it survives what `level`
+    /// says.
+    #[must_use]
+    pub fn at_level(self, level: AckLevel) -> SourceStream {
+        SourceStream { level, ..self }
     }
 
     /// The stream of a log's events, whose next number is `next`.
@@ -183,6 +194,12 @@ impl SourceStream {
     #[must_use]
     pub fn next_batch_no(&self) -> BatchNo {
         self.next
+    }
+
+    /// What an acknowledgement survives.
+    #[must_use]
+    pub fn level(&self) -> AckLevel {
+        self.level
     }
 
     /// Who feeds it, by the number given at its opening.
@@ -254,6 +271,7 @@ impl SourceStream {
             window_batches: self.window.batches,
             window_bytes: self.window.bytes,
             source_id: self.source,
+            level: self.level,
         })
     }
 
@@ -441,26 +459,18 @@ impl SourceStream {
         Ok(())
     }
 
-    fn apply(&mut self, batch: &SourceBatch, mut rows: Rows<'_>, store: &mut OrderStore) -> Taken {
+    fn apply(&mut self, batch: &SourceBatch, rows: Rows<'_>, store: &mut OrderStore) -> Taken {
         if batch.flags.contains(BatchFlags::RESEND_BEGIN) && self.partial == 0 {
             // A record that comes again does so at a later place than any that is there.
             self.resend = Resend::Running(self.head(store));
         }
-        let mut row_no = 0;
-        while let Some((block, attributes)) = rows.next_raw() {
-            row_no += 1;
-            if row_no <= self.partial {
-                continue;
+        if let Err((row_no, error)) = self.take_rows(rows, store) {
+            if row_no > 1 {
+                self.partial = row_no - 1;
+            } else if batch.flags.contains(BatchFlags::RESEND_BEGIN) {
+                self.resend = Resend::Due;
             }
-            if let Err(error) = store.ingest_row(block, attributes) {
-                if row_no > 1 {
-                    self.partial = row_no - 1;
-                } else if batch.flags.contains(BatchFlags::RESEND_BEGIN) {
-                    self.resend = Resend::Due;
-                }
-                return self.refuse(batch, row_no, reason_of(&error), store);
-            }
-            self.counters.rows += 1;
+            return self.refuse(batch, row_no, reason_of(&error), store);
         }
         self.partial = 0;
         self.next = BatchNo(self.next.0 + 1);
@@ -474,6 +484,36 @@ impl SourceStream {
             return Taken::Sweeps;
         }
         Taken::Stands(self.ack(batch.session_id))
+    }
+
+    /// Takes the rows behind those that are there already; which row the store has no place for.
+    fn take_rows(
+        &mut self,
+        mut rows: Rows<'_>,
+        store: &mut OrderStore,
+    ) -> Result<(), (u32, IngestError)> {
+        let mut row_no = 0;
+        while row_no < self.partial && rows.next_raw().is_some() {
+            row_no += 1;
+        }
+        let mut group = [RawRow { block: &[], attributes: &[] }; GROUP_LEN];
+        loop {
+            let mut count = 0;
+            while count < GROUP_LEN
+                && let Some((block, attributes)) = rows.next_raw()
+            {
+                group[count] = RawRow { block, attributes };
+                count += 1;
+            }
+            let taken = store.ingest_rows(&group[..count]);
+            self.counters.rows += taken.count as u64;
+            row_no += u32::try_from(taken.count).expect("a batch has few rows");
+            match taken.error {
+                Some(error) => return Err((row_no + 1, error)),
+                None if count == 0 => return Ok(()),
+                None => {}
+            }
+        }
     }
 
     /// Goes on with the end of a full resend: looks at most at `steps_max` records and lets those
@@ -547,7 +587,7 @@ impl SourceStream {
             session_id,
             epoch: self.epoch,
             source_id: self.source,
-            level: AckLevel::Memory,
+            level: self.level,
         }
     }
 

@@ -31,7 +31,8 @@ pub use reader::{Entry, LogReader};
 pub use recovery::{Cut, EpochReason, Inspection, RecoveryReport, inspect};
 pub use segment::{EpochEnd, SegmentHeader, SegmentKind};
 pub use snapshot::{
-    SkippedSnapshot, Snapshot, SnapshotFault, SnapshotHeader, SnapshotStore, decode_snapshot,
+    SkippedSnapshot, Snapshot, SnapshotFault, SnapshotHeader, SnapshotPart, SnapshotStore,
+    decode_snapshot,
 };
 pub use tail::{Seek, TailConfig, TailHandle, TailRead, TailReader, TailWriter, tail};
 pub use weir_types::Durability;

@@ -61,6 +61,20 @@ pub struct Snapshot {
     pub bytes: Vec<u8>,
 }
 
+/// A snapshot that is being written.
+#[derive(Debug)]
+pub struct SnapshotPart {
+    file: FileId,
+    position: Position,
+    /// Where the next block goes, and its number.
+    offset: u64,
+    index: usize,
+    /// What there is of it.
+    block: Vec<u8>,
+    /// Bytes of state so far.
+    len: u64,
+}
+
 /// The snapshots of one log in one directory, which may be the log's own.
 pub struct SnapshotStore<D> {
     disk: D,
@@ -79,30 +93,81 @@ impl<D: Disk> SnapshotStore<D> {
     /// # Errors
     /// When the disk is full or fails; no snapshot appears then, and the older ones stay.
     pub fn write(&mut self, position: Position, state: &[u8]) -> Result<(), DiskError> {
-        let file = self.disk.create(TEMPORARY)?;
-        let written = self.write_file(file, position, state);
-        self.disk.close(file);
-        if let Err(error) = written {
-            // Nothing refers to the part: failing to remove it too changes nothing.
-            let _ = self.disk.remove(TEMPORARY);
+        let mut part = self.begin(position)?;
+        if let Err(error) = self.put(&mut part, state) {
+            self.give_up(part);
             return Err(error);
         }
+        self.finish(part)
+    }
+
+    /// Begins a snapshot at `position` whose state comes a piece at a time. One at a time: another
+    /// one begun takes the place of what there is of this one.
+    ///
+    /// # Errors
+    /// When the disk is full or fails.
+    pub fn begin(&mut self, position: Position) -> Result<SnapshotPart, DiskError> {
+        let file = self.disk.create(TEMPORARY)?;
+        let block = Vec::with_capacity(BLOCK + BLOCK_END);
+        Ok(SnapshotPart { file, position, offset: HEADER as u64, block, index: 0, len: 0 })
+    }
+
+    /// Appends to the state of a snapshot that was begun.
+    ///
+    /// # Errors
+    /// When the disk is full or fails: [give it up](SnapshotStore::give_up) then.
+    pub fn put(&mut self, part: &mut SnapshotPart, mut state: &[u8]) -> Result<(), DiskError> {
+        part.len += state.len() as u64;
+        while !state.is_empty() {
+            let room = BLOCK - part.block.len();
+            let (head, rest) = state.split_at(room.min(state.len()));
+            part.block.extend_from_slice(head);
+            state = rest;
+            if part.block.len() == BLOCK {
+                self.put_block(part)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn put_block(&mut self, part: &mut SnapshotPart) -> Result<(), DiskError> {
+        let crc = block_crc(part.index, &part.block);
+        part.block.extend_from_slice(&u64::from(crc).to_le_bytes());
+        self.disk.write_all(part.file, part.offset, &part.block)?;
+        part.offset += part.block.len() as u64;
+        part.index += 1;
+        part.block.clear();
+        Ok(())
+    }
+
+    /// All of the state is there: when it returns, the snapshot survives a power loss.
+    ///
+    /// # Errors
+    /// When the disk is full or fails; no snapshot appears then, and the older ones stay.
+    pub fn finish(&mut self, mut part: SnapshotPart) -> Result<(), DiskError> {
+        let position = part.position;
+        if let Err(error) = self.finish_file(&mut part) {
+            self.give_up(part);
+            return Err(error);
+        }
+        self.disk.close(part.file);
         self.disk.rename(TEMPORARY, &file_name(position))?;
         self.disk.sync_dir()
     }
 
-    fn write_file(&mut self, file: FileId, at: Position, state: &[u8]) -> Result<(), DiskError> {
-        self.disk.write_all(file, 0, &self.header(at, state.len() as u64))?;
-        let mut offset = HEADER as u64;
-        let mut framed = Vec::with_capacity(BLOCK + BLOCK_END);
-        for (index, block) in state.chunks(BLOCK).enumerate() {
-            framed.clear();
-            framed.extend_from_slice(block);
-            framed.extend_from_slice(&u64::from(block_crc(index, block)).to_le_bytes());
-            self.disk.write_all(file, offset, &framed)?;
-            offset += framed.len() as u64;
+    fn finish_file(&mut self, part: &mut SnapshotPart) -> Result<(), DiskError> {
+        if !part.block.is_empty() {
+            self.put_block(part)?;
         }
-        if plant::is(Plant::SnapshotNotSynced) { Ok(()) } else { self.disk.sync(file) }
+        self.disk.write_all(part.file, 0, &self.header(part.position, part.len))?;
+        if plant::is(Plant::SnapshotNotSynced) { Ok(()) } else { self.disk.sync(part.file) }
+    }
+
+    /// No snapshot comes of it.
+    pub fn give_up(&mut self, part: SnapshotPart) {
+        self.disk.close(part.file);
+        // Nothing refers to the part: failing to remove it too changes nothing.
+        let _ = self.disk.remove(TEMPORARY);
     }
 
     fn header(&self, position: Position, length: u64) -> [u8; HEADER] {
@@ -352,6 +417,23 @@ mod tests {
         let (loaded, _) = store(&disk).load_newest(Position(8)).unwrap();
         assert_eq!(loaded.unwrap().position, Position(5));
         assert_eq!(store(&disk).list().unwrap(), [Position(5)]);
+    }
+
+    #[test]
+    fn a_state_that_comes_in_pieces_of_any_length_is_the_same_file() {
+        let whole = SimDisk::new(1);
+        let bytes = state(3 * BLOCK + 5);
+        store(&whole).write(Position(9), &bytes).unwrap();
+        let wanted = whole.contents(&file_name(Position(9))).unwrap();
+        for length in [1, 1_000, BLOCK - 1, BLOCK, BLOCK + 1, 4 * BLOCK] {
+            let disk = SimDisk::new(1);
+            let mut store = store(&disk);
+            let mut part = store.begin(Position(9)).unwrap();
+            bytes.chunks(length).for_each(|piece| store.put(&mut part, piece).unwrap());
+            assert_eq!(store.list().unwrap(), [], "none before its end");
+            store.finish(part).unwrap();
+            assert_eq!(disk.contents(&file_name(Position(9))).unwrap(), wanted, "by {length}");
+        }
     }
 
     #[test]

@@ -8,10 +8,15 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use weir_io::SyncStrategy;
 use weir_tls::ServerFiles;
-use weir_types::Durability;
+use weir_types::{Durability, PartitionId};
 
 use crate::diagnostics::{LineFormat, LineLevel};
 use crate::runner::WaitStrategy;
+use crate::stores::{Indexes, StoreSettings};
+
+mod replica;
+
+pub use self::replica::ReplicaSection;
 
 /// Which agents share a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -81,6 +86,8 @@ pub struct Config {
     pub web: Option<WebSection>,
     /// Where outside cores feed their orders; without it none can.
     pub ingest: Option<IngestSection>,
+    /// The node whose sources this one follows; without it none.
+    pub replica: Option<ReplicaSection>,
     /// Probes.
     pub probes: ProbesSection,
     /// What is written on standard error.
@@ -225,6 +232,10 @@ pub struct DeliverySection {
     pub ended_orders_max: usize,
     /// The latency budget of a waiting reader, in microseconds: how often the store looks again.
     pub look_interval_us: u64,
+    /// Bytes of memory that each store may ask for; without it there is no limit.
+    pub bytes_max: Option<u64>,
+    /// The keys that are indexed: `"all"`, `"none"` or a list.
+    pub indexes: Indexes,
 }
 
 /// Order state over HTTP. Keys come in clear there, so it listens on this machine alone unless
@@ -272,6 +283,9 @@ pub struct IngestSection {
     /// Connections at the same time.
     #[serde(default = "default_ingest_connections_max")]
     pub connections_max: usize,
+    /// Bytes of a source's log after which a snapshot of its store is taken.
+    #[serde(default = "default_snapshot_every_bytes")]
+    pub snapshot_every_bytes: u64,
     /// The sources.
     #[serde(rename = "source")]
     pub sources: Vec<SourceSection>,
@@ -285,10 +299,23 @@ pub struct SourceSection {
     pub id: u16,
     /// The session of the role `Source` that feeds it.
     pub session: u32,
+    /// Bytes of memory that its store may ask for; that of `[delivery]` without it.
+    pub bytes_max: Option<u64>,
+    /// What an acknowledged batch survives: `memory`, `os` or `disk`.
+    #[serde(default = "default_source_durability", deserialize_with = "durability_by_name")]
+    pub durability: Durability,
+}
+
+fn default_source_durability() -> Durability {
+    Durability::Memory
 }
 
 fn default_ingest_connections_max() -> usize {
     64
+}
+
+fn default_snapshot_every_bytes() -> u64 {
+    256 << 20
 }
 
 /// The most sources of a node.
@@ -305,11 +332,16 @@ impl IngestSection {
             let value = self.connections_max.to_string();
             return out("ingest.connections_max", value, "1 to 65536");
         }
+        if self.snapshot_every_bytes < 4_096 {
+            let value = self.snapshot_every_bytes.to_string();
+            return out("ingest.snapshot_every_bytes", value, "4096 or more");
+        }
         if !(1..=SOURCES_MAX).contains(&self.sources.len()) {
             let value = self.sources.len().to_string();
             return out("ingest.source", value, "1 to 64 sources");
         }
         for (index, source) in self.sources.iter().enumerate() {
+            check_store_bytes("ingest.source.bytes_max", source.bytes_max)?;
             // 0 is the control log, 1 the node's own partition.
             if source.id < 2 {
                 return out("ingest.source.id", source.id.to_string(), "2 to 65535");
@@ -365,6 +397,7 @@ impl Default for Config {
             delivery: DeliverySection::default(),
             web: None,
             ingest: None,
+            replica: None,
             probes: ProbesSection::default(),
             diagnostics: DiagnosticsSection::default(),
         }
@@ -417,7 +450,37 @@ impl GatewaySection {
 
 impl Default for DeliverySection {
     fn default() -> Self {
-        DeliverySection { ended_orders_max: 1 << 20, look_interval_us: 250 }
+        DeliverySection {
+            ended_orders_max: 1 << 20,
+            look_interval_us: 250,
+            bytes_max: None,
+            indexes: Indexes::default(),
+        }
+    }
+}
+
+/// The least that a store may be given: some growth of its tables has to fit.
+const STORE_BYTES_MIN: u64 = 16 << 20;
+
+impl DeliverySection {
+    /// How the store of a source is to be; what it may ask for where that is said apart.
+    #[must_use]
+    pub fn settings(&self, source: PartitionId, bytes_max: Option<u64>) -> StoreSettings {
+        StoreSettings {
+            source,
+            ended_orders_max: self.ended_orders_max,
+            bytes_max: bytes_max.or(self.bytes_max).unwrap_or(u64::MAX),
+            indexes: self.indexes,
+        }
+    }
+}
+
+fn check_store_bytes(key: &'static str, bytes_max: Option<u64>) -> Result<(), ConfigError> {
+    match bytes_max {
+        Some(bytes) if bytes < STORE_BYTES_MIN => {
+            Err(ConfigError::OutOfRange { key, value: bytes.to_string(), want: "16 MiB or more" })
+        }
+        _ => Ok(()),
     }
 }
 
@@ -512,6 +575,7 @@ impl Config {
                 return Err(ConfigError::OutOfRange { key, value: value.to_string(), want });
             }
         }
+        check_store_bytes("delivery.bytes_max", self.delivery.bytes_max)?;
         if let Some(tls) = &self.tls {
             tls.check()?;
         }
@@ -520,6 +584,9 @@ impl Config {
         }
         if let Some(ingest) = &self.ingest {
             ingest.check(self.tls.is_some())?;
+        }
+        if let Some(replica) = &self.replica {
+            replica.check(self.ingest.as_ref())?;
         }
         if let Some(key) = &self.bootstrap_key
             && parse_key(key).is_none()
@@ -585,6 +652,15 @@ mod tests {
     }
 
     #[test]
+    fn the_keys_that_stores_index_are_chosen_by_name() {
+        let indexes = |text: &str| Config::parse(text).unwrap().delivery.indexes.names();
+        assert_eq!(indexes("").len(), 5);
+        assert_eq!(indexes("[delivery]\nindexes = \"none\"\n"), [""; 0]);
+        let some = indexes("[delivery]\nindexes = [\"firm\", \"account+instrument\"]\n");
+        assert_eq!(some, ["firm", "account+instrument"]);
+    }
+
+    #[test]
     fn an_engine_takes_its_memory_ahead_where_the_file_says_so() {
         let config = Config::parse("[engine]\nmemory = \"ahead\"\n").unwrap();
         assert_eq!(config.engine.memory, EngineMemory::Ahead);
@@ -611,6 +687,23 @@ mod tests {
             ("[gateway]\nlobby_per_address_max = 0", "gateway.lobby_per_address_max"),
             ("[gateway]\ncopies_retained_max = 0", "gateway.copies_retained_max"),
             ("wait = \"sleep\"", "sleep"),
+            ("[delivery]\nbytes_max = 1000", "delivery.bytes_max"),
+            (
+                "[ingest]\nlisten = \"127.0.0.1:0\"\nsnapshot_every_bytes = 1\n\
+                 [[ingest.source]]\nid = 2\nsession = 3",
+                "ingest.snapshot_every_bytes",
+            ),
+            (
+                "[ingest]\nlisten = \"127.0.0.1:0\"\n\
+                 [[ingest.source]]\nid = 2\nsession = 3\ndurability = \"fsync\"",
+                "want memory, os or disk",
+            ),
+            (
+                "[replica]\nmaster = \"127.0.0.1:1\"\nsession = 2\nkey_file = \"k\"\nsources = [1]",
+                "replica.sources",
+            ),
+            ("[delivery]\nindexes = \"some\"", "some"),
+            ("[delivery]\nindexes = [\"firm\", \"price\"]", "price"),
             ("[tls]\ncertificate = \"a.pem\"", "key"),
             ("[tls]\ncertificate = \"a\"\nkey = \"b\"\nclient-ca = \"c\"", "client-ca"),
             (

@@ -13,12 +13,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::Context;
 use weir_delivery::stream::SourceStream;
 use weir_delivery::{
-    Asked, Desk, DeskConfig, NonceCounter, OrderStore, PageSink, Question, Retention, StoreConfig,
-    TokenKey, TokenSealer,
+    Asked, Desk, DeskConfig, IngestError, NonceCounter, PageSink, Question, TokenKey, TokenSealer,
 };
 use weir_io::{Clock, OsRng, Rng, SystemClock};
 use weir_log::EpochEnd;
-use weir_types::{BatchNo, Epoch, InstrumentId, Nanos, PartitionId, Reason, RequestNo};
+use weir_types::{BatchNo, Durability, Epoch, InstrumentId, Nanos, PartitionId, Reason, RequestNo};
 use weir_wire::delivery::FetchOrders;
 use weir_wire::event::OrderEvent;
 use weir_wire::frame::{parse_message, put_frame};
@@ -29,8 +28,12 @@ use crate::agent::Agent;
 use crate::event_reader::{EventReader, ReadEvent};
 use crate::gateway::ConnectionId;
 use crate::handoff::{DeliveryRequest, Fetch, GatewayPort, Pages};
-use crate::ingest::{Feeds, IngestFigures, IngestPort};
+use crate::ingest::{FeedParts, Feeds, IngestFigures, IngestPort};
 use crate::markets::{Market, Markets};
+use crate::replica::{ReplicaFigures, UpdatePort};
+use crate::runner::Wake;
+use crate::stores::kept::{KeepSources, KeptSources};
+use crate::stores::{StoreFigures, StoreSettings, SweepFigures, Sweeper};
 use crate::web::is_reader;
 
 /// Events taken in in one cycle.
@@ -44,7 +47,7 @@ const IDLE_INTERVAL: u64 = 2_000_000;
 const QUIET_AFTER: u64 = 200_000_000;
 const QUIET_FACTOR: u64 = 4;
 /// The partition whose events are followed.
-const OWN: PartitionId = PartitionId(1);
+pub const OWN: PartitionId = PartitionId(1);
 /// The file of the key that seals tokens.
 const TOKEN_KEY_FILE: &str = "token.key";
 
@@ -63,6 +66,12 @@ pub struct DeliveryFigures {
     pub parked: AtomicU64,
     /// Questions refused for want of room.
     pub refused: AtomicU64,
+    /// Times that an event had to wait because the store was full.
+    pub full_waits: AtomicU64,
+    /// The store.
+    pub store: Mutex<StoreFigures>,
+    /// Sweeping, of all stores.
+    pub sweeps: SweepFigures,
     /// What the events say of each instrument.
     pub markets: Mutex<BTreeMap<InstrumentId, Market>>,
 }
@@ -79,14 +88,22 @@ pub struct DeliveryParts {
     pub ended: Vec<EpochEnd>,
     /// The node's directory, where the token key is.
     pub node_dir: PathBuf,
-    /// Ended orders that are kept.
-    pub ended_orders_max: usize,
+    /// How the partition's own store is to be.
+    pub store: StoreSettings,
+    /// The same of outside cores, and what their acknowledgements survive.
+    pub sources: Vec<(StoreSettings, Durability)>,
     /// A waiting reader's latency budget.
     pub look_interval: Nanos,
     /// Figures for others to read.
     pub figures: Arc<DeliveryFigures>,
-    /// The sources of outside cores, the ring that they come over, and their figures.
-    pub sources: (Vec<PartitionId>, Option<IngestPort>, Arc<IngestFigures>),
+    /// The ring that outside cores come over, and their figures.
+    pub ingest: (Option<IngestPort>, Arc<IngestFigures>),
+    /// The sources of another node that are followed, what comes of them, and its figures.
+    pub replica: Option<(Vec<StoreSettings>, UpdatePort, Arc<ReplicaFigures>)>,
+    /// How the stores of outside cores survive a restart.
+    pub keep: KeepSources,
+    /// The delivery agent's own thread.
+    pub wake: Wake,
 }
 
 /// Where questions come from and pages go.
@@ -124,7 +141,10 @@ pub struct DeliveryAgent {
     ports: ReaderPorts,
     events: EventReader,
     record: Vec<u8>,
+    /// The number of the record that is in `record` and that the store had no room for.
+    held: Option<u64>,
     markets: Markets,
+    sweeper: Sweeper,
     /// Epochs that end at a position still ahead in the events.
     ends: VecDeque<EpochEnd>,
     epoch: Epoch,
@@ -144,30 +164,41 @@ impl DeliveryAgent {
     ///
     /// # Errors
     /// When the token key can be neither read nor made.
-    pub fn new(parts: DeliveryParts) -> anyhow::Result<DeliveryAgent> {
+    pub fn new(parts: DeliveryParts) -> anyhow::Result<(DeliveryAgent, KeptSources)> {
         let first_epoch = parts.ended.first().map_or(parts.epoch, |end| end.epoch);
-        let count_max = u32::try_from(parts.ended_orders_max).unwrap_or(u32::MAX);
-        let desk = |source, epoch| -> anyhow::Result<Desk> {
-            let store = OrderStore::new(StoreConfig {
-                retention: Retention { count_max, bytes_max: u64::MAX },
-                ..StoreConfig::new(source, epoch)
-            });
+        let desk = |store| -> anyhow::Result<Desk> {
             let maker = (OsRng.next_u64() >> 32) as u32;
             let nonces = NonceCounter::new(maker, SystemClock.now());
             let sealer = TokenSealer::new(token_key(&parts.node_dir)?, nonces);
             Ok(Desk::new(DeskConfig::default(), store, sealer))
         };
-        let (sources, port, figures) = parts.sources;
-        let desks = sources.into_iter().map(|source| desk(source, Epoch::NONE));
+        let (port, figures) = parts.ingest;
+        let kept = parts.keep.bring_back(&parts.sources, &parts.wake)?;
+        let snapshot_every = parts.keep.snapshot_every;
+        let feeds = kept.feeds.into_iter().map(|(store, stream, journal, tail)| {
+            let desk = desk(store)?;
+            Ok(FeedParts { desk, stream, journal, tail, is_replica: false, snapshot_every })
+        });
+        let mut feeds = feeds.collect::<anyhow::Result<Vec<_>>>()?;
+        let updates = parts.replica.map(|(followed, port, figures)| {
+            for settings in followed {
+                let desk = desk(settings.store(Epoch::NONE))?;
+                feeds.push(FeedParts::replica(settings.source, desk));
+            }
+            anyhow::Ok((port, figures))
+        });
+        let updates = updates.transpose()?;
         let first_record = BatchNo(parts.events.next_record());
         let mut agent = DeliveryAgent {
-            desk: desk(OWN, first_epoch)?,
+            desk: desk(parts.store.store(first_epoch))?,
             stream: SourceStream::of_log(OWN, first_epoch, first_record),
-            feeds: Feeds::new(desks.collect::<anyhow::Result<_>>()?, port, figures),
+            feeds: Feeds::new(feeds, port, updates, (kept.port, figures)),
             ports: parts.ports,
             markets: Markets::new(parts.events.next_record() <= 1),
             events: parts.events,
             record: Vec::with_capacity(512),
+            held: None,
+            sweeper: Sweeper::default(),
             ends: parts.ended.into(),
             epoch: parts.epoch,
             paused: Vec::new(),
@@ -180,7 +211,8 @@ impl DeliveryAgent {
         while agent.ingest() > 0 {}
         agent.end_past_epochs();
         agent.publish_markets();
-        Ok(agent)
+        agent.publish_store();
+        Ok((agent, KeptSources { writer: kept.writer, notes: kept.notes }))
     }
 
     /// Takes in events; returns how many.
@@ -188,32 +220,55 @@ impl DeliveryAgent {
         let mut taken = 0;
         let mut changes = 0;
         while taken < INGEST_MAX {
-            let ReadEvent::Record(number) = self.events.next(&mut self.record) else { break };
+            let Some(number) = self.next_record() else { break };
             taken += 1;
             let raw = parse_message(&self.record).expect("the event log holds our own messages");
             if raw.template_id != OrderEvent::TEMPLATE_ID {
                 let event = Event::decode(&self.record);
                 self.markets.on_event(&event.expect("the event log holds our own messages"));
-                self.take_record(number, None);
+                let _ = self.take_record(number, None);
                 continue;
             }
             let event: OrderEvent = raw.decode().expect("the event log holds our own messages");
             while self.ends.front().is_some_and(|end| end.last_valid < event.position) {
                 self.end_epoch();
             }
+            if !self.take_record(number, Some(&event)) {
+                taken -= 1;
+                break;
+            }
             self.markets.on_order(&event);
-            self.take_record(number, Some(&event));
             changes += 1;
         }
         self.figures.ingested.fetch_add(changes, Ordering::Relaxed);
         taken
     }
 
-    /// Our own engine's events come through the same numbering as an outside core's batches.
-    fn take_record(&mut self, number: u64, event: Option<&OrderEvent>) {
+    /// The number of the record that is to be taken in next, which is in `record` then.
+    fn next_record(&mut self) -> Option<u64> {
+        if let Some(number) = self.held.take() {
+            return Some(number);
+        }
+        match self.events.next(&mut self.record) {
+            ReadEvent::Record(number) => Some(number),
+            ReadEvent::UpToDate => None,
+        }
+    }
+
+    /// Our own engine's events come through the same numbering as an outside core's batches. False
+    /// when there is no room for one: it is taken in when ended orders have gone, and readers see
+    /// until then what is there.
+    fn take_record(&mut self, number: u64, event: Option<&OrderEvent>) -> bool {
         let store = self.desk.store_mut();
-        let taken = self.stream.take_record(BatchNo(number), event, store);
-        let _ = taken.expect("a partition's events are in order");
+        match self.stream.take_record(BatchNo(number), event, store) {
+            Ok(_) => true,
+            Err(IngestError::StoreFull { .. }) => {
+                self.held = Some(number);
+                self.figures.full_waits.fetch_add(1, Ordering::Relaxed);
+                false
+            }
+            Err(error) => panic!("a partition's events are in order: {error}"),
+        }
     }
 
     /// Takes in all that is there. A question that is already here is answered from it: whoever
@@ -234,6 +289,21 @@ impl DeliveryAgent {
             let mut table = self.figures.markets.lock().unwrap_or_else(PoisonError::into_inner);
             self.markets.publish(&mut table);
         }
+    }
+
+    fn publish_store(&self) {
+        let figures = StoreFigures::of(self.desk.store());
+        *self.figures.store.lock().unwrap_or_else(PoisonError::into_inner) = figures;
+    }
+
+    /// Sweeps a little of one of the stores.
+    fn sweep(&mut self) -> bool {
+        let turn = self.sweeper.next(1 + self.feeds.desks_ref().count());
+        let desk = match turn {
+            0 => Some(&mut self.desk),
+            turn => self.feeds.desks().nth(turn - 1),
+        };
+        desk.is_some_and(|desk| Sweeper::step(desk.store_mut(), &self.figures.sweeps))
     }
 
     /// Ends the store's epoch where its log's ended: tokens beyond are refused.
@@ -356,14 +426,19 @@ impl Agent for DeliveryAgent {
         let served = self.serve(now);
         if ingested > 0 {
             self.news_at = now;
+        }
+        let swept = self.sweep();
+        if ingested > 0 || swept {
             let store = self.desk.store();
             let orders = u64::from(store.live_count()) + u64::from(store.ended_count());
             self.figures.orders.store(orders, Ordering::Relaxed);
             self.publish_markets();
+            self.publish_store();
         }
         // Having taken events in is no reason to look again at once: more come in the meantime
         // and are cheaper together. A full cycle means that there are more already.
-        usize::from(ingested >= INGEST_MAX) + fed + asked + served + usize::from(self.has_more)
+        let more = [ingested >= INGEST_MAX, swept, self.has_more];
+        more.map(usize::from).iter().sum::<usize>() + fed + asked + served
     }
 
     fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
@@ -380,6 +455,12 @@ impl Agent for DeliveryAgent {
         let desks = std::iter::once(&self.desk).chain(self.feeds.desks_ref());
         let due = desks.filter_map(Desk::next_deadline).min();
         Some(due.map_or(look, |deadline| deadline.max(now).min(look)))
+    }
+
+    fn stop(&mut self, now: Nanos) -> bool {
+        self.do_work(now);
+        self.feeds.close();
+        true
     }
 }
 
@@ -478,7 +559,6 @@ mod tests {
 
     use super::*;
     use crate::handoff::gateway_to_delivery;
-    use crate::runner::Wake;
 
     /// The `number`-th order's acceptance.
     fn accepted(number: u64) -> OrderEvent {
@@ -546,31 +626,80 @@ mod tests {
         }))
     }
 
+    fn settings(bytes_max: u64) -> StoreSettings {
+        let indexes = crate::stores::Indexes::default();
+        StoreSettings { source: OWN, ended_orders_max: 10, bytes_max, indexes }
+    }
+
     #[test]
-    fn a_question_is_answered_with_all_that_was_said_before_it() {
+    fn a_full_store_of_the_nodes_own_orders_waits_and_serves_what_is_there() {
         let dir = tempfile::tempdir().unwrap();
-        let (mut tail, handle) = tail(TailConfig::new(8 << 20, 1));
+        let (mut tail, handle) = tail(TailConfig::new(32 << 20, 1));
         let (mut to_store, port) = gateway_to_delivery(Wake::new(), Wake::new());
-        let mut agent = DeliveryAgent::new(DeliveryParts {
-            ports: ReaderPorts { gateway: port, web: None },
-            events: EventReader::new(&handle, dir.path().join("events"), 1),
-            epoch: Epoch(1),
-            ended: Vec::new(),
-            node_dir: dir.path().to_owned(),
-            ended_orders_max: 10,
-            look_interval: Nanos(1),
-            figures: Arc::new(DeliveryFigures::default()),
-            sources: (Vec::new(), None, Arc::default()),
-        })
-        .unwrap();
-        let count = 5 * INGEST_MAX as u64 + 3;
+        let figures = Arc::new(DeliveryFigures::default());
+        let parts = DeliveryParts {
+            store: settings(6 << 20),
+            figures: figures.clone(),
+            ..parts(dir.path(), EventReader::new(&handle, dir.path().join("events"), 1), port)
+        };
+        let mut agent = DeliveryAgent::new(parts).unwrap().0;
+        let count = 20_000;
+        append(&mut tail, 1..=count);
+        assert!(to_store.ask(question()));
+        for cycle in 1..=300 {
+            agent.do_work(Nanos(cycle * 1_000_000));
+        }
+        assert!(figures.full_waits.load(Ordering::Relaxed) > 0, "it never was full");
+        let store = *figures.store.lock().unwrap();
+        assert!(u64::from(store.live_orders) < count && store.live_orders > 1_000, "{store:?}");
+        let memory = store.memory.map(|memory| memory.total);
+        assert!(memory <= Some(6 << 20), "{memory:?}");
+        let pages = to_store.next_pages().expect("readers are served");
+        let Framing::Frame { message: Ok(raw), .. } = next_frame(&pages.bytes, 1 << 20) else {
+            panic!("no frame");
+        };
+        let page: OrderPage = raw.decode().unwrap();
+        assert!(page.row_count > 0);
+    }
+
+    /// Orders are accepted, each by an event.
+    fn append(tail: &mut weir_log::TailWriter, numbers: std::ops::RangeInclusive<u64>) {
         let mut record = Vec::new();
-        for number in 1..=count {
+        for number in numbers {
             record.clear();
             Event::Plain(weir_wire::PlainEvent::OrderEvent(accepted(number))).encode(&mut record);
             tail.append(&record);
         }
         tail.publish();
+    }
+
+    fn parts(dir: &Path, events: EventReader, gateway: GatewayPort) -> DeliveryParts {
+        DeliveryParts {
+            ports: ReaderPorts { gateway, web: None },
+            events,
+            epoch: Epoch(1),
+            ended: Vec::new(),
+            node_dir: dir.to_owned(),
+            store: settings(u64::MAX),
+            sources: Vec::new(),
+            look_interval: Nanos(1),
+            figures: Arc::new(DeliveryFigures::default()),
+            ingest: (None, Arc::default()),
+            keep: KeepSources::in_dir(dir),
+            replica: None,
+            wake: Wake::new(),
+        }
+    }
+
+    #[test]
+    fn a_question_is_answered_with_all_that_was_said_before_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut tail, handle) = tail(TailConfig::new(8 << 20, 1));
+        let (mut to_store, port) = gateway_to_delivery(Wake::new(), Wake::new());
+        let events = EventReader::new(&handle, dir.path().join("events"), 1);
+        let mut agent = DeliveryAgent::new(parts(dir.path(), events, port)).unwrap().0;
+        let count = 5 * INGEST_MAX as u64 + 3;
+        append(&mut tail, 1..=count);
         assert!(to_store.ask(question()));
         agent.do_work(Nanos(1_000_000));
         let pages = to_store.next_pages().expect("an answer in the same cycle");

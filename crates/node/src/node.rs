@@ -8,6 +8,7 @@
 //! thread delivery   delivery store
 //! thread web        order state over HTTP, and web-readers beside it, where it is configured
 //! thread ingest     sockets of outside cores, where there are any
+//! thread replica    asks another node for what comes next, where one is followed
 //! thread keeper     probe drain
 //! thread shadows    the shadow engines: event files, snapshots
 //! ```
@@ -33,11 +34,11 @@ use weir_types::{
     SessionId,
 };
 use weir_wire::reference::DefineSession;
-use weir_wire::session::NodeId;
+use weir_wire::session::{ApiKey, NodeId};
 use weir_wire::{Command, Definition, Request};
 
 use crate::agent::Agent;
-use crate::config::{Config, parse_key};
+use crate::config::{Config, SourceSection, parse_key};
 use crate::control_feed::{ControlFeed, FedPartition};
 use crate::cycles::CycleTimes;
 use crate::delivery_agent::{DeliveryAgent, DeliveryFigures, DeliveryParts, ReaderPorts};
@@ -61,9 +62,13 @@ use crate::keeper::shadow_agent;
 use crate::partition::formats::refuse_newer;
 use crate::partition::recovery::{ForPartition, Recovered, recover};
 use crate::partition::{Partition, PartitionFigures, PartitionParts};
+use crate::replica::{ReplicaAgent, ReplicaFigures, ReplicaParts, UpdatePort, follow_to_store};
 use crate::runner::{Runner, RunningThread, WaitStrategy, Wake};
 use crate::stage_clock::StageClock;
 use crate::status::NodeStatus;
+use crate::stores::StoreSettings;
+use crate::stores::kept::{KeepSources, KeptSources};
+use crate::stores::snapshots::SnapshotWriter;
 use crate::web::{Hub, HubAgent, HubParts, WebServer};
 
 /// The session that a new node's first operator has.
@@ -103,6 +108,7 @@ struct Wakes {
     delivery: Wake,
     web: Wake,
     ingest: Wake,
+    replica: Wake,
 }
 
 /// Probe rings on their way to the drain.
@@ -155,7 +161,10 @@ impl Node {
         let (ingest, ingest_port) = assembly.ingest(&control)?.unzip();
         let ingest_address = ingest.as_ref().map(IngestAgent::address).transpose()?;
         let reader_ports = ReaderPorts { gateway: gateway_port, web: web.port };
-        let delivery = assembly.delivery(reader_ports, ingest_port, &trading)?;
+        let (replica, update_port) = assembly.replica()?.unzip();
+        let (delivery, kept) =
+            assembly.delivery(reader_ports, (ingest_port, update_port), &trading)?;
+        notes.extend(kept.notes);
         let figures = [&control, &trading].map(|r| assembly.figures(r));
         let (control, control_shadow) = control.with_shadow(config)?;
         let (trading, trading_shadow) = trading.with_shadow(config)?;
@@ -173,7 +182,8 @@ impl Node {
             hiccups,
             ..assembly.status()
         });
-        let (web_readers, background) = (web.readers, [keeper(probes.drain), shadows]);
+        let background = assembly.background(replica, [keeper(probes.drain), shadows], kept.writer);
+        let web_readers = web.readers;
         let others = Others { delivery, ingest, newcomers, handshakes, web_readers, background };
         let threads =
             assembly.start_threads((gateway, control, feed, trading), others, &wake_fd)?;
@@ -258,6 +268,7 @@ impl Wakes {
             delivery: Wake::new(),
             web: Wake::new(),
             ingest: Wake::new(),
+            replica: Wake::new(),
         }
     }
 }
@@ -341,6 +352,14 @@ fn keeper(drain: Option<Drain>) -> Runner {
         Some(drain) => keeper.with_agent(ProbeDrain::new(drain)),
         None => keeper,
     }
+}
+
+/// The thread that writes snapshots of outside cores' stores.
+fn store_snapshots(writer: SnapshotWriter) -> Runner {
+    Runner::new("store-snapshots", writer.wake(), WaitStrategy::Park)
+        .sharing(KEEPER_SHARE)
+        .giving_way()
+        .with_agent(writer)
 }
 
 /// The thread of both partitions' shadow engines.
@@ -431,7 +450,7 @@ struct Others {
     ingest: Option<IngestAgent>,
     handshakes: Option<Runner>,
     web_readers: Option<HubAgent>,
-    background: [Runner; 2],
+    background: Vec<Runner>,
 }
 
 /// The parts of order state over HTTP; none where it is not served.
@@ -452,6 +471,7 @@ struct Assembly<'a> {
     gateway_status: Arc<Mutex<GatewayStatus>>,
     delivery_figures: Arc<DeliveryFigures>,
     ingest_figures: Arc<IngestFigures>,
+    replica_figures: Arc<ReplicaFigures>,
     cycles: Arc<CycleTimes>,
 }
 
@@ -465,6 +485,7 @@ impl<'a> Assembly<'a> {
             gateway_status: Arc::new(Mutex::new(GatewayStatus::default())),
             delivery_figures: Arc::new(DeliveryFigures::default()),
             ingest_figures: Arc::default(),
+            replica_figures: Arc::default(),
             cycles: Arc::new(CycleTimes::default()),
         }
     }
@@ -483,6 +504,7 @@ impl<'a> Assembly<'a> {
             web: None,
             delivery: self.delivery_figures.clone(),
             ingest: None,
+            replica: self.config.replica.as_ref().map(|_| self.replica_figures.clone()),
             cycles: self.cycles.clone(),
             latencies: None,
             hiccups: None,
@@ -623,22 +645,83 @@ impl<'a> Assembly<'a> {
     fn delivery(
         &self,
         ports: ReaderPorts,
-        ingest: Option<IngestPort>,
+        (ingest, updates): (Option<IngestPort>, Option<UpdatePort>),
         trading: &Recovered,
-    ) -> anyhow::Result<DeliveryAgent> {
+    ) -> anyhow::Result<(DeliveryAgent, KeptSources)> {
+        let section = &self.config.delivery;
         let sources = self.config.ingest.iter().flat_map(|section| &section.sources);
-        let sources = sources.map(|source| PartitionId(source.id)).collect();
+        let settings = |source: &SourceSection| {
+            let settings = section.settings(PartitionId(source.id), source.bytes_max);
+            (settings, source.durability)
+        };
+        let sources = sources.map(settings).collect();
+        let keep = KeepSources {
+            segment_bytes: self.config.log.segment_bytes,
+            ..KeepSources::in_dir(&self.config.dir)
+        };
+        let snapshot_every = self.config.ingest.as_ref().map(|i| i.snapshot_every_bytes);
+        let keep =
+            KeepSources { snapshot_every: snapshot_every.unwrap_or(keep.snapshot_every), ..keep };
         DeliveryAgent::new(DeliveryParts {
             ports,
             events: trading.reader(),
             epoch: trading.epoch,
             ended: trading.ended.clone(),
             node_dir: self.config.dir.clone(),
-            ended_orders_max: self.config.delivery.ended_orders_max,
+            store: section.settings(TRADING, None),
+            sources,
             look_interval: Nanos(self.config.delivery.look_interval_us * 1000),
             figures: self.delivery_figures.clone(),
-            sources: (sources, ingest, self.ingest_figures.clone()),
+            ingest: (ingest, self.ingest_figures.clone()),
+            wake: self.wakes.delivery.clone(),
+            replica: updates.map(|port| (self.followed(), port, self.replica_figures.clone())),
+            keep,
         })
+    }
+
+    /// The stores of the sources that are followed.
+    fn followed(&self) -> Vec<StoreSettings> {
+        let sources = self.config.replica.iter().flat_map(|section| &section.sources);
+        let settings = |id: &u16| self.config.delivery.settings(PartitionId(*id), None);
+        sources.map(settings).collect()
+    }
+
+    /// The agent that follows another node's sources, where it is to, and the store's end of its
+    /// ring.
+    fn replica(&self) -> anyhow::Result<Option<(ReplicaAgent, UpdatePort)>> {
+        let Some(section) = &self.config.replica else { return Ok(None) };
+        let path = &section.key_file;
+        let key = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read the replica's key in {}", path.display()))?;
+        let key = parse_key(&key)
+            .with_context(|| format!("{} holds no key in hexadecimal", path.display()))?;
+        let (port, updates) =
+            follow_to_store(self.wakes.replica.clone(), self.wakes.delivery.clone());
+        let agent = ReplicaAgent::new(ReplicaParts {
+            master: section.master,
+            session_id: SessionId(section.session),
+            api_key: ApiKey(key),
+            stores: self.followed(),
+            port,
+            figures: self.replica_figures.clone(),
+        });
+        Ok(Some((agent, updates)))
+    }
+
+    /// The threads behind the others, in the order in which they stop.
+    fn background(
+        &self,
+        replica: Option<ReplicaAgent>,
+        always: [Runner; 2],
+        writer: Option<SnapshotWriter>,
+    ) -> Vec<Runner> {
+        let replica = replica.map(|agent| {
+            Runner::new("replica", self.wakes.replica.clone(), WaitStrategy::Park)
+                .sharing(DELIVERY_SHARE)
+                .giving_way()
+                .with_agent(agent)
+        });
+        replica.into_iter().chain(always).chain(writer.map(store_snapshots)).collect()
     }
 
     /// The agent that outside cores connect to, where they may, and the store's end of its ring.
@@ -652,6 +735,7 @@ impl<'a> Assembly<'a> {
         let agent = IngestAgent::new(IngestParts {
             listener,
             sources: sources.map(|s| (PartitionId(s.id), SessionId(s.session))).collect(),
+            followed: self.followed().iter().map(|settings| settings.source).collect(),
             definitions: control.reader(),
             port,
             node_id: NodeId(control.log.log_id().to_be_bytes()),

@@ -19,7 +19,9 @@ use crate::gateway::{GatewayCounters, GatewayStatus};
 use crate::ingest::{IngestFigures, IngestReport};
 use crate::markets::Market;
 use crate::partition::PartitionFigures;
+use crate::replica::{ReplicaFigures, ReplicaReport};
 use crate::runner::WaitStrategy;
+use crate::stores::StoreReport;
 use crate::web::{WebFigures, WebReport};
 
 /// Where the figures of a running node are.
@@ -46,6 +48,8 @@ pub struct NodeStatus {
     pub delivery: Arc<DeliveryFigures>,
     /// Where outside cores feed their orders, and its figures.
     pub ingest: Option<(std::net::SocketAddr, Arc<IngestFigures>)>,
+    /// The node whose sources are followed.
+    pub replica: Option<Arc<ReplicaFigures>>,
     /// The cycles of the gateway's thread.
     pub cycles: Arc<CycleTimes>,
     /// The latencies, when orders are stamped.
@@ -79,6 +83,8 @@ pub struct StatusReport {
     pub web: Option<WebReport>,
     /// Outside cores; absent where none is to feed the node.
     pub ingest: Option<IngestReport>,
+    /// Sources of another node; absent where none is followed.
+    pub replica: Option<ReplicaReport>,
     /// The instruments.
     pub instruments: Vec<InstrumentReport>,
     /// Cycles of the gateway's thread that did something, since the start.
@@ -144,6 +150,35 @@ pub struct DeliveryReport {
     pub parked: u64,
     /// Questions refused.
     pub refused: u64,
+    /// Times that an event had to wait because the store was full.
+    pub full_waits: u64,
+    /// Steps of sweeping that found something, in all stores.
+    pub sweeps: u64,
+    /// The longest of them, in nanoseconds.
+    pub sweep_longest_ns: u64,
+    /// Those that took longer than 200 µs, what the machine took from them included.
+    pub sweeps_over_limit: u64,
+    /// The store.
+    pub store: StoreReport,
+}
+
+impl DeliveryReport {
+    fn of(figures: &DeliveryFigures) -> DeliveryReport {
+        let load = |figure: &std::sync::atomic::AtomicU64| figure.load(Ordering::Relaxed);
+        DeliveryReport {
+            orders: load(&figures.orders),
+            ingested: load(&figures.ingested),
+            pages: load(&figures.pages),
+            rows: load(&figures.rows),
+            parked: load(&figures.parked),
+            refused: load(&figures.refused),
+            full_waits: load(&figures.full_waits),
+            sweeps: load(&figures.sweeps.steps),
+            sweep_longest_ns: load(&figures.sweeps.longest_ns),
+            sweeps_over_limit: load(&figures.sweeps.over_limit),
+            store: figures.store.lock().unwrap_or_else(PoisonError::into_inner).report(),
+        }
+    }
 }
 
 /// An instrument.
@@ -308,7 +343,6 @@ impl NodeStatus {
             .instruments
             .iter()
             .map(|d| InstrumentReport::of(d, &market(d).unwrap_or_default()));
-        let load = |figure: &std::sync::atomic::AtomicU64| figure.load(Ordering::Relaxed);
         let hiccups = self.hiccups.as_ref().map(Hiccups::report).unwrap_or_default();
         StatusReport {
             version: env!("CARGO_PKG_VERSION"),
@@ -319,16 +353,10 @@ impl NodeStatus {
             partitions: self.partitions.iter().map(partition_report).collect(),
             gateway: gateway.counters.sum(&gateway.newcomers),
             tls: self.tls.as_ref().map(|tls| tls.report()),
-            delivery: DeliveryReport {
-                orders: load(&self.delivery.orders),
-                ingested: load(&self.delivery.ingested),
-                pages: load(&self.delivery.pages),
-                rows: load(&self.delivery.rows),
-                parked: load(&self.delivery.parked),
-                refused: load(&self.delivery.refused),
-            },
+            delivery: DeliveryReport::of(&self.delivery),
             web: self.web.as_ref().map(|web| web.report()),
             ingest: self.ingest.as_ref().map(|(address, figures)| figures.report(*address)),
+            replica: self.replica.as_ref().map(|replica| replica.report()),
             instruments: instruments.collect(),
             cycles: self.cycles.report(),
             latencies: self.latency_reports(),
@@ -424,6 +452,8 @@ impl NodeStatus {
         report.tls.iter().for_each(|tls| put_handshakes(tls, text));
         report.web.iter().for_each(|web| put_web(web, text));
         report.ingest.iter().for_each(|ingest| put_ingest(ingest, text));
+        put_stores(&report, text);
+        report.replica.iter().for_each(|replica| put_replica(replica, text));
         self.put_partitions(&report, text);
     }
 
@@ -569,7 +599,7 @@ fn put_ingest(ingest: &IngestReport, text: &mut String) {
     let figures: [(&str, &str, &str, Figure); 9] = [
         ("weir_source_open", "Whether it is fed.", "gauge", |s| u64::from(s.is_open)),
         ("weir_source_whole", "Whether all is there.", "gauge", |s| u64::from(s.is_whole)),
-        ("weir_source_live_orders", "Live orders.", "gauge", |s| u64::from(s.live_orders)),
+        ("weir_source_live_orders", "Live orders.", "gauge", |s| u64::from(s.store.live_orders)),
         ("weir_source_batches_total", "Batches taken in.", "counter", |s| s.batches),
         ("weir_source_rows_total", "Rows taken in.", "counter", |s| s.rows),
         ("weir_source_duplicates_total", "Batches that came again.", "counter", |s| s.duplicates),
@@ -582,6 +612,49 @@ fn put_ingest(ingest: &IngestReport, text: &mut String) {
         let values: Vec<_> =
             rows.map(|row| (format!("{{source=\"{}\"}}", row.source), figure(row))).collect();
         put_metric(text, (name, help, kind), &values);
+    }
+}
+
+fn put_replica(replica: &ReplicaReport, text: &mut String) {
+    let plain = [
+        ("weir_replica_connected", "1 while logged on.", "gauge", replica.is_connected.into()),
+        ("weir_replica_failures_total", "Connections lost.", "counter", replica.failures),
+    ];
+    for (name, help, kind, value) in plain {
+        put_metric(text, (name, help, kind), &[(String::new(), value)]);
+    }
+    for (name, help, kind, figure) in crate::replica::figures::METRICS {
+        let rows = replica.sources.iter();
+        let values: Vec<_> =
+            rows.map(|row| (format!("{{source=\"{}\"}}", row.source), figure(row))).collect();
+        put_metric(text, (name, help, kind), &values);
+    }
+}
+
+/// Every store's memory, and what sweeping took.
+fn put_stores(report: &StatusReport, text: &mut String) {
+    let own = (1, &report.delivery.store);
+    let sources = report.ingest.iter().flat_map(|ingest| &ingest.sources);
+    let followed = report.replica.iter().flat_map(|replica| &replica.sources);
+    let sources = sources.map(|s| (s.source, &s.store));
+    let followed = followed.map(|s| (s.source, &s.store));
+    let stores: Vec<_> = std::iter::once(own).chain(sources).chain(followed).collect();
+    for (name, help, kind, figure) in crate::stores::figures::METRICS {
+        let value = |(source, store): &(u16, &StoreReport)| {
+            (format!("{{source=\"{source}\"}}"), figure(store))
+        };
+        let values: Vec<_> = stores.iter().map(value).collect();
+        put_metric(text, (name, help, kind), &values);
+    }
+    let delivery = &report.delivery;
+    let plain = [
+        ("weir_store_full_waits_total", "Events that waited.", "counter", delivery.full_waits),
+        ("weir_store_sweeps_total", "Steps of sweeping.", "counter", delivery.sweeps),
+        ("weir_store_sweep_longest_ns", "The longest.", "gauge", delivery.sweep_longest_ns),
+        ("weir_store_sweeps_over_200us_total", "Longer.", "counter", delivery.sweeps_over_limit),
+    ];
+    for (name, help, kind, value) in plain {
+        put_metric(text, (name, help, kind), &[(String::new(), value)]);
     }
 }
 

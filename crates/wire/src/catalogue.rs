@@ -26,6 +26,7 @@ use crate::reference::{
     BustTrade, DefineAccount, DefineFirm, DefineInstrument, DefineSession, Import, KillSwitch,
     SchedulePhase, SessionLost, SetPhase, Tick, Transfer,
 };
+use crate::replica::{FollowSource, FollowState, SnapshotChunk};
 use crate::report::ExecutionReport;
 use crate::session::{
     Challenge, ChallengeRequest, Heartbeat, Logon, LogonAck, LogonReject, Logout, PartitionState,
@@ -196,6 +197,9 @@ const MESSAGES: &[MessageInfo] = &[
     plain::<SourceAck>(),
     plain::<SourceGap>(),
     plain::<SourceReject>(),
+    plain::<FollowSource>(),
+    plain::<FollowState>(),
+    info::<SnapshotChunk>(Tail::Data("bytes")),
     info::<Import>(Tail::Definition),
     plain::<Tick>(),
     plain::<SessionLost>(),

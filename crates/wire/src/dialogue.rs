@@ -18,6 +18,9 @@ use crate::ingest::{
 };
 use crate::message::{DecodeError, Message};
 use crate::record::Request;
+use crate::replica::{
+    FollowSource, FollowState, SnapshotChunk, put_snapshot_chunk, snapshot_chunk_of,
+};
 use crate::report::ExecutionReport;
 use crate::rows::{Rows, put_row, put_row_count, take_rows};
 use crate::session::{
@@ -53,6 +56,8 @@ pub enum ClientMessage<'a> {
     OpenSource(OpenSource),
     /// Changes of a source.
     SourceBatch(SourceBatch, Rows<'a>),
+    /// A replica asks for what comes next of a source.
+    FollowSource(FollowSource),
 }
 
 /// A message that a node may send.
@@ -98,6 +103,10 @@ pub enum NodeMessage<'a> {
     SourceGap(SourceGap),
     /// A source is not opened, or a batch refused.
     SourceReject(SourceReject),
+    /// What a replica is given, and where the master stands.
+    FollowState(FollowState),
+    /// A piece of a snapshot.
+    SnapshotChunk(SnapshotChunk, &'a [u8]),
 }
 
 /// What a template that is not the sender's is called.
@@ -168,6 +177,7 @@ impl<'a> ClientMessage<'a> {
             SourceBatch::TEMPLATE_ID => {
                 Ok(ClientMessage::SourceBatch(raw.decode()?, rows_of::<SourceBatch>(raw)?))
             }
+            FollowSource::TEMPLATE_ID => raw.decode_whole().map(ClientMessage::FollowSource),
             template_id => match Request::decode(raw) {
                 Err(DecodeError::UnknownTemplate(_)) => Err(misplaced(template_id)),
                 request => request.map(ClientMessage::Request),
@@ -191,6 +201,7 @@ impl<'a> ClientMessage<'a> {
             ClientMessage::FetchOrders(fetch, token) => put_fetch_orders(fetch, token, out),
             ClientMessage::DropCopyRequest(message) => put_frame(message, out),
             ClientMessage::OpenSource(message) => put_frame(message, out),
+            ClientMessage::FollowSource(message) => put_frame(message, out),
             ClientMessage::SourceBatch(batch, rows) => {
                 put_frame_with(out, |out| {
                     put_message(batch, out);
@@ -237,6 +248,11 @@ impl<'a> NodeMessage<'a> {
             SourceAck::TEMPLATE_ID => NodeMessage::SourceAck(raw.decode_whole()?),
             SourceGap::TEMPLATE_ID => NodeMessage::SourceGap(raw.decode_whole()?),
             SourceReject::TEMPLATE_ID => NodeMessage::SourceReject(raw.decode_whole()?),
+            FollowState::TEMPLATE_ID => NodeMessage::FollowState(raw.decode_whole()?),
+            SnapshotChunk::TEMPLATE_ID => {
+                let (chunk, bytes) = snapshot_chunk_of(raw)?;
+                NodeMessage::SnapshotChunk(chunk, bytes)
+            }
             template_id => return Err(misplaced(template_id)),
         })
     }
@@ -273,6 +289,8 @@ impl<'a> NodeMessage<'a> {
             NodeMessage::SourceAck(message) => put_frame(message, out),
             NodeMessage::SourceGap(message) => put_frame(message, out),
             NodeMessage::SourceReject(message) => put_frame(message, out),
+            NodeMessage::FollowState(message) => put_frame(message, out),
+            NodeMessage::SnapshotChunk(chunk, bytes) => put_snapshot_chunk(chunk, bytes, out),
         }
     }
 }

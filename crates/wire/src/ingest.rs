@@ -96,6 +96,8 @@ messages! {
         window_bytes: u32,
         /// Whose orders they are.
         source_id: PartitionId,
+        /// What acknowledgements survive.
+        level: AckLevel,
     }
 
     /// Changes of a source: a group of rows with attributes follows, at most

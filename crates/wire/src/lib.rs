@@ -29,6 +29,7 @@ pub mod message;
 pub mod order_entry;
 pub mod record;
 pub mod reference;
+pub mod replica;
 pub mod report;
 pub mod rows;
 pub mod session;

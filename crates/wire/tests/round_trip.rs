@@ -21,6 +21,7 @@ use weir_wire::group::{put_group, take_group};
 use weir_wire::ingest::*;
 use weir_wire::order_entry::*;
 use weir_wire::reference::*;
+use weir_wire::replica::*;
 use weir_wire::report::{ExecutionReport, StageTimes};
 use weir_wire::rows::{ATTRIBUTES_LEN_MAX, put_row, put_row_count, take_rows};
 use weir_wire::session::*;
@@ -98,6 +99,9 @@ round_trips! {
     a_source_ack_reads_back SourceAck,
     a_source_gap_reads_back SourceGap,
     a_source_reject_reads_back SourceReject,
+    a_follow_source_reads_back FollowSource,
+    a_follow_state_reads_back FollowState,
+    a_snapshot_chunk_reads_back SnapshotChunk,
     an_import_reads_back Import,
     a_tick_reads_back Tick,
     a_session_lost_reads_back SessionLost,

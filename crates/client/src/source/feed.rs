@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use weir_types::{BatchNo, Epoch, Nanos, PartitionId, Rec, Seq, SessionId, Switch};
+use weir_types::{AckLevel, BatchNo, Epoch, Nanos, PartitionId, Rec, Seq, SessionId, Switch};
 use weir_wire::delivery::OrderRow;
 use weir_wire::dialogue::put_source_batch;
 use weir_wire::frame::{FRAME_HEADER_LEN, put_frame};
@@ -87,6 +87,8 @@ pub enum SourceEvent {
         head: (Seq, Rec),
         /// The number of the batch that is taken next.
         next: BatchNo,
+        /// What acknowledgements survive.
+        level: AckLevel,
     },
     /// All batches up to this one are taken in.
     Acknowledged(BatchNo),
@@ -280,7 +282,8 @@ impl SourceFeed {
                 self.window = (opened.window_batches, opened.window_bytes);
                 (self.is_open, self.was_open) = (true, true);
                 let head = (opened.head_seq, opened.head_rec);
-                Ok(SourceEvent::Opened { head, next: opened.next_batch_no })
+                let (next, level) = (opened.next_batch_no, opened.level);
+                Ok(SourceEvent::Opened { head, next, level })
             }
             SourceMessage::Ack(ack) if (ack.source_id, ack.epoch) == (source_id, epoch) => {
                 // An acknowledgement that was overtaken says nothing new.

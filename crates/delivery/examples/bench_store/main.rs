@@ -15,7 +15,7 @@ mod work;
 
 use sides::{Ours, Plain, Side, Tarantool};
 use timing::{Rounds, Spent};
-use weir_delivery::row_len;
+use weir_delivery::{Kinds, row_len};
 use work::Pattern;
 
 #[derive(Clone, Debug)]
@@ -153,12 +153,52 @@ fn run(config: &Config, orders: u64, attributes: usize) -> String {
     let firm = sides.figures(rounds, |side, seed| side.page(true, pages, seed));
     let polls = sides.figures(rounds, |side, _| side.poll(updates));
     let peer_bytes = sides.tarantool.as_mut().map_or(0, Side::memory);
+    let (ours_memory, inserts) = (sides.ours.memory_json(), inserts.json());
+    // Before two more stores of as many orders.
+    drop(sides);
+    let apply = apply_rates(config, orders, attributes);
     format!(
-        "{{\"orders\":{orders},\"row_bytes\":{row_bytes},\"inserts\":{},\"updates_rand\":{rand},\
-         \"updates_hot\":{hot},\"rows_of_all\":{all},\"rows_of_firm\":{firm},\
-         \"empty_polls\":{polls},\"memory\":{},\"tarantool_arena_bytes\":{peer_bytes}}}",
-        inserts.json(),
-        sides.ours.memory_json()
+        "{{\"orders\":{orders},\"row_bytes\":{row_bytes},\"inserts\":{inserts},\
+         \"updates_rand\":{rand},\"updates_hot\":{hot},\"rows_of_all\":{all},\
+         \"rows_of_firm\":{firm},\"empty_polls\":{polls},\"apply\":{apply},\
+         \"memory\":{ours_memory},\
+         \"tarantool_arena_bytes\":{peer_bytes}}}"
+    )
+}
+
+/// What replicas apply: without indexes, and with all of them.
+fn apply_rates(config: &Config, orders: u64, attributes: usize) -> String {
+    eprintln!("{orders} orders: updates of replicas");
+    let mut replicas = [Kinds::NONE, Kinds::FULL].map(|kinds| {
+        let mut replica = Ours::with_kinds(attributes, kinds);
+        let _ = replica.load(orders);
+        replica
+    });
+    let mut rates: [[Rounds; 2]; 2] = Default::default();
+    let mut ratios: [Rounds; 2] = Default::default();
+    for turn in 0..config.rounds {
+        let mut round = [[0.0; 2]; 2];
+        for offset in 0..2 {
+            let which = ((turn + offset) % 2) as usize;
+            let spent = replicas[which].update(Pattern::BOTH[0], config.updates, turn + 1);
+            round[which] = spent.rates();
+        }
+        for clock in 0..2 {
+            rates[0][clock].push(round[0][clock]);
+            rates[1][clock].push(round[1][clock]);
+            ratios[clock].push(round[0][clock] / round[1][clock]);
+        }
+    }
+    let [[bare, bare_cpu], [full, full_cpu]] = &rates;
+    format!(
+        "{{\"unindexed_per_s\":{},\"unindexed_per_cpu_s\":{},\"indexed_per_s\":{},\
+         \"indexed_per_cpu_s\":{},\"unindexed_to_indexed\":{},\"unindexed_to_indexed_cpu\":{}}}",
+        bare.json(0),
+        bare_cpu.json(0),
+        full.json(0),
+        full_cpu.json(0),
+        ratios[0].json(2),
+        ratios[1].json(2)
     )
 }
 

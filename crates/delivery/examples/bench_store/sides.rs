@@ -49,7 +49,12 @@ pub(crate) struct Ours {
 
 impl Ours {
     pub(crate) fn new(attributes_len: usize) -> Ours {
-        let config = StoreConfig { kinds: Kinds::SINGLE, ..StoreConfig::new(SOURCE, Epoch(1)) };
+        Ours::with_kinds(attributes_len, Kinds::SINGLE)
+    }
+
+    /// A store with other keys: of a replica.
+    pub(crate) fn with_kinds(attributes_len: usize, kinds: Kinds) -> Ours {
+        let config = StoreConfig { kinds, ..StoreConfig::new(SOURCE, Epoch(1)) };
         Ours {
             store: OrderStore::new(config),
             rows: RowMaker::new(attributes_len),

@@ -195,6 +195,19 @@ impl Core {
         }
     }
 
+    /// One order is entered.
+    #[allow(dead_code, reason = "the node's tests fill a store by it")]
+    pub fn insert(&mut self, random: &mut Random) {
+        let rec = Rec(self.next_rec);
+        self.next_rec += 1;
+        self.rec_max = self.rec_max.max(rec);
+        let len = self.attributes_len.unwrap_or_default();
+        let attributes = (0..len).map(|_| random.below(256) as u8).collect();
+        let mut record = Record::new(Place::new(Seq(self.seq), rec), 1, attributes);
+        record.row.order_id = OrderId::new(SOURCE, Rec(rec.0 + (self.generation << 32)));
+        self.keep(record);
+    }
+
     fn keep(&mut self, record: Record) {
         self.pending.push(record.clone());
         self.records.insert(record.row.rec, record);

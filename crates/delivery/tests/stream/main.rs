@@ -111,6 +111,42 @@ fn record(seq: u64, rec: u64) -> Record {
     Record::new(Place::new(Seq(seq), Rec(rec)), 1, b"some".to_vec())
 }
 
+#[test]
+fn a_streams_state_reads_back_and_no_other_bytes_do() {
+    let (mut stream, mut store) = opened();
+    let state_of = |stream: &SourceStream| {
+        let mut state = Vec::new();
+        stream.put_state(&mut state);
+        state
+    };
+    let mut states = vec![state_of(&SourceStream::new(SOURCE, WINDOW)), state_of(&stream)];
+    let open = open_of(2, Place::START, Switch::On);
+    let _ = stream.open(&open, 1, &mut store).expect("a later epoch");
+    states.push(state_of(&stream));
+    let _ = offer(&mut stream, &mut store, (1, 2, BatchFlags::RESEND_BEGIN), &[record(9, 1)]);
+    states.push(state_of(&stream));
+    let _ = offer(&mut stream, &mut store, (2, 2, BatchFlags::RESEND_END), &[record(9, 2)]);
+    assert!(stream.is_sweeping());
+    states.push(state_of(&stream));
+    for state in &states {
+        let back = SourceStream::from_state(SOURCE, WINDOW, state).expect("its own bytes");
+        assert_eq!(&state_of(&back), state);
+        for len in 0..state.len() {
+            assert!(SourceStream::from_state(SOURCE, WINDOW, &state[..len]).is_none());
+        }
+        let longer = [&state[..], &[0]].concat();
+        assert!(SourceStream::from_state(SOURCE, WINDOW, &longer).is_none());
+        // The version, and the code of the resend.
+        for at in [0, 17] {
+            let mut other = state.clone();
+            other[at] = 9;
+            assert!(SourceStream::from_state(SOURCE, WINDOW, &other).is_none(), "byte {at}");
+        }
+    }
+    let different: std::collections::BTreeSet<_> = states.iter().collect();
+    assert_eq!(different.len(), states.len(), "each says something else");
+}
+
 fn refusal(taken: Taken) -> (Reason, u64, u32) {
     match taken {
         Taken::Rejected(reject) => (reject.reason, reject.batch_no.0, reject.row_no),

@@ -188,7 +188,11 @@ impl Gateway {
                 self.log_out(connection, logout.session_id, now);
                 Taken::Done
             }
-            Ok(ClientMessage::OpenSource(_) | ClientMessage::SourceBatch(..)) => {
+            Ok(
+                ClientMessage::OpenSource(_)
+                | ClientMessage::SourceBatch(..)
+                | ClientMessage::FollowSource(_),
+            ) => {
                 self.put_reject(connection, Refusal::misplaced(&raw), Reason::NotServedHere);
                 Taken::Done
             }

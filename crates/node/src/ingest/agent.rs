@@ -57,6 +57,8 @@ pub struct IngestParts {
     pub listener: std::net::TcpListener,
     /// Which session feeds which source.
     pub sources: Vec<(PartitionId, SessionId)>,
+    /// Sources of another node that are followed here, for replicas of the replica.
+    pub followed: Vec<PartitionId>,
     /// The control log's events, from the first retained one: who may log on.
     pub definitions: EventReader,
     /// The store.
@@ -83,6 +85,7 @@ pub struct IngestAgent {
     definitions: EventReader,
     record: Vec<u8>,
     pub(super) sources: Vec<(PartitionId, SessionId)>,
+    pub(super) followed: Vec<PartitionId>,
     links: BTreeMap<u64, Link>,
     next_link: u64,
     pub(super) by_session: HashMap<SessionId, u64>,
@@ -115,6 +118,7 @@ impl IngestAgent {
             definitions: parts.definitions,
             record: Vec::with_capacity(512),
             sources: parts.sources,
+            followed: parts.followed,
             links: BTreeMap::new(),
             next_link: 0,
             by_session: HashMap::new(),

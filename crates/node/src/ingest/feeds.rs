@@ -1,50 +1,53 @@
 //! The stores of outside cores and the streams that feed them: the part of ingest that runs in the
 //! delivery agent's cycle, before its readers.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use weir_delivery::Desk;
-use weir_delivery::stream::{SourceStream, Taken, Window};
+use weir_delivery::stream::Window;
 use weir_types::{Nanos, PartitionId, Reason};
-use weir_wire::ClientMessage;
-use weir_wire::frame::{Framing, next_frame, put_frame};
-use weir_wire::ingest::{OpenSource, SOURCE_FRAME_LEN_MAX};
+use weir_wire::frame::{Framing, next_frame};
+use weir_wire::ingest::{SOURCE_FRAME_LEN_MAX, SourceBatch};
 
-use super::figures::{IngestFigures, SourceFigures};
-use super::handoff::{Asked, IngestAnswer, IngestPort, IngestRequest};
+use super::feed::{Feed, FeedParts, SnapshotGoes};
+use super::figures::IngestFigures;
+use super::following::Follows;
+use super::handoff::{Asked, IngestPort, IngestRequest};
+use crate::replica::{ReplicaFigures, UpdatePort};
+use crate::stores::snapshots::{SnapshotPort, Written};
 
 /// What a source may have without acknowledgement.
 pub const WINDOW: Window = Window { batches: 256, bytes: 4 << 20 };
 /// Requests taken in one cycle.
 const REQUESTS_MAX: usize = 8;
-/// Records looked at in one cycle at the end of a full resend.
-const SWEEP_STEPS: u32 = 2_048;
-
-/// A source's store with its readers, and its stream.
-pub struct Feed {
-    desk: Desk,
-    stream: SourceStream,
-}
 
 /// All of them.
 pub struct Feeds {
     feeds: Vec<Feed>,
     port: Option<IngestPort>,
-    /// A batch whose source is at the end of a full resend.
+    /// A batch whose source cannot take it yet.
     held: Option<IngestRequest>,
+    /// What a replica is given, where there is one, and its figures.
+    updates: Option<(UpdatePort, Arc<ReplicaFigures>)>,
+    /// Where snapshots go, where there are any, and which feed's is under way.
+    snapshots: Option<SnapshotPort>,
+    snapshot_of: Option<usize>,
     figures: Arc<IngestFigures>,
 }
 
 impl Feeds {
-    /// A store for each desk's source, fed over `port`.
+    /// A feed of each source, over `port`.
     #[must_use]
-    pub fn new(desks: Vec<Desk>, port: Option<IngestPort>, figures: Arc<IngestFigures>) -> Feeds {
-        let feed = |desk: Desk| {
-            let stream = SourceStream::new(desk.store().source(), WINDOW);
-            Feed { desk, stream }
-        };
-        let feeds = desks.into_iter().map(feed).collect();
-        let feeds = Feeds { feeds, port, held: None, figures };
+    pub fn new(
+        feeds: Vec<FeedParts>,
+        port: Option<IngestPort>,
+        updates: Option<(UpdatePort, Arc<ReplicaFigures>)>,
+        (snapshots, figures): (Option<SnapshotPort>, Arc<IngestFigures>),
+    ) -> Feeds {
+        let feeds = feeds.into_iter().map(Feed::new).collect();
+        let (held, snapshot_of) = (None, None);
+        let feeds = Feeds { feeds, port, held, updates, snapshots, snapshot_of, figures };
         feeds.publish();
         feeds
     }
@@ -55,7 +58,7 @@ impl Feeds {
     /// [`Reason::UnknownSource`]; [`Reason::PartitionAway`] until its core has sent all that there
     /// is.
     pub fn desk_of(&mut self, source: PartitionId) -> Result<&mut Desk, Reason> {
-        let feed = self.feeds.iter_mut().find(|feed| feed.stream.source() == source);
+        let feed = self.feeds.iter_mut().find(|feed| feed.source() == source);
         let feed = feed.ok_or(Reason::UnknownSource)?;
         if feed.stream.is_whole() { Ok(&mut feed.desk) } else { Err(Reason::PartitionAway) }
     }
@@ -73,123 +76,145 @@ impl Feeds {
     /// The next time at which a gap is to be told again.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Nanos> {
-        self.feeds.iter().filter_map(|feed| feed.stream.next_deadline()).min()
+        self.feeds.iter().filter_map(Feed::next_deadline).min()
     }
 
     /// Takes in what came, as far as one cycle goes; how much it did.
     pub fn work(&mut self, now: Nanos) -> usize {
-        let Some(port) = &mut self.port else { return 0 };
-        let mut done = 0;
-        for feed in &mut self.feeds {
-            done += feed.tend(now, port);
+        if self.port.is_none() && self.updates.is_none() {
+            return 0;
         }
+        let mut done = self.feeds.iter_mut().map(|feed| feed.tend(now)).sum::<usize>();
+        done += self.take_updates(now);
         for _ in 0..REQUESTS_MAX {
-            // Room for its answer, and for what each source may say by itself meanwhile.
-            if port.answers.slots() <= self.feeds.len() {
-                break;
-            }
-            let Some(request) = self.held.take().or_else(|| port.requests.pop().ok()) else {
-                break;
-            };
-            let is_batch = matches!(request.what, Asked::Batch(_));
-            if is_batch && self.feeds.iter().any(|feed| feed.stream.is_sweeping()) {
-                self.held = Some(request);
-                break;
-            }
-            let answer = take(&mut self.feeds, request, now);
-            if let Some(answer) = answer {
-                assert!(port.answers.push(answer).is_ok(), "room was found before");
-            }
+            let Some(request) = self.next_request() else { break };
+            self.take(request, now);
             done += 1;
         }
+        if let Some(port) = &mut self.port {
+            done += self.feeds.iter_mut().map(|feed| feed.settle(now, port)).sum::<usize>();
+            if done > 0 {
+                port.wake.wake();
+            }
+        }
+        done += self.snapshot();
         if done > 0 {
-            port.wake.wake();
             self.publish();
         }
         done
     }
 
+    /// Goes on with what the master gave, and takes what it gives next; how much it did.
+    fn take_updates(&mut self, now: Nanos) -> usize {
+        let Some((port, _)) = &mut self.updates else { return 0 };
+        let mut done = 0;
+        for feed in &mut self.feeds {
+            match feed.take_pending(now) {
+                Follows::Idle | Follows::Waits => {}
+                Follows::More => done += 1,
+                // A full ring has one of the same source in it.
+                Follows::Broken => drop(port.broken.push(feed.source())),
+            }
+        }
+        let waits = |feed: &Feed| feed.following.is_some() && !feed.may_update();
+        if self.feeds.iter().any(waits) {
+            return done;
+        }
+        if let Ok(update) = port.updates.pop() {
+            let source = update.state.source_id;
+            let feed = self.feeds.iter_mut().find(|feed| feed.source() == source);
+            let old = feed.expect("the follower knows the sources").update(update, now);
+            if let Some(old) = old {
+                // Without room it goes here and now.
+                drop(port.retired.push(old));
+            }
+            port.wake.wake();
+            done += 1;
+        }
+        done
+    }
+
+    /// The next request, when what it is for can be done now.
+    fn next_request(&mut self) -> Option<IngestRequest> {
+        let port = self.port.as_mut()?;
+        let request = self.held.take().or_else(|| port.requests.pop().ok())?;
+        let is_batch = matches!(request.what, Asked::Batch(_));
+        let is_gone = matches!(request.what, Asked::Gone);
+        let must_wait = |feed: &Feed| {
+            let is_fed = feed.following.is_none();
+            is_fed && (feed.must_wait() || is_batch && feed.stream.is_sweeping())
+        };
+        if !is_gone && self.feeds.iter().any(must_wait) {
+            self.held = Some(request);
+            return None;
+        }
+        Some(request)
+    }
+
+    fn take(&mut self, request: IngestRequest, now: Nanos) {
+        let connection = request.connection;
+        match request.what {
+            Asked::Gone => self.feeds.iter_mut().for_each(|feed| feed.forget(connection)),
+            Asked::Follow(follow) => {
+                self.feed(follow.source_id).follow(connection, follow, now);
+            }
+            Asked::Open(open) => self.feed(open.source_id).open(connection, &open, now),
+            Asked::Batch(frame) => {
+                self.feed(source_of(&frame)).batch(connection, frame, now);
+            }
+        }
+    }
+
+    fn feed(&mut self, source: PartitionId) -> &mut Feed {
+        let feed = self.feeds.iter_mut().find(|feed| feed.source() == source);
+        feed.expect("the ingest agent knows the sources")
+    }
+
+    /// Goes on with the snapshot under way, or begins one where it is time; how much it did.
+    fn snapshot(&mut self) -> usize {
+        let Some(port) = &mut self.snapshots else { return 0 };
+        if let Ok(Written { source, oldest_kept }) = port.written.pop() {
+            let feed = self.feeds.iter_mut().find(|feed| feed.source() == source);
+            if let (Some(feed), Some(oldest)) = (feed, oldest_kept) {
+                feed.cut_log(oldest);
+            }
+            self.snapshot_of = None;
+            return 1;
+        }
+        if let Some(index) = self.snapshot_of {
+            let goes = self.feeds[index].go_on_with_snapshot(port);
+            if goes == SnapshotGoes::GivenUp {
+                port.figures.failed.fetch_add(1, Ordering::Relaxed);
+                self.snapshot_of = None;
+            }
+            return usize::from(goes == SnapshotGoes::On);
+        }
+        self.snapshot_of = self.feeds.iter_mut().position(|feed| feed.begin_snapshot(port));
+        usize::from(self.snapshot_of.is_some())
+    }
+
+    /// The node stops: what was taken in is on the medium when this returns.
+    pub fn close(&mut self) {
+        self.feeds.iter_mut().for_each(Feed::close);
+    }
+
     fn publish(&self) {
         let mut sources = self.figures.sources.lock().unwrap_or_else(PoisonError::into_inner);
-        *sources = self.feeds.iter().map(|feed| (feed.stream.source(), feed.figures())).collect();
-    }
-}
-
-impl Feed {
-    /// What is to be done without a request: the end of a full resend, a gap that is told again.
-    fn tend(&mut self, now: Nanos, port: &mut IngestPort) -> usize {
-        let was_sweeping = self.stream.is_sweeping();
-        let ack = self.stream.sweep(SWEEP_STEPS, self.desk.store_mut());
-        let gap = self.stream.remind(now);
-        let mut bytes = Vec::new();
-        ack.iter().for_each(|ack| put_frame(ack, &mut bytes));
-        gap.iter().for_each(|gap| put_frame(gap, &mut bytes));
-        if let (Some(connection), false) = (self.stream.writer(), bytes.is_empty()) {
-            let answer = IngestAnswer { connection, bytes, taken_len: 0, is_refusal: false };
-            // Without room the writer asks by itself when it hears nothing.
-            drop(port.answers.push(answer));
-        }
-        usize::from(was_sweeping)
-    }
-
-    fn figures(&self) -> SourceFigures {
-        SourceFigures {
-            epoch: self.stream.epoch(),
-            next_batch_no: self.stream.next_batch_no(),
-            is_open: self.stream.is_open(),
-            is_whole: self.stream.is_whole(),
-            live_orders: self.desk.store().live_count(),
-            ended_orders: self.desk.store().ended_count(),
-            counters: self.stream.counters(),
+        let fed = self.feeds.iter().filter(|feed| feed.following.is_none());
+        *sources = fed.map(|feed| (feed.source(), feed.figures())).collect();
+        if let Some((_, figures)) = &self.updates {
+            let mut sources = figures.sources.lock().unwrap_or_else(PoisonError::into_inner);
+            let followed = |feed: &Feed| Some((feed.source(), feed.follow_figures()?));
+            *sources = self.feeds.iter().filter_map(followed).collect();
         }
     }
 }
 
-fn take(feeds: &mut [Feed], request: IngestRequest, now: Nanos) -> Option<IngestAnswer> {
-    let connection = request.connection;
-    match request.what {
-        Asked::Gone => {
-            feeds.iter_mut().for_each(|feed| feed.stream.close(connection));
-            None
-        }
-        Asked::Open(open) => Some(take_open(feeds, connection, &open)),
-        Asked::Batch(frame) => Some(take_batch(feeds, connection, frame, now)),
-    }
-}
-
-fn take_open(feeds: &mut [Feed], connection: u64, open: &OpenSource) -> IngestAnswer {
-    let feed = feeds.iter_mut().find(|feed| feed.stream.source() == open.source_id);
-    let Feed { desk, stream } = feed.expect("the ingest agent knows the sources");
-    let mut bytes = Vec::new();
-    let opened = stream.open(open, connection, desk.store_mut());
-    let is_refusal = opened.is_err();
-    match opened {
-        Ok(opened) => put_frame(&opened, &mut bytes),
-        Err(reject) => put_frame(&reject, &mut bytes),
-    }
-    IngestAnswer { connection, bytes, taken_len: 0, is_refusal }
-}
-
-fn take_batch(feeds: &mut [Feed], connection: u64, frame: Vec<u8>, now: Nanos) -> IngestAnswer {
-    let Framing::Frame { message: Ok(raw), .. } = next_frame(&frame, SOURCE_FRAME_LEN_MAX) else {
+/// The source of a batch's frame, which the ingest agent has decoded before.
+fn source_of(frame: &[u8]) -> PartitionId {
+    let Framing::Frame { message: Ok(raw), .. } = next_frame(frame, SOURCE_FRAME_LEN_MAX) else {
         unreachable!("the ingest agent hands whole frames on");
     };
-    let Ok(ClientMessage::SourceBatch(batch, rows)) = ClientMessage::decode(&raw) else {
-        unreachable!("the ingest agent hands batches on that decode");
-    };
-    let feed = feeds.iter_mut().find(|feed| feed.stream.source() == batch.source_id);
-    let Feed { desk, stream } = feed.expect("the ingest agent knows the sources");
-    let taken = stream.offer((&batch, rows), connection, desk.store_mut(), now);
-    let taken_len = frame.len();
-    // The frame's memory goes back with the answer.
-    let mut bytes = frame;
-    bytes.clear();
-    match &taken {
-        Taken::Stands(ack) => put_frame(ack, &mut bytes),
-        Taken::Gap(gap) => put_frame(gap, &mut bytes),
-        Taken::Rejected(reject) => put_frame(reject, &mut bytes),
-        Taken::Sweeps | Taken::Early => {}
-    }
-    let is_refusal = matches!(taken, Taken::Rejected(_));
-    IngestAnswer { connection, bytes, taken_len, is_refusal }
+    let batch: SourceBatch = raw.decode().expect("the ingest agent has decoded it");
+    batch.source_id
 }

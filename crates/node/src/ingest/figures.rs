@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 use weir_delivery::stream::StreamCounters;
-use weir_types::{BatchNo, Epoch, PartitionId};
+use weir_types::{AckLevel, BatchNo, Epoch, PartitionId, Position};
+
+use crate::stores::{StoreFigures, StoreReport};
 
 /// Figures that other threads read.
 #[derive(Debug, Default)]
@@ -46,10 +48,17 @@ pub struct SourceFigures {
     pub is_open: bool,
     /// Whether its store has all that there is.
     pub is_whole: bool,
-    /// Live orders.
-    pub live_orders: u32,
-    /// Ended orders that are kept, and marks.
-    pub ended_orders: u32,
+    /// What an acknowledgement survives.
+    pub level: AckLevel,
+    /// Replicas that follow it.
+    pub followers: usize,
+    /// Of its log the oldest position, the newest and the newest that is committed, where it has
+    /// one.
+    pub log: Option<(Position, Position, Position)>,
+    /// Whether the log's disk has no room.
+    pub is_log_full: bool,
+    /// Its store.
+    pub store: StoreFigures,
     /// What its stream counted.
     pub counters: StreamCounters,
 }
@@ -96,10 +105,21 @@ pub struct SourceReport {
     pub is_open: bool,
     /// Whether its store has all that there is.
     pub is_whole: bool,
-    /// Live orders.
-    pub live_orders: u32,
-    /// Ended orders that are kept, and marks.
-    pub ended_orders: u32,
+    /// What an acknowledgement survives: `memory`, `os` or `disk`.
+    pub level: &'static str,
+    /// Replicas that follow it.
+    pub followers: usize,
+    /// The oldest position of its log; 0 without a log.
+    pub log_first: u64,
+    /// The newest.
+    pub log_last: u64,
+    /// The newest that is committed.
+    pub log_committed: u64,
+    /// Whether the log's disk has no room.
+    pub is_log_full: bool,
+    /// Its store.
+    #[serde(flatten)]
+    pub store: StoreReport,
     /// Times that it was opened.
     pub opened: u64,
     /// Batches taken in.
@@ -152,8 +172,17 @@ impl SourceFigures {
             next_batch_no: self.next_batch_no.0,
             is_open: self.is_open,
             is_whole: self.is_whole,
-            live_orders: self.live_orders,
-            ended_orders: self.ended_orders,
+            level: match self.level {
+                AckLevel::Memory => "memory",
+                AckLevel::Os => "os",
+                AckLevel::Disk => "disk",
+            },
+            followers: self.followers,
+            log_first: self.log.map_or(0, |(first, _, _)| first.0),
+            log_last: self.log.map_or(0, |(_, last, _)| last.0),
+            log_committed: self.log.map_or(0, |(_, _, committed)| committed.0),
+            is_log_full: self.is_log_full,
+            store: self.store.report(),
             opened: counters.opened,
             batches: counters.batches,
             rows: counters.rows,

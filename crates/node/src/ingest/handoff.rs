@@ -5,6 +5,7 @@
 
 use rtrb::{Consumer, Producer, RingBuffer};
 use weir_wire::ingest::OpenSource;
+use weir_wire::replica::FollowSource;
 
 use crate::runner::Wake;
 
@@ -30,6 +31,8 @@ pub enum Asked {
     Open(OpenSource),
     /// To take in a batch: its whole frame.
     Batch(Vec<u8>),
+    /// What comes next of a source, for a replica.
+    Follow(FollowSource),
     /// Nothing any more: the connection is gone.
     Gone,
 }

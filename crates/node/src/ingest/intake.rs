@@ -5,6 +5,7 @@ use weir_types::{EventNo, Nanos, PartitionId, Reason, Role, SessionId};
 use weir_wire::dialogue::{peek_session_and_request, put_logon_ack};
 use weir_wire::frame::{BrokenFrame, Framing, RawMessage, next_frame, put_frame};
 use weir_wire::ingest::{OpenSource, SOURCE_FRAME_LEN_MAX, SourceReject};
+use weir_wire::replica::FollowSource;
 use weir_wire::session::{Label, LogonAck, LogonReject, Reject};
 use weir_wire::{ClientMessage, DecodeError};
 
@@ -101,6 +102,7 @@ impl IngestAgent {
                 let whose = (batch.session_id, batch.source_id);
                 self.hand_on(id, link, whose, (frame, &raw), now)
             }
+            Ok(ClientMessage::FollowSource(follow)) => self.follow(id, link, (&follow, &raw), now),
             Ok(_) => self.refuse(link, Some(&raw), (Reason::NotServedHere, ""), now),
             Err(error) => self.refuse(link, Some(&raw), (error.reason(), error.field()), now),
         }
@@ -121,7 +123,7 @@ impl IngestAgent {
             if link.session.is_some() || self.by_session.contains_key(&session_id) {
                 return refused(Reason::AlreadyLoggedOn);
             }
-            if known.role != Role::Source {
+            if !matches!(known.role, Role::Source | Role::Supervisor) {
                 return refused(Reason::NotEntitled);
             }
             // No partition tells a session of ingest anything that could be resumed.
@@ -133,8 +135,8 @@ impl IngestAgent {
         };
         let interval_ms = heartbeat_granted(asked_ms);
         let heartbeat_interval = u64::from(interval_ms) * 1_000_000;
-        let valid_until = known.valid_until;
-        link.session = Some(LoggedOn { session_id, heartbeat_interval, valid_until });
+        let (valid_until, role) = (known.valid_until, known.role);
+        link.session = Some(LoggedOn { session_id, heartbeat_interval, valid_until, role });
         self.by_session.insert(session_id, id);
         let ack = LogonAck {
             server_time: now,
@@ -179,8 +181,39 @@ impl IngestAgent {
             }
         };
         add(&self.figures.refused, 1);
-        put_frame(&source_reject(open, reason), &mut link.output);
+        let reject = source_reject((open.session_id, open.source_id), reason);
+        put_frame(&reject, &mut link.output);
         Intake::Done
+    }
+
+    /// Hands a replica's question on: whoever may see all may have a copy of all.
+    fn follow(
+        &mut self,
+        id: u64,
+        link: &mut Link,
+        (follow, raw): (&FollowSource, &RawMessage<'_>),
+        now: Nanos,
+    ) -> Intake {
+        if !is_logged_on(link, follow.session_id) {
+            return self.refuse(link, Some(raw), (Reason::NotLoggedOn, "session_id"), now);
+        }
+        let is_supervisor = link.session.is_some_and(|session| session.role == Role::Supervisor);
+        let reason = match self.has_source(follow.source_id) {
+            _ if !is_supervisor => Reason::NotEntitled,
+            false => Reason::UnknownSource,
+            true if self.has_told_gone() && self.ask(id, Asked::Follow(*follow)) => {
+                return Intake::Done;
+            }
+            true => return Intake::NoRoom,
+        };
+        add(&self.figures.refused, 1);
+        let reject = source_reject((follow.session_id, follow.source_id), reason);
+        put_frame(&reject, &mut link.output);
+        Intake::Done
+    }
+
+    fn has_source(&self, source: PartitionId) -> bool {
+        self.sources.iter().any(|(known, _)| *known == source) || self.followed.contains(&source)
     }
 
     fn hand_on(
@@ -255,16 +288,19 @@ fn logon_reject(session_id: SessionId, reason: Reason) -> LogonReject {
     }
 }
 
-fn source_reject(open: &OpenSource, reason: Reason) -> SourceReject {
+fn source_reject(
+    (session_id, source_id): (SessionId, PartitionId),
+    reason: Reason,
+) -> SourceReject {
     SourceReject {
         batch_no: weir_types::BatchNo::NONE,
         next_batch_no: weir_types::BatchNo::NONE,
         head_seq: weir_types::Seq(0),
         head_rec: weir_types::Rec(0),
-        session_id: open.session_id,
+        session_id,
         epoch: weir_types::Epoch::NONE,
         row_no: 0,
-        source_id: open.source_id,
+        source_id,
         reason,
     }
 }

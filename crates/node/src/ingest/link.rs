@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 
 use mio::net::TcpStream;
-use weir_types::{Nanos, PartitionId, SessionId};
+use weir_types::{Nanos, PartitionId, Role, SessionId};
 use weir_wire::ingest::SOURCE_FRAME_LEN_MAX;
 
 /// Bytes read and not looked at: a frame that is not whole, and some of the next.
@@ -20,6 +20,7 @@ pub(super) struct LoggedOn {
     /// In nanoseconds.
     pub(super) heartbeat_interval: u64,
     pub(super) valid_until: Nanos,
+    pub(super) role: Role,
 }
 
 /// A connection.

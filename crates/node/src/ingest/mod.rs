@@ -6,13 +6,17 @@
 //! not whole, its window in front of the store, its output.
 
 pub mod agent;
+mod feed;
 pub mod feeds;
 pub mod figures;
+mod followers;
+mod following;
 pub mod handoff;
 mod intake;
 mod link;
 
 pub use self::agent::{IngestAgent, IngestLimits, IngestParts};
+pub use self::feed::FeedParts;
 pub use self::feeds::Feeds;
 pub use self::figures::{IngestFigures, IngestReport};
 pub use self::handoff::{IngestPort, StorePort, ingest_to_store};

@@ -9,7 +9,9 @@ use weir_client::follower::{Follower, FollowerConfig};
 use weir_client::source::{SourceConfig, SourceEvent, SourceMessage, SourceWriter};
 use weir_client::{Client, ClientError, Incoming, Limits};
 use weir_delivery::Place;
-use weir_types::{BatchNo, Epoch, Nanos, OrderId, PartitionId, Reason, Role, SessionId, Switch};
+use weir_types::{
+    AckLevel, BatchNo, Epoch, Nanos, OrderId, PartitionId, Reason, Role, SessionId, Switch,
+};
 use weir_wire::delivery::{FetchOrders, OrderRow};
 use weir_wire::dialogue::{put_fetch_orders, put_source_batch};
 use weir_wire::frame::put_frame;
@@ -20,18 +22,26 @@ use crate::common::{HANG, Home, Node, OPERATOR, SUPERVISOR, Who, definition_of, 
 
 #[path = "../../../delivery/tests/stream/core.rs"]
 #[allow(dead_code, reason = "the stream's own test takes the rest")]
-mod core;
+pub mod core;
 
 use self::core::{Batch, Core, Random, SOURCE};
 
-const CORE: Who = Who { session_id: SessionId(30), role: Role::Source, ..OPERATOR };
+pub const CORE: Who = Who { session_id: SessionId(30), role: Role::Source, ..OPERATOR };
 const STRANGER: Who = Who { session_id: SessionId(31), role: Role::Source, ..OPERATOR };
 /// With its block and the length field, a row of 600 bytes.
 const ATTRIBUTES_LEN: u64 = 439;
 
 fn node() -> (Home, Node) {
-    let config = "[ingest]\nlisten = \"127.0.0.1:0\"\n[[ingest.source]]\nid = 40\nsession = 30\n";
-    let home = Home::with_config("os", config);
+    node_with("")
+}
+
+/// A node whose source has these settings too.
+pub fn node_with(settings: &str) -> (Home, Node) {
+    let config = format!(
+        "[ingest]\nlisten = \"127.0.0.1:0\"\nsnapshot_every_bytes = 20000\n\
+         [[ingest.source]]\nid = 40\nsession = 30\n{settings}"
+    );
+    let home = Home::with_config("os", &config);
     let node = home.start();
     let mut admin = node.admin();
     for who in [SUPERVISOR, CORE, STRANGER] {
@@ -41,26 +51,28 @@ fn node() -> (Home, Node) {
     (home, node)
 }
 
-fn ingest_address(node: &Node) -> SocketAddr {
+pub fn ingest_address(node: &Node) -> SocketAddr {
     node.status()["ingest"]["address"].as_str().expect("it listens").parse().unwrap()
 }
 
 /// A core with the writer that feeds it to a node.
-struct Fed {
-    core: Core,
-    writer: SourceWriter,
+pub struct Fed {
+    pub core: Core,
+    pub writer: SourceWriter,
     pushed: usize,
-    refusals: Vec<Reason>,
+    pub refusals: Vec<Reason>,
+    /// What acknowledgements were last said to survive.
+    pub level: Option<AckLevel>,
 }
 
 impl Fed {
-    fn new(node: &Node, core: Core) -> Fed {
+    pub fn new(node: &Node, core: Core) -> Fed {
         let config = config_of(&core);
         let writer = SourceWriter::new(ingest_address(node), CORE.config(), config);
-        Fed { core, writer, pushed: 0, refusals: Vec::new() }
+        Fed { core, writer, pushed: 0, refusals: Vec::new(), level: None }
     }
 
-    fn push(&mut self) {
+    pub fn push(&mut self) {
         self.core.cut_batch();
         for batch in &self.core.batches[self.pushed..] {
             self.writer.push(&rows(batch), batch.flags).unwrap();
@@ -69,13 +81,13 @@ impl Fed {
     }
 
     /// Goes on in the core's epoch, whatever was sent before.
-    fn begin(&mut self) {
+    pub fn begin(&mut self) {
         self.pushed = 0;
         self.writer.begin(config_of(&self.core));
     }
 
     /// Feeds until the store has all.
-    fn until_fed(&mut self) {
+    pub fn until_fed(&mut self) {
         let begun = Instant::now();
         while !self.core.is_fed() {
             assert!(begun.elapsed() < HANG, "the store does not take all: {:?}", self.refusals);
@@ -86,9 +98,10 @@ impl Fed {
         }
     }
 
-    fn hear(&mut self, event: SourceEvent) {
+    pub fn hear(&mut self, event: SourceEvent) {
         match event {
-            SourceEvent::Opened { head, next } => {
+            SourceEvent::Opened { head, next, level } => {
+                self.level = Some(level);
                 self.core.opened(next, Place::new(head.0, head.1));
                 self.core.store_epoch = self.core.epoch;
             }
@@ -113,7 +126,7 @@ impl Fed {
         self.check(reader);
     }
 
-    fn check(&self, reader: &mut Following) {
+    pub fn check(&self, reader: &mut Following) {
         let records = self.core.records.values();
         let wanted: BTreeMap<OrderId, OrderRow> =
             records.map(|record| (record.row.order_id, record.row)).collect();
@@ -147,7 +160,7 @@ fn config_of(core: &Core) -> SourceConfig {
     }
 }
 
-fn reader(node: &Node) -> Following {
+pub fn reader(node: &Node) -> Following {
     let config = FollowerConfig {
         source_id: SOURCE,
         keep_orders: true,
@@ -156,7 +169,7 @@ fn reader(node: &Node) -> Following {
     Following::start_as(node, SUPERVISOR, Follower::new(config, Vec::new()))
 }
 
-fn source_figure(node: &Node, name: &str) -> u64 {
+pub fn source_figure(node: &Node, name: &str) -> u64 {
     node.status()["ingest"]["sources"][0][name].as_u64().expect("a number")
 }
 
@@ -195,7 +208,7 @@ fn a_reader_follows_an_outside_core_through_crashes_gaps_epochs_and_full_resends
 }
 
 /// A session on the ingest listener, without a writer.
-fn log_on(node: &Node, who: Who) -> Client {
+pub fn log_on(node: &Node, who: Who) -> Client {
     let address = ingest_address(node);
     until("a logon", || {
         let mut client = Client::connect(address, Limits::default()).unwrap();
@@ -209,7 +222,7 @@ fn log_on(node: &Node, who: Who) -> Client {
 }
 
 /// Says something and hears what the store says to it.
-fn say(client: &mut Client, put: impl FnOnce(&mut Vec<u8>)) -> SourceMessage {
+pub fn say(client: &mut Client, put: impl FnOnce(&mut Vec<u8>)) -> SourceMessage {
     put(client.outbox());
     let begun = Instant::now();
     loop {
@@ -295,7 +308,7 @@ fn nobody_feeds_a_source_that_is_not_its_own() {
     assert_eq!(reason(said), Reason::ResendNeeded);
     let refused = Client::connect(ingest_address(&node), Limits::default())
         .unwrap()
-        .log_on(SUPERVISOR.config(), HANG)
+        .log_on(OPERATOR.config(), HANG)
         .unwrap_err();
     let is_role = matches!(refused, ClientError::LogonRejected { reason: Reason::NotEntitled, .. });
     assert!(is_role, "{refused}");

@@ -1,0 +1,153 @@
+//! A source's stream from what was kept of it: the state beside a snapshot of its store, and the
+//! openings and batches since, exactly as they were taken in.
+//!
+//! Store and stream are a function of the snapshot and these entries, so that a store that is
+//! started again, and a replica of it, end as the original does.
+//!
+//! ```text
+//! state     version u8, epoch u32, next batch u64, rows of it that are there u32, resend u8
+//!           (0 none, 1 due, 2 runs, 3 sweeps), its place, its seq u64, its cursor u64; the place
+//!           that rows must be above
+//! ```
+//! A place is `seq` u64 and `rec` u64; all numbers are little-endian.
+
+use weir_types::{BatchNo, Epoch, PartitionId, Reason, Rec, Seq};
+use weir_wire::ClientMessage;
+use weir_wire::frame::{Framing, next_frame};
+use weir_wire::ingest::{OpenSource, SOURCE_FRAME_LEN_MAX, SourceBatch};
+use weir_wire::rows::Rows;
+
+use crate::ring::Place;
+use crate::snapshot::{Payload, put_place};
+use crate::store::OrderStore;
+use crate::stream::{Resend, SourceStream, StreamCounters, Taken, Window};
+
+/// Bytes of a stream's state.
+pub const STREAM_STATE_LEN: usize = 1 + 4 + 8 + 4 + 1 + 16 + 8 + 8 + 16;
+const VERSION: u8 = 1;
+/// Who feeds a stream that is fed from what was kept.
+const REPLAY: u64 = u64::MAX;
+
+/// Why an entry cannot follow what is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReplayError {
+    /// The bytes are no opening and no batch.
+    #[error("the entry is no opening and no batch")]
+    NoEntry,
+    /// It was refused, though it was taken in once.
+    #[error("the entry is refused: {0:?}")]
+    Refused(Reason),
+    /// It is not the batch that is due.
+    #[error("the entry is batch {got}, and {due} is due")]
+    OutOfTurn {
+        /// The batch.
+        got: BatchNo,
+        /// The one that is due.
+        due: BatchNo,
+    },
+}
+
+impl SourceStream {
+    /// Appends what the stream knows beside its store.
+    pub fn put_state(&self, out: &mut Vec<u8>) {
+        let (code, place, seq, cursor) = match self.resend {
+            Resend::None => (0, Place::START, Seq(0), Rec(0)),
+            Resend::Due => (1, Place::START, Seq(0), Rec(0)),
+            Resend::Running(before) => (2, before, Seq(0), Rec(0)),
+            Resend::Sweeping { before, seq, cursor } => (3, before, seq, cursor),
+        };
+        out.push(VERSION);
+        out.extend_from_slice(&self.epoch.0.to_le_bytes());
+        out.extend_from_slice(&self.next.0.to_le_bytes());
+        out.extend_from_slice(&self.partial.to_le_bytes());
+        out.push(code);
+        put_place(place, out);
+        out.extend_from_slice(&seq.0.to_le_bytes());
+        out.extend_from_slice(&cursor.0.to_le_bytes());
+        put_place(self.above, out);
+    }
+
+    /// The stream of which this is the state; `None` when it cannot be.
+    #[must_use]
+    pub fn from_state(source: PartitionId, window: Window, state: &[u8]) -> Option<SourceStream> {
+        let mut from = Payload(state);
+        if from.u8()? != VERSION {
+            return None;
+        }
+        let (epoch, next) = (Epoch(from.u32()?), BatchNo(from.u64()?));
+        let (partial, code) = (from.u32()?, from.u8()?);
+        let (before, seq, cursor) = (from.place()?, Seq(from.u64()?), Rec(from.u64()?));
+        let above = from.place()?;
+        let resend = match code {
+            0 => Resend::None,
+            1 => Resend::Due,
+            2 => Resend::Running(before),
+            3 => Resend::Sweeping { before, seq, cursor },
+            _ => return None,
+        };
+        let is_state = from.0.is_empty() && !next.is_none();
+        let mut stream = SourceStream::new(source, window);
+        (stream.epoch, stream.next, stream.partial) = (epoch, next, partial);
+        (stream.resend, stream.above) = (resend, above);
+        is_state.then_some(stream)
+    }
+
+    /// Takes an opening or a batch, its whole frame, that was taken in once before.
+    ///
+    /// # Errors
+    /// [`ReplayError`]; the store is of no more use then.
+    pub fn replay(&mut self, entry: &[u8], store: &mut OrderStore) -> Result<(), ReplayError> {
+        let Framing::Frame { message: Ok(raw), .. } = next_frame(entry, SOURCE_FRAME_LEN_MAX)
+        else {
+            return Err(ReplayError::NoEntry);
+        };
+        let replayed = match ClientMessage::decode(&raw) {
+            Ok(ClientMessage::OpenSource(open)) => self.replay_open(&open, store),
+            Ok(ClientMessage::SourceBatch(batch, rows)) => self.replay_batch(&batch, rows, store),
+            _ => Err(ReplayError::NoEntry),
+        };
+        self.writer = None;
+        replayed
+    }
+
+    fn replay_open(
+        &mut self,
+        open: &OpenSource,
+        store: &mut OrderStore,
+    ) -> Result<(), ReplayError> {
+        self.finish_sweep(store);
+        let opened = self.open(open, REPLAY, store);
+        opened.map(drop).map_err(|reject| ReplayError::Refused(reject.reason))
+    }
+
+    fn replay_batch(
+        &mut self,
+        batch: &SourceBatch,
+        rows: Rows<'_>,
+        store: &mut OrderStore,
+    ) -> Result<(), ReplayError> {
+        self.finish_sweep(store);
+        let (got, due) = (batch.batch_no, self.next);
+        if got != due {
+            return Err(ReplayError::OutOfTurn { got, due });
+        }
+        self.writer = Some((REPLAY, batch.session_id));
+        match self.offer((batch, rows), REPLAY, store, batch.sending_time) {
+            Taken::Stands(_) | Taken::Sweeps => Ok(()),
+            Taken::Rejected(reject) => Err(ReplayError::Refused(reject.reason)),
+            Taken::Gap(_) | Taken::Early => unreachable!("the batch is the one that is due"),
+        }
+    }
+
+    /// What came next was taken in when the sweep was done.
+    fn finish_sweep(&mut self, store: &mut OrderStore) {
+        while self.is_sweeping() {
+            let _ = self.sweep(u32::MAX, store);
+        }
+    }
+
+    /// What was kept is taken in: counts begin here.
+    pub fn end_replay(&mut self) {
+        self.counters = StreamCounters::default();
+    }
+}

@@ -1,0 +1,43 @@
+//! The part of the configuration that says which node's sources are followed.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use super::{ConfigError, IngestSection, SOURCES_MAX};
+
+/// The node whose sources are followed, and who this one is there.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReplicaSection {
+    /// The master's ingest listener.
+    pub master: SocketAddr,
+    /// A session of the role `Supervisor` there.
+    pub session: u32,
+    /// A file with its API key in hexadecimal.
+    pub key_file: PathBuf,
+    /// The sources: 2 to 65535.
+    pub sources: Vec<u16>,
+}
+
+impl ReplicaSection {
+    pub(super) fn check(&self, ingest: Option<&IngestSection>) -> Result<(), ConfigError> {
+        let out = |value: String, want| {
+            Err(ConfigError::OutOfRange { key: "replica.sources", value, want })
+        };
+        if !(1..=SOURCES_MAX).contains(&self.sources.len()) {
+            return out(self.sources.len().to_string(), "1 to 64 sources");
+        }
+        for (index, id) in self.sources.iter().enumerate() {
+            if *id < 2 {
+                return out(id.to_string(), "2 to 65535");
+            }
+            let is_fed = ingest.is_some_and(|own| own.sources.iter().any(|own| own.id == *id));
+            if is_fed || self.sources[..index].contains(id) {
+                return out(id.to_string(), "each source once, and none that is fed here");
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,276 @@
+//! Replicas that follow a source of this node: what of its history can be given them, and who waits
+//! for what comes next.
+//!
+//! The newest entries are kept in memory, in bounds; a replica whose position is older, or of
+//! another history, gets a snapshot of the store. Only what is committed is given, so that no
+//! replica is ahead of what this node comes back with. INVARIANT: each question gets one answer,
+//! and an answer is bounded, so that a replica that does not read costs nothing.
+
+use weir_delivery::stream::SourceStream;
+use weir_delivery::{OrderStore, SnapshotStep};
+use weir_types::{Nanos, PartitionId, Position, Switch};
+use weir_wire::frame::put_frame;
+use weir_wire::replica::{FollowSource, FollowState, SnapshotChunk, put_snapshot_chunk};
+
+use super::handoff::IngestAnswer;
+use crate::stores::tail::EntryTail;
+
+/// Bytes of entries of one answer, if it has more than one.
+const ANSWER_LEN: usize = 128 * 1024;
+/// Bytes of a piece of a snapshot.
+const CHUNK_LEN: usize = 40 * 1024;
+/// How long a replica waits for something new before it is told that there is nothing.
+const IDLE_WAIT: u64 = 250_000_000;
+/// Replicas that may wait; more than there is sense in.
+const FOLLOWERS_MAX: usize = 64;
+
+/// Of which history positions are: a number that no other has, and an epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct History {
+    /// Of a log its identity, else drawn at the start.
+    pub high: u64,
+    /// Of a log the epoch of its run.
+    pub low: u64,
+}
+
+/// A snapshot on its way to a replica.
+#[derive(Debug)]
+struct UnderWay {
+    connection: u64,
+    position: Position,
+    /// The number of the next piece.
+    chunk_no: u32,
+    /// The first piece: the stream's state.
+    state: Option<Vec<u8>>,
+}
+
+/// Who follows a source.
+#[derive(Debug)]
+pub struct Followers {
+    history: History,
+    waiting: Vec<(u64, FollowSource, Nanos)>,
+    snapshot: Option<UnderWay>,
+    /// Snapshots given.
+    pub snapshots: u64,
+}
+
+/// What followers are answered from.
+pub struct Followed<'a> {
+    /// The store.
+    pub store: &'a mut OrderStore,
+    /// Its stream.
+    pub stream: &'a SourceStream,
+    /// The newest entries.
+    pub tail: &'a EntryTail,
+    /// The newest entry that may be given.
+    pub committed: Position,
+}
+
+impl Followers {
+    /// Nobody yet.
+    #[must_use]
+    pub fn new(history: History) -> Followers {
+        Followers { history, waiting: Vec::new(), snapshot: None, snapshots: 0 }
+    }
+
+    /// The history that positions are of from now on; what is given of another one ends.
+    pub fn begin_history(&mut self, history: History) {
+        self.history = history;
+        self.snapshot = None;
+    }
+
+    /// How many wait, or take a snapshot.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.waiting.len() + usize::from(self.snapshot.is_some())
+    }
+
+    /// Takes a question; false when too many wait already.
+    pub fn ask(&mut self, connection: u64, follow: FollowSource, now: Nanos) -> bool {
+        // A replica asks one question at a time.
+        self.waiting.retain(|(other, _, _)| *other != connection);
+        let has_room = self.waiting.len() < FOLLOWERS_MAX;
+        if has_room {
+            self.waiting.push((connection, follow, now));
+        }
+        has_room
+    }
+
+    /// A connection is gone.
+    pub fn close(&mut self, connection: u64, store: &mut OrderStore) {
+        self.waiting.retain(|(other, _, _)| *other != connection);
+        if self.snapshot.as_ref().is_some_and(|under_way| under_way.connection == connection) {
+            self.snapshot = None;
+            store.cancel_snapshot();
+        }
+    }
+
+    /// The time at which the first that waits is to be told that there is nothing new.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Nanos> {
+        self.waiting.iter().map(|(_, _, since)| Nanos(since.0 + IDLE_WAIT)).min()
+    }
+
+    /// The next answer that can be given.
+    pub fn answer(&mut self, mut from: Followed<'_>, now: Nanos) -> Option<IngestAnswer> {
+        for index in 0..self.waiting.len() {
+            let (connection, follow, since) = self.waiting[index];
+            let is_late = now.0 >= since.0 + IDLE_WAIT;
+            let mut bytes = Vec::new();
+            let is_answered =
+                self.put_answer((connection, &follow), &mut from, (now, is_late), &mut bytes);
+            if is_late && !is_answered {
+                // A snapshot that has to wait for another one.
+                put_frame(&self.state(&follow, &from, now), &mut bytes);
+            }
+            if is_answered || is_late {
+                self.waiting.remove(index);
+                return Some(IngestAnswer { connection, bytes, taken_len: 0, is_refusal: false });
+            }
+        }
+        None
+    }
+
+    fn put_answer(
+        &mut self,
+        (connection, follow): (u64, &FollowSource),
+        from: &mut Followed<'_>,
+        (now, is_late): (Nanos, bool),
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let is_ours =
+            (follow.history_high, follow.history_low) == (self.history.high, self.history.low);
+        let position = Position(follow.position);
+        let takes_snapshot = |under_way: &UnderWay| {
+            (under_way.connection, under_way.position, under_way.chunk_no)
+                == (connection, position, follow.chunk_no)
+        };
+        if follow.chunk_no > 0 && is_ours && self.snapshot.as_ref().is_some_and(takes_snapshot) {
+            return self.put_chunk(follow, from, now, out);
+        }
+        if is_ours && follow.chunk_no == 0 && position <= from.committed {
+            let entries = from.tail.after(position);
+            if position == from.committed && !is_late {
+                return false;
+            }
+            if let Some(entries) = entries {
+                let count_max = from.committed.0 - position.0;
+                self.put_entries(follow, entries.take(count_max as usize), (&*from, now), out);
+                return true;
+            }
+        }
+        self.begin_snapshot((connection, follow), from, now, out)
+    }
+
+    fn state(&self, follow: &FollowSource, from: &Followed<'_>, now: Nanos) -> FollowState {
+        let head = from.store.head();
+        FollowState {
+            history_high: self.history.high,
+            history_low: self.history.low,
+            position: follow.position,
+            head_position: from.committed.0,
+            head_seq: head.seq,
+            head_rec: head.rec,
+            sending_time: now,
+            session_id: follow.session_id,
+            entry_count: 0,
+            source_id: follow.source_id,
+            is_snapshot: Switch::Off,
+        }
+    }
+
+    fn put_entries<'a>(
+        &self,
+        follow: &FollowSource,
+        entries: impl Iterator<Item = &'a Vec<u8>>,
+        (from, now): (&Followed<'_>, Nanos),
+        out: &mut Vec<u8>,
+    ) {
+        let (mut frames, mut entry_count) = (Vec::new(), 0);
+        for entry in entries {
+            if entry_count > 0 && frames.len() + entry.len() > ANSWER_LEN {
+                break;
+            }
+            frames.extend_from_slice(entry);
+            entry_count += 1;
+        }
+        let position = follow.position + u64::from(entry_count);
+        let state = FollowState { position, entry_count, ..self.state(follow, from, now) };
+        put_frame(&state, out);
+        out.append(&mut frames);
+    }
+
+    /// Begins a snapshot for a replica; false while another one is under way.
+    fn begin_snapshot(
+        &mut self,
+        (connection, follow): (u64, &FollowSource),
+        from: &mut Followed<'_>,
+        now: Nanos,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        if self.snapshot.as_ref().is_some_and(|under_way| under_way.connection == connection) {
+            // It begins again.
+            self.snapshot = None;
+            from.store.cancel_snapshot();
+        }
+        let is_committed = from.committed == from.tail.last();
+        if from.store.is_snapshot_under_way() || !is_committed || from.stream.is_sweeping() {
+            return false;
+        }
+        from.store.begin_snapshot();
+        let mut state = Vec::new();
+        from.stream.put_state(&mut state);
+        let position = from.committed;
+        let state = Some(state);
+        self.snapshot = Some(UnderWay { connection, position, chunk_no: 0, state });
+        self.snapshots += 1;
+        self.put_chunk(follow, from, now, out)
+    }
+
+    /// The next piece of the snapshot under way.
+    fn put_chunk(
+        &mut self,
+        follow: &FollowSource,
+        from: &mut Followed<'_>,
+        now: Nanos,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let mut state = self.state(follow, from, now);
+        let Some(under_way) = &mut self.snapshot else { return false };
+        (state.position, state.is_snapshot) = (under_way.position.0, Switch::On);
+        let (bytes, is_last) = match under_way.state.take() {
+            Some(state) => (state, false),
+            None => {
+                let mut bytes = Vec::with_capacity(CHUNK_LEN + 1_024);
+                match from.store.snapshot_chunk(CHUNK_LEN, &mut bytes) {
+                    Ok(step) => (bytes, step == SnapshotStep::Done),
+                    Err(_) => {
+                        // Given up for want of memory: it begins again when there is some.
+                        self.snapshot = None;
+                        return false;
+                    }
+                }
+            }
+        };
+        put_frame(&state, out);
+        let chunk = SnapshotChunk {
+            position: under_way.position.0,
+            session_id: follow.session_id,
+            chunk_no: under_way.chunk_no,
+            source_id: follow.source_id,
+            is_last: if is_last { Switch::On } else { Switch::Off },
+        };
+        put_snapshot_chunk(&chunk, &bytes, out);
+        under_way.chunk_no += 1;
+        if is_last {
+            self.snapshot = None;
+        }
+        true
+    }
+}
+
+/// The number of a history that ends with the process.
+#[must_use]
+pub fn passing_history(source: PartitionId, drawn: u64) -> History {
+    History { high: drawn, low: u64::from(source.0) << 32 }
+}

@@ -1,0 +1,144 @@
+//! A source of another node as it is taken in here: what the master gave, entry by entry, in bounds
+//! for each cycle.
+
+use weir_delivery::OrderStore;
+use weir_delivery::replay::ReplayError;
+use weir_types::{Nanos, Position, Reason};
+use weir_wire::frame::{Framing, next_frame};
+use weir_wire::ingest::SOURCE_FRAME_LEN_MAX;
+use weir_wire::replica::FollowState;
+
+use super::feed::Feed;
+use super::followers::History;
+use crate::replica::{FollowFigures, Given, Update};
+use crate::stores::StoreFigures;
+use crate::stores::tail::EntryTail;
+
+/// Bytes of entries taken in in one cycle, if it is more than one entry.
+const TAKE_LEN: usize = 64 * 1024;
+
+/// How a followed source stands.
+#[derive(Debug, Default)]
+pub(super) struct Following {
+    /// Entries on their way in, and how far they are taken.
+    pending: Option<(Vec<u8>, usize)>,
+    /// What the master last said.
+    state: Option<FollowState>,
+    position: Position,
+    figures: FollowFigures,
+}
+
+/// What became of what there was to take in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Follows {
+    /// Nothing is left.
+    Idle,
+    /// There is more.
+    More,
+    /// It waits for room, or for the end of a sweep.
+    Waits,
+    /// It cannot follow what is there: a snapshot is wanted.
+    Broken,
+}
+
+impl Feed {
+    /// Takes what the master gave, when all before is taken in: a store at once, entries as cycles
+    /// go by. Gives the store back that one was put in the place of.
+    pub(super) fn update(&mut self, update: Update, now: Nanos) -> Option<OrderStore> {
+        let following = self.following.as_mut()?;
+        let Update { state, what } = update;
+        let mut old = None;
+        following.figures.heard_at = now;
+        following.state = Some(state);
+        match what {
+            Given::Store(made) => {
+                let (store, stream) = *made;
+                following.position = Position(state.position);
+                following.pending = None;
+                following.figures.snapshots += 1;
+                old = Some(self.desk.replace_store(store));
+                self.stream = stream;
+                self.tail = EntryTail::new(Position(state.position));
+                let history = History { high: state.history_high, low: state.history_low };
+                self.followers.begin_history(history);
+            }
+            Given::Entries(frames) => {
+                following.pending = (!frames.is_empty()).then_some((frames, 0));
+            }
+        }
+        self.look_whether_even(now);
+        old
+    }
+
+    /// Whether the next update can be taken.
+    pub(super) fn may_update(&self) -> bool {
+        self.following.as_ref().is_some_and(|following| following.pending.is_none())
+    }
+
+    fn look_whether_even(&mut self, now: Nanos) {
+        let Some(following) = &mut self.following else { return };
+        let head = following.state.map(|state| state.head_position);
+        if following.pending.is_none() && head == Some(following.position.0) {
+            following.figures.caught_up_at = now;
+        }
+    }
+
+    /// Takes entries in, as far as one cycle goes.
+    pub(super) fn take_pending(&mut self, now: Nanos) -> Follows {
+        let Some(following) = &mut self.following else { return Follows::Idle };
+        let Some((frames, mut at)) = following.pending.take() else { return Follows::Idle };
+        let begun = at;
+        let mut follows = Follows::Idle;
+        while at < frames.len() {
+            if self.stream.is_sweeping() {
+                follows = Follows::Waits;
+                break;
+            }
+            if at - begun >= TAKE_LEN {
+                follows = Follows::More;
+                break;
+            }
+            let Framing::Frame { len, .. } = next_frame(&frames[at..], SOURCE_FRAME_LEN_MAX) else {
+                unreachable!("the follower took whole frames");
+            };
+            let entry = &frames[at..at + len];
+            match self.stream.replay(entry, self.desk.store_mut()) {
+                Ok(()) => self.tail.push(entry.to_vec()),
+                Err(ReplayError::Refused(Reason::StoreFull)) => {
+                    following.figures.full_waits += 1;
+                    follows = Follows::Waits;
+                    break;
+                }
+                Err(error) => {
+                    let source = self.stream.source();
+                    tracing::error!(%source, %error, "a followed source is taken over anew");
+                    return Follows::Broken;
+                }
+            }
+            at += len;
+            following.position = following.position.next();
+            following.figures.entries += 1;
+        }
+        if at < frames.len() {
+            following.pending = Some((frames, at));
+        }
+        self.look_whether_even(now);
+        follows
+    }
+
+    /// How it stands, where it is followed.
+    pub(super) fn follow_figures(&self) -> Option<FollowFigures> {
+        let following = self.following.as_ref()?;
+        let state = following.state.as_ref();
+        let store = self.desk.store();
+        let seq = store.head().seq;
+        Some(FollowFigures {
+            position: following.position.0,
+            head_position: state.map_or(0, |state| state.head_position),
+            seqs: (seq, state.map_or(seq, |state| state.head_seq)),
+            is_whole: self.stream.is_whole(),
+            store: StoreFigures::of(store),
+            ..following.figures
+        })
+    }
+}

@@ -1,0 +1,138 @@
+//! How a replica stands, for the status page and Prometheus.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use serde::Serialize;
+use weir_io::{Clock, SystemClock};
+use weir_types::{Nanos, PartitionId, Seq};
+
+use crate::stores::{StoreFigures, StoreReport};
+
+/// Figures that other threads read.
+#[derive(Debug, Default)]
+pub struct ReplicaFigures {
+    /// Whether there is a connection to the master, logged on.
+    pub is_connected: AtomicBool,
+    /// Connections that were lost or could not be made.
+    pub failures: AtomicU64,
+    /// The sources.
+    pub sources: Mutex<BTreeMap<PartitionId, FollowFigures>>,
+}
+
+/// How a followed source stands.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FollowFigures {
+    /// The last entry that was taken in.
+    pub position: u64,
+    /// The master's last entry, as it was last heard.
+    pub head_position: u64,
+    /// The `seq` of the latest change here, and at the master.
+    pub seqs: (Seq, Seq),
+    /// When the store last had all that the master had.
+    pub caught_up_at: Nanos,
+    /// When the master was last heard.
+    pub heard_at: Nanos,
+    /// Entries taken in.
+    pub entries: u64,
+    /// Stores taken over whole.
+    pub snapshots: u64,
+    /// Times that an entry waited because the store was full.
+    pub full_waits: u64,
+    /// Whether there is a store to read.
+    pub is_whole: bool,
+    /// The store.
+    pub store: StoreFigures,
+}
+
+/// Replicas on the status page.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReplicaReport {
+    /// Whether there is a connection to the master, logged on.
+    pub is_connected: bool,
+    /// Connections that were lost or could not be made.
+    pub failures: u64,
+    /// The sources.
+    pub sources: Vec<FollowReport>,
+}
+
+/// A followed source on the status page.
+#[derive(Clone, Debug, Serialize)]
+pub struct FollowReport {
+    /// Whose orders.
+    pub source: u16,
+    /// The last entry that was taken in.
+    pub position: u64,
+    /// The master's last entry, as it was last heard.
+    pub head_position: u64,
+    /// Entries that the master has and this node has not.
+    pub lag_entries: u64,
+    /// How far the master's latest change is ahead in `seq`: for a source that gives each change
+    /// the next one, rows.
+    pub lag_seq: u64,
+    /// How long ago the store last had all that the master had, in milliseconds; 0 while it has.
+    pub lag_ms: u64,
+    /// Entries taken in.
+    pub entries: u64,
+    /// Stores taken over whole.
+    pub snapshots: u64,
+    /// Times that an entry waited because the store was full.
+    pub full_waits: u64,
+    /// Whether there is a store to read.
+    pub is_whole: bool,
+    /// The store.
+    #[serde(flatten)]
+    pub store: StoreReport,
+}
+
+/// How long the master may be silent until a replica takes itself to be behind.
+const SILENCE_MAX: u64 = 1_000_000_000;
+
+impl FollowFigures {
+    fn report(&self, source: PartitionId, now: Nanos) -> FollowReport {
+        let is_even = self.is_whole
+            && self.position == self.head_position
+            && now.0.saturating_sub(self.heard_at.0) < SILENCE_MAX;
+        let lag = if is_even { 0 } else { now.0.saturating_sub(self.caught_up_at.0) };
+        FollowReport {
+            source: source.0,
+            position: self.position,
+            head_position: self.head_position,
+            lag_entries: self.head_position.saturating_sub(self.position),
+            lag_seq: self.seqs.1.0.saturating_sub(self.seqs.0.0),
+            lag_ms: lag / 1_000_000,
+            entries: self.entries,
+            snapshots: self.snapshots,
+            full_waits: self.full_waits,
+            is_whole: self.is_whole,
+            store: self.store.report(),
+        }
+    }
+}
+
+impl ReplicaFigures {
+    /// The figures now.
+    #[must_use]
+    pub fn report(&self) -> ReplicaReport {
+        let now = SystemClock.now();
+        let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        ReplicaReport {
+            is_connected: self.is_connected.load(Ordering::Relaxed),
+            failures: self.failures.load(Ordering::Relaxed),
+            sources: sources.iter().map(|(source, of)| of.report(*source, now)).collect(),
+        }
+    }
+}
+
+/// A figure of a followed source: name, help, kind, value.
+pub type FollowMetric = (&'static str, &'static str, &'static str, fn(&FollowReport) -> u64);
+
+/// The figures of a followed source as Prometheus has them, each with the label of its source.
+pub const METRICS: [FollowMetric; 5] = [
+    ("weir_replica_lag_entries", "Entries behind.", "gauge", |r| r.lag_entries),
+    ("weir_replica_lag_seq", "Changes behind.", "gauge", |r| r.lag_seq),
+    ("weir_replica_lag_ms", "Milliseconds behind.", "gauge", |r| r.lag_ms),
+    ("weir_replica_entries_total", "Entries taken in.", "counter", |r| r.entries),
+    ("weir_replica_snapshots_total", "Stores taken over.", "counter", |r| r.snapshots),
+];

@@ -1,0 +1,63 @@
+//! The keys of orders that a store indexes, as the configuration names them.
+
+use serde::Deserialize;
+use weir_delivery::{Kind, Kinds};
+
+/// `"all"`, `"none"`, or a list of `firm`, `account`, `instrument`, `firm+instrument` and
+/// `account+instrument`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Named")]
+pub struct Indexes(pub Kinds);
+
+/// The keys by name.
+const NAMES: [(&str, Kind); 5] = [
+    ("firm", Kind::Firm),
+    ("account", Kind::Account),
+    ("instrument", Kind::Instrument),
+    ("firm+instrument", Kind::FirmInstrument),
+    ("account+instrument", Kind::AccountInstrument),
+];
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Named {
+    Word(String),
+    List(Vec<String>),
+}
+
+impl Default for Indexes {
+    fn default() -> Indexes {
+        Indexes(Kinds::FULL)
+    }
+}
+
+impl Indexes {
+    /// As the status page has them.
+    #[must_use]
+    pub fn names(self) -> Vec<&'static str> {
+        let named = NAMES.iter().filter(|(_, kind)| self.0.contains(*kind));
+        named.map(|(name, _)| *name).collect()
+    }
+}
+
+impl TryFrom<Named> for Indexes {
+    type Error = String;
+
+    fn try_from(named: Named) -> Result<Indexes, String> {
+        let kind_of = |name: &String| {
+            let found = NAMES.iter().find(|(known, _)| known == name);
+            found.map(|(_, kind)| *kind).ok_or_else(|| format!("unknown key {name:?} of an index"))
+        };
+        match named {
+            Named::Word(word) if word == "all" => Ok(Indexes(Kinds::FULL)),
+            Named::Word(word) if word == "none" => Ok(Indexes(Kinds::NONE)),
+            Named::Word(word) => {
+                Err(format!("unknown indexes {word:?}: want \"all\", \"none\" or a list of keys"))
+            }
+            Named::List(names) => {
+                let kinds = names.iter().map(kind_of).collect::<Result<Vec<_>, _>>()?;
+                Ok(Indexes(kinds.into_iter().fold(Kinds::NONE, Kinds::and)))
+            }
+        }
+    }
+}

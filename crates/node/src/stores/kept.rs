@@ -1,0 +1,123 @@
+//! The stores of all sources at a start: brought back where their level says so, and new where not.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use weir_delivery::OrderStore;
+use weir_delivery::stream::SourceStream;
+use weir_io::{OsRng, Rng, ThreadDisk};
+use weir_log::LogConfig;
+use weir_types::{Durability, Epoch, Position};
+
+use super::StoreSettings;
+use super::journal::{Journal, Kept, recover};
+use super::snapshots::{SnapshotPort, SnapshotWriter, StoreSnapshots, store_to_writer};
+use super::tail::EntryTail;
+use crate::ingest::feeds::WINDOW;
+use crate::runner::Wake;
+
+/// How sources' stores survive a restart.
+#[derive(Clone, Debug)]
+pub struct KeepSources {
+    /// The node's directory.
+    pub dir: PathBuf,
+    /// Bytes of a segment of a source's log.
+    pub segment_bytes: u64,
+    /// Bytes of a log after which a snapshot is taken of its store.
+    pub snapshot_every: u64,
+    /// The thread that writes snapshots.
+    pub wake: Wake,
+}
+
+/// What a start brought back beside the stores.
+pub struct KeptSources {
+    /// Writes the snapshots; none where no source survives a restart.
+    pub writer: Option<SnapshotWriter>,
+    /// What there is to say, for people.
+    pub notes: Vec<String>,
+}
+
+/// All that a start brought back.
+pub struct BroughtBack {
+    /// Each source's store, stream and log, and the newest entries of that.
+    pub feeds: Vec<(OrderStore, SourceStream, Option<Journal<ThreadDisk>>, EntryTail)>,
+    /// Where snapshots go.
+    pub port: Option<SnapshotPort>,
+    /// Who writes them.
+    pub writer: Option<SnapshotWriter>,
+    /// What there is to say, for people.
+    pub notes: Vec<String>,
+}
+
+impl KeepSources {
+    /// The defaults, below the node's directory.
+    #[must_use]
+    pub fn in_dir(dir: &Path) -> KeepSources {
+        KeepSources {
+            dir: dir.to_owned(),
+            segment_bytes: 64 << 20,
+            snapshot_every: 256 << 20,
+            wake: Wake::new(),
+        }
+    }
+
+    /// The stores of these sources; `wake` is of the thread that has them.
+    ///
+    /// # Errors
+    /// When a log is damaged, newer or locked, or contradicts its snapshot.
+    pub fn bring_back(
+        &self,
+        sources: &[(StoreSettings, Durability)],
+        wake: &Wake,
+    ) -> anyhow::Result<BroughtBack> {
+        let (mut feeds, mut stores, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+        for (settings, durability) in sources {
+            if *durability == Durability::Memory {
+                let stream = SourceStream::new(settings.source, WINDOW);
+                let tail = EntryTail::new(Position::NONE);
+                feeds.push((settings.store(Epoch::NONE), stream, None, tail));
+                continue;
+            }
+            let kept = self.recover(settings, *durability, wake)?;
+            notes.extend(kept.notes);
+            let log = ThreadDisk::open(&self.batches(settings), None)?;
+            let (source, snapshots) = (settings.source, kept.snapshots);
+            stores.push(StoreSnapshots { source, snapshots, log });
+            feeds.push((kept.store, kept.stream, Some(kept.journal), kept.tail));
+        }
+        if stores.is_empty() {
+            return Ok(BroughtBack { feeds, port: None, writer: None, notes });
+        }
+        let (port, writer) = store_to_writer(stores, self.wake.clone(), wake.clone());
+        Ok(BroughtBack { feeds, port: Some(port), writer: Some(writer), notes })
+    }
+
+    fn root(&self, settings: &StoreSettings) -> PathBuf {
+        self.dir.join(format!("source-{}", settings.source))
+    }
+
+    fn batches(&self, settings: &StoreSettings) -> PathBuf {
+        self.root(settings).join("batches")
+    }
+
+    fn recover(
+        &self,
+        settings: &StoreSettings,
+        durability: Durability,
+        wake: &Wake,
+    ) -> anyhow::Result<Kept<ThreadDisk, ThreadDisk>> {
+        let source = settings.source;
+        let root = self.root(settings);
+        let mut rng = OsRng;
+        let log_id = u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64());
+        let config = LogConfig {
+            durability,
+            segment_bytes: self.segment_bytes,
+            ..LogConfig::new(source, log_id)
+        };
+        let batches = ThreadDisk::open(&self.batches(settings), Some(wake.as_waker()))?;
+        let disks = (batches, ThreadDisk::open(&root.join("snapshots"), None)?);
+        recover(settings, WINDOW, config, disks)
+            .with_context(|| format!("source {source} in {}", root.display()))
+    }
+}

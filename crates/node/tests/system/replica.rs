@@ -1,0 +1,178 @@
+//! A node that follows a source of another one: the same store, the same tokens, through kills of
+//! either, and a whole new store where it is too far behind.
+
+use weir_types::Reason;
+
+use crate::common::{Home, Node, SUPERVISOR, definition_of, until};
+use crate::ingest::core::{Core, Random};
+use crate::ingest::{Fed, ingest_address, node_with, reader};
+
+/// A replica of the master's source, with these settings of its stores too.
+fn replica_of(master: &Node, master_home: &Home, settings: &str) -> (Home, Node) {
+    let home = Home::with_config("os", "");
+    let key: String = SUPERVISOR.key().0.iter().map(|byte| format!("{byte:02x}")).collect();
+    std::fs::write(home.path("supervisor.key"), key).unwrap();
+    point_at(&home, master, settings);
+    // Tokens are good at both where both seal by the same key.
+    std::fs::create_dir_all(home.data()).unwrap();
+    std::fs::copy(master_home.data().join("token.key"), home.data().join("token.key")).unwrap();
+    let node = home.start();
+    let mut admin = node.admin();
+    admin.define_session(definition_of(&SUPERVISOR)).unwrap();
+    admin.close().unwrap();
+    (home, node)
+}
+
+fn point_at(home: &Home, master: &Node, settings: &str) {
+    let config = format!(
+        "[replica]\nmaster = \"{}\"\nsession = 2\nkey_file = {:?}\nsources = [40]\n{settings}",
+        ingest_address(master),
+        home.path("supervisor.key"),
+    );
+    std::fs::write(home.path("weir.toml"), config).unwrap();
+}
+
+fn followed(node: &Node) -> serde_json::Value {
+    node.status()["replica"]["sources"][0].clone()
+}
+
+fn figure(node: &Node, name: &str) -> u64 {
+    followed(node)[name].as_u64().unwrap_or_default()
+}
+
+/// Waits until the replica has all that the master has, and holds its digest against that one's.
+fn until_even(master: &Node, replica: &Node) {
+    let source = until("the replica to have what the master has", || {
+        let (source, here) = (master.status()["ingest"]["sources"][0].clone(), followed(replica));
+        (here["is_whole"] == true && here["digest"] == source["digest"]).then_some(here)
+    });
+    until("a lag of nothing", || {
+        let here = followed(replica);
+        (here["lag_entries"] == 0 && here["lag_seq"] == 0 && here["lag_ms"] == 0).then_some(())
+    });
+    assert!(source["live_orders"].as_u64() > Some(0), "{source}");
+}
+
+fn fed_core(node: &Node) -> (Fed, Random) {
+    let mut core = Core::new();
+    core.attributes_len = Some(200);
+    let (mut fed, mut random) = (Fed::new(node, core), Random(21));
+    fed.until_fed();
+    (0..200).for_each(|_| fed.core.trade(&mut random));
+    fed.until_fed();
+    (fed, random)
+}
+
+fn trade(fed: &mut Fed, random: &mut Random, count: usize) {
+    (0..count).for_each(|_| fed.core.trade(random));
+    fed.until_fed();
+}
+
+#[test]
+fn a_replica_equals_its_master_and_takes_its_tokens_through_kills_of_either() {
+    let (master_home, mut master) = node_with("durability = \"disk\"\n");
+    let (mut fed, mut random) = fed_core(&master);
+    let (home, mut replica) = replica_of(&master, &master_home, "");
+    until_even(&master, &replica);
+    let mut following = reader(&master);
+    fed.check(&mut following);
+
+    // What comes next comes as entries, and tokens of the master are good here.
+    trade(&mut fed, &mut random, 100);
+    until_even(&master, &replica);
+    assert_eq!(figure(&replica, "snapshots"), 1);
+    assert!(figure(&replica, "entries") > 0);
+    following.go_on(replica.address()).unwrap();
+    fed.check(&mut following);
+
+    // The master is killed: its readers go on here, and the replica with it when it is back.
+    master.kill();
+    until("the loss of the master to be seen", || {
+        (replica.status()["replica"]["is_connected"] == false).then_some(())
+    });
+    fed.check(&mut following);
+    master = master_home.start();
+    fed.writer.set_target(ingest_address(&master));
+    point_at(&home, &master, "");
+    replica.kill();
+    replica = home.start();
+    trade(&mut fed, &mut random, 100);
+    until_even(&master, &replica);
+    following.go_on(master.address()).unwrap();
+    fed.check(&mut following);
+    following.go_on(replica.address()).unwrap();
+    trade(&mut fed, &mut random, 20);
+    fed.check(&mut following);
+    assert!(following.resyncs.is_empty(), "tokens were good at both: {:?}", following.resyncs);
+    assert!(replica.get("/metrics").1.contains("weir_replica_lag_entries{source=\"40\"} "));
+}
+
+#[test]
+fn a_core_that_lost_its_history_takes_the_replica_along() {
+    let (master_home, master) = node_with("");
+    let (mut fed, mut random) = fed_core(&master);
+    let (_home, replica) = replica_of(&master, &master_home, "[delivery]\nindexes = \"none\"\n");
+    until_even(&master, &replica);
+    let mut following = reader(&replica);
+    fed.check(&mut following);
+    fed.core.remember();
+    trade(&mut fed, &mut random, 50);
+    until_even(&master, &replica);
+    fed.check(&mut following);
+    let epoch = fed.core.epoch;
+    while fed.core.epoch == epoch {
+        fed.core.crash(&mut random);
+    }
+    fed.begin();
+    trade(&mut fed, &mut random, 30);
+    until_even(&master, &replica);
+    fed.check(&mut following);
+    assert_eq!(fed.refusals, [Reason::ResendNeeded]);
+    assert_eq!(following.resyncs, [Reason::ResyncEpoch], "as at the master");
+    assert_eq!(figure(&replica, "snapshots"), 1, "the resend came as entries");
+}
+
+#[test]
+fn a_replica_that_is_too_far_behind_takes_the_store_anew_and_serves_no_wrong_page() {
+    let (master_home, master) = node_with("");
+    let (mut fed, mut random) = fed_core(&master);
+    let (_home, replica) = replica_of(&master, &master_home, "");
+    until_even(&master, &replica);
+    let mut following = reader(&replica);
+    fed.check(&mut following);
+    replica.pause(true);
+    // More than the entries that a master keeps for those that keep up: 16 MiB.
+    fed.core.attributes_len = Some(600);
+    for _ in 0..130 {
+        (0..250).for_each(|_| fed.core.trade(&mut random));
+        fed.until_fed();
+    }
+    replica.pause(false);
+    until_even(&master, &replica);
+    assert!(figure(&replica, "snapshots") > 1, "{}", followed(&replica));
+    fed.check(&mut following);
+}
+
+#[test]
+fn nobody_but_a_supervisor_gets_a_copy_of_a_store() {
+    use weir_wire::frame::put_frame;
+    use weir_wire::replica::FollowSource;
+    let (_home, master) = node_with("");
+    let ask = |who: crate::common::Who, source_id: u16| {
+        let mut client = crate::ingest::log_on(&master, who);
+        let follow = FollowSource {
+            history_high: 0,
+            history_low: 0,
+            position: 0,
+            session_id: who.session_id,
+            chunk_no: 0,
+            source_id: weir_types::PartitionId(source_id),
+        };
+        match crate::ingest::say(&mut client, |out| put_frame(&follow, out)) {
+            weir_client::source::SourceMessage::Reject(reject) => reject.reason,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(ask(crate::ingest::CORE, 40), Reason::NotEntitled);
+    assert_eq!(ask(SUPERVISOR, 41), Reason::UnknownSource);
+}
