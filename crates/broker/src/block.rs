@@ -20,6 +20,9 @@ pub(crate) const MESSAGE_HEADER: usize = 40;
 /// No block is longer: room for the largest configured one, its last message and its parts.
 const BLOCK_MAX: u64 = 64 << 20;
 
+/// Numbers of files and blocks stay below: counting on from one never overflows.
+pub(crate) const NUMBER_MAX: u64 = 1 << 62;
+
 const FILE_MAGIC: [u8; 8] = *b"WEIRSPIL";
 const BLOCK_MAGIC: [u8; 4] = *b"WBLK";
 
@@ -81,10 +84,14 @@ impl FileHeader {
         if version > FORMAT_VERSION {
             return Err(HeaderFault::Newer(version));
         }
+        let (file, first_seq) = (u64_at(bytes, 32), u64_at(bytes, 40));
+        if file.max(first_seq) > NUMBER_MAX {
+            return Err(HeaderFault::Unsound);
+        }
         Ok(FileHeader {
             id: u128::from_le_bytes(bytes[16..32].try_into().expect("sixteen bytes")),
-            file: u64_at(bytes, 32),
-            first_seq: u64_at(bytes, 40),
+            file,
+            first_seq,
             synced_seq: u64_at(bytes, 48),
         })
     }

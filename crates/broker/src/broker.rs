@@ -200,9 +200,11 @@ impl<D: Disk> Broker<D> {
             return Err(Refused::TooLong { bytes: body.len(), max: MESSAGE_BYTES_MAX });
         }
         self.now = self.now.max(now);
-        let Some(state) = self.topics.get(&topic).filter(|state| state.has_subscribers()) else {
-            return Ok(Published::Unwanted);
-        };
+        let Some(state) = self.topics.get(&topic) else { return Ok(Published::Unwanted) };
+        if !state.has_subscribers() {
+            let change = state.ending_change();
+            return Ok(self.take_for_nobody(change));
+        }
         if let Some(last) = state.places.of(place.source) {
             if place.epoch < last.epoch {
                 return Err(Refused::EpochBack { last });
@@ -213,10 +215,11 @@ impl<D: Disk> Broker<D> {
         }
         self.make_room(body.len() as u64 + MESSAGE_OVERHEAD)?;
         // Making room may have ended the last subscription that wanted it.
-        let Some(state) = self.topics.get_mut(&topic).filter(|state| state.has_subscribers())
-        else {
-            return Ok(Published::Unwanted);
-        };
+        let state = self.topics.get_mut(&topic).expect("a topic stays until a table is saved");
+        if !state.has_subscribers() {
+            let change = state.ending_change();
+            return Ok(self.take_for_nobody(change));
+        }
         self.last = MessageNo(self.last.0 + 1);
         let (no, at, index) = (self.last, self.now, state.total);
         state.places.advance(place);
@@ -227,6 +230,23 @@ impl<D: Disk> Broker<D> {
             self.acknowledged = no;
         }
         Ok(Published::Taken(no))
+    }
+
+    /// A message that no live subscription wants. As long as the end of the last one is not saved
+    /// a crash may bring it back: the message is not acknowledged before.
+    fn take_for_nobody(&mut self, change: u64) -> Published {
+        if change == 0 {
+            return Published::Unwanted;
+        }
+        self.last = MessageNo(self.last.0 + 1);
+        self.note_ended(self.last, change);
+        Published::Taken(self.last)
+    }
+
+    fn note_ended(&mut self, no: MessageNo, change: u64) {
+        if self.ended.back().is_none_or(|(_, last)| *last < change) {
+            self.ended.push_back((no, change));
+        }
     }
 
     /// Sees to it that memory has room, by ending subscriptions if the configuration says so.
@@ -311,11 +331,7 @@ impl<D: Disk> Broker<D> {
             match self.fate(&arrival) {
                 Fate::Wanted => break,
                 Fate::Taken => {}
-                Fate::Ended(change) => {
-                    if self.ended.back().is_none_or(|(_, last)| *last < change) {
-                        self.ended.push_back((arrival.no, change));
-                    }
-                }
+                Fate::Ended(change) => self.note_ended(arrival.no, change),
             }
             self.arrivals.pop_front();
         }

@@ -3,10 +3,10 @@
 //! | found | done |
 //! | --- | --- |
 //! | nothing | a new broker |
-//! | a slot of the table that is not sound | the other one |
-//! | a block that is not sound and had been synced | refused: damaged |
-//! | one that is not sound and no sync of it is known of | it and what follows is filled with zeros |
-//! | at `disk`, sound blocks of which no sync is known of | their parts are written again and synced |
+//! | an unsound slot of the table | the other one |
+//! | an unsound block that had been synced | refused: damaged |
+//! | an unsound block, no sync known | it and what follows is filled with zeros |
+//! | at `disk`, sound blocks, no sync known | their parts are written again and synced |
 //! | the same part twice | the copy with the higher block number |
 //! | parts that nobody wants | their files are removed |
 //!

@@ -99,6 +99,11 @@ impl Saver {
         self.full_until = Some(until);
     }
 
+    /// There may be room again.
+    pub(crate) fn try_again(&mut self) {
+        self.full_until = None;
+    }
+
     pub(crate) fn is_full(&self) -> bool {
         self.full_until.is_some()
     }

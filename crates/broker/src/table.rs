@@ -6,7 +6,7 @@
 
 use weir_types::{Durability, Epoch, Nanos, PartitionId, Position};
 
-use crate::block::{FORMAT_VERSION, put, u32_at, u64_at};
+use crate::block::{FORMAT_VERSION, NUMBER_MAX, put, u32_at, u64_at};
 use crate::config::Quota;
 use crate::error::EvictReason;
 use crate::name::{MessageNo, NAME_BYTES_MAX, Name, Place, Places, Topic, TopicKind};
@@ -18,6 +18,8 @@ pub const TOKEN_BYTES_MAX: usize = 4096;
 
 const MAGIC: [u8; 8] = *b"WEIRSUBS";
 const HEADER: usize = 128;
+/// A broker starts fewer times: the number of the run after it has 24 bits.
+const RUN_MAX: u32 = (1 << 24) - 1;
 const CRC_AT: usize = HEADER - 4;
 
 /// The time of leaving of somebody who has not left.
@@ -175,10 +177,15 @@ fn decode_sound(head: &[u8], body: &[u8]) -> Option<Table> {
     if !reader.0.is_empty() {
         return None;
     }
+    let run = u32_at(head, 12);
+    let numbers = [32, 72, 80].map(|at| u64_at(head, at));
+    if run >= RUN_MAX || numbers.into_iter().any(|number| number > NUMBER_MAX) {
+        return None;
+    }
     Some(Table {
         id: u128::from_le_bytes(head[16..32].try_into().ok()?),
         generation: u64_at(head, 32),
-        run: u32_at(head, 12),
+        run,
         level: level_from(head[52])?,
         is_closed: flag(head[53])?,
         boot_id: head[56..72].try_into().ok()?,

@@ -55,10 +55,10 @@ impl<D: Disk> Broker<D> {
             (BLOCK, Outcome::Written { bytes, .. }) => self.block_taken(buf, bytes),
             (TABLE, Outcome::Written { bytes, .. }) => self.table_taken(buf, bytes),
             (NAME, Outcome::Done) => self.named(),
-            (REMOVE, Outcome::Done) => {
-                self.spill.is_removing = false;
-                self.spill.removals.pop_front();
-                self.counters.files_removed += 1;
+            (REMOVE, Outcome::Done) => self.removed(),
+            // The try before removed it and could not sync that.
+            (REMOVE, Outcome::Failed(error)) if error.kind == DiskErrorKind::NotFound => {
+                self.removed();
             }
             (_, Outcome::Failed(error)) if error.kind == DiskErrorKind::Full => {
                 self.found_full(tag, buf);
@@ -392,6 +392,12 @@ impl<D: Disk> Broker<D> {
         1
     }
 
+    fn removed(&mut self) {
+        self.spill.is_removing = false;
+        self.spill.removals.pop_front();
+        self.counters.files_removed += 1;
+    }
+
     // ------------------------------------------------------------------ the table
 
     fn save(&mut self) -> usize {
@@ -457,11 +463,18 @@ impl<D: Disk> Broker<D> {
         if self.is_closed {
             return Ok(());
         }
+        // It may have been long since the disk was found full.
+        self.full_until = None;
+        self.saver.try_again();
         self.is_settling = true;
         let settled = self.settle();
         self.is_settling = false;
         settled?;
-        self.sync_files()?;
+        if let Err(error) = self.sync_files() {
+            // Asking again would prove nothing.
+            self.failed = Some(error.clone());
+            return Err(error);
+        }
         self.is_closed = true;
         self.saver.changed_now();
         self.settle()

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use weir_broker::{
-    Attachment, Broker, BrokerError, Config, Durability, MessageNo, Name, OpenReport, Place,
-    Published, Topic, TopicKind,
+    Attachment, Broker, BrokerError, Config, Durability, MessageNo, Name, Notice, OpenReport,
+    Place, Published, Refused, SubscriptionError, Topic, TopicKind,
 };
 use weir_io::{Rng, SeededRng, SimDisk};
 use weir_types::{Epoch, Nanos, PartitionId, Position};
@@ -116,6 +116,13 @@ impl Workload {
     }
 
     fn note(&mut self) {
+        for notice in self.broker.take_notices() {
+            // Its messages could not be read.
+            let (Notice::Evicted { name, .. } | Notice::Expired { name }) = notice;
+            self.making.retain(|making| making.0 != name);
+            self.promise.made.remove(&name);
+            self.attached.remove(&name);
+        }
         let saved = |making: &(Name, Topic, MessageNo, weir_broker::Change)| {
             self.broker.is_saved(making.3).then(|| (making.0.clone(), (making.1, making.2)))
         };
@@ -146,7 +153,8 @@ impl Workload {
             Ok(Published::Unwanted) => {}
             Ok(Published::Repeated(_)) => panic!("{place:?} was never published"),
             // A small memory and a slow disk: the producer comes again.
-            Err(refused) => assert_eq!(refused, weir_broker::Refused::MemoryFull),
+            Err(Refused::MemoryFull | Refused::DiskFull) => {}
+            Err(refused) => panic!("{refused}"),
         }
         self.note();
     }
@@ -188,7 +196,10 @@ impl Workload {
                 assert_eq!((place, &body(topic, place)[..]), (delivery.place, delivery.body));
                 got.push(delivery.no);
             };
-            self.broker.take_messages(hold, max, check).unwrap();
+            let taken = self.broker.take_messages(hold, max, check);
+            assert!(matches!(taken, Ok(_) | Err(SubscriptionError::NotAttached)), "{taken:?}");
+            self.note();
+            let acks = acks && self.attached.contains_key(&name);
             if acks && let Some(last) = got.last() {
                 self.promise.taken.insert(name, *last);
                 self.note();
