@@ -7,10 +7,12 @@
 
 use libfuzzer_sys::fuzz_target;
 use weir_client::drop_copy::{Beginning, DropCopy};
+use weir_client::source::{SourceConfig, SourceFeed, SourceMessage};
 use weir_client::{Follower, FollowerConfig, Session, SessionConfig, SessionEvent, SigningKey};
 use weir_fuzz::shaped_stream;
-use weir_types::{FirmId, Nanos, PartitionId, SessionId};
+use weir_types::{Epoch, FirmId, Nanos, PartitionId, SessionId};
 use weir_wire::frame::{Framing, next_frame};
+use weir_wire::ingest::BatchFlags;
 use weir_wire::session::ApiKey;
 use weir_wire::{ClientMessage, NodeMessage};
 
@@ -24,6 +26,11 @@ fuzz_target!(|bytes: &[u8]| {
     copies.ask(PartitionId(1), &mut Vec::new());
     let key = SigningKey::from_seed([1; 32]);
     let mut signing = Session::new(SessionConfig::new(SessionId(1), key));
+    let config = SourceConfig::full(SessionId(1), PartitionId(1), Epoch(1));
+    let mut feed = SourceFeed::new(config);
+    for _ in 0..3 {
+        feed.push(&[], BatchFlags::default(), Nanos(1)).expect("there is room");
+    }
     let mut out = Vec::new();
     session.put_logon(Nanos(1), &mut out);
     signing.put_logon(Nanos(1), &mut out);
@@ -43,6 +50,9 @@ fuzz_target!(|bytes: &[u8]| {
             NodeMessage::OrderPageBody(body, rows) => {
                 let _ = follower.on_rows(body, rows.clone(), |_| {});
             }
+            NodeMessage::SourceStates(states, sources) => {
+                let _ = follower.on_sources(states, sources.clone());
+            }
             NodeMessage::DropCopyState(state) => {
                 let _ = copies.on_state(state);
                 copies.ask(state.partition_id, &mut out);
@@ -53,6 +63,10 @@ fuzz_target!(|bytes: &[u8]| {
             NodeMessage::CopyMark(mark) => {
                 let _ = copies.on_mark(mark);
             }
+            NodeMessage::SourceOpened(m) => feed_hears(&mut feed, SourceMessage::Opened(*m)),
+            NodeMessage::SourceAck(m) => feed_hears(&mut feed, SourceMessage::Ack(*m)),
+            NodeMessage::SourceGap(m) => feed_hears(&mut feed, SourceMessage::Gap(*m)),
+            NodeMessage::SourceReject(m) => feed_hears(&mut feed, SourceMessage::Reject(*m)),
             _ => {
                 let _ = session.on_message(&message, &mut out);
                 assert_eq!(signatures(&out), 0, "a session with an API key signs nothing");
@@ -71,6 +85,14 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
 });
+
+/// The batches of a source go on whatever the store says of them.
+fn feed_hears(feed: &mut SourceFeed, message: SourceMessage) {
+    let before = feed.unacknowledged_count();
+    let _ = feed.on_message(&message);
+    assert!(feed.unacknowledged_count() <= before);
+    feed.pump(&mut Vec::new(), FRAME_LEN_MAX);
+}
 
 /// How many signed logons are in what a client sends.
 fn signatures(mut sent: &[u8]) -> usize {

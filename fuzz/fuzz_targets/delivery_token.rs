@@ -20,10 +20,11 @@ fuzz_target!(|bytes: &[u8]| {
     let mut recipe = Recipe::new(bytes);
     let (at, flip, instrument) = (recipe.short(), recipe.byte(), u32::from(recipe.byte()));
     let sources: Vec<SourcePlace> = (0..recipe.byte() % 8)
-        .map(|source| SourcePlace {
-            source: PartitionId(source.into()),
-            epoch: Epoch(recipe.short().into()),
-            place: Place { seq: Seq(recipe.number()), rec: Rec(recipe.number()) },
+        .map(|source| {
+            let (source, epoch) = (PartitionId(source.into()), Epoch(recipe.short().into()));
+            let place = Place { seq: Seq(recipe.number()), rec: Rec(recipe.number()) };
+            let at = SourcePlace::new(source, epoch, place);
+            SourcePlace { seen: Seq(place.seq.0.saturating_add(recipe.short().into())), ..at }
         })
         .collect();
     let mut token = Vec::new();

@@ -41,7 +41,10 @@ fn client_message(raw: &RawMessage<'_>) {
         Ok(message) => {
             let mut frame = Vec::new();
             message.put(&mut frame);
-            assert_eq!(ClientMessage::decode(&reread(&frame)), Ok(message));
+            assert_eq!(ClientMessage::decode(&reread(&frame)).as_ref(), Ok(&message));
+            if let ClientMessage::SourceBatch(_, rows) = message {
+                assert_eq!(rows.len(), rows.count(), "a batch lost rows");
+            }
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }
@@ -57,6 +60,7 @@ fn node_message(raw: &RawMessage<'_>) {
             let (expected, taken) = match message {
                 NodeMessage::LogonAck(_, partitions) => (partitions.len(), partitions.count()),
                 NodeMessage::OrderPageBody(_, rows) => (rows.len(), rows.count()),
+                NodeMessage::SourceStates(_, sources) => (sources.len(), sources.count()),
                 _ => return,
             };
             assert_eq!(taken, expected, "a group lost entries");

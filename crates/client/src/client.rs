@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use weir_types::{Nanos, PartitionId, Reason, SessionId};
 use weir_wire::challenge::CHALLENGE_COUNT_MAX;
-use weir_wire::delivery::{OrderPage, OrderPageBody, OrderRow};
+use weir_wire::delivery::{OrderPage, OrderPageBody, SourceState, SourceStates};
 use weir_wire::dialogue::NodeMessage;
 use weir_wire::drop_copy::{CopyMark, DropCopyState, ReportCopy};
 use weir_wire::group::Group;
+use weir_wire::rows::Rows;
 use weir_wire::{DecodeError, Message, Request};
 
 use crate::clock::{Clock, wait};
@@ -21,6 +22,7 @@ use crate::connection::{Connection, Limits, Target};
 use crate::drop_copy::CopiedReport;
 use crate::error::ClientError;
 use crate::session::{Session, SessionConfig, SessionEvent, Submit, Times};
+use crate::source::SourceMessage;
 
 /// What came from the node.
 #[derive(Debug)]
@@ -30,13 +32,17 @@ pub enum Incoming<'a> {
     /// A page's header with the next token, for a follower.
     Page(OrderPage, &'a [u8]),
     /// A page's rows, for a follower.
-    Rows(OrderPageBody, Group<'a, OrderRow>),
+    Rows(OrderPageBody, Rows<'a>),
+    /// How the sources of a page stand, for a follower.
+    Sources(SourceStates, Group<'a, SourceState>),
     /// How a stream of copies stands.
     CopyState(DropCopyState),
     /// A copy of a report.
     Copy(ReportCopy, CopiedReport),
     /// How far a stream of copies goes.
     CopyMark(CopyMark),
+    /// How the stream of a source stands, for its writer.
+    Source(SourceMessage),
 }
 
 /// A connection and its sessions.
@@ -333,7 +339,17 @@ impl Client {
                     sink(Incoming::Rows(body, rows), out);
                     continue;
                 }
-                ref addressed => addressee(addressed),
+                NodeMessage::SourceStates(states, sources) => {
+                    sink(Incoming::Sources(states, sources), out);
+                    continue;
+                }
+                ref other => match SourceMessage::of(other) {
+                    Some(message) => {
+                        sink(Incoming::Source(message), out);
+                        continue;
+                    }
+                    None => addressee(other),
+                },
             };
             match self.places.get(&session_id) {
                 Some(place) => {
@@ -393,9 +409,14 @@ fn addressee(message: &NodeMessage<'_>) -> SessionId {
         NodeMessage::Logout(m) => m.session_id,
         NodeMessage::OrderPage(m, _) => m.session_id,
         NodeMessage::OrderPageBody(m, _) => m.session_id,
+        NodeMessage::SourceStates(m, _) => m.session_id,
         NodeMessage::DropCopyState(m) => m.session_id,
         NodeMessage::ReportCopy(m) => m.session_id,
         NodeMessage::CopyMark(m) => m.session_id,
+        NodeMessage::SourceOpened(m) => m.session_id,
+        NodeMessage::SourceAck(m) => m.session_id,
+        NodeMessage::SourceGap(m) => m.session_id,
+        NodeMessage::SourceReject(m) => m.session_id,
     }
 }
 

@@ -364,7 +364,11 @@ impl DropCopyReader {
                     let (request, subject) = ("DropCopyRequest", reject.field.to_string());
                     Err(ClientError::Refused { request, reason: reject.reason, subject })
                 }
-                Incoming::Session(..) | Incoming::Page(..) | Incoming::Rows(..) => Ok(()),
+                Incoming::Session(..)
+                | Incoming::Page(..)
+                | Incoming::Rows(..)
+                | Incoming::Source(_)
+                | Incoming::Sources(..) => Ok(()),
             };
         });
         outcome?;

@@ -107,6 +107,8 @@ pub(crate) fn answer(
             // It keeps no order state and no reports, and has no identity to sign for.
             ClientMessage::FetchOrders(..)
             | ClientMessage::DropCopyRequest(_)
+            | ClientMessage::OpenSource(_)
+            | ClientMessage::SourceBatch(..)
             | ClientMessage::ChallengeRequest(_)
             | ClientMessage::SignedLogon(..) => {}
         }

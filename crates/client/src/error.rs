@@ -206,6 +206,9 @@ pub enum ClientError {
         /// The question that the rows name.
         got: u64,
     },
+    /// The delivery store is not the one that was fed.
+    #[error(transparent)]
+    SourceHistory(#[from] crate::source::OtherHistory),
     /// The instrument is not known to the node.
     #[error("the node has no instrument {0}")]
     UnknownInstrument(InstrumentId),

@@ -13,9 +13,12 @@ use std::collections::BTreeMap;
 use weir_types::{
     AccountId, FirmId, InstrumentId, OrderId, PartitionId, Reason, Rec, Seq, SessionId, Switch,
 };
-use weir_wire::delivery::{FetchOrders, OrderPage, OrderPageBody, OrderRow, PageFlags, RowFlags};
+use weir_wire::delivery::{
+    FetchOrders, OrderPage, OrderPageBody, OrderRow, PageFlags, RowFlags, SourceState, SourceStates,
+};
 use weir_wire::dialogue::put_fetch_orders;
 use weir_wire::group::Group;
+use weir_wire::rows::Rows;
 
 use crate::error::ClientError;
 
@@ -34,6 +37,8 @@ pub struct FollowerConfig {
     pub instrument_id: InstrumentId,
     /// Only live orders, and the ends of those seen live.
     pub live_only: bool,
+    /// Whose orders: an outside core's number; none for the node's own.
+    pub source_id: PartitionId,
     /// The most rows of a page; zero for the node's own limit.
     pub rows_max: u32,
     /// A page waits for as many rows until `wait_max_us` is over.
@@ -57,6 +62,7 @@ impl FollowerConfig {
             account_id: AccountId::NONE,
             instrument_id: InstrumentId::NONE,
             live_only: false,
+            source_id: PartitionId::NONE,
             rows_max: 0,
             rows_min: 1,
             wait_max_us: 500_000,
@@ -92,9 +98,10 @@ pub enum PageEvent {
 
 /// What a row says about an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RowEvent {
-    /// The order is now so.
-    State(OrderRow),
+pub enum RowEvent<'a> {
+    /// The order is now so; with what its source says of it beside, which only the source
+    /// understands.
+    State(OrderRow, &'a [u8]),
     /// The order is gone, or no longer matches the filter: forget it, if it was known.
     Gone(OrderId),
 }
@@ -115,7 +122,11 @@ pub struct Follower {
     pending: Option<(u64, Vec<u8>)>,
     question_no: u32,
     orders: BTreeMap<OrderId, OrderRow>,
+    /// Of the orders that have any.
+    attributes: BTreeMap<OrderId, Vec<u8>>,
     marks: Vec<(PartitionId, Seq, Rec)>,
+    /// As last told; empty when all sources answer.
+    sources: Vec<SourceState>,
     is_online: bool,
 }
 
@@ -133,7 +144,9 @@ impl Follower {
             pending: None,
             question_no: 0,
             orders: BTreeMap::new(),
+            attributes: BTreeMap::new(),
             marks: Vec::new(),
+            sources: Vec::new(),
             is_online: false,
         }
     }
@@ -148,6 +161,20 @@ impl Follower {
     #[must_use]
     pub fn orders(&self) -> &BTreeMap<OrderId, OrderRow> {
         &self.orders
+    }
+
+    /// What an order's source says of it beside its row, where the configuration keeps orders;
+    /// empty for an order without attributes and for one that is not known.
+    #[must_use]
+    pub fn attributes(&self, order_id: OrderId) -> &[u8] {
+        self.attributes.get(&order_id).map_or(&[], Vec::as_slice)
+    }
+
+    /// How the sources stand, as last told by a router some of whose sources were away; empty where
+    /// none ever was.
+    #[must_use]
+    pub fn sources(&self) -> &[SourceState] {
+        &self.sources
     }
 
     /// True once all that was there has been taken: what comes now is live.
@@ -183,6 +210,7 @@ impl Follower {
             wait_max_us: config.wait_max_us,
             credit: config.credit,
             live_only: if config.live_only { Switch::On } else { Switch::Off },
+            source_id: config.source_id,
         };
         put_fetch_orders(&fetch, token, out);
     }
@@ -212,6 +240,7 @@ impl Follower {
                 return Err(ClientError::Refused { request, reason: page.reason, subject });
             }
             self.orders.clear();
+            self.attributes.clear();
             self.marks.clear();
             self.is_online = false;
             self.token = token.to_vec();
@@ -237,6 +266,24 @@ impl Follower {
         })
     }
 
+    /// Takes how the sources of a page stand. False when they are not this follower's.
+    ///
+    /// # Errors
+    /// [`ClientError::Decode`].
+    pub fn on_sources(
+        &mut self,
+        states: &SourceStates,
+        sources: Group<'_, SourceState>,
+    ) -> Result<bool, ClientError> {
+        // The question of the page may have been answered for good: the next one is asked already.
+        let is_ours = states.session_id == self.config.session_id
+            && states.correlation_id >> 32 == u64::from(self.config.follower_no);
+        if is_ours {
+            self.sources = sources.collect::<Result<_, _>>()?;
+        }
+        Ok(is_ours)
+    }
+
     /// Takes a page's rows, each to `sink`. False when they are not this follower's.
     ///
     /// # Errors
@@ -244,8 +291,8 @@ impl Follower {
     pub fn on_rows(
         &mut self,
         body: &OrderPageBody,
-        rows: Group<'_, OrderRow>,
-        mut sink: impl FnMut(&RowEvent),
+        rows: Rows<'_>,
+        mut sink: impl FnMut(&RowEvent<'_>),
     ) -> Result<bool, ClientError> {
         if body.session_id != self.config.session_id {
             return Ok(false);
@@ -254,10 +301,10 @@ impl Follower {
             return Ok(false);
         };
         for row in rows {
-            let row = row?;
+            let (row, attributes) = row?;
             self.check_order(&row)?;
             let event = if row.flags == RowFlags::default() {
-                RowEvent::State(row)
+                RowEvent::State(row, attributes)
             } else {
                 RowEvent::Gone(row.order_id)
             };
@@ -288,17 +335,24 @@ impl Follower {
         }
     }
 
-    fn keep(&mut self, event: &RowEvent) {
+    fn keep(&mut self, event: &RowEvent<'_>) {
+        let order_id = match event {
+            RowEvent::State(row, _) => row.order_id,
+            RowEvent::Gone(order_id) => *order_id,
+        };
+        self.attributes.remove(&order_id);
         match event {
-            RowEvent::State(row) if self.config.live_only && !row.ord_status.is_live() => {
-                self.orders.remove(&row.order_id);
-            }
-            RowEvent::State(row) => {
-                self.orders.insert(row.order_id, *row);
+            RowEvent::State(row, attributes)
+                if !self.config.live_only || row.ord_status.is_live() =>
+            {
+                self.orders.insert(order_id, *row);
+                if !attributes.is_empty() {
+                    self.attributes.insert(order_id, attributes.to_vec());
+                }
             }
             // A leave of an order that was never known is in order: see the protocol.
-            RowEvent::Gone(order_id) => {
-                self.orders.remove(order_id);
+            RowEvent::State(..) | RowEvent::Gone(_) => {
+                self.orders.remove(&order_id);
             }
         }
     }

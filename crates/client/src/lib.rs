@@ -10,6 +10,7 @@
 //! * [`client`]: a connection and its sessions.
 //! * [`follower`]: order state by token; [`open_orders`]: what is live now, once.
 //! * [`drop_copy`]: copies of a firm's reports, in order and without a gap.
+//! * [`source`]: an outside core's orders on their way into a delivery store.
 //! * [`admin`]: reference data, money, phases, kill switches.
 //! * [`status`]: the node's status page.
 //! * [`flow`]: recorded order flow as orders.
@@ -32,6 +33,7 @@ pub mod open_orders;
 pub mod readiness;
 pub mod request;
 pub mod session;
+pub mod source;
 pub mod status;
 
 pub use admin::Admin;
@@ -43,3 +45,4 @@ pub use follower::{Follower, FollowerConfig};
 pub use key::{Key, SigningKey};
 pub use open_orders::OpenOrders;
 pub use session::{Session, SessionConfig, SessionEvent, Submit, Times};
+pub use source::{SourceConfig, SourceEvent, SourceWriter};

@@ -7,10 +7,12 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use weir_types::{AccountId, FirmId, InstrumentId, OrderId, Reason, SessionId, Switch};
+use weir_types::{
+    AccountId, FirmId, InstrumentId, OrderId, PartitionId, Reason, SessionId, Switch,
+};
 use weir_wire::delivery::{FetchOrders, OrderPage, OrderRow, PageFlags, RowFlags};
 use weir_wire::dialogue::put_fetch_orders;
-use weir_wire::group::Group;
+use weir_wire::rows::Rows;
 
 use crate::client::{Client, Incoming};
 use crate::error::ClientError;
@@ -56,6 +58,7 @@ impl Query {
             wait_max_us: 0,
             credit: 1,
             live_only: Switch::On,
+            source_id: PartitionId::NONE,
         };
         put_fetch_orders(&fetch, &self.token, out);
     }
@@ -88,10 +91,11 @@ impl Query {
         Ok(())
     }
 
-    fn on_rows(&mut self, rows: Group<'_, OrderRow>, out: &mut Vec<u8>) -> Result<(), ClientError> {
+    fn on_rows(&mut self, rows: Rows<'_>, out: &mut Vec<u8>) -> Result<(), ClientError> {
         self.rows_are_due = false;
         for row in rows {
-            self.take(&row?);
+            let (row, _) = row?;
+            self.take(&row);
         }
         if !self.is_online {
             self.ask(out);

@@ -524,10 +524,15 @@ impl Session {
             }
             NodeMessage::OrderPage(..)
             | NodeMessage::OrderPageBody(..)
+            | NodeMessage::SourceStates(..)
             | NodeMessage::DropCopyState(_)
             | NodeMessage::ReportCopy(_)
-            | NodeMessage::CopyMark(_) => {
-                unreachable!("pages go to followers and copies to drop copies, not to sessions")
+            | NodeMessage::CopyMark(_)
+            | NodeMessage::SourceOpened(_)
+            | NodeMessage::SourceAck(_)
+            | NodeMessage::SourceGap(_)
+            | NodeMessage::SourceReject(_) => {
+                unreachable!("pages, copies and streams of sources go to others than sessions")
             }
         })
     }

@@ -110,6 +110,9 @@ impl Peer {
                     ClientMessage::DropCopyRequest(request) => Said::DropCopy(request),
                     ClientMessage::Logout(_) => Said::Logout,
                     ClientMessage::Heartbeat(_) => Said::Heartbeat,
+                    ClientMessage::OpenSource(_) | ClientMessage::SourceBatch(..) => {
+                        panic!("a client of order entry opened a source")
+                    }
                 };
                 self.inbox.drain(..len);
                 return said;
@@ -703,6 +706,9 @@ fn page(correlation_id: u64, row_count: usize, reason: Reason) -> OrderPage {
     }
 }
 
+/// What each row of a page carries beside its fields.
+const ATTRIBUTES: &[u8] = b"only its source knows";
+
 /// Says a page's header, waits for the next question, and only then says the rows.
 fn serve(peer: &mut Peer, asked: u64, token: &[u8], rows: &[OrderRow]) -> u64 {
     peer.say(|out| put_order_page(&page(asked, rows.len(), Reason::None), token, out));
@@ -710,7 +716,7 @@ fn serve(peer: &mut Peer, asked: u64, token: &[u8], rows: &[OrderRow]) -> u64 {
     assert_eq!(next_token, token, "the next question comes before the rows do");
     if !rows.is_empty() {
         let body = OrderPageBody { correlation_id: asked, session_id: ME };
-        peer.say(|out| put_order_page_body(&body, rows.iter().copied(), out));
+        peer.say(|out| put_order_page_body(&body, rows.iter().map(|row| (*row, ATTRIBUTES)), out));
     }
     next.correlation_id
 }
@@ -726,10 +732,14 @@ fn follow(
             let outcome = match incoming {
                 Incoming::Page(page, token) => follower.on_page(&page, token, out).map(drop),
                 Incoming::Rows(body, rows) => follower.on_rows(&body, rows, |_| {}).map(drop),
+                Incoming::Sources(states, sources) => {
+                    follower.on_sources(&states, sources).map(drop)
+                }
                 Incoming::Session(..)
                 | Incoming::CopyState(_)
                 | Incoming::Copy(..)
-                | Incoming::CopyMark(_) => Ok(()),
+                | Incoming::CopyMark(_)
+                | Incoming::Source(_) => Ok(()),
             };
             failed = failed.take().or(outcome.err());
         })?;
@@ -763,6 +773,9 @@ fn a_follower_asks_on_the_header_and_forgets_what_is_gone() {
     let (mut client, mut follower) = following(&node);
     follow(&mut client, &mut follower, |f| f.token() == b"three").unwrap();
     let known: Vec<u64> = follower.orders().values().map(|row| row.rec.0).collect();
+    for order_id in follower.orders().keys() {
+        assert_eq!(follower.attributes(*order_id), ATTRIBUTES, "{order_id}");
+    }
     assert_eq!(known, [2, 3]);
     assert!(follower.is_online());
     drop(client);

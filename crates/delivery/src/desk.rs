@@ -17,14 +17,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use weir_types::{Nanos, Reason, SessionId};
+use weir_types::{Epoch, Nanos, PartitionId, Reason, Seq, SessionId};
 use weir_wire::delivery::FetchOrders;
 use weir_wire::event::OrderEvent;
 
 use crate::filter::{Entitlement, Filter, Scope};
+use crate::ingest::{IngestError, Ingested};
 use crate::page::{Page, PageHead, PageLimits, Selection, put_page, put_refusal};
 use crate::ring::Place;
-use crate::store::{IngestError, Ingested, OrderStore};
+use crate::store::{OrderStore, Resync};
 use crate::token::{SourcePlace, TokenError, TokenSealer};
 
 /// The limits of a desk. Counts are at least one; spans are in nanoseconds.
@@ -114,14 +115,20 @@ pub struct Polled {
     pub has_more: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Reader {
     connection: u64,
     head: PageHead,
     scope: Option<Scope>,
     refusal: Option<Reason>,
-    /// Where it goes on.
+    /// Where it goes on, and in which epoch it got there: one may end while it waits ahead of the
+    /// store, before its place.
     after: Place,
+    epoch: Epoch,
+    /// The latest change that the pages that it had knew of.
+    seen: Seq,
+    /// Where it is in other sources, by a router's token: handed on untouched.
+    elsewhere: Vec<SourcePlace>,
     limits: PageLimits,
     rows_min: u32,
     wait: Nanos,
@@ -227,7 +234,11 @@ impl Desk {
         }
         let mut reader = self.reader_of(question, now);
         match self.start_of(question) {
-            Ok((scope, after)) => (reader.scope, reader.after) = (Some(scope), after),
+            Ok((scope, at)) => {
+                reader.scope = Some(scope);
+                (reader.epoch, reader.after, reader.seen) = (at.epoch, at.place, at.seen);
+                reader.elsewhere.append(&mut self.opened);
+            }
             Err((scope, reason)) => (reader.scope, reader.refusal) = (scope, Some(reason)),
         }
         self.seat(reader);
@@ -254,6 +265,9 @@ impl Desk {
             scope: None,
             refusal: None,
             after: Place::START,
+            epoch: self.store.epoch(),
+            seen: Seq(0),
+            elsewhere: Vec::new(),
             limits: PageLimits {
                 rows_max,
                 bytes_max: or_max(fetch.bytes_max, config.page_bytes_max),
@@ -274,30 +288,45 @@ impl Desk {
     fn start_of(
         &mut self,
         question: &Question<'_>,
-    ) -> Result<(Scope, Place), (Option<Scope>, Reason)> {
+    ) -> Result<(Scope, SourcePlace), (Option<Scope>, Reason)> {
         let scope = Scope::new(Filter::of(question.fetch), question.entitlement)
             .map_err(|_| (None, Reason::NotEntitled))?;
         match self.open(&scope, question.token) {
-            Ok(after) => Ok((scope, after)),
+            Ok(at) => Ok((scope, at)),
             Err(reason) => Err((Some(scope), reason)),
         }
     }
 
-    fn open(&mut self, scope: &Scope, token: &[u8]) -> Result<Place, Reason> {
-        if token.is_empty() {
-            return Ok(Place::START);
-        }
+    /// The token's place in this source; its places in others are left in `opened`.
+    fn open(&mut self, scope: &Scope, token: &[u8]) -> Result<SourcePlace, Reason> {
         self.opened.clear();
-        self.sealer.open(scope, token, &mut self.opened).map_err(TokenError::reason)?;
-        let [at] = self.opened[..] else { return Err(Reason::ResyncToken) };
-        if at.source != self.store.source() {
-            return Err(TokenError::Source(at.source).reason());
+        if token.is_empty() {
+            let (source, epoch) = (self.store.source(), self.store.epoch());
+            return Ok(SourcePlace::new(source, epoch, Place::START));
         }
-        self.store.check(at.epoch, at.place, scope.filter()).map_err(|resync| resync.reason())?;
-        Ok(at.place)
+        self.sealer.open(scope, token, &mut self.opened).map_err(TokenError::reason)?;
+        let source = self.store.source();
+        let own = self.opened.iter().position(|at| at.source == source);
+        let at = self.opened.swap_remove(own.ok_or(TokenError::Source(source).reason())?);
+        if self.opened.iter().any(|other| other.source == source) {
+            return Err(TokenError::Source(source).reason());
+        }
+        self.check(&at, scope.filter()).map_err(Resync::reason)?;
+        Ok(at)
+    }
+
+    /// Checks that a reader can go on from a place and miss nothing.
+    fn check(&self, at: &SourcePlace, filter: &Filter) -> Result<(), Resync> {
+        self.store.check(at.epoch, at.place, filter)?;
+        // What its pages left out for the sake of later changes holds if those never were.
+        match at.place {
+            Place::START => Ok(()),
+            _ => self.store.check(at.epoch, at.reach(), filter),
+        }
     }
 
     fn seat(&mut self, reader: Reader) {
+        let connection = reader.connection;
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.readers[slot as usize] = Some(reader);
@@ -308,7 +337,7 @@ impl Desk {
                 u32::try_from(self.readers.len() - 1).expect("readers_max is a u32")
             }
         };
-        self.by_connection.entry(reader.connection).or_default().push(slot);
+        self.by_connection.entry(connection).or_default().push(slot);
         self.make_ready(slot);
     }
 
@@ -459,7 +488,7 @@ impl Desk {
 
     /// Looks what there is for a reader, serves it or parks it, and says what that cost.
     fn visit(&mut self, slot: u32, now: Nanos, to: (&mut impl PageSink, &mut Polled)) -> i64 {
-        let mut reader = self.readers[slot as usize].expect("visited readers are seated");
+        let mut reader = self.readers[slot as usize].take().expect("visited readers are seated");
         let (visit, cost) = match (reader.refusal, reader.scope) {
             (None, Some(scope)) => self.look(&mut reader, &scope, now, to),
             (reason, _) => {
@@ -501,15 +530,19 @@ impl Desk {
         now: Nanos,
         (sink, polled): (&mut impl PageSink, &mut Polled),
     ) -> (Visit, i64) {
-        // The floor may have risen past a reader that was paused or far behind.
-        if self.store.check(self.store.epoch(), reader.after, scope.filter()).is_err() {
-            reader.refusal = Some(Reason::ResyncFloor);
-            let visit = self.refuse(reader, Reason::ResyncFloor, now, (sink, polled));
+        // The floor may have risen past a reader that was paused or far behind, and its epoch may
+        // have ended before the place that it waits at.
+        if let Err(resync) = self.check(&reader.at(self.store.source()), scope.filter()) {
+            reader.refusal = Some(resync.reason());
+            let visit = self.refuse(reader, resync.reason(), now, (sink, polled));
             return (visit, 1);
         }
+        // The place is good in the store's epoch too, or the store would have said otherwise.
+        reader.epoch = self.store.epoch();
         let page =
             self.store.select(reader.after, scope.filter(), &reader.limits, &mut self.selection);
         reader.looked_at = Some(self.store.head());
+        reader.seen = reader.seen.max(self.store.head().seq);
         let cost = i64::from(page.scan_count) + 1;
         if let Some(wait) = reader.wait_for(&page, self.config.idle_wait, now) {
             return (wait, cost);
@@ -518,12 +551,11 @@ impl Desk {
         reader.head.credit_left -= 1;
         reader.head.served_time = now;
         self.token.clear();
-        let at = SourcePlace {
-            source: self.store.source(),
-            epoch: self.store.epoch(),
-            place: page.next,
-        };
-        self.sealer.seal(scope, &[at], &mut self.token);
+        let at = SourcePlace { place: page.next, ..reader.at(self.store.source()) };
+        self.opened.clear();
+        self.opened.push(at);
+        self.opened.extend_from_slice(&reader.elsewhere);
+        self.sealer.seal(scope, &self.opened, &mut self.token);
         put_page((&self.store, &self.selection), (&reader.head, &page), &self.token, out);
         polled.page_count += 1;
         polled.row_count += page.row_count;
@@ -541,7 +573,7 @@ impl Desk {
         self.token.clear();
         if let Some(scope) = &reader.scope {
             let (source, epoch) = (self.store.source(), self.store.epoch());
-            let start = SourcePlace { source, epoch, place: Place::START };
+            let start = SourcePlace::new(source, epoch, Place::START);
             self.sealer.seal(scope, &[start], &mut self.token);
         }
         let head = PageHead { served_time: now, credit_left: 0, ..reader.head };
@@ -552,6 +584,10 @@ impl Desk {
 }
 
 impl Reader {
+    fn at(&self, source: PartitionId) -> SourcePlace {
+        SourcePlace { source, epoch: self.epoch, place: self.after, seen: self.seen }
+    }
+
     fn fill_deadline(&self) -> Nanos {
         Nanos(self.waiting_since.0.saturating_add(self.wait.0))
     }

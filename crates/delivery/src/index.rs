@@ -2,13 +2,14 @@
 //!
 //! Knows slots, places and keys, and nothing of orders. All rings are of one type; a slot
 //! remembers where in which ring its entry is, so that a change costs the same however many
-//! orders there are. No balanced tree is touched unless a slot's keys are new to it.
+//! orders there are. No balanced tree is touched unless a slot's keys are new to it. Each ring has
+//! the sum of its live orders' hashes, which says what a reader of its key should have.
 
 use std::collections::BTreeMap;
 
-use crate::chunk::Chunked;
+use crate::chunk::{CHUNK_LEN, Chunked};
 use crate::filter::{Filter, Keys};
-use crate::ring::{Entry, Place, Ring};
+use crate::ring::{Entry, Place, Ring, SWEEP_STEPS, Step};
 
 /// A key that has rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,13 +29,16 @@ pub enum Kind {
 }
 
 /// How many kinds there are.
-const KIND_COUNT: usize = 6;
+pub(crate) const KIND_COUNT: usize = 6;
 const NO_RING: u32 = u32::MAX;
+/// Bytes of a ring's chunk.
+const CHUNK_BYTES: u64 = (CHUNK_LEN * size_of::<Entry>()) as u64;
 /// The ring of everything is the first.
 const RING_ALL: u32 = 0;
 
 impl Kind {
-    const EVERY: [Kind; KIND_COUNT] = [
+    /// All kinds, in the order of their numbers.
+    pub const EVERY: [Kind; KIND_COUNT] = [
         Kind::All,
         Kind::Firm,
         Kind::Account,
@@ -73,6 +77,20 @@ impl Kind {
         }
     }
 
+    /// True when a filter names this key and nothing else.
+    fn is_all_of(self, filter: &Filter) -> bool {
+        let (firm, account) = (!filter.firm_id.is_none(), !filter.account_id.is_none());
+        let named = (firm, account, !filter.instrument_id.is_none());
+        match self {
+            Kind::All => named == (false, false, false),
+            Kind::Firm => named == (true, false, false),
+            Kind::Account => named == (false, true, false),
+            Kind::Instrument => named == (false, false, true),
+            Kind::FirmInstrument => named == (true, false, true),
+            Kind::AccountInstrument => named == (false, true, true),
+        }
+    }
+
     /// True when a filter names all of this key.
     fn is_named_by(self, filter: &Filter) -> bool {
         let (firm, account) = (!filter.firm_id.is_none(), !filter.account_id.is_none());
@@ -106,6 +124,11 @@ impl Kinds {
         Kinds(self.0 | 1 << kind as u8)
     }
 
+    /// One bit for each kind, by its number.
+    pub(crate) const fn bits(self) -> u8 {
+        self.0
+    }
+
     /// True when `kind` has rings.
     #[must_use]
     pub const fn contains(self, kind: Kind) -> bool {
@@ -125,50 +148,103 @@ const UNLINKED: Links = Links { rings: [NO_RING; KIND_COUNT], positions: [0; KIN
 /// Where a filter's rows are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// In this ring.
-    Ring(u32),
+    /// In this ring. `is_exact` when it holds nothing else, but for ended orders that a reader of
+    /// live ones does not want.
+    Ring {
+        /// Its number.
+        ring: u32,
+        /// It has no rows of other keys.
+        is_exact: bool,
+    },
     /// Nowhere: no order ever had the key, or all that had it are below the floor.
     Nothing,
 }
 
+/// A ring and whose it is.
+#[derive(Clone, Debug)]
+struct KeyRing {
+    ring: Ring,
+    kind: Kind,
+    value: u64,
+    /// The place of the change that the ring was made for.
+    born: Place,
+}
+
+/// What a change does to a digest: the hash of the state before, and that of the new one; zero for
+/// a state that is not live.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rehash {
+    pub(crate) out: u64,
+    pub(crate) into: u64,
+}
+
+/// About what a key costs beside its ring: its part of a map.
+const KEY_SIZE: u64 = 24;
+/// Entries that are moved to make room in a ring when memory is short.
+const EARLY_STEPS: u32 = 64;
+/// Bytes that an order's entry in a ring comes to when its orders change: two and a half entries.
+const ENTRY_SIZE_MAX: u64 = 60;
+
 /// The rings, and where each slot is in them.
 #[derive(Clone, Debug)]
-pub struct Index {
+pub(crate) struct Index {
     kinds: Kinds,
     links: Chunked<Links>,
-    rings: Vec<Ring>,
-    /// The key's value of each ring.
-    values: Vec<u64>,
-    /// Emptied rings of pairs, to be used again.
-    free_rings: Vec<u32>,
+    rings: Chunked<KeyRing>,
+    /// Emptied rings, to be used again.
+    free_rings: Chunked<u32>,
     by_value: [BTreeMap<u64, u32>; KIND_COUNT],
+    /// Bytes that the rings of each kind asked of the allocator.
+    ring_bytes: [u64; KIND_COUNT],
+    /// Memory is short: rings are swept earlier.
+    pub(crate) is_short: bool,
+    /// The next ring that [`Index::sweep_idle`] looks at.
+    sweep_at: u32,
+    /// Steps so far: entries put, killed and moved, chunks given back.
+    pub(crate) step_count: u64,
 }
 
 impl Index {
     /// An empty index over these keys.
     #[must_use]
-    pub fn new(kinds: Kinds) -> Index {
+    pub(crate) fn new(kinds: Kinds) -> Index {
+        let mut rings = Chunked::new();
+        rings.push(KeyRing {
+            ring: Ring::new(Place::START),
+            kind: Kind::All,
+            value: 0,
+            born: Place::START,
+        });
         Index {
             kinds,
             links: Chunked::new(),
-            rings: vec![Ring::new(Place::START)],
-            values: vec![0],
-            free_rings: Vec::new(),
+            rings,
+            free_rings: Chunked::new(),
             by_value: Default::default(),
+            ring_bytes: [0; KIND_COUNT],
+            is_short: false,
+            sweep_at: 0,
+            step_count: 0,
         }
     }
 
-    /// Enters a slot; slots are numbered from zero without gaps and used again once removed.
+    #[inline]
+    fn ring(&self, ring: u32) -> &Ring {
+        &self.rings.get(ring).ring
+    }
+
+    /// Enters a slot whose state has the hash `hash`; slots are numbered from zero without gaps and
+    /// used again once removed.
     ///
     /// # Panics
     /// When `place` is before an earlier one.
-    pub fn insert(&mut self, slot: u32, place: Place, keys: &Keys) {
+    pub(crate) fn insert(&mut self, slot: u32, place: Place, keys: &Keys, hash: u64) {
         self.unlink_new(slot);
-        self.append(slot, Kind::All, RING_ALL, place);
+        self.append(slot, RING_ALL, place, hash);
         for kind in Kind::KEYED {
             if self.kinds.contains(kind) {
-                let ring = self.ring_or_new(kind, keys);
-                self.append(slot, kind, ring, place);
+                let ring = self.ring_or_new(kind, keys, place);
+                self.append(slot, ring, place, hash);
             }
         }
     }
@@ -178,18 +254,17 @@ impl Index {
     /// # Panics
     /// When `place` is before an earlier one.
     #[inline]
-    pub fn touch(&mut self, slot: u32, place: Place) {
+    pub(crate) fn touch(&mut self, slot: u32, place: Place, rehash: Rehash) {
         let links = *self.links.get(slot);
         for kind in 0..KIND_COUNT {
             let ring = links.rings[kind];
             if ring == NO_RING {
                 continue;
             }
-            let ring = &mut self.rings[ring as usize];
-            ring.kill(links.positions[kind]);
-            self.links.get_mut(slot).positions[kind] = ring.append(place, slot);
-            let all_links = &mut self.links;
-            ring.sweep(|slot, position| all_links.get_mut(slot).positions[kind] = position);
+            let key_ring = &mut self.rings.get_mut(ring).ring;
+            key_ring.kill(links.positions[kind]);
+            key_ring.rehash(rehash.out, 0);
+            self.append(slot, ring, place, rehash.into);
         }
     }
 
@@ -198,31 +273,33 @@ impl Index {
     ///
     /// # Panics
     /// When `place` is before an earlier one.
-    pub fn rekey(&mut self, slot: u32, place: Place, keys: &Keys) {
-        self.kill(slot, Kind::All);
-        self.append(slot, Kind::All, RING_ALL, place);
-        for kind in Kind::KEYED {
-            if self.kinds.contains(kind) {
-                self.kill(slot, kind);
-                let ring = self.ring_or_new(kind, keys);
-                self.append(slot, kind, ring, place);
+    pub(crate) fn rekey(&mut self, slot: u32, place: Place, keys: &Keys, rehash: Rehash) {
+        for kind in Kind::EVERY {
+            if kind == Kind::All || self.kinds.contains(kind) {
+                self.kill(slot, kind, rehash.out);
+                let ring = self.ring_or_new(kind, keys, place);
+                self.append(slot, ring, place, rehash.into);
             }
         }
     }
 
-    /// Removes a slot for good: readers before `place`, its last, may have missed it.
-    pub fn remove(&mut self, slot: u32, place: Place) {
+    /// Removes a slot that is not live for good: readers before `place`, its last, may have missed
+    /// it.
+    pub(crate) fn remove(&mut self, slot: u32, place: Place) {
         let links = *self.links.get(slot);
-        self.rings[RING_ALL as usize].raise_floor(place);
         for kind in Kind::EVERY {
             let ring = links.rings[kind as usize];
             if ring == NO_RING {
                 continue;
             }
-            self.rings[ring as usize].raise_floor(place);
-            self.kill(slot, kind);
-            self.sweep(kind, ring);
-            self.free_if_empty_pair(kind, ring);
+            self.rings.get_mut(ring).ring.raise_floor(place);
+            self.kill(slot, kind, 0);
+            self.sweep(ring);
+            // Pairs are as many as traders make them. A single key keeps its ring for its floor.
+            let is_pair = matches!(kind, Kind::FirmInstrument | Kind::AccountInstrument);
+            if is_pair {
+                self.free_if_empty(ring);
+            }
         }
         *self.links.get_mut(slot) = UNLINKED;
     }
@@ -234,54 +311,159 @@ impl Index {
         assert!(self.links.get(slot).rings == UNLINKED.rings, "slot {slot} is in use");
     }
 
-    fn append(&mut self, slot: u32, kind: Kind, ring: u32, place: Place) {
+    #[inline]
+    fn append(&mut self, slot: u32, ring: u32, place: Place, hash: u64) {
+        let KeyRing { ring: entries, kind, .. } = self.rings.get_mut(ring);
+        let kind = *kind as usize;
+        let had_room = entries.has_room(1);
+        let before = if had_room { 0 } else { entries.reserved_bytes() };
+        let position = entries.append(place, slot);
+        entries.rehash(0, hash);
+        if !had_room {
+            self.ring_bytes[kind] += entries.reserved_bytes() - before;
+        }
         let links = self.links.get_mut(slot);
-        links.rings[kind as usize] = ring;
-        links.positions[kind as usize] = self.rings[ring as usize].append(place, slot);
-        self.sweep(kind, ring);
+        (links.rings[kind], links.positions[kind]) = (ring, position);
+        self.step_count += 1;
+        self.sweep(ring);
     }
 
-    fn kill(&mut self, slot: u32, kind: Kind) {
+    fn kill(&mut self, slot: u32, kind: Kind, hash: u64) {
         let links = self.links.get(slot);
         let (ring, position) = (links.rings[kind as usize], links.positions[kind as usize]);
-        self.rings[ring as usize].kill(position);
+        let entries = &mut self.rings.get_mut(ring).ring;
+        entries.kill(position);
+        entries.rehash(hash, 0);
+        self.step_count += 1;
     }
 
-    fn sweep(&mut self, kind: Kind, ring: u32) {
-        let links = &mut self.links;
-        self.rings[ring as usize]
-            .sweep(|slot, position| links.get_mut(slot).positions[kind as usize] = position);
+    #[inline]
+    fn sweep(&mut self, ring: u32) {
+        let KeyRing { ring: entries, kind, .. } = self.rings.get_mut(ring);
+        let kind = *kind as usize;
+        if entries.trim() {
+            self.ring_bytes[kind] -= CHUNK_BYTES;
+            self.step_count += 1;
+        }
+        if entries.is_due(self.is_short) {
+            let links = &mut self.links;
+            let moved = |slot, position| links.get_mut(slot).positions[kind] = position;
+            self.step_count += u64::from(entries.sweep(SWEEP_STEPS, moved));
+        }
     }
 
-    fn ring_or_new(&mut self, kind: Kind, keys: &Keys) -> u32 {
+    /// Sweeps a few entries of a ring that has dead ones, whether it is time for that or not: its
+    /// memory is wanted.
+    fn sweep_early(&mut self, ring: u32, steps_max: u32) {
+        let KeyRing { ring: entries, kind, .. } = self.rings.get_mut(ring);
+        let (kind, links) = (*kind as usize, &mut self.links);
+        let moved = |slot, position| links.get_mut(slot).positions[kind] = position;
+        self.step_count += u64::from(entries.sweep(steps_max, moved));
+    }
+
+    /// Sweeps rings in turn, without waiting for their next change; looks at `rings_max` of them.
+    /// With `frees_keys` the rings of keys without orders are freed, and with them their floors.
+    /// Returns true when there was something to sweep.
+    pub(crate) fn sweep_idle(&mut self, rings_max: u32, frees_keys: bool) -> bool {
+        let before = self.step_count;
+        for _ in 0..rings_max.min(self.rings.len()) {
+            self.sweep_at = (self.sweep_at + 1) % self.rings.len();
+            self.sweep(self.sweep_at);
+            let KeyRing { ring: entries, kind, .. } = self.rings.get_mut(self.sweep_at);
+            let before = entries.reserved_bytes();
+            if entries.trim_empty() {
+                self.ring_bytes[*kind as usize] -= before - entries.reserved_bytes();
+                self.step_count += 1;
+            }
+            if frees_keys {
+                self.free_if_empty(self.sweep_at);
+            }
+        }
+        self.step_count > before
+    }
+
+    /// Sees that `count` appends to every ring of these keys ask for no memory, by sweeping early;
+    /// false when they still do.
+    pub(crate) fn make_room(&mut self, keys: &Keys, count: u32) -> bool {
+        Kind::EVERY.into_iter().all(|kind| {
+            if kind != Kind::All && !self.kinds.contains(kind) {
+                return true;
+            }
+            let ring = match kind {
+                Kind::All => Some(RING_ALL),
+                kind => self.by_value[kind as usize].get(&kind.value(keys)).copied(),
+            };
+            let Some(ring) = ring else { return false };
+            if !self.ring(ring).has_room(count) {
+                self.sweep_early(ring, EARLY_STEPS);
+            }
+            self.ring(ring).has_room(count)
+        })
+    }
+
+    /// Bytes that the rings ask for when the orders in them, `order_count`, change; what they have
+    /// by now not counted.
+    pub(crate) fn growth_bytes(&self, order_count: u64) -> u64 {
+        let growth = |kind: Kind| match kind == Kind::All || self.kinds.contains(kind) {
+            true => (order_count * ENTRY_SIZE_MAX).saturating_sub(self.ring_bytes[kind as usize]),
+            false => 0,
+        };
+        Kind::EVERY.into_iter().map(growth).sum()
+    }
+
+    /// Bytes of the rings of a kind, with its map.
+    pub(crate) fn bytes_of(&self, kind: Kind) -> u64 {
+        let kind = kind as usize;
+        self.ring_bytes[kind] + self.by_value[kind].len() as u64 * KEY_SIZE
+    }
+
+    /// Bytes of what all kinds share: where each slot is, and the rings' heads.
+    pub(crate) fn shared_bytes(&self) -> u64 {
+        let heads = self.rings.reserved_bytes() + self.free_rings.reserved_bytes();
+        heads + self.links.reserved_bytes()
+    }
+
+    fn ring_or_new(&mut self, kind: Kind, keys: &Keys, place: Place) -> u32 {
+        if kind == Kind::All {
+            return RING_ALL;
+        }
         let value = kind.value(keys);
         if let Some(ring) = self.by_value[kind as usize].get(&value) {
             return *ring;
         }
         // The key may have had a ring before: whatever is below the floor may have been in it.
-        let new = Ring::new(self.floor());
-        let ring = match self.free_rings.pop() {
-            Some(ring) => {
-                self.rings[ring as usize] = new;
-                self.values[ring as usize] = value;
-                ring
-            }
-            None => {
-                self.rings.push(new);
-                self.values.push(value);
-                u32::try_from(self.rings.len() - 1).expect("fewer rings than slots")
-            }
+        self.new_ring((kind, value), self.floor(), place)
+    }
+
+    fn new_ring(&mut self, (kind, value): (Kind, u64), floor: Place, born: Place) -> u32 {
+        let free_count = self.free_rings.len();
+        let ring = if free_count > 0 {
+            let ring = *self.free_rings.get(free_count - 1);
+            self.free_rings.truncate(free_count - 1);
+            let key_ring = self.rings.get_mut(ring);
+            key_ring.ring.reset(floor);
+            // Its memory goes with it.
+            let bytes = key_ring.ring.reserved_bytes();
+            self.ring_bytes[key_ring.kind as usize] -= bytes;
+            self.ring_bytes[kind as usize] += bytes;
+            (key_ring.kind, key_ring.value, key_ring.born) = (kind, value, born);
+            ring
+        } else {
+            self.rings.push(KeyRing { ring: Ring::new(floor), kind, value, born })
         };
         self.by_value[kind as usize].insert(value, ring);
+        self.step_count += 1;
         ring
     }
 
-    /// Pairs are as many as traders make them; single keys are bounded by the reference data.
-    fn free_if_empty_pair(&mut self, kind: Kind, ring: u32) {
-        let is_pair = matches!(kind, Kind::FirmInstrument | Kind::AccountInstrument);
-        if is_pair && self.rings[ring as usize].live_count() == 0 {
-            self.by_value[kind as usize].remove(&self.values[ring as usize]);
+    fn free_if_empty(&mut self, ring: u32) {
+        let KeyRing { ring: entries, kind, value, .. } = self.rings.get(ring);
+        let map = &mut self.by_value[*kind as usize];
+        // One that is free already is not its key's any more.
+        if *kind != Kind::All && entries.live_count() == 0 && map.get(value) == Some(&ring) {
+            map.remove(value);
             self.free_rings.push(ring);
+            self.step_count += 1;
         }
     }
 
@@ -295,56 +477,123 @@ impl Index {
         let best = Kind::BY_SELECTIVITY
             .into_iter()
             .find(|kind| self.kinds.contains(*kind) && kind.is_named_by(filter));
-        let Some(kind) = best else { return Found::Ring(RING_ALL) };
+        let Some(kind) = best else {
+            return Found::Ring { ring: RING_ALL, is_exact: Kind::All.is_all_of(filter) };
+        };
         match self.by_value[kind as usize].get(&kind.value(&keys)) {
-            Some(ring) => Found::Ring(*ring),
+            Some(ring) => Found::Ring { ring: *ring, is_exact: kind.is_all_of(filter) },
             None => Found::Nothing,
         }
     }
 
     /// The floor over everything.
     #[must_use]
-    pub fn floor(&self) -> Place {
-        self.rings[RING_ALL as usize].floor()
+    pub(crate) fn floor(&self) -> Place {
+        self.ring(RING_ALL).floor()
     }
 
     /// The floor for readers of a filter.
     pub(crate) fn floor_of(&self, filter: &Filter) -> Place {
         match self.find(filter) {
-            Found::Ring(ring) => self.rings[ring as usize].floor(),
+            Found::Ring { ring, .. } => self.ring(ring).floor(),
             Found::Nothing => self.floor(),
         }
     }
 
+    /// The digest of what a reader of this filter should have; `None` when no ring is exactly its.
+    pub(crate) fn digest_of(&self, filter: &Filter) -> Option<u64> {
+        match self.find(filter) {
+            Found::Ring { ring, is_exact: true } => Some(self.ring(ring).digest()),
+            Found::Ring { .. } => None,
+            Found::Nothing => Some(0),
+        }
+    }
+
+    /// The digest of all live orders.
+    pub(crate) fn digest(&self) -> u64 {
+        self.ring(RING_ALL).digest()
+    }
+
+    /// How many rings there are, free ones included.
+    pub(crate) fn ring_count(&self) -> u32 {
+        self.rings.len()
+    }
+
+    /// Whose ring this is, and its floor; `None` for the ring of everything, for free ones and for
+    /// those that were made after `head`.
+    pub(crate) fn key_floor(&self, ring: u32, head: Place) -> Option<(Kind, u64, Place)> {
+        let KeyRing { ring: entries, kind, value, born } = self.rings.get(ring);
+        let is_in_use = self.by_value[*kind as usize].get(value) == Some(&ring);
+        (is_in_use && *born <= head).then(|| (*kind, *value, entries.floor()))
+    }
+
+    /// Makes slots known that will be entered in the order of their places, which is not theirs.
+    pub(crate) fn add_slots(&mut self, count: u32) {
+        for _ in 0..count {
+            self.links.push(UNLINKED);
+        }
+    }
+
+    /// Sets the floor over everything: before anything is entered.
+    pub(crate) fn set_floor(&mut self, floor: Place) {
+        self.rings.get_mut(RING_ALL).ring.raise_floor(floor);
+    }
+
+    /// Sets the floor of a key, whose ring is made if there is none.
+    pub(crate) fn set_key_floor(&mut self, kind: Kind, value: u64, floor: Place) {
+        if !self.kinds.contains(kind) {
+            return;
+        }
+        let ring = match self.by_value[kind as usize].get(&value) {
+            Some(ring) => *ring,
+            None => self.new_ring((kind, value), floor, Place::START),
+        };
+        self.rings.get_mut(ring).ring.set_floor(floor);
+    }
+
+    /// True when a filter's rows have a ring of their own, or would if there were any.
+    pub(crate) fn is_indexed(&self, filter: &Filter) -> bool {
+        Kind::EVERY
+            .into_iter()
+            .any(|kind| (kind == Kind::All || self.kinds.contains(kind)) && kind.is_all_of(filter))
+    }
+
+    /// Looks at where a slot is in its rings.
+    #[inline]
+    pub(crate) fn look_at_links(&self, slot: u32) -> u64 {
+        let links = self.links.get(slot);
+        u64::from(links.rings[0] ^ links.positions[KIND_COUNT - 1])
+    }
+
+    /// Looks at the heads of a slot's rings.
+    #[inline]
+    pub(crate) fn look_at_rings(&self, slot: u32) -> u64 {
+        let rings = self.links.get(slot).rings.iter().filter(|ring| **ring != NO_RING);
+        rings.fold(0, |seen, ring| {
+            let KeyRing { ring, value, .. } = self.rings.get(*ring);
+            seen ^ value ^ ring.digest()
+        })
+    }
+
+    /// Looks at what a change of a slot touches in its rings.
+    #[inline]
+    pub(crate) fn look_at_entries(&self, slot: u32) -> u64 {
+        let links = self.links.get(slot);
+        let places = links.rings.iter().zip(links.positions).filter(|(ring, _)| **ring != NO_RING);
+        places.fold(0, |seen, (ring, position)| seen ^ self.ring(*ring).look(position))
+    }
+
     /// The newest place in a ring, live or not any more.
     pub(crate) fn newest(&self, ring: u32) -> Place {
-        self.rings[ring as usize].newest()
+        self.ring(ring).newest()
     }
 
     pub(crate) fn position_after(&self, ring: u32, place: Place) -> u32 {
-        self.rings[ring as usize].position_after(place)
+        self.ring(ring).position_after(place)
     }
 
     #[inline]
-    pub(crate) fn next_live(&mut self, ring: u32, position: u32) -> Option<(u32, Entry)> {
-        self.rings[ring as usize].next_live(position)
-    }
-
-    /// The slots of a filter's ring that changed after `place`, in order; `visit` returns false to
-    /// stop.
-    pub fn visit_after(
-        &mut self,
-        filter: &Filter,
-        place: Place,
-        mut visit: impl FnMut(u32) -> bool,
-    ) {
-        let Found::Ring(ring) = self.find(filter) else { return };
-        let mut position = self.position_after(ring, place);
-        while let Some((at, entry)) = self.next_live(ring, position) {
-            if !visit(entry.slot) {
-                return;
-            }
-            position = at + 1;
-        }
+    pub(crate) fn next_live(&self, ring: u32, position: u32) -> Step {
+        self.ring(ring).next_live(position)
     }
 }

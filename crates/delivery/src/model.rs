@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use weir_types::Rec;
 use weir_wire::delivery::{OrderRow, RowFlags};
 use weir_wire::event::OrderEvent;
+use weir_wire::rows::put_row;
 
 use crate::filter::{Filter, Keys};
 use crate::ring::Place;
@@ -18,21 +19,29 @@ use crate::row::{bodiless_row, row_of};
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     changes: Vec<OrderRow>,
+    /// The attributes of each change.
+    attributes: Vec<Vec<u8>>,
 }
 
 impl Model {
     /// Takes in one event.
     pub fn ingest(&mut self, event: &OrderEvent) {
         if !event.rec.is_none() {
-            self.changes.push(row_of(event));
+            self.ingest_row(row_of(event), &[]);
         }
+    }
+
+    /// Takes in one row of an outside core that tells of a state, not of a deletion.
+    pub fn ingest_row(&mut self, row: OrderRow, attributes: &[u8]) {
+        self.changes.push(OrderRow { merged_count: 0, ..row });
+        self.attributes.push(attributes.to_vec());
     }
 
     /// Takes in the deletion of a record that is there.
     pub fn delete(&mut self, place: Place) {
-        let known = self.changes.iter().find(|row| row.rec == place.rec);
+        let known = self.changes.iter().find(|row| row.rec == place.rec).copied();
         if let Some(row) = known {
-            self.changes.push(bodiless_row(place, row.order_id, RowFlags::TOMBSTONE));
+            self.ingest_row(bodiless_row(place, row.order_id, RowFlags::TOMBSTONE), &[]);
         }
     }
 
@@ -80,6 +89,26 @@ impl Model {
         let mut rows = self.latest(Place::START);
         rows.retain(|_, row| is_live(row) && filter.matches(&self.keys(row)));
         rows
+    }
+
+    /// The attributes of a record's latest state.
+    #[must_use]
+    pub fn attributes(&self, rec: Rec) -> Option<&[u8]> {
+        let latest = self.changes.iter().rposition(|row| row.rec == rec)?;
+        Some(&self.attributes[latest])
+    }
+
+    /// The digest of the live orders that a filter lets through, as a client makes it of its
+    /// mirror.
+    #[must_use]
+    pub fn digest(&self, filter: &Filter) -> u64 {
+        let hash = |row: &OrderRow| {
+            let attributes = self.attributes(row.rec).expect("it has a latest state");
+            let mut bytes = Vec::new();
+            put_row(&OrderRow { merged_count: 0, ..*row }, attributes, &mut bytes);
+            xxhash_rust::xxh3::xxh3_64(&bytes)
+        };
+        self.live(filter).values().map(hash).fold(0, u64::wrapping_add)
     }
 
     /// A row's keys; those that it had last when it is a tombstone, which says none.

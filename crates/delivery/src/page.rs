@@ -5,18 +5,19 @@
 //! its reader on even when none of them matches.
 
 use weir_types::{Nanos, Reason};
-use weir_wire::Message;
 use weir_wire::delivery::{OrderPage, OrderPageBody, OrderRow, PageFlags};
 use weir_wire::dialogue::put_order_page;
 use weir_wire::frame::{put_frame_with, put_message};
-use weir_wire::group::put_group_header;
+use weir_wire::rows::put_row_count;
 
 use crate::filter::Filter;
 use crate::index::Found;
 use crate::ring::Place;
-use crate::row::{Meta, ROW_LEN, Standing};
+use crate::row::{Meta, Standing};
 use crate::store::OrderStore;
 
+/// Rows that are looked at together before they are copied.
+const LOOK_ROWS: usize = 16;
 /// The most rows that a page can have: what a group can count.
 pub const PAGE_ROWS_MAX: u32 = 65_535;
 
@@ -25,17 +26,10 @@ pub const PAGE_ROWS_MAX: u32 = 65_535;
 pub struct PageLimits {
     /// Rows, at least one.
     pub rows_max: u32,
-    /// Bytes of rows; one row is always allowed.
+    /// Bytes of rows, attributes included; one row is always allowed.
     pub bytes_max: u32,
     /// Entries looked at, at least one.
     pub scan_max: u32,
-}
-
-impl PageLimits {
-    fn rows(self) -> u32 {
-        let by_bytes = self.bytes_max / u32::try_from(ROW_LEN).expect("a row is short");
-        self.rows_max.min(by_bytes).clamp(1, PAGE_ROWS_MAX)
-    }
 }
 
 /// A row picked for a page.
@@ -50,6 +44,16 @@ struct Picked {
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     rows: Vec<Picked>,
+    byte_count: u32,
+}
+
+/// Whether a row had room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pick {
+    /// It is in, or not for this reader.
+    Done,
+    /// It is for this reader, and the page is full.
+    Full,
 }
 
 /// What a page is, but for its rows.
@@ -71,6 +75,13 @@ pub struct Page {
     pub is_cut: bool,
     /// Entries looked at.
     pub scan_count: u32,
+    /// Bytes of rows.
+    pub byte_count: u32,
+    /// Found by looking at rows of others too: no ring is exactly the filter's. Such a page may be
+    /// empty and cut.
+    pub is_scan: bool,
+    /// Elementary steps: entries looked at, and words of bitmaps on the way to them.
+    pub step_count: u32,
 }
 
 impl Page {
@@ -86,13 +97,14 @@ impl Page {
 impl OrderStore {
     /// Picks what changed after `after` and passes `filter`, in order, as much as `limits` allow.
     pub fn select(
-        &mut self,
+        &self,
         after: Place,
         filter: &Filter,
         limits: &PageLimits,
         selection: &mut Selection,
     ) -> Page {
         selection.rows.clear();
+        selection.byte_count = 0;
         let mut page = Page {
             next: after.max(self.head()),
             row_count: 0,
@@ -103,47 +115,90 @@ impl OrderStore {
             is_partial: false,
             is_cut: false,
             scan_count: 0,
+            byte_count: 0,
+            is_scan: false,
+            step_count: 1,
         };
-        let Found::Ring(ring) = self.index.find(filter) else { return page };
-        if self.index.newest(ring) <= after {
-            return page;
-        }
-        let mut position = self.index.position_after(ring, after);
-        let mut last = after;
-        while let Some((at, entry)) = self.index.next_live(ring, position) {
-            let is_full = page.row_count == limits.rows();
-            let is_spent = page.scan_count >= limits.scan_max.max(1);
-            // A record and the mark of what it was share a place, and no reader gets both.
-            if (is_full || is_spent) && entry.place > last {
-                (page.next, page.is_online, page.is_cut) = (last, false, true);
-                page.is_partial = entry.place.seq == last.seq;
-                break;
+        if let Found::Ring { ring, is_exact } = self.index.find(filter) {
+            page.is_scan = !is_exact;
+            if self.index.newest(ring) > after {
+                self.walk(ring, after, (filter, limits), (&mut page, selection));
             }
-            page.scan_count += 1;
-            last = entry.place;
-            position = at + 1;
-            self.pick(entry.slot, after, filter, (&mut page, selection));
         }
+        page.byte_count = selection.byte_count;
         page
     }
 
+    fn walk(
+        &self,
+        ring: u32,
+        after: Place,
+        (filter, limits): (&Filter, &PageLimits),
+        (page, selection): (&mut Page, &mut Selection),
+    ) {
+        let rows_max = limits.rows_max.clamp(1, PAGE_ROWS_MAX);
+        let mut position = self.index.position_after(ring, after);
+        let mut looked_to = 0;
+        // The last place that is done with, and the one under way.
+        let (mut done, mut last) = (after, after);
+        loop {
+            let step = self.index.next_live(ring, position);
+            page.step_count += step.count;
+            let Some((at, entry)) = step.found else { return };
+            if at >= looked_to {
+                let steps;
+                (looked_to, steps) = self.look_ahead_in(ring, at, rows_max - page.row_count);
+                page.step_count += steps;
+            }
+            let is_next = entry.place > last;
+            if is_next {
+                (done, last) = (last, entry.place);
+            }
+            let is_full = page.row_count == rows_max;
+            let is_spent = page.scan_count >= limits.scan_max.max(1);
+            // A record and the mark of what it was share a place, and no reader gets both: a page
+            // ends before both or after both.
+            if (is_full || is_spent) && is_next
+                || self.pick(entry.slot, after, (filter, limits), (page, selection)) == Pick::Full
+            {
+                (page.next, page.is_online, page.is_cut) = (done, false, true);
+                page.is_partial = last.seq == done.seq;
+                return;
+            }
+            page.scan_count += 1;
+            page.step_count += 1;
+            position = at + 1;
+        }
+    }
+
     #[inline]
-    fn pick(&self, slot: u32, after: Place, filter: &Filter, to: (&mut Page, &mut Selection)) {
+    fn pick(
+        &self,
+        slot: u32,
+        after: Place,
+        (filter, limits): (&Filter, &PageLimits),
+        (page, selection): (&mut Page, &mut Selection),
+    ) -> Pick {
         let meta = self.metas.get(slot);
         if !is_for(meta, after, filter) {
-            return;
+            return Pick::Done;
         }
-        let (page, selection) = to;
+        let byte_count = selection.byte_count + u32::from(meta.row_len);
+        if byte_count > limits.bytes_max && page.row_count > 0 {
+            return Pick::Full;
+        }
+        selection.byte_count = byte_count;
         let merged_count = meta.merged_count(after);
         selection.rows.push(Picked { slot, merged_count });
         page.row_count += 1;
         page.merged_count = page.merged_count.saturating_add(merged_count);
-        let time = self.bodies.get(slot).transact_time();
+        let time = self.row(slot).transact_time();
         // Rows without a body have no time.
         if time != Nanos(0) {
             let oldest = page.oldest_transact_time;
             page.oldest_transact_time = if oldest == Nanos(0) { time } else { oldest.min(time) };
         }
+        Pick::Done
     }
 
     /// The picked rows as values: for tests and tools.
@@ -151,16 +206,25 @@ impl OrderStore {
     pub fn rows(&self, selection: &Selection) -> Vec<OrderRow> {
         let row = |picked: &Picked| OrderRow {
             merged_count: picked.merged_count,
-            ..self.bodies.get(picked.slot).decode()
+            ..self.row(picked.slot).decode()
         };
         selection.rows.iter().map(row).collect()
     }
 
+    /// The attributes of each picked row: for tests and tools.
+    #[must_use]
+    pub fn row_attributes(&self, selection: &Selection) -> Vec<&[u8]> {
+        selection.rows.iter().map(|picked| self.row(picked.slot).attributes()).collect()
+    }
+
     fn put_rows(&self, selection: &Selection, out: &mut Vec<u8>) {
-        put_group_header::<OrderRow>(selection.rows.len(), out);
-        out.reserve(selection.rows.len() * ROW_LEN);
-        for picked in &selection.rows {
-            self.bodies.get(picked.slot).put(picked.merged_count, out);
+        put_row_count(selection.rows.len(), out);
+        out.reserve(selection.byte_count as usize);
+        for group in selection.rows.chunks(LOOK_ROWS) {
+            self.look_at_rows(group.iter().map(|picked| picked.slot));
+            for picked in group {
+                self.row(picked.slot).put(picked.merged_count, out);
+            }
         }
     }
 }
@@ -231,8 +295,8 @@ pub fn put_page(
 fn put_rows_at(out: &mut Vec<u8>, store: &OrderStore, selection: &Selection) {
     let start = out.len();
     store.put_rows(selection, out);
-    // A group's header is four bytes; the rest is rows, as many as picked.
-    assert_eq!(out.len() - start - 4, selection.rows.len() * OrderRow::BLOCK_LENGTH);
+    // A group's header is four bytes; the rest is rows, as long as they were picked.
+    assert_eq!(out.len() - start - 4, selection.byte_count as usize);
 }
 
 /// Appends a page that refuses its question; `token` is the oldest legal one, empty when there is

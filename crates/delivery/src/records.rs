@@ -2,7 +2,8 @@
 //! record is gone.
 //!
 //! Record numbers come nearly dense and in order, so that a look-up is two loads and neither
-//! growth nor removal ever moves what is there.
+//! growth nor removal ever moves what is there. Both are bounded: a number may be so far from the
+//! others and no farther, and what empties at the low end is forgotten a few chunks at a time.
 
 use std::collections::VecDeque;
 
@@ -11,36 +12,60 @@ use weir_types::Rec;
 const CHUNK_BITS: u32 = 12;
 const CHUNK_LEN: usize = 1 << CHUNK_BITS;
 const NO_SLOT: u32 = u32::MAX;
-/// How far a record number may be ahead of the highest one: bounds what one event can allocate.
-pub(crate) const REC_JUMP_MAX: u64 = 1 << 28;
+/// How far a record number may be from those that are there: bounds what one event can allocate.
+pub(crate) const REC_JUMP_MAX: u64 = 1 << 25;
+/// Emptied chunks that one removal forgets.
+const FORGET_STEPS: usize = 8;
 
 #[derive(Clone, Debug)]
 struct Chunk {
-    slots: Box<[u32]>,
+    slots: [u32; CHUNK_LEN],
     used_count: u32,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Records {
-    chunks: VecDeque<Option<Chunk>>,
+    chunks: VecDeque<Option<Box<Chunk>>>,
     /// The number of the first chunk in `chunks`.
     base: u64,
+    held_count: u64,
 }
 
 impl Records {
+    #[inline]
     fn chunk_index(&self, rec: Rec) -> Option<usize> {
         usize::try_from((rec.0 >> CHUNK_BITS).checked_sub(self.base)?).ok()
     }
 
+    #[inline]
     fn offset(rec: Rec) -> usize {
         (rec.0 as usize) & (CHUNK_LEN - 1)
     }
 
     #[inline]
+    fn chunk(&self, rec: Rec) -> Option<&Chunk> {
+        self.chunks.get(self.chunk_index(rec)?)?.as_deref()
+    }
+
+    #[inline]
     pub(crate) fn get(&self, rec: Rec) -> Option<u32> {
-        let chunk = self.chunks.get(self.chunk_index(rec)?)?.as_ref()?;
-        let slot = chunk.slots[Self::offset(rec)];
+        let slot = self.chunk(rec)?.slots[Self::offset(rec)];
         (slot != NO_SLOT).then_some(slot)
+    }
+
+    /// The first record from `rec` on, and its slot.
+    pub(crate) fn next_from(&self, rec: Rec) -> Option<(Rec, u32)> {
+        let from = rec.0.max(self.base << CHUNK_BITS);
+        let (mut index, mut offset) = (self.chunk_index(Rec(from))?, Self::offset(Rec(from)));
+        while let Some(chunk) = self.chunks.get(index) {
+            let slots = chunk.as_ref().map_or(&[][..], |chunk| &chunk.slots[offset..]);
+            if let Some(at) = slots.iter().position(|slot| *slot != NO_SLOT) {
+                let rec = ((self.base + index as u64) << CHUNK_BITS) + (offset + at) as u64;
+                return Some((Rec(rec), slots[at]));
+            }
+            (index, offset) = (index + 1, 0);
+        }
+        None
     }
 
     /// True when `rec` is not absurdly far from the records that are there.
@@ -49,6 +74,11 @@ impl Records {
         let chunk = rec.0 >> CHUNK_BITS;
         let jump_max = REC_JUMP_MAX >> CHUNK_BITS;
         self.chunks.is_empty() || (chunk <= end + jump_max && chunk + jump_max >= self.base)
+    }
+
+    /// True when inserting `rec` asks for no memory.
+    pub(crate) fn has_room(&self, rec: Rec) -> bool {
+        self.chunk(rec).is_some()
     }
 
     pub(crate) fn insert(&mut self, rec: Rec, slot: u32) {
@@ -64,9 +94,10 @@ impl Records {
         while index >= self.chunks.len() {
             self.chunks.push_back(None);
         }
-        let chunk = self.chunks[index].get_or_insert_with(|| Chunk {
-            slots: vec![NO_SLOT; CHUNK_LEN].into_boxed_slice(),
-            used_count: 0,
+        let held_count = &mut self.held_count;
+        let chunk = self.chunks[index].get_or_insert_with(|| {
+            *held_count += 1;
+            Box::new(Chunk { slots: [NO_SLOT; CHUNK_LEN], used_count: 0 })
         });
         let place = &mut chunk.slots[Self::offset(rec)];
         assert!(*place == NO_SLOT, "record {rec} has a slot already");
@@ -85,11 +116,22 @@ impl Records {
             return;
         }
         self.chunks[index] = None;
+        self.held_count -= 1;
         // The last chunk stays as a mark of how far the numbers have come.
-        while self.chunks.len() > 1 && self.chunks[0].is_none() {
+        for _ in 0..FORGET_STEPS {
+            if self.chunks.len() == 1 || self.chunks[0].is_some() {
+                return;
+            }
             self.chunks.pop_front();
             self.base += 1;
         }
+    }
+
+    /// Bytes asked of the allocator.
+    #[inline]
+    pub(crate) fn reserved_bytes(&self) -> u64 {
+        let directory = self.chunks.capacity() * size_of::<Option<Box<Chunk>>>();
+        self.held_count * size_of::<Chunk>() as u64 + directory as u64
     }
 }
 
@@ -113,6 +155,44 @@ mod tests {
         assert!(records.chunks.len() <= 3, "chunks without records are gone");
         records.insert(Rec(5), 5);
         assert_eq!((records.get(Rec(5)), records.get(Rec(9_000))), (Some(5), Some(9_000)));
+    }
+
+    #[test]
+    fn numbers_with_holes_between_them_are_forgotten_a_few_at_a_time() {
+        let mut records = Records::default();
+        let far = REC_JUMP_MAX;
+        records.insert(Rec(1), 0);
+        records.insert(Rec(far), 1);
+        let directory = records.chunks.len();
+        records.remove(Rec(1));
+        assert_eq!(records.chunks.len(), directory - FORGET_STEPS, "no more than that at once");
+        for rec in 1..=directory as u64 / 8 {
+            records.insert(Rec(far + rec * 4_096), 2);
+            records.remove(Rec(far + rec * 4_096));
+        }
+        assert_eq!(records.get(Rec(far)), Some(1));
+        assert!(records.chunks.len() < directory, "{} chunks", records.chunks.len());
+    }
+
+    #[test]
+    fn records_are_found_in_order_of_their_numbers() {
+        let mut records = Records::default();
+        let there = [3, 4_095, 4_096, 50_000, 50_001];
+        for rec in there {
+            records.insert(Rec(rec), rec as u32);
+        }
+        let (mut found, mut from) = (vec![], Rec(0));
+        while let Some((rec, slot)) = records.next_from(from) {
+            assert_eq!(u64::from(slot), rec.0);
+            found.push(rec.0);
+            from = Rec(rec.0 + 1);
+        }
+        assert_eq!(found, there);
+        records.remove(Rec(3));
+        records.remove(Rec(4_095));
+        assert_eq!(records.next_from(Rec(0)), Some((Rec(4_096), 4_096)));
+        assert_eq!(records.next_from(Rec(u64::MAX)), None);
+        assert_eq!(Records::default().next_from(Rec(0)), None);
     }
 
     #[test]

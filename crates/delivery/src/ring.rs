@@ -1,20 +1,21 @@
 //! The ring: what changed, in order, with each record at its latest place only.
 //!
-//! Places only grow, so a ring is appended to and needs no tree. A record's change kills its old
-//! entry and appends a new one: O(1). A dead entry holds the distance to a later one, and walks
-//! shorten these distances, so that a page costs its rows and not the changes that it jumps over.
-//! Dead entries are swept a few per append, in place:
+//! Places only grow, so a ring is appended to and needs no tree. A record's change clears the bit
+//! of its old entry and appends a new one: O(1). Dead entries keep their place, so that a token's
+//! place is found by bisection; a walk passes any number of them in a few words of the bitmap, so
+//! that a page costs its rows and not the changes that it jumps over. They are swept a few per
+//! append, in place:
 //!
 //! ```text
 //! 0 .. write   swept: in order, live unless killed since
 //! write .. read   the gap: nothing
 //! read .. len   not swept yet: in order, all later than what is swept
 //! ```
-//! INVARIANT: a distance in the swept part never leads past `write`, because the sweep may put a
-//! live entry there next.
+//! INVARIANT: no position in the gap has a bit.
 
 use weir_types::{Rec, Seq};
 
+use crate::bits::Bits;
 use crate::chunk::Chunked;
 
 /// A place in a source's history: the pair that only grows. The default is before everything.
@@ -39,22 +40,28 @@ impl Place {
 
 /// Dead entries beyond the number of live ones at which a sweep begins.
 const DEAD_SLACK: u32 = 8;
-/// Entries looked at per append while a sweep runs. A sweep must end before the entries appended
+/// Live entries moved per append while a sweep runs. A sweep must end before the entries appended
 /// meanwhile call for the next one: two would do, four keeps the ring short.
-const SWEEP_STEPS: u32 = 4;
+pub(crate) const SWEEP_STEPS: u32 = 4;
 
 /// A change in a ring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub(crate) place: Place,
     pub(crate) slot: u32,
-    /// Zero while live; else how far ahead to look for the next live entry.
-    skip: u32,
+}
+
+/// What a walk found: the next live entry, with its position, and the words looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    pub(crate) found: Option<(u32, Entry)>,
+    pub(crate) count: u32,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Ring {
     entries: Chunked<Entry>,
+    live: Bits,
     write: u32,
     read: u32,
     live_count: u32,
@@ -62,18 +69,22 @@ pub(crate) struct Ring {
     newest: Place,
     /// The latest place that was removed for good: who has seen less may have missed it.
     floor: Place,
+    /// The sum of the hashes of the live orders in it, modulo 2^64.
+    digest: u64,
 }
 
 impl Ring {
     pub(crate) fn new(floor: Place) -> Ring {
         Ring {
             entries: Chunked::new(),
+            live: Bits::default(),
             write: 0,
             read: 0,
             live_count: 0,
             is_sweeping: false,
             newest: Place::START,
             floor,
+            digest: 0,
         }
     }
 
@@ -89,8 +100,22 @@ impl Ring {
         self.floor = self.floor.max(to);
     }
 
+    pub(crate) fn set_floor(&mut self, to: Place) {
+        self.floor = to;
+    }
+
     pub(crate) fn live_count(&self) -> u32 {
         self.live_count
+    }
+
+    pub(crate) fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// Takes `out` from the digest and puts `into` there.
+    #[inline]
+    pub(crate) fn rehash(&mut self, out: u64, into: u64) {
+        self.digest = self.digest.wrapping_sub(out).wrapping_add(into);
     }
 
     /// Appends a change and returns its position. Two entries may share a place: a record and the
@@ -100,15 +125,15 @@ impl Ring {
         assert!(place >= self.newest, "{place:?} after {:?}: places never fall", self.newest);
         self.newest = place;
         self.live_count += 1;
-        self.entries.push(Entry { place, slot, skip: 0 })
+        let position = self.entries.push(Entry { place, slot });
+        self.live.set(position);
+        position
     }
 
     /// Marks the entry at `position` dead: its record has a later place, or none any more.
     #[inline]
     pub(crate) fn kill(&mut self, position: u32) {
-        let entry = self.entries.get_mut(position);
-        assert!(entry.skip == 0, "the entry at {position} is dead already");
-        entry.skip = 1;
+        assert!(self.live.clear(position), "the entry at {position} is dead already");
         self.live_count -= 1;
         if self.live_count == 0 {
             self.entries.truncate(0);
@@ -120,34 +145,55 @@ impl Ring {
         self.entries.len() - (self.read - self.write) - self.live_count
     }
 
-    /// Sweeps a few entries if there is something to sweep; `moved` hears the new position of each
-    /// slot whose entry moved.
+    /// True when it is time to sweep: dead entries outnumber the live ones, or a quarter of them
+    /// when memory `is_short`.
     #[inline]
-    pub(crate) fn sweep(&mut self, mut moved: impl FnMut(u32, u32)) {
+    pub(crate) fn is_due(&self, is_short: bool) -> bool {
+        let live = if is_short { self.live_count / 4 } else { self.live_count };
+        self.is_sweeping || self.dead_count() > live + DEAD_SLACK
+    }
+
+    /// Gives back a chunk that is not needed any more; false when there is none.
+    #[inline]
+    pub(crate) fn trim(&mut self) -> bool {
+        self.entries.trim()
+    }
+
+    /// Gives back what an empty ring has no use for; false when there is nothing.
+    pub(crate) fn trim_empty(&mut self) -> bool {
+        self.entries.trim_first()
+    }
+
+    /// Empties the ring for another key, with its memory.
+    pub(crate) fn reset(&mut self, floor: Place) {
+        assert!(self.live_count == 0 && self.digest == 0, "the ring is in use");
+        (self.newest, self.floor) = (Place::START, floor);
+    }
+
+    /// Sweeps a few entries; `moved` hears the new position of each slot whose entry moved. Returns
+    /// how many steps that took, at most `steps_max`.
+    #[inline]
+    pub(crate) fn sweep(&mut self, steps_max: u32, mut moved: impl FnMut(u32, u32)) -> u32 {
         if !self.is_sweeping {
-            if self.dead_count() <= self.live_count + DEAD_SLACK {
-                return;
-            }
             (self.write, self.read, self.is_sweeping) = (0, 0, true);
         }
-        for _ in 0..SWEEP_STEPS {
-            if self.read == self.entries.len() {
+        for step in 0..steps_max {
+            let Some(at) = self.live.next(self.read) else {
                 self.entries.truncate(self.write);
                 (self.write, self.read, self.is_sweeping) = (0, 0, false);
-                return;
-            }
-            let entry = *self.entries.get(self.read);
-            if entry.skip > 0 {
-                self.read = (self.read + entry.skip).min(self.entries.len());
-                continue;
-            }
-            if self.write < self.read {
+                return step + 1;
+            };
+            if self.write < at {
+                let entry = *self.entries.get(at);
                 *self.entries.get_mut(self.write) = entry;
+                self.live.clear(at);
+                self.live.set(self.write);
                 moved(entry.slot, self.write);
             }
             self.write += 1;
-            self.read += 1;
+            self.read = at + 1;
         }
+        steps_max
     }
 
     /// The position of the first entry, live or dead, later than `place`.
@@ -174,38 +220,31 @@ impl Ring {
         low
     }
 
-    /// The first live entry at or after `position`, and its position.
+    /// The first live entry at or after `position`.
     #[inline]
-    pub(crate) fn next_live(&mut self, position: u32) -> Option<(u32, Entry)> {
-        let mut from = position;
-        if from < self.write {
-            from = self.walk(from, self.write);
-            if from < self.write {
-                return Some((from, *self.entries.get(from)));
-            }
-        }
-        let end = self.entries.len();
-        let found = self.walk(from.max(self.read), end);
-        (found < end).then(|| (found, *self.entries.get(found)))
+    pub(crate) fn next_live(&self, position: u32) -> Step {
+        let (found, count) = self.live.next_counted(position);
+        Step { found: found.map(|at| (at, *self.entries.get(at))), count }
     }
 
-    /// Follows distances from `start` to a live entry or to `end`, and shortens those on the way.
-    fn walk(&mut self, start: u32, end: u32) -> u32 {
-        let mut found = start;
-        while found < end {
-            match self.entries.get(found).skip {
-                0 => break,
-                skip => found = (found + skip).min(end),
-            }
-        }
-        let mut at = start;
-        while at < found {
-            let entry = self.entries.get_mut(at);
-            let next = at + entry.skip;
-            entry.skip = found - at;
-            at = next;
-        }
-        found
+    /// True when appending `count` entries, at least one, asks for no memory.
+    #[inline]
+    pub(crate) fn has_room(&self, count: u32) -> bool {
+        self.entries.has_room(count) && self.live.has_room(self.entries.len() + count - 1)
+    }
+
+    /// Looks at the word of a position's bit and at the entry behind which the next one goes.
+    #[inline]
+    pub(crate) fn look(&self, position: u32) -> u64 {
+        let last = self.entries.len().checked_sub(1);
+        let entry = last.map_or(0, |last| self.entries.get(last).slot);
+        self.live.look(position) ^ u64::from(entry)
+    }
+
+    /// Bytes asked of the allocator.
+    #[inline]
+    pub(crate) fn reserved_bytes(&self) -> u64 {
+        self.entries.reserved_bytes() + self.live.reserved_bytes()
     }
 }
 
@@ -239,13 +278,15 @@ mod tests {
             self.ring.kill(self.positions[slot as usize]);
             self.positions[slot as usize] = self.ring.append(place(self.seq), slot);
             let positions = &mut self.positions;
-            self.ring.sweep(|slot, position| positions[slot as usize] = position);
+            if self.ring.is_due(false) {
+                self.ring.sweep(SWEEP_STEPS, |slot, at| positions[slot as usize] = at);
+            }
         }
 
         fn walk_from(&mut self, after: Place) -> Vec<(u64, u32)> {
             let mut seen = Vec::new();
             let mut position = self.ring.position_after(after);
-            while let Some((at, entry)) = self.ring.next_live(position) {
+            while let Some((at, entry)) = self.ring.next_live(position).found {
                 seen.push((entry.place.seq.0, entry.slot));
                 position = at + 1;
             }
@@ -283,15 +324,33 @@ mod tests {
     }
 
     #[test]
-    fn one_hot_record_leaves_no_trail_that_a_walk_must_follow() {
-        let mut bench = Bench::of(100);
-        for _ in 0..80 {
-            bench.touch(50);
+    fn a_run_of_a_million_dead_entries_costs_a_walk_a_few_words() {
+        let mut bench = Bench::of(1_000_002);
+        for slot in 1..=1_000_000 {
+            bench.ring.kill(bench.positions[slot]);
         }
-        assert_eq!(bench.walk_from(place(49)).first(), Some(&(50, 49)));
-        let position = bench.ring.position_after(place(100));
-        let (found, _) = bench.ring.next_live(position).unwrap();
-        assert_eq!(bench.ring.entries.get(position).skip, found - position);
+        for after in [1, 2, 500_000, 1_000_000] {
+            let step = bench.ring.next_live(bench.ring.position_after(place(after)));
+            assert_eq!(step.found.map(|(at, _)| at), Some(1_000_001));
+            assert!(step.count <= 12, "{} words after {after}", step.count);
+        }
+    }
+
+    #[test]
+    fn a_sweep_is_as_long_as_it_was_told_and_then_leaves_chunks_to_give_back() {
+        let mut bench = Bench::of(1_000_000);
+        (10..1_000_000).for_each(|slot| bench.ring.kill(bench.positions[slot]));
+        let full = bench.ring.reserved_bytes();
+        let mut steps = Vec::new();
+        while bench.ring.is_due(false) {
+            steps.push(bench.ring.sweep(4, |_, _| {}));
+        }
+        assert_eq!(bench.ring.entries.len(), 10);
+        assert!(steps.iter().all(|steps| *steps <= 4), "{steps:?}");
+        assert_eq!(bench.ring.reserved_bytes(), full, "a sweep frees nothing by itself");
+        while bench.ring.trim() {}
+        assert!(bench.ring.reserved_bytes() < full / 50, "the memory is given back");
+        assert_eq!(bench.walk_from(Place::START).len(), 10);
     }
 
     #[test]
@@ -302,7 +361,7 @@ mod tests {
         }
         assert_eq!(bench.ring.live_count(), 0);
         assert_eq!(bench.walk_from(Place::START), []);
-        assert_eq!(bench.ring.append(place(9), 7), 0);
+        assert_eq!(bench.ring.append(place(9), 7), 0, "from the first position");
         assert_eq!(bench.walk_from(place(8)), [(9, 7)]);
     }
 }

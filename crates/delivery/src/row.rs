@@ -1,96 +1,102 @@
 //! What a slot holds: an order's row as bytes of the wire, and what pages need to know of it.
 //!
-//! The row is encoded once, when it changes; each page copies it and sets two fields.
+//! A row is the fixed fields and up to 600 bytes that only an outside core and its clients
+//! understand. It is encoded at most once, when it changes; each page copies it and sets one field.
 
 use weir_types::{
     AccountId, ClOrdId, ExecInst, ExecType, FirmId, InstrumentId, Nanos, OrdStatus, OrdType,
-    OrderId, PartitionId, Price, Qty, Reason, SessionId, Side, TimeInForce,
+    OrderId, PartitionId, Price, Qty, Reason, Rec, SessionId, Side, TimeInForce,
 };
 use weir_wire::Message;
-use weir_wire::delivery::{OrderRow, RowFlags};
+use weir_wire::delivery::{OrderRow, RowFlags, row_offset_of};
 use weir_wire::event::OrderEvent;
 
 use crate::filter::Keys;
+use crate::heap::Block;
 use crate::ring::Place;
 
-/// Bytes of a row.
+/// Bytes of a row's fixed fields.
 pub const ROW_LEN: usize = OrderRow::BLOCK_LENGTH;
 
-const MERGED_COUNT_AT: usize = offset_of("merged_count");
-const TRANSACT_TIME_AT: usize = offset_of("transact_time");
-const ORDER_ID_AT: usize = offset_of("order_id");
+const MERGED_COUNT_AT: usize = row_offset_of("merged_count");
+const REC_AT: usize = row_offset_of("rec");
+const SEQ_AT: usize = row_offset_of("seq");
+const FLAGS_AT: usize = row_offset_of("flags");
+const TRANSACT_TIME_AT: usize = row_offset_of("transact_time");
+const ORDER_ID_AT: usize = row_offset_of("order_id");
 
-/// Where a field lies in a row, by its name in the wire's own list.
-const fn offset_of(name: &str) -> usize {
-    let mut index = 0;
-    while index < OrderRow::FIELDS.len() {
-        if is_same(OrderRow::FIELDS[index].name.as_bytes(), name.as_bytes()) {
-            return OrderRow::FIELDS[index].offset;
-        }
-        index += 1;
-    }
-    panic!("a row has this field")
+/// Bytes of the length before a row's attributes.
+const LEN_LEN: usize = 2;
+
+/// Bytes of a row with `attributes_len` bytes of attributes.
+#[must_use]
+pub const fn row_len(attributes_len: usize) -> usize {
+    ROW_LEN + LEN_LEN + attributes_len
 }
 
-const fn is_same(one: &[u8], other: &[u8]) -> bool {
-    if one.len() != other.len() {
-        return false;
-    }
-    let mut index = 0;
-    while index < one.len() {
-        if one[index] != other[index] {
-            return false;
-        }
-        index += 1;
-    }
-    true
+/// The record of a block, as far as it is that long.
+#[inline]
+pub(crate) fn rec_of(block: &[u8]) -> Option<Rec> {
+    let bytes = block.get(REC_AT..)?.first_chunk()?;
+    Some(Rec(u64::from_le_bytes(*bytes)))
 }
 
-/// A row as it goes on the wire.
+/// A row as it goes on the wire: the fixed fields, then the attributes after their length. Its
+/// merged count is zero.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Body([u8; ROW_LEN]);
+pub(crate) struct Row<'a>(pub(crate) &'a [u8]);
 
-impl Body {
-    pub(crate) const EMPTY: Body = Body([0; ROW_LEN]);
-
-    /// Encodes `row` by way of `scratch`, which is left holding it.
-    pub(crate) fn encode(row: &OrderRow, scratch: &mut Vec<u8>) -> Body {
-        scratch.clear();
-        row.encode_block(scratch);
-        let mut body = Body::EMPTY;
-        body.0.copy_from_slice(scratch);
-        body
-    }
-
-    pub(crate) fn transact_time(&self) -> Nanos {
+impl<'a> Row<'a> {
+    pub(crate) fn transact_time(self) -> Nanos {
         Nanos(self.word_at(TRANSACT_TIME_AT))
     }
 
-    pub(crate) fn order_id(&self) -> OrderId {
+    pub(crate) fn order_id(self) -> OrderId {
         OrderId(self.word_at(ORDER_ID_AT))
     }
 
-    fn word_at(&self, at: usize) -> u64 {
+    fn word_at(self, at: usize) -> u64 {
         u64::from_le_bytes(*self.0[at..].first_chunk().expect("the field is inside the row"))
+    }
+
+    pub(crate) fn attributes(self) -> &'a [u8] {
+        &self.0[ROW_LEN + LEN_LEN..]
     }
 
     /// Appends the row with its merged count.
     #[inline]
-    pub(crate) fn put(&self, merged_count: u32, out: &mut Vec<u8>) {
+    pub(crate) fn put(self, merged_count: u32, out: &mut Vec<u8>) {
         let start = out.len();
-        out.extend_from_slice(&self.0);
+        out.extend_from_slice(self.0);
         out[start + MERGED_COUNT_AT..start + MERGED_COUNT_AT + 4]
             .copy_from_slice(&merged_count.to_le_bytes());
     }
 
-    /// The row as a value.
-    pub(crate) fn decode(&self) -> OrderRow {
-        OrderRow::decode_block(&self.0).expect("the store encoded it")
+    /// The fixed fields as values.
+    pub(crate) fn decode(self) -> OrderRow {
+        OrderRow::decode_block(self.0).expect("the store checked it")
+    }
+
+    /// What a digest adds up: XXH3-64 of the row.
+    #[inline]
+    pub(crate) fn hash(self) -> u64 {
+        xxhash_rust::xxh3::xxh3_64(self.0)
     }
 }
 
-/// The row of an order after an event.
-pub(crate) fn row_of(event: &OrderEvent) -> OrderRow {
+/// Writes a row to the bytes that the heap has for it, [`row_len`] of them.
+#[inline]
+pub(crate) fn write_row(block: &[u8], attributes: &[u8], to: &mut [u8]) {
+    let len = u16::try_from(attributes.len()).expect("attributes are short");
+    to[..ROW_LEN].copy_from_slice(&block[..ROW_LEN]);
+    to[MERGED_COUNT_AT..MERGED_COUNT_AT + 4].fill(0);
+    to[ROW_LEN..ROW_LEN + LEN_LEN].copy_from_slice(&len.to_le_bytes());
+    to[ROW_LEN + LEN_LEN..].copy_from_slice(attributes);
+}
+
+/// The row of an order after an event of our own engine.
+#[must_use]
+pub fn row_of(event: &OrderEvent) -> OrderRow {
     OrderRow {
         rec: event.rec,
         seq: event.seq,
@@ -160,6 +166,27 @@ pub(crate) fn bodiless_row(place: Place, order_id: OrderId, flags: RowFlags) -> 
     }
 }
 
+/// The bytes of a row that only names a record.
+#[derive(Clone, Debug)]
+pub(crate) struct MarkRow([u8; ROW_LEN]);
+
+impl MarkRow {
+    pub(crate) fn new() -> MarkRow {
+        let mut bytes = Vec::with_capacity(ROW_LEN);
+        bodiless_row(Place::START, OrderId(0), RowFlags::default()).encode_block(&mut bytes);
+        MarkRow(bytes.try_into().expect("a row has its length"))
+    }
+
+    pub(crate) fn of(&self, place: Place, order_id: OrderId, flags: RowFlags) -> [u8; ROW_LEN] {
+        let mut row = self.0;
+        row[REC_AT..REC_AT + 8].copy_from_slice(&place.rec.0.to_le_bytes());
+        row[SEQ_AT..SEQ_AT + 8].copy_from_slice(&place.seq.0.to_le_bytes());
+        row[ORDER_ID_AT..ORDER_ID_AT + 8].copy_from_slice(&order_id.0.to_le_bytes());
+        row[FLAGS_AT] = flags.0;
+        row
+    }
+}
+
 /// What a slot stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
@@ -175,8 +202,17 @@ pub(crate) enum Standing {
     Leave,
 }
 
+impl Standing {
+    /// The standing of a slot in use with this number.
+    pub(crate) fn from_code(code: u8) -> Option<Standing> {
+        [Standing::Live, Standing::Ended, Standing::Tombstone, Standing::Leave]
+            .into_iter()
+            .find(|standing| *standing as u8 == code)
+    }
+}
+
 /// Changes before the latest whose distance is remembered.
-const HISTORY_LEN: usize = 7;
+pub(crate) const HISTORY_LEN: usize = 7;
 
 /// What pages need to know of a slot beside its bytes.
 #[derive(Clone, Copy, Debug)]
@@ -188,23 +224,37 @@ pub(crate) struct Meta {
     pub(crate) keys: Keys,
     /// The keys after the change when it is a mark.
     pub(crate) next_keys: Keys,
+    /// The row's hash while the order is live, else zero.
+    pub(crate) hash: u64,
+    /// Where the row is, and how long.
+    pub(crate) block: Block,
+    pub(crate) row_len: u16,
     pub(crate) standing: Standing,
     /// All changes so far.
-    change_count: u32,
+    pub(crate) change_count: u32,
     /// Distances in `seq` from each change to the one before, latest first; zero where there is
     /// none, `u32::MAX` where it does not fit.
-    history: [u32; HISTORY_LEN],
-    /// Neighbours among what waits for the floor.
+    pub(crate) history: [u32; HISTORY_LEN],
+    /// Neighbours among what waits for the floor; `older` is the next free slot of a free one.
     pub(crate) older: u32,
     pub(crate) newer: u32,
 }
 
 impl Meta {
+    /// Looks at both ends of it.
+    #[inline]
+    pub(crate) fn look(&self) -> u64 {
+        self.place.seq.0 ^ u64::from(self.newer) ^ u64::from(self.row_len)
+    }
+
     pub(crate) const FREE: Meta = Meta {
         place: Place::START,
         first: Place::START,
         keys: Keys::NONE,
         next_keys: Keys::NONE,
+        hash: 0,
+        block: Block::NONE,
+        row_len: 0,
         standing: Standing::Free,
         change_count: 0,
         history: [0; HISTORY_LEN],

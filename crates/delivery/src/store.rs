@@ -1,22 +1,22 @@
 //! The order store: the latest state of each order of one source, and what is new since a place.
 //!
-//! Fed by events in (`seq`, `rec`) order, it answers one question: what changed after this place,
-//! of what this filter lets through? It knows no clock, no thread, no I/O and no reader. What it
-//! does for one event is bounded: nothing ever stops to compact.
-//!
-//! INVARIANT: what waits for the floor (ended orders, tombstones, LEAVE marks) is chained in the
-//! order of its places, so that what is removed is always the oldest, and the floor only rises.
+//! Fed by events or rows in (`seq`, `rec`) order (`ingest.rs`), it answers one question: what
+//! changed after this place, of what this filter lets through? (`page.rs`) It knows no clock, no
+//! thread, no I/O and no reader. What it does for one event is bounded: nothing ever stops to
+//! compact, and what it may take of memory is bounded too (`memory.rs`).
 
-use weir_types::{Epoch, OrderId, PartitionId, Reason, Rec};
-use weir_wire::delivery::{OrderRow, RowFlags};
-use weir_wire::event::OrderEvent;
+use weir_types::{Epoch, PartitionId, Reason, Rec};
+use weir_wire::delivery::OrderRow;
 
+use crate::capture::{Capture, Kept};
 use crate::chunk::Chunked;
-use crate::filter::{Filter, Keys};
+use crate::filter::Filter;
+use crate::heap::Heap;
 use crate::index::{Index, Kinds};
+use crate::ingest::IngestError;
 use crate::records::Records;
 use crate::ring::Place;
-use crate::row::{Body, Meta, ROW_LEN, Standing, bodiless_row, row_of};
+use crate::row::{MarkRow, Meta, ROW_LEN, Row, Standing};
 
 /// How long what ended is kept. Must be far more than what ends while a reader waits, pages through
 /// its first copy, or is away: a reader that is overtaken starts again.
@@ -24,19 +24,17 @@ use crate::row::{Body, Meta, ROW_LEN, Standing, bodiless_row, row_of};
 pub struct Retention {
     /// At most this many ended orders, tombstones and LEAVE marks.
     pub count_max: u32,
-    /// At most this many bytes of them, by [`SLOT_SIZE`] each.
+    /// At most this many bytes of them: their rows, and [`SLOT_SIZE`] each.
     pub bytes_max: u64,
 }
 
-/// About what one order costs, in bytes: its row, what is known of it and its places.
-pub const SLOT_SIZE: u64 = ROW_LEN as u64 + 400;
-
 impl Retention {
-    fn effective_count_max(self) -> u32 {
-        let by_bytes = u32::try_from(self.bytes_max / SLOT_SIZE).unwrap_or(u32::MAX);
-        self.count_max.min(by_bytes)
-    }
+    /// Keeps whatever ended for ever.
+    pub const ALL: Retention = Retention { count_max: u32::MAX, bytes_max: u64::MAX };
 }
+
+/// About what one order costs beside its row, in bytes: what is known of it and its places.
+pub const SLOT_SIZE: u64 = 400;
 
 /// What a store is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,56 +47,18 @@ pub struct StoreConfig {
     pub kinds: Kinds,
     /// How long what ended is kept.
     pub retention: Retention,
+    /// Bytes of memory that the store may ask for, all together; `u64::MAX` for no limit. What
+    /// ended goes early before it is reached, and then what is new is refused.
+    pub bytes_max: u64,
 }
 
 impl StoreConfig {
-    /// A store of `source` with all keys, that keeps a million ended orders.
+    /// A store of `source` with all keys, that keeps a million ended orders, without a limit.
     #[must_use]
     pub const fn new(source: PartitionId, epoch: Epoch) -> StoreConfig {
         let retention = Retention { count_max: 1_000_000, bytes_max: u64::MAX };
-        StoreConfig { source, epoch, kinds: Kinds::FULL, retention }
+        StoreConfig { source, epoch, kinds: Kinds::FULL, retention, bytes_max: u64::MAX }
     }
-}
-
-/// What an event did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Ingested {
-    /// An order appeared.
-    Inserted,
-    /// An order changed.
-    Updated,
-    /// The event is not about a record: an order was refused.
-    NotARecord,
-    /// The store is past this place: the event came before.
-    Repeated,
-}
-
-/// An event that cannot be this source's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum IngestError {
-    /// It is another source's.
-    #[error("an event of partition {got} in the store of partition {want}")]
-    WrongSource {
-        /// Whose it is.
-        got: PartitionId,
-        /// Whose the store is.
-        want: PartitionId,
-    },
-    /// Its record number is far beyond the highest so far.
-    #[error("record {0} is too far ahead of the highest one")]
-    RecJump(Rec),
-    /// The store holds changes that its source now disowns: it has to be built anew.
-    #[error("the source's epoch {epoch} begins at {valid_to:?}, before the store's head")]
-    EpochBehindHead {
-        /// The new epoch.
-        epoch: Epoch,
-        /// The last place of the old one.
-        valid_to: Place,
-    },
-    /// Epochs only grow.
-    #[error("epoch {0} is not after the store's")]
-    EpochRepeated(Epoch),
 }
 
 /// Why a place cannot be read from.
@@ -123,29 +83,48 @@ impl Resync {
     }
 }
 
-const NONE: u32 = u32::MAX;
-/// What is removed at most per event: more than the order and the mark that one event can add.
-const RETIRE_STEPS: u32 = 4;
+pub(crate) const NONE: u32 = u32::MAX;
 
 /// The latest state of each order of one source.
+///
+/// INVARIANT: what waits for the floor (ended orders, tombstones, LEAVE marks) is chained in the
+/// order of its places, so that what is removed is always the oldest, and the floor only rises.
 #[derive(Clone, Debug)]
 pub struct OrderStore {
-    config: StoreConfig,
-    head: Place,
-    epoch: Epoch,
+    pub(crate) config: StoreConfig,
+    pub(crate) head: Place,
+    pub(crate) epoch: Epoch,
     /// Epochs before the current one with the last valid place of each, oldest first.
-    past_epochs: Vec<(Epoch, Place)>,
-    records: Records,
+    pub(crate) past_epochs: Vec<(Epoch, Place)>,
+    pub(crate) records: Records,
     pub(crate) index: Index,
     pub(crate) metas: Chunked<Meta>,
-    pub(crate) bodies: Chunked<Body>,
-    free_slots: Vec<u32>,
+    pub(crate) heap: Heap,
+    /// The first free slot; the chain goes on in the slots.
+    pub(crate) free_slot: u32,
+    pub(crate) free_count: u32,
     /// The chain of what waits for the floor.
-    oldest: u32,
-    newest: u32,
-    waiting_count: u32,
-    live_count: u32,
-    scratch: Vec<u8>,
+    pub(crate) oldest: u32,
+    pub(crate) newest: u32,
+    pub(crate) waiting_count: u32,
+    pub(crate) waiting_bytes: u64,
+    pub(crate) live_count: u32,
+    /// Bytes of all rows, and of their attributes alone.
+    pub(crate) row_bytes: u64,
+    pub(crate) attribute_bytes: u64,
+    /// Memory is short: nothing new is asked for.
+    pub(crate) is_tight: bool,
+    /// What went before its time because memory was short.
+    pub(crate) early_count: u64,
+    pub(crate) full_count: u64,
+    pub(crate) step_count: u64,
+    /// The snapshot under way.
+    pub(crate) capture: Option<Box<Capture>>,
+    pub(crate) is_capture_given_up: bool,
+    /// What snapshots that were given up had kept, given back a little at a time.
+    pub(crate) abandoned: Kept,
+    pub(crate) mark_row: MarkRow,
+    pub(crate) scratch: Vec<u8>,
 }
 
 impl OrderStore {
@@ -159,12 +138,24 @@ impl OrderStore {
             records: Records::default(),
             index: Index::new(config.kinds),
             metas: Chunked::new(),
-            bodies: Chunked::new(),
-            free_slots: Vec::new(),
+            heap: Heap::new(),
+            free_slot: NONE,
+            free_count: 0,
             oldest: NONE,
             newest: NONE,
             waiting_count: 0,
+            waiting_bytes: 0,
             live_count: 0,
+            row_bytes: 0,
+            attribute_bytes: 0,
+            is_tight: false,
+            early_count: 0,
+            full_count: 0,
+            step_count: 0,
+            capture: None,
+            is_capture_given_up: false,
+            abandoned: Kept::default(),
+            mark_row: MarkRow::new(),
             scratch: Vec::with_capacity(ROW_LEN),
             config,
         }
@@ -206,174 +197,53 @@ impl OrderStore {
         self.waiting_count
     }
 
+    /// Elementary steps so far: entries put, killed, moved or removed, chunks given back, rows
+    /// written. What one call adds bounds how long it takes, whatever is in the store.
+    #[must_use]
+    pub fn step_count(&self) -> u64 {
+        self.step_count + self.index.step_count
+    }
+
     /// The latest state of a record; `None` when it never was, is gone, or is below the floor.
     #[must_use]
     pub fn get(&self, rec: Rec) -> Option<OrderRow> {
+        self.current(rec).map(Row::decode)
+    }
+
+    /// The attributes of a record's latest state, as its core sent them; `None` as for
+    /// [`OrderStore::get`].
+    #[must_use]
+    pub fn attributes(&self, rec: Rec) -> Option<&[u8]> {
+        self.current(rec).map(Row::attributes)
+    }
+
+    fn current(&self, rec: Rec) -> Option<Row<'_>> {
         let slot = self.records.get(rec)?;
-        (self.metas.get(slot).standing != Standing::Tombstone)
-            .then(|| self.bodies.get(slot).decode())
+        (self.metas.get(slot).standing != Standing::Tombstone).then(|| self.row(slot))
     }
 
-    /// Takes in one event.
+    #[inline]
+    pub(crate) fn row(&self, slot: u32) -> Row<'_> {
+        let meta = self.metas.get(slot);
+        Row(self.heap.bytes(meta.block, usize::from(meta.row_len)))
+    }
+
+    /// The digest of what a reader of `filter` should have of live orders, to compare with its
+    /// mirror's: the sum, modulo 2^64, of XXH3-64 of each live order's row, its fixed fields with
+    /// `merged_count` zero, the length of its attributes and these. The same on every replica,
+    /// whatever the way to it.
     ///
-    /// # Errors
-    /// Any [`IngestError`] about the event; the store is as before.
-    pub fn ingest(&mut self, event: &OrderEvent) -> Result<Ingested, IngestError> {
-        if event.partition_id != self.config.source {
-            let (got, want) = (event.partition_id, self.config.source);
-            return Err(IngestError::WrongSource { got, want });
-        }
-        if event.rec.is_none() {
-            return Ok(Ingested::NotARecord);
-        }
-        let place = Place::new(event.seq, event.rec);
-        if place <= self.head {
-            return Ok(Ingested::Repeated);
-        }
-        let keys = Keys {
-            firm_id: event.firm_id,
-            account_id: event.account_id,
-            instrument_id: event.instrument_id,
-        };
-        let standing = if event.ord_status.is_live() { Standing::Live } else { Standing::Ended };
-        let ingested = match self.records.get(event.rec) {
-            Some(slot) => {
-                self.update(slot, place, keys, standing);
-                self.set_body(slot, &row_of(event));
-                Ingested::Updated
-            }
-            None => {
-                if !self.records.can_hold(event.rec) {
-                    return Err(IngestError::RecJump(event.rec));
-                }
-                self.insert(place, keys, standing, &row_of(event));
-                Ingested::Inserted
-            }
-        };
-        self.head = place;
-        self.retire();
-        Ok(ingested)
+    /// `None` when no ring holds just these orders: the digest would need a scan.
+    #[must_use]
+    pub fn digest(&self, filter: &Filter) -> Option<u64> {
+        self.index.digest_of(filter)
     }
 
-    /// The record is gone: readers get a tombstone until the floor passes it. True when the record
-    /// was there and `place` is later than everything so far.
-    pub fn delete(&mut self, place: Place) -> bool {
-        let Some(slot) = self.records.get(place.rec) else { return false };
-        if place <= self.head {
-            return false;
-        }
-        let (keys, order_id) = (self.metas.get(slot).keys, self.bodies.get(slot).order_id());
-        self.update(slot, place, keys, Standing::Tombstone);
-        self.set_body(slot, &bodiless_row(place, order_id, RowFlags::TOMBSTONE));
-        self.head = place;
-        self.retire();
-        true
-    }
-
-    fn insert(&mut self, place: Place, keys: Keys, standing: Standing, row: &OrderRow) {
-        let slot = self.take_slot(Meta::new(place, keys, standing), row);
-        self.records.insert(place.rec, slot);
-        self.index.insert(slot, place, &keys);
-        self.count_in(slot);
-    }
-
-    fn update(&mut self, slot: u32, place: Place, keys: Keys, standing: Standing) {
-        self.count_out(slot);
-        let meta = self.metas.get_mut(slot);
-        meta.advance(place);
-        meta.standing = standing;
-        let old = core::mem::replace(&mut meta.keys, keys);
-        if old == keys {
-            self.index.touch(slot, place);
-        } else {
-            self.index.rekey(slot, place, &keys);
-            let order_id = self.bodies.get(slot).order_id();
-            self.leave_mark(place, order_id, (old, keys));
-        }
-        self.count_in(slot);
-    }
-
-    /// Leaves a mark wherever readers of a record's old keys look, for those whose filter does not
-    /// match the new ones.
-    fn leave_mark(&mut self, place: Place, order_id: OrderId, (old, new): (Keys, Keys)) {
-        let row = bodiless_row(place, order_id, RowFlags::LEAVE);
-        let mut meta = Meta::new(place, old, Standing::Leave);
-        meta.next_keys = new;
-        let slot = self.take_slot(meta, &row);
-        self.index.insert(slot, place, &old);
-        self.count_in(slot);
-    }
-
-    fn take_slot(&mut self, meta: Meta, row: &OrderRow) -> u32 {
-        let slot = match self.free_slots.pop() {
-            Some(slot) => {
-                *self.metas.get_mut(slot) = meta;
-                slot
-            }
-            None => {
-                self.bodies.push(Body::EMPTY);
-                self.metas.push(meta)
-            }
-        };
-        self.set_body(slot, row);
-        slot
-    }
-
-    fn set_body(&mut self, slot: u32, row: &OrderRow) {
-        *self.bodies.get_mut(slot) = Body::encode(row, &mut self.scratch);
-    }
-
-    /// Counts a slot by its standing, and chains it when it now waits for the floor.
-    fn count_in(&mut self, slot: u32) {
-        let newest = self.newest;
-        let meta = self.metas.get_mut(slot);
-        if !meta.is_waiting() {
-            self.live_count += 1;
-            return;
-        }
-        (meta.older, meta.newer) = (newest, NONE);
-        match newest {
-            NONE => self.oldest = slot,
-            newest => self.metas.get_mut(newest).newer = slot,
-        }
-        self.newest = slot;
-        self.waiting_count += 1;
-    }
-
-    fn count_out(&mut self, slot: u32) {
-        let meta = *self.metas.get(slot);
-        if !meta.is_waiting() {
-            self.live_count -= 1;
-            return;
-        }
-        match meta.older {
-            NONE => self.oldest = meta.newer,
-            older => self.metas.get_mut(older).newer = meta.newer,
-        }
-        match meta.newer {
-            NONE => self.newest = meta.older,
-            newer => self.metas.get_mut(newer).older = meta.older,
-        }
-        self.waiting_count -= 1;
-    }
-
-    /// Lets the oldest of what ended go while there is more than is to be kept.
-    fn retire(&mut self) {
-        let count_max = self.config.retention.effective_count_max();
-        for _ in 0..RETIRE_STEPS {
-            if self.waiting_count <= count_max {
-                return;
-            }
-            let slot = self.oldest;
-            self.count_out(slot);
-            let meta = *self.metas.get(slot);
-            if meta.standing != Standing::Leave {
-                self.records.remove(meta.place.rec);
-            }
-            self.index.remove(slot, meta.place);
-            *self.metas.get_mut(slot) = Meta::FREE;
-            self.free_slots.push(slot);
-        }
+    /// True when pages of this filter find their rows in a ring of their own; else they scan, as
+    /// far as a page's budget goes, and say so.
+    #[must_use]
+    pub fn is_indexed(&self, filter: &Filter) -> bool {
+        self.index.is_indexed(filter)
     }
 
     /// The source's writer changed: what it said after `valid_to` in epochs before `epoch` never

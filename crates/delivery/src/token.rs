@@ -7,7 +7,8 @@
 //! 3   scope check, 1 byte
 //! 4   nonce, 12 bytes
 //! 16  tag, 16 bytes
-//! 32  each source, 22 bytes, encrypted: source u16, epoch u32, seq u64, rec u64, little-endian
+//! 32  each source, 26 bytes, encrypted, little-endian:
+//!     source u16, epoch u32, seq u64, rec u64, how far `seen` is ahead of seq u32
 //! ```
 //! ChaCha20-Poly1305 (RFC 8439) seals it; the
 //! first four bytes and the reader's scope are its associated data, so that a token is good only
@@ -26,11 +27,11 @@ use crate::filter::Scope;
 use crate::ring::Place;
 
 /// The version that this crate writes and reads.
-pub const TOKEN_VERSION: u8 = 1;
+pub const TOKEN_VERSION: u8 = 2;
 /// Bytes of a token beside its sources.
 pub const TOKEN_HEAD_LEN: usize = 32;
 /// Bytes of each source.
-pub const TOKEN_SOURCE_LEN: usize = 22;
+pub const TOKEN_SOURCE_LEN: usize = 26;
 /// The most sources of a token.
 pub const TOKEN_SOURCES_MAX: usize = 64;
 
@@ -46,6 +47,24 @@ pub struct SourcePlace {
     pub epoch: Epoch,
     /// The place.
     pub place: Place,
+    /// The latest change that any page on the way here knew of; at least the place's own. A page
+    /// tells each order as it was by then and leaves out what it was before: should the epoch turn
+    /// out to have ended before `seen`, what was left out may be what holds.
+    pub seen: Seq,
+}
+
+impl SourcePlace {
+    /// A place whose reader knows of nothing beyond.
+    #[must_use]
+    pub const fn new(source: PartitionId, epoch: Epoch, place: Place) -> SourcePlace {
+        SourcePlace { source, epoch, place, seen: place.seq }
+    }
+
+    /// The place that the epoch must have held to for the reader to go on in a later one.
+    #[must_use]
+    pub fn reach(&self) -> Place {
+        self.place.max(Place::new(self.seen, Rec(0)))
+    }
 }
 
 /// A key that seals tokens. Its bytes are never shown.
@@ -260,15 +279,24 @@ fn put_source(source: &SourcePlace, out: &mut Vec<u8>) {
     out.extend_from_slice(&source.epoch.0.to_le_bytes());
     out.extend_from_slice(&source.place.seq.0.to_le_bytes());
     out.extend_from_slice(&source.place.rec.0.to_le_bytes());
+    let ahead = source.seen.0.saturating_sub(source.place.seq.0);
+    out.extend_from_slice(&u32::try_from(ahead).unwrap_or(u32::MAX).to_le_bytes());
 }
 
 fn take_source(bytes: &[u8]) -> SourcePlace {
     let word =
-        |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("a source has 22 bytes"));
+        |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("a source has 26 bytes"));
+    let half = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
+    // What does not fit is beyond every epoch's end.
+    let seen = match u32::from_le_bytes(half(22)) {
+        u32::MAX => u64::MAX,
+        ahead => word(6).saturating_add(u64::from(ahead)),
+    };
     SourcePlace {
         source: PartitionId(u16::from_le_bytes([bytes[0], bytes[1]])),
-        epoch: Epoch(u32::from_le_bytes([bytes[2], bytes[3], bytes[4], bytes[5]])),
+        epoch: Epoch(u32::from_le_bytes(half(2))),
         place: Place::new(Seq(word(6)), Rec(word(14))),
+        seen: Seq(seen),
     }
 }
 
@@ -293,6 +321,7 @@ mod tests {
             source: PartitionId(n),
             epoch: Epoch(u32::from(n) + 1),
             place: Place::new(Seq(u64::from(n) * 1_000), Rec(u64::MAX - u64::from(n))),
+            seen: Seq(u64::from(n) * 1_007),
         };
         (0..count).map(source).collect()
     }
@@ -304,16 +333,27 @@ mod tests {
     }
 
     #[test]
-    fn a_token_has_32_bytes_and_22_per_source_and_opens_again() {
+    fn a_token_has_32_bytes_and_26_per_source_and_opens_again() {
         for count in [0, 1, 2, 64] {
             let mut sealer = sealer(1);
             let token = seal(&mut sealer, &scope(1), &sources(count));
-            assert_eq!(token.len(), 32 + 22 * usize::from(count));
+            assert_eq!(token.len(), 32 + 26 * usize::from(count));
             let mut opened = Vec::new();
             sealer.open(&scope(1), &token, &mut opened).unwrap();
             assert_eq!(opened, sources(count));
             assert_eq!(sealer.peek(&token).unwrap(), sources(count));
         }
+    }
+
+    #[test]
+    fn what_was_seen_too_far_ahead_to_be_told_is_beyond_every_epochs_end() {
+        let mut sealer = sealer(1);
+        let far = SourcePlace { seen: Seq(u64::MAX / 2), ..sources(1)[0] };
+        let token = seal(&mut sealer, &scope(1), &[far]);
+        let mut opened = Vec::new();
+        sealer.open(&scope(1), &token, &mut opened).unwrap();
+        assert_eq!(opened, [SourcePlace { seen: Seq(u64::MAX), ..far }]);
+        assert_eq!(opened[0].reach(), Place::new(Seq(u64::MAX), Rec(0)));
     }
 
     #[test]

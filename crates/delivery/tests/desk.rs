@@ -10,8 +10,8 @@ use weir_delivery::{
     Retention, StoreConfig, TokenKey, TokenSealer,
 };
 use weir_types::{
-    AccountId, Epoch, FirmId, InstrumentId, Nanos, OrdStatus, Qty, Reason, Rec, Seq, SessionId,
-    Switch,
+    AccountId, Epoch, FirmId, InstrumentId, Nanos, OrdStatus, PartitionId, Qty, Reason, Rec, Seq,
+    SessionId, Switch,
 };
 use weir_wire::delivery::{FetchOrders, OrderPage, OrderRow, PageFlags};
 use weir_wire::event::OrderEvent;
@@ -99,7 +99,7 @@ impl Bench {
                 }
                 NodeMessage::OrderPageBody(_, rows) => {
                     let answer = answers.last_mut().expect("the header comes first");
-                    answer.rows = rows.map(|row| row.expect("a row decodes")).collect();
+                    answer.rows = rows.map(|row| row.expect("a row decodes").0).collect();
                 }
                 other => panic!("{other:?}"),
             }
@@ -146,6 +146,7 @@ fn fetch() -> FetchOrders {
         wait_max_us: 500,
         credit: 1,
         live_only: Switch::Off,
+        source_id: PartitionId::NONE,
     }
 }
 
@@ -157,7 +158,7 @@ fn a_snapshot_comes_in_pages_and_the_last_one_says_online() {
         let answer = bench.fetch(&FetchOrders { rows_max: 10, ..fetch() }, &token);
         assert_eq!(answer.header.reason, Reason::None);
         assert_eq!(answer.header.flags.contains(PageFlags::ONLINE), page == 2);
-        assert_eq!((answer.header.correlation_id, answer.token.len()), (77, 54));
+        assert_eq!((answer.header.correlation_id, answer.token.len()), (77, 58));
         recs.extend(answer.rows.iter().map(|row| row.rec.0));
         token = answer.token;
     }
@@ -357,7 +358,7 @@ fn every_reason_to_start_again_has_its_name_and_a_token_to_start_with() {
     let at = |sealer: &mut TokenSealer, epoch: u32, seq: u64| {
         let all = weir_delivery::Scope::new(weir_delivery::Filter::ALL, Entitlement::all());
         let place = Place::new(Seq(seq), Rec(1));
-        let source = weir_delivery::SourcePlace { source: SOURCE, epoch: Epoch(epoch), place };
+        let source = weir_delivery::SourcePlace::new(SOURCE, Epoch(epoch), place);
         let mut token = Vec::new();
         sealer.seal(&all.unwrap(), &[source], &mut token);
         token
@@ -417,4 +418,42 @@ fn a_token_from_a_replica_that_is_ahead_waits_for_this_one() {
     bench.say(2, OrdStatus::Filled);
     assert_eq!(bench.poll(), 1);
     assert_eq!(bench.answer(1).rows[0].rec, Rec(2));
+}
+
+/// A store built anew gets to its source's changes one by one. A reader waits there ahead of it, at
+/// a place that the source lost afterwards: when the store hears that the epoch ended before, the
+/// reader must not go on from there, since other changes stand before its place now.
+#[test]
+fn a_reader_that_waits_ahead_of_the_store_is_sent_back_when_its_epoch_ends_before_its_place() {
+    let mut bench = Bench::with_orders(2);
+    let mut ahead = Bench::with_orders(5);
+    let token = ahead.fetch(&fetch(), &[]).token;
+    assert_eq!(bench.ask(1, &fetch(), &token), Asked::Accepted);
+    assert_eq!(bench.poll(), 0);
+    let head = bench.desk.store().head();
+    bench.desk.store_mut().begin_epoch(Epoch(3), head).unwrap();
+    (3..=6).for_each(|rec| bench.say(rec, OrdStatus::New));
+    assert_eq!(bench.poll(), 1);
+    assert_eq!(bench.answer(1).header.reason, Reason::ResyncEpoch);
+}
+
+/// A page leaves out what an order was before its latest change. When that change is lost with the
+/// end of the epoch, what was left out holds again, and may lie before the place that the reader
+/// has reached: the reader would never hear of it.
+#[test]
+fn a_place_is_refused_when_the_pages_before_it_knew_of_changes_that_were_lost() {
+    let mut bench = Bench::with_orders(4);
+    bench.say(1, OrdStatus::PartiallyFilled);
+    let first = bench.fetch(&FetchOrders { rows_max: 2, ..fetch() }, &[]);
+    assert_eq!(first.rows.iter().map(|row| row.rec.0).collect::<Vec<_>>(), [2, 3]);
+    // The source fails and comes back without the change of record 1, with all that was told.
+    let mut back = Bench::with_orders(4);
+    let head = back.desk.store().head();
+    back.desk.store_mut().begin_epoch(Epoch(3), head).unwrap();
+    assert_eq!(back.fetch(&fetch(), &first.token).header.reason, Reason::ResyncEpoch);
+    // What had told all that it knew is good.
+    let mut before = Bench::with_orders(4);
+    let all = before.fetch(&fetch(), &[]);
+    let at_once = FetchOrders { rows_min: 0, ..fetch() };
+    assert_eq!(back.fetch(&at_once, &all.token).header.reason, Reason::None);
 }

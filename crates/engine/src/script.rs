@@ -198,7 +198,8 @@ impl<'a> Script<'a> {
 
     fn session(&mut self) -> SessionId {
         let usual = self.one_of(&[1, 2, 3, 4].map(SessionId));
-        self.rarely(usual, &[OPERATOR, SessionId(91), SessionId(92), SessionId(77), SessionId(5)])
+        let others = [OPERATOR.0, 91, 92, 93, 77, 5].map(SessionId);
+        self.rarely(usual, &others)
     }
 
     fn request_no(&mut self, session_id: SessionId) -> RequestNo {

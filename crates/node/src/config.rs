@@ -77,6 +77,10 @@ pub struct Config {
     pub tls: Option<TlsSection>,
     /// The delivery store.
     pub delivery: DeliverySection,
+    /// Order state over HTTP; not served without it.
+    pub web: Option<WebSection>,
+    /// Where outside cores feed their orders; without it none can.
+    pub ingest: Option<IngestSection>,
     /// Probes.
     pub probes: ProbesSection,
     /// What is written on standard error.
@@ -223,6 +227,101 @@ pub struct DeliverySection {
     pub look_interval_us: u64,
 }
 
+/// Order state over HTTP. Keys come in clear there, so it listens on this machine alone unless
+/// something before it speaks TLS.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WebSection {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// Questions and WebSockets at the same time.
+    #[serde(default = "default_readers_max")]
+    pub readers_max: usize,
+    /// Set where a proxy with TLS stands before it, and nobody else reaches it.
+    #[serde(default)]
+    pub behind_tls_proxy: bool,
+}
+
+fn default_readers_max() -> usize {
+    4_096
+}
+
+impl WebSection {
+    fn check(&self) -> Result<(), ConfigError> {
+        let value = self.readers_max;
+        if !(1..=60_000).contains(&value) {
+            let (key, value) = ("web.readers_max", value.to_string());
+            return Err(ConfigError::OutOfRange { key, value, want: "1 to 60000" });
+        }
+        if !self.listen.ip().is_loopback() && !self.behind_tls_proxy {
+            let want = "an address of this machine alone, since keys come in clear; elsewhere \
+                        a proxy with TLS before it, and web.behind_tls_proxy = true";
+            let (key, value) = ("web.listen", self.listen.to_string());
+            return Err(ConfigError::OutOfRange { key, value, want });
+        }
+        Ok(())
+    }
+}
+
+/// Ingest.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IngestSection {
+    /// Where outside cores connect.
+    pub listen: SocketAddr,
+    /// Connections at the same time.
+    #[serde(default = "default_ingest_connections_max")]
+    pub connections_max: usize,
+    /// The sources.
+    #[serde(rename = "source")]
+    pub sources: Vec<SourceSection>,
+}
+
+/// A source: an outside core whose orders are kept.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SourceSection {
+    /// Its number among partitions and sources: 2 to 65535.
+    pub id: u16,
+    /// The session of the role `Source` that feeds it.
+    pub session: u32,
+}
+
+fn default_ingest_connections_max() -> usize {
+    64
+}
+
+/// The most sources of a node.
+const SOURCES_MAX: usize = 64;
+
+impl IngestSection {
+    fn check(&self, has_tls: bool) -> Result<(), ConfigError> {
+        let out = |key, value: String, want| Err(ConfigError::OutOfRange { key, value, want });
+        if has_tls {
+            let value = self.listen.to_string();
+            return out("ingest.listen", value, "no TLS: ingest does not speak it yet");
+        }
+        if !(1..=65_536).contains(&self.connections_max) {
+            let value = self.connections_max.to_string();
+            return out("ingest.connections_max", value, "1 to 65536");
+        }
+        if !(1..=SOURCES_MAX).contains(&self.sources.len()) {
+            let value = self.sources.len().to_string();
+            return out("ingest.source", value, "1 to 64 sources");
+        }
+        for (index, source) in self.sources.iter().enumerate() {
+            // 0 is the control log, 1 the node's own partition.
+            if source.id < 2 {
+                return out("ingest.source.id", source.id.to_string(), "2 to 65535");
+            }
+            if self.sources[..index].iter().any(|other| other.id == source.id) {
+                return out("ingest.source.id", source.id.to_string(), "each source once");
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Probes.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -264,6 +363,8 @@ impl Default for Config {
             gateway: GatewaySection::default(),
             tls: None,
             delivery: DeliverySection::default(),
+            web: None,
+            ingest: None,
             probes: ProbesSection::default(),
             diagnostics: DiagnosticsSection::default(),
         }
@@ -414,6 +515,12 @@ impl Config {
         if let Some(tls) = &self.tls {
             tls.check()?;
         }
+        if let Some(web) = &self.web {
+            web.check()?;
+        }
+        if let Some(ingest) = &self.ingest {
+            ingest.check(self.tls.is_some())?;
+        }
         if let Some(key) = &self.bootstrap_key
             && parse_key(key).is_none()
         {
@@ -510,6 +617,8 @@ mod tests {
                 "[tls]\ncertificate = \"a\"\nkey = \"b\"\nhandshake_max_ms = 1",
                 "tls.handshake_max_ms",
             ),
+            ("[web]\nlisten = \"0.0.0.0:7081\"", "web.listen"),
+            ("[web]\nlisten = \"127.0.0.1:0\"\nreaders_max = 0", "web.readers_max"),
         ];
         for (text, named) in cases {
             let error = Config::parse(text).unwrap_err().to_string();

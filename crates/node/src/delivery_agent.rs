@@ -11,13 +11,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
+use weir_delivery::stream::SourceStream;
 use weir_delivery::{
     Asked, Desk, DeskConfig, NonceCounter, OrderStore, PageSink, Question, Retention, StoreConfig,
     TokenKey, TokenSealer,
 };
 use weir_io::{Clock, OsRng, Rng, SystemClock};
 use weir_log::EpochEnd;
-use weir_types::{Epoch, InstrumentId, Nanos, PartitionId, Reason, RequestNo};
+use weir_types::{BatchNo, Epoch, InstrumentId, Nanos, PartitionId, Reason, RequestNo};
 use weir_wire::delivery::FetchOrders;
 use weir_wire::event::OrderEvent;
 use weir_wire::frame::{parse_message, put_frame};
@@ -28,7 +29,9 @@ use crate::agent::Agent;
 use crate::event_reader::{EventReader, ReadEvent};
 use crate::gateway::ConnectionId;
 use crate::handoff::{DeliveryRequest, Fetch, GatewayPort, Pages};
+use crate::ingest::{Feeds, IngestFigures, IngestPort};
 use crate::markets::{Market, Markets};
+use crate::web::is_reader;
 
 /// Events taken in in one cycle.
 const INGEST_MAX: usize = 128;
@@ -36,6 +39,8 @@ const INGEST_MAX: usize = 128;
 const ASK_MAX: usize = 256;
 /// How long the store rests when nobody waits for anything.
 const IDLE_INTERVAL: u64 = 2_000_000;
+/// The partition whose events are followed.
+const OWN: PartitionId = PartitionId(1);
 /// The file of the key that seals tokens.
 const TOKEN_KEY_FILE: &str = "token.key";
 
@@ -60,8 +65,8 @@ pub struct DeliveryFigures {
 
 /// What the agent is made of.
 pub struct DeliveryParts {
-    /// The gateway's rings.
-    pub port: GatewayPort,
+    /// The rings of the gateway, and of readers over HTTP where there are any.
+    pub ports: ReaderPorts,
     /// The partition's events, from the first retained one.
     pub events: EventReader,
     /// The partition's epoch.
@@ -76,12 +81,43 @@ pub struct DeliveryParts {
     pub look_interval: Nanos,
     /// Figures for others to read.
     pub figures: Arc<DeliveryFigures>,
+    /// The sources of outside cores, the ring that they come over, and their figures.
+    pub sources: (Vec<PartitionId>, Option<IngestPort>, Arc<IngestFigures>),
+}
+
+/// Where questions come from and pages go.
+pub struct ReaderPorts {
+    /// The gateway's connections.
+    pub gateway: GatewayPort,
+    /// Readers over HTTP.
+    pub web: Option<GatewayPort>,
+}
+
+impl ReaderPorts {
+    /// Where a connection's pages go.
+    fn of(&mut self, connection: ConnectionId) -> &mut GatewayPort {
+        match &mut self.web {
+            Some(web) if is_reader(connection) => web,
+            _ => &mut self.gateway,
+        }
+    }
+
+    fn all(&mut self) -> impl Iterator<Item = &mut GatewayPort> {
+        [&mut self.gateway].into_iter().chain(&mut self.web)
+    }
+
+    fn next_request(&mut self) -> Option<DeliveryRequest> {
+        self.all().find_map(GatewayPort::next_request)
+    }
 }
 
 /// The agent.
 pub struct DeliveryAgent {
     desk: Desk,
-    port: GatewayPort,
+    /// Our own partition's stream: the numbers of its records.
+    stream: SourceStream,
+    feeds: Feeds,
+    ports: ReaderPorts,
     events: EventReader,
     record: Vec<u8>,
     markets: Markets,
@@ -94,6 +130,8 @@ pub struct DeliveryAgent {
     blocked: Vec<ConnectionId>,
     look_interval: Nanos,
     has_more: bool,
+    /// Readers that wait, at all desks.
+    reader_count: u64,
     figures: Arc<DeliveryFigures>,
 }
 
@@ -105,16 +143,24 @@ impl DeliveryAgent {
     pub fn new(parts: DeliveryParts) -> anyhow::Result<DeliveryAgent> {
         let first_epoch = parts.ended.first().map_or(parts.epoch, |end| end.epoch);
         let count_max = u32::try_from(parts.ended_orders_max).unwrap_or(u32::MAX);
-        let store = OrderStore::new(StoreConfig {
-            retention: Retention { count_max, bytes_max: u64::MAX },
-            ..StoreConfig::new(PartitionId(1), first_epoch)
-        });
-        let maker = (OsRng.next_u64() >> 32) as u32;
-        let nonces = NonceCounter::new(maker, SystemClock.now());
-        let sealer = TokenSealer::new(token_key(&parts.node_dir)?, nonces);
+        let desk = |source, epoch| -> anyhow::Result<Desk> {
+            let store = OrderStore::new(StoreConfig {
+                retention: Retention { count_max, bytes_max: u64::MAX },
+                ..StoreConfig::new(source, epoch)
+            });
+            let maker = (OsRng.next_u64() >> 32) as u32;
+            let nonces = NonceCounter::new(maker, SystemClock.now());
+            let sealer = TokenSealer::new(token_key(&parts.node_dir)?, nonces);
+            Ok(Desk::new(DeskConfig::default(), store, sealer))
+        };
+        let (sources, port, figures) = parts.sources;
+        let desks = sources.into_iter().map(|source| desk(source, Epoch::NONE));
+        let first_record = BatchNo(parts.events.next_record());
         let mut agent = DeliveryAgent {
-            desk: Desk::new(DeskConfig::default(), store, sealer),
-            port: parts.port,
+            desk: desk(OWN, first_epoch)?,
+            stream: SourceStream::of_log(OWN, first_epoch, first_record),
+            feeds: Feeds::new(desks.collect::<anyhow::Result<_>>()?, port, figures),
+            ports: parts.ports,
             markets: Markets::new(parts.events.next_record() <= 1),
             events: parts.events,
             record: Vec::with_capacity(512),
@@ -124,6 +170,7 @@ impl DeliveryAgent {
             blocked: Vec::new(),
             look_interval: parts.look_interval,
             has_more: false,
+            reader_count: 0,
             figures: parts.figures,
         };
         while agent.ingest() > 0 {}
@@ -137,12 +184,13 @@ impl DeliveryAgent {
         let mut taken = 0;
         let mut changes = 0;
         while taken < INGEST_MAX {
-            let ReadEvent::Record(_) = self.events.next(&mut self.record) else { break };
+            let ReadEvent::Record(number) = self.events.next(&mut self.record) else { break };
             taken += 1;
             let raw = parse_message(&self.record).expect("the event log holds our own messages");
             if raw.template_id != OrderEvent::TEMPLATE_ID {
                 let event = Event::decode(&self.record);
                 self.markets.on_event(&event.expect("the event log holds our own messages"));
+                self.take_record(number, None);
                 continue;
             }
             let event: OrderEvent = raw.decode().expect("the event log holds our own messages");
@@ -150,11 +198,18 @@ impl DeliveryAgent {
                 self.end_epoch();
             }
             self.markets.on_order(&event);
-            let _ = self.desk.ingest(&event).expect("a partition's events are in order");
+            self.take_record(number, Some(&event));
             changes += 1;
         }
         self.figures.ingested.fetch_add(changes, Ordering::Relaxed);
         taken
+    }
+
+    /// Our own engine's events come through the same numbering as an outside core's batches.
+    fn take_record(&mut self, number: u64, event: Option<&OrderEvent>) {
+        let store = self.desk.store_mut();
+        let taken = self.stream.take_record(BatchNo(number), event, store);
+        let _ = taken.expect("a partition's events are in order");
     }
 
     /// Takes in all that is there. A question that is already here is answered from it: whoever
@@ -181,9 +236,7 @@ impl DeliveryAgent {
     fn end_epoch(&mut self) {
         self.ends.pop_front();
         let next = self.ends.front().map_or(self.epoch, |end| end.epoch);
-        let store = self.desk.store_mut();
-        let valid_to = store.head();
-        store.begin_epoch(next, valid_to).expect("epochs only grow");
+        self.stream.begin_epoch(next, self.desk.store_mut()).expect("epochs only grow");
     }
 
     fn end_past_epochs(&mut self) {
@@ -194,17 +247,17 @@ impl DeliveryAgent {
 
     fn take_requests(&mut self, now: Nanos) -> usize {
         for taken in 0..ASK_MAX {
-            match self.port.next_request() {
+            match self.ports.next_request() {
                 None => return taken,
                 Some(DeliveryRequest::Fetch(fetch)) => self.ask(&fetch, now),
                 Some(DeliveryRequest::Writable(id, true)) => {
                     self.paused.retain(|paused| *paused != id);
-                    self.desk.resume(id.0);
+                    self.desks().for_each(|desk| desk.resume(id.0));
                 }
                 Some(DeliveryRequest::Writable(id, false)) => self.paused.push(id),
                 Some(DeliveryRequest::Gone(id)) => {
                     self.paused.retain(|paused| *paused != id);
-                    self.desk.drop_connection(id.0);
+                    self.desks().for_each(|desk| desk.drop_connection(id.0));
                 }
             }
         }
@@ -218,14 +271,24 @@ impl DeliveryAgent {
             token: &fetch.token,
             entitlement: fetch.entitlement,
         };
-        if let Asked::Refused(reason) = self.desk.ask(&question, now) {
+        let desk = match fetch.fetch.source_id {
+            PartitionId::NONE | OWN => Ok(&mut self.desk),
+            source => self.feeds.desk_of(source),
+        };
+        let asked = desk.map_or_else(Asked::Refused, |desk| desk.ask(&question, now));
+        if let Asked::Refused(reason) = asked {
             self.figures.refused.fetch_add(1, Ordering::Relaxed);
             self.refuse(fetch, reason);
         }
     }
 
+    fn desks(&mut self) -> impl Iterator<Item = &mut Desk> {
+        std::iter::once(&mut self.desk).chain(self.feeds.desks())
+    }
+
     fn refuse(&mut self, fetch: &Fetch, reason: Reason) {
-        let mut bytes = self.port.empty();
+        let port = self.ports.of(fetch.connection);
+        let mut bytes = port.empty();
         let reject = Reject {
             request_no: RequestNo(fetch.fetch.correlation_id),
             field: Label::new(""),
@@ -235,33 +298,43 @@ impl DeliveryAgent {
         };
         put_frame(&reject, &mut bytes);
         // A gateway whose ring is full of pages has what it needs to find that out itself.
-        let _ = self.port.send(Pages { connection: fetch.connection, bytes });
-        self.port.wake();
+        let _ = port.send(Pages { connection: fetch.connection, bytes });
+        port.wake();
     }
 
     /// Serves readers; returns how many pages.
     fn serve(&mut self, now: Nanos) -> usize {
-        if self.port.has_room() {
-            for connection in self.blocked.drain(..) {
-                self.desk.resume(connection.0);
+        for connection in std::mem::take(&mut self.blocked) {
+            if self.ports.of(connection).has_room() {
+                self.desks().for_each(|desk| desk.resume(connection.0));
+            } else {
+                self.blocked.push(connection);
             }
         }
         let mut sink = Sink {
-            port: &mut self.port,
+            ports: &mut self.ports,
             paused: &self.paused,
             blocked: &mut self.blocked,
             current: None,
         };
-        let polled = self.desk.poll(now, &mut sink);
-        sink.send_current();
-        if polled.page_count > 0 {
-            self.port.wake();
+        let (mut page_count, mut row_count, mut parked) = (0, 0, 0);
+        self.has_more = false;
+        for desk in std::iter::once(&mut self.desk).chain(self.feeds.desks()) {
+            let polled = desk.poll(now, &mut sink);
+            page_count += polled.page_count;
+            row_count += u64::from(polled.row_count);
+            parked += desk.reader_count() as u64;
+            self.has_more |= polled.has_more;
         }
-        self.has_more = polled.has_more;
-        self.figures.pages.fetch_add(u64::from(polled.page_count), Ordering::Relaxed);
-        self.figures.rows.fetch_add(u64::from(polled.row_count), Ordering::Relaxed);
-        self.figures.parked.store(self.desk.reader_count() as u64, Ordering::Relaxed);
-        polled.page_count as usize
+        sink.send_current();
+        if page_count > 0 {
+            self.ports.all().for_each(|port| port.wake());
+        }
+        self.reader_count = parked;
+        self.figures.pages.fetch_add(u64::from(page_count), Ordering::Relaxed);
+        self.figures.rows.fetch_add(row_count, Ordering::Relaxed);
+        self.figures.parked.store(parked, Ordering::Relaxed);
+        page_count as usize
     }
 }
 
@@ -272,6 +345,7 @@ impl Agent for DeliveryAgent {
 
     fn do_work(&mut self, now: Nanos) -> usize {
         let mut ingested = self.ingest();
+        let fed = self.feeds.work(now);
         let asked = self.take_requests(now);
         if asked > 0 {
             ingested += self.ingest_all();
@@ -285,21 +359,24 @@ impl Agent for DeliveryAgent {
         }
         // Having taken events in is no reason to look again at once: more come in the meantime
         // and are cheaper together. A full cycle means that there are more already.
-        usize::from(ingested >= INGEST_MAX) + asked + served + usize::from(self.has_more)
+        usize::from(ingested >= INGEST_MAX) + fed + asked + served + usize::from(self.has_more)
     }
 
     fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
-        if self.desk.reader_count() == 0 {
-            return Some(Nanos(now.0 + IDLE_INTERVAL));
+        let gap = self.feeds.next_deadline().unwrap_or(Nanos(u64::MAX)).max(now);
+        if self.reader_count == 0 {
+            return Some(Nanos(now.0 + IDLE_INTERVAL).min(gap));
         }
-        let look = Nanos(now.0 + self.look_interval.0);
-        Some(self.desk.next_deadline().map_or(look, |deadline| deadline.max(now).min(look)))
+        let look = Nanos(now.0 + self.look_interval.0).min(gap);
+        let desks = std::iter::once(&self.desk).chain(self.feeds.desks_ref());
+        let due = desks.filter_map(Desk::next_deadline).min();
+        Some(due.map_or(look, |deadline| deadline.max(now).min(look)))
     }
 }
 
 /// Collects a connection's frames and hands them to the gateway.
 struct Sink<'a> {
-    port: &'a mut GatewayPort,
+    ports: &'a mut ReaderPorts,
     paused: &'a [ConnectionId],
     blocked: &'a mut Vec<ConnectionId>,
     current: Option<Pages>,
@@ -310,7 +387,8 @@ impl Sink<'_> {
         if let Some(pages) = self.current.take()
             && !pages.bytes.is_empty()
         {
-            assert!(self.port.send(pages), "room was found before the page was made");
+            let port = self.ports.of(pages.connection);
+            assert!(port.send(pages), "room was found before the page was made");
         }
     }
 }
@@ -323,11 +401,12 @@ impl PageSink for Sink<'_> {
         }
         if self.current.as_ref().is_none_or(|pages| pages.connection != connection) {
             self.send_current();
-            if !self.port.has_room() {
+            let port = self.ports.of(connection);
+            if !port.has_room() {
                 self.blocked.push(connection);
                 return None;
             }
-            self.current = Some(Pages { connection, bytes: self.port.empty() });
+            self.current = Some(Pages { connection, bytes: port.empty() });
         }
         self.current.as_mut().map(|pages| &mut pages.bytes)
     }
@@ -447,6 +526,7 @@ mod tests {
             wait_max_us: 0,
             credit: 1,
             live_only: Switch::On,
+            source_id: PartitionId::NONE,
         };
         let (connection, entitlement) = (ConnectionId(7), Entitlement::all());
         DeliveryRequest::Fetch(Box::new(Fetch {
@@ -463,7 +543,7 @@ mod tests {
         let (mut tail, handle) = tail(TailConfig::new(8 << 20, 1));
         let (mut to_store, port) = gateway_to_delivery(Wake::new(), Wake::new());
         let mut agent = DeliveryAgent::new(DeliveryParts {
-            port,
+            ports: ReaderPorts { gateway: port, web: None },
             events: EventReader::new(&handle, dir.path().join("events"), 1),
             epoch: Epoch(1),
             ended: Vec::new(),
@@ -471,6 +551,7 @@ mod tests {
             ended_orders_max: 10,
             look_interval: Nanos(1),
             figures: Arc::new(DeliveryFigures::default()),
+            sources: (Vec::new(), None, Arc::default()),
         })
         .unwrap();
         let count = 5 * INGEST_MAX as u64 + 3;

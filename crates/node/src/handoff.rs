@@ -182,6 +182,13 @@ impl DeliveryPort {
         asked
     }
 
+    /// Whether one more question finds room.
+    #[must_use]
+    pub fn has_room(&mut self) -> bool {
+        self.send_waiting();
+        self.waiting.is_empty() && self.requests.slots() > 0
+    }
+
     /// Tells whether a connection can take pages.
     pub fn set_writable(&mut self, connection: ConnectionId, writable: bool) {
         self.waiting.push(DeliveryRequest::Writable(connection, writable));

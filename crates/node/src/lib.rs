@@ -2,10 +2,11 @@
 //!
 //! * [`agent`], [`runner`]: parts with a duty cycle, and the threads that run them.
 //! * [`gateway`], [`partition`], [`control_feed`], [`delivery_agent`], [`keeper`]: the parts.
-//! * [`handoff`], [`event_reader`]: what crosses between them.
+//! * [`handoff`], [`event_reader`]: what crosses between them; [`entitlement`]: who may see what.
 //! * [`node`]: puts them together; [`config`]: what can be set.
 //! * [`status`], [`cycles`], [`http`], [`health`], [`service`], [`diagnostics`]: what the node says
 //!   of itself.
+//! * [`web`]: order state over HTTP; [`order_json`], [`hex`]: how it is written.
 //! * [`backup`]: a copy of a node's directory, and a node made of one.
 //! * [`cli`]: `weir serve`, `weir demo` and the rest.
 
@@ -20,18 +21,23 @@ pub mod control_feed;
 pub mod cycles;
 pub mod delivery_agent;
 pub mod diagnostics;
+pub mod entitlement;
 pub mod event_reader;
 pub mod fd_poller;
 pub mod gateway;
 pub mod handoff;
 pub mod health;
+pub mod hex;
 pub mod http;
+pub mod ingest;
 pub mod keeper;
 pub mod markets;
 pub mod node;
+pub mod order_json;
 pub mod partition;
 pub mod reason_counts;
 pub mod runner;
 pub mod service;
 pub mod stage_clock;
 pub mod status;
+pub mod web;

@@ -3,8 +3,11 @@
 //!
 //! ```text
 //! thread core       gateway │ control partition │ control feed │ partition 1     (fused)
+//! thread newcomers  connections that have not logged on
 //! thread handshakes handshakes of TLS, where there is TLS
 //! thread delivery   delivery store
+//! thread web        order state over HTTP, and web-readers beside it, where it is configured
+//! thread ingest     sockets of outside cores, where there are any
 //! thread keeper     probe drain
 //! thread shadows    the shadow engines: event files, snapshots
 //! ```
@@ -33,20 +36,26 @@ use weir_wire::reference::DefineSession;
 use weir_wire::session::NodeId;
 use weir_wire::{Command, Definition, Request};
 
+use crate::agent::Agent;
 use crate::config::{Config, parse_key};
 use crate::control_feed::{ControlFeed, FedPartition};
 use crate::cycles::CycleTimes;
-use crate::delivery_agent::{DeliveryAgent, DeliveryFigures, DeliveryParts};
+use crate::delivery_agent::{DeliveryAgent, DeliveryFigures, DeliveryParts, ReaderPorts};
+use crate::event_reader::EventReader;
 use crate::fd_poller::FdPoller;
 use crate::gateway::handshakes::{
-    ARRIVALS_MAX, HandshakeLimits, Handshakes, HandshakesParts, TlsDoor,
+    HandshakeLimits, Handshakes, HandshakesParts, SECURED_MAX, TlsDoor,
 };
 use crate::gateway::lineage::Lineage;
-use crate::gateway::{
-    Door, Gateway, GatewayConfig, GatewayParts, GatewayStatus, LobbyLimits, PortParts,
+use crate::gateway::newcomers::{Door, Newcomers, NewcomersParts, link};
+use crate::gateway::{Gateway, GatewayConfig, GatewayParts, GatewayStatus, LobbyLimits, PortParts};
+use crate::handoff::{
+    GatewayPort, SourcePort, Submission, gateway_to_delivery, gateway_to_partition,
 };
-use crate::handoff::{SourcePort, Submission, gateway_to_delivery, gateway_to_partition};
 use crate::health::{Beat, Health};
+use crate::ingest::{
+    IngestAgent, IngestFigures, IngestLimits, IngestParts, IngestPort, ingest_to_store,
+};
 use crate::keeper::drain::{ProbeDrain, RECORDS_MAX, RING_RECORDS};
 use crate::keeper::shadow_agent;
 use crate::partition::formats::refuse_newer;
@@ -55,6 +64,7 @@ use crate::partition::{Partition, PartitionFigures, PartitionParts};
 use crate::runner::{Runner, RunningThread, WaitStrategy, Wake};
 use crate::stage_clock::StageClock;
 use crate::status::NodeStatus;
+use crate::web::{Hub, HubAgent, HubParts, WebServer};
 
 /// The session that a new node's first operator has.
 pub const FIRST_OPERATOR: SessionId = SessionId(1);
@@ -65,8 +75,8 @@ const DRAIN_TIME: Duration = Duration::from_millis(20);
 
 /// Where cores are few, an order's sender is told first, then its followers.
 const DELIVERY_SHARE: Share = Share::Fair { niceness: 5 };
-/// Who is connected goes before who wants to be.
-const HANDSHAKES_SHARE: Share = Share::Fair { niceness: 5 };
+/// Who has logged on goes before who has not.
+const NEWCOMERS_SHARE: Share = Share::Fair { niceness: 5 };
 /// Connections that the system keeps until they are accepted.
 const BACKLOG: i32 = 4_096;
 /// Figures can wait, but not for ever.
@@ -81,14 +91,18 @@ pub struct Node {
     address: SocketAddr,
     status: Arc<NodeStatus>,
     tls: Option<Arc<TlsDoor>>,
+    web: Option<WebServer>,
     notes: Vec<String>,
 }
 
 /// The threads' wakes, made before the threads.
 struct Wakes {
+    newcomers: Wake,
     gateway: Wake,
     partition: Wake,
     delivery: Wake,
+    web: Wake,
+    ingest: Wake,
 }
 
 /// Probe rings on their way to the drain.
@@ -104,33 +118,24 @@ impl Node {
     /// When an address is taken, a log is damaged or locked, or the machine lacks what is needed.
     pub fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node> {
         let (listener, address) = listen(config)?;
+        let web_listener = listen_for_web(config)?;
         let tls = open_door(config)?;
         weir_io::durable::create_dir(&config.dir)
             .with_context(|| format!("cannot make {}", config.dir.display()))?;
         refuse_newer(&config.dir, &[PartitionId(0), TRADING])?;
-        let wakes = Wakes::new(config.is_fused());
         let wake_fd = WakeFd::new()?;
         let control = recover(config, PartitionId(0), &wake_fd)?;
         let trading = recover(config, TRADING, &wake_fd)?;
         let mut notes = control.notes.clone();
         notes.append(&mut trading.notes.clone());
         let mut probes = Probes::start(config, &mut notes);
-        let mut assembly = Assembly {
-            config,
-            health,
-            wakes,
-            draining: Arc::new(AtomicBool::new(false)),
-            gateway_status: Arc::new(Mutex::new(GatewayStatus::default())),
-            delivery_figures: Arc::new(DeliveryFigures::default()),
-            cycles: Arc::new(CycleTimes::default()),
-        };
+        let mut assembly = Assembly::new(config, health);
         let bootstrap = bootstrap(config, &control, &mut notes)?;
-        let (control_port, control_source) =
-            gateway_to_partition(PartitionId(0), assembly.wakes.partition.clone());
-        let (trading_port, trading_source) =
-            gateway_to_partition(TRADING, assembly.wakes.partition.clone());
-        let (feed_port, feed_source) =
-            gateway_to_partition(TRADING, assembly.wakes.partition.clone());
+        let [to_control, to_trading, to_feed] = [PartitionId(0), TRADING, TRADING]
+            .map(|id| gateway_to_partition(id, assembly.wakes.partition.clone()));
+        let (control_port, control_source) = to_control;
+        let (trading_port, trading_source) = to_trading;
+        let (feed_port, feed_source) = to_feed;
         let feed_source = SourcePort { feedback: None, ..feed_source };
         let (delivery_port, gateway_port) =
             gateway_to_delivery(assembly.wakes.gateway.clone(), assembly.wakes.delivery.clone());
@@ -140,41 +145,60 @@ impl Node {
         };
         let ports = vec![port(control_port, &control), port(trading_port, &trading)];
         let (door, handshakes) = assembly.door(listener, tls.as_ref())?;
-        let gateway =
-            assembly.gateway(door, ports, delivery_port, &mut probes, [&control, &trading])?;
+        let mut gateway =
+            assembly.gateway(ports, delivery_port, &mut probes, [&control, &trading])?;
+        let newcomers = assembly.newcomers(door, &mut gateway)?;
+        let web = assembly.web_side(&gateway, || control.reader());
         let fed = FedPartition::new(feed_port, trading.engine.control_position());
         let definitions = gateway.definition_count();
         let feed = ControlFeed::new(control.reader(), vec![fed]);
-        let delivery = assembly.delivery(gateway_port, &trading)?;
+        let (ingest, ingest_port) = assembly.ingest(&control)?.unzip();
+        let ingest_address = ingest.as_ref().map(IngestAgent::address).transpose()?;
+        let reader_ports = ReaderPorts { gateway: gateway_port, web: web.port };
+        let delivery = assembly.delivery(reader_ports, ingest_port, &trading)?;
         let figures = [&control, &trading].map(|r| assembly.figures(r));
         let (control, control_shadow) = control.with_shadow(config)?;
         let (trading, trading_shadow) = trading.with_shadow(config)?;
-        let shadows = background("shadows", shadow_agent::SHARE)
-            .with_agent(control_shadow)
-            .with_agent(trading_shadow);
+        let shadows = shadows(control_shadow, trading_shadow);
         let control = assembly.partition(control, vec![bootstrap, control_source], &mut probes);
         let trading = assembly.partition(trading, vec![feed_source, trading_source], &mut probes);
         let latencies = probes.drain.as_ref().map(Drain::reader);
-        let keeper = keeper(probes.drain);
         let hiccups = start_hiccups(config, probes.clock.as_ref(), &mut notes);
         let status = Arc::new(NodeStatus {
             partitions: figures.to_vec(),
             tls: tls.clone(),
+            web: web.hub.as_ref().map(|hub| hub.figures.clone()),
+            ingest: ingest_address.map(|address| (address, assembly.ingest_figures.clone())),
             latencies,
             hiccups,
             ..assembly.status()
         });
-        let cores = (gateway, control, feed, trading);
-        let others = Others { delivery, handshakes, background: [keeper, shadows] };
-        let threads = assembly.start_threads(cores, others, &wake_fd)?;
+        let (web_readers, background) = (web.readers, [keeper(probes.drain), shadows]);
+        let others = Others { delivery, ingest, newcomers, handshakes, web_readers, background };
+        let threads =
+            assembly.start_threads((gateway, control, feed, trading), others, &wake_fd)?;
         assembly.wait_for_operator(definitions)?;
-        Ok(Node { threads, draining: assembly.draining, address, status, tls, notes })
+        let web = web_listener.zip(web.hub).map(|(at, hub)| WebServer::start(at, hub));
+        let web = web.transpose()?;
+        Ok(Node { threads, draining: assembly.draining, address, status, tls, web, notes })
     }
 
     /// Where order entry and delivery listen.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where order state is served over HTTP, if it is.
+    #[must_use]
+    pub fn web_address(&self) -> Option<SocketAddr> {
+        self.web.as_ref().map(WebServer::address)
+    }
+
+    /// Where outside cores connect, if they may.
+    #[must_use]
+    pub fn ingest_address(&self) -> Option<SocketAddr> {
+        self.status.ingest.as_ref().map(|(address, _)| *address)
     }
 
     /// The node's figures.
@@ -210,8 +234,12 @@ impl Node {
     /// When a thread panicked.
     pub fn stop(&mut self) {
         self.draining.store(true, Ordering::Relaxed);
+        if let Some(web) = &mut self.web {
+            web.stop();
+        }
         std::thread::sleep(DRAIN_TIME);
-        // In the order of the data's flow: partitions, gateway, delivery, keeper, shadows.
+        // In the order of the data's flow: newcomers, partitions, gateway, delivery, keeper,
+        // shadows.
         for thread in &mut self.threads {
             thread.ask_to_stop();
             thread.join();
@@ -223,7 +251,14 @@ impl Wakes {
     fn new(fused: bool) -> Wakes {
         let gateway = Wake::new();
         let partition = if fused { gateway.clone() } else { Wake::new() };
-        Wakes { gateway, partition, delivery: Wake::new() }
+        Wakes {
+            newcomers: Wake::new(),
+            gateway,
+            partition,
+            delivery: Wake::new(),
+            web: Wake::new(),
+            ingest: Wake::new(),
+        }
     }
 }
 
@@ -280,6 +315,14 @@ fn listen(config: &Config) -> anyhow::Result<(std::net::TcpListener, SocketAddr)
     Ok((listener, address))
 }
 
+/// Listens for readers over HTTP, where they are served.
+fn listen_for_web(config: &Config) -> anyhow::Result<Option<std::net::TcpListener>> {
+    let Some(section) = &config.web else { return Ok(None) };
+    let listener = std::net::TcpListener::bind(section.listen)
+        .with_context(|| format!("cannot serve order state on {}", section.listen))?;
+    Ok(Some(listener))
+}
+
 /// A thread that no order waits for.
 fn background(name: &'static str, share: Share) -> Runner {
     Runner::new(name, Wake::new(), WaitStrategy::Park).sharing(share)
@@ -298,6 +341,11 @@ fn keeper(drain: Option<Drain>) -> Runner {
         Some(drain) => keeper.with_agent(ProbeDrain::new(drain)),
         None => keeper,
     }
+}
+
+/// The thread of both partitions' shadow engines.
+fn shadows(control: impl Agent + 'static, trading: impl Agent + 'static) -> Runner {
+    background("shadows", shadow_agent::SHARE).with_agent(control).with_agent(trading)
 }
 
 fn start_hiccups(
@@ -379,8 +427,20 @@ type Cores = (Gateway, NodePartition, ControlFeed, NodePartition);
 /// What orders do not wait for.
 struct Others {
     delivery: DeliveryAgent,
+    newcomers: Runner,
+    ingest: Option<IngestAgent>,
     handshakes: Option<Runner>,
+    web_readers: Option<HubAgent>,
     background: [Runner; 2],
+}
+
+/// The parts of order state over HTTP; none where it is not served.
+#[derive(Default)]
+struct WebSide {
+    readers: Option<HubAgent>,
+    hub: Option<Hub>,
+    /// The delivery store's end.
+    port: Option<GatewayPort>,
 }
 
 /// What the parts share while they are built.
@@ -391,10 +451,24 @@ struct Assembly<'a> {
     draining: Arc<AtomicBool>,
     gateway_status: Arc<Mutex<GatewayStatus>>,
     delivery_figures: Arc<DeliveryFigures>,
+    ingest_figures: Arc<IngestFigures>,
     cycles: Arc<CycleTimes>,
 }
 
-impl Assembly<'_> {
+impl<'a> Assembly<'a> {
+    fn new(config: &'a Config, health: Arc<Health>) -> Assembly<'a> {
+        Assembly {
+            config,
+            health,
+            wakes: Wakes::new(config.is_fused()),
+            draining: Arc::new(AtomicBool::new(false)),
+            gateway_status: Arc::new(Mutex::new(GatewayStatus::default())),
+            delivery_figures: Arc::new(DeliveryFigures::default()),
+            ingest_figures: Arc::default(),
+            cycles: Arc::new(CycleTimes::default()),
+        }
+    }
+
     /// What the node tells of itself, as far as it is known from here.
     fn status(&self) -> NodeStatus {
         NodeStatus {
@@ -406,7 +480,9 @@ impl Assembly<'_> {
             partitions: Vec::new(),
             gateway: self.gateway_status.clone(),
             tls: None,
+            web: None,
             delivery: self.delivery_figures.clone(),
+            ingest: None,
             cycles: self.cycles.clone(),
             latencies: None,
             hiccups: None,
@@ -415,31 +491,19 @@ impl Assembly<'_> {
 
     fn gateway(
         &mut self,
-        door: Door,
         ports: Vec<PortParts>,
         delivery: crate::handoff::DeliveryPort,
         probes: &mut Probes,
         recovered: [&Recovered; 2],
     ) -> anyhow::Result<Gateway> {
-        let section = &self.config.gateway;
         let mut gateway = Gateway::new(GatewayParts {
-            door,
             ports,
             delivery,
             recorder: probes.recorder("gateway"),
             clock: StageClock::new(probes.clock.clone().filter(|_| probes.drain.is_some())),
             node_id: NodeId(recovered[0].log.log_id().to_be_bytes()),
             rng: Box::new(OsRng),
-            config: GatewayConfig {
-                output_len_max: section.output_bytes_max,
-                connections_max: section.connections_max,
-                stall_max: Nanos(section.stall_max_ms * 1_000_000),
-                lobby: LobbyLimits {
-                    logon_time_max: Nanos(section.logon_timeout_ms * 1_000_000),
-                    per_address_max: section.lobby_per_address_max,
-                },
-                copies_retained_max: section.copies_retained_max as usize,
-            },
+            config: self.gateway_config(),
             draining: self.draining.clone(),
             status: self.gateway_status.clone(),
         })?;
@@ -457,6 +521,39 @@ impl Assembly<'_> {
         Ok(gateway)
     }
 
+    fn gateway_config(&self) -> GatewayConfig {
+        let section = &self.config.gateway;
+        GatewayConfig {
+            output_len_max: section.output_bytes_max,
+            connections_max: section.connections_max,
+            stall_max: Nanos(section.stall_max_ms * 1_000_000),
+            lobby: LobbyLimits {
+                logon_time_max: Nanos(section.logon_timeout_ms * 1_000_000),
+                per_address_max: section.lobby_per_address_max,
+            },
+            copies_retained_max: section.copies_retained_max as usize,
+        }
+    }
+
+    /// The thread of connections that have not logged on.
+    fn newcomers(&self, door: Door, gateway: &mut Gateway) -> anyhow::Result<Runner> {
+        let wakes = &self.wakes;
+        let (port, to_gateway) = link(wakes.gateway.clone(), wakes.newcomers.clone());
+        let newcomers = Newcomers::new(NewcomersParts {
+            door,
+            gateway: to_gateway,
+            reception: gateway.meet(port, Box::new(OsRng)),
+            config: self.gateway_config(),
+            draining: self.draining.clone(),
+            status: self.gateway_status.clone(),
+        })?;
+        let runner = Runner::new("newcomers", wakes.newcomers.clone(), WaitStrategy::Park)
+            .sharing(NEWCOMERS_SHARE)
+            .giving_way()
+            .with_sockets(newcomers);
+        Ok(runner)
+    }
+
     /// Where connections come from, and with TLS the thread that does their handshakes.
     fn door(
         &self,
@@ -466,12 +563,12 @@ impl Assembly<'_> {
         let (Some(tls), Some(section)) = (tls, &self.config.tls) else {
             return Ok((Door::Plain(listener), None));
         };
-        let (arrivals, to_gateway) = RingBuffer::new(ARRIVALS_MAX);
+        let (secured, to_newcomers) = RingBuffer::new(SECURED_MAX);
         let handshakes = Handshakes::new(HandshakesParts {
             listener,
             door: tls.clone(),
-            arrivals,
-            gateway: self.wakes.gateway.clone(),
+            secured,
+            newcomers: self.wakes.newcomers.clone(),
             limits: HandshakeLimits {
                 pending_max: section.handshakes_max,
                 time_max: Nanos(section.handshake_max_ms * 1_000_000),
@@ -479,10 +576,25 @@ impl Assembly<'_> {
             draining: self.draining.clone(),
         })?;
         let runner = Runner::new("handshakes", Wake::new(), WaitStrategy::Park)
-            .sharing(HANDSHAKES_SHARE)
+            .sharing(NEWCOMERS_SHARE)
             .giving_way()
             .with_sockets(handshakes);
-        Ok((Door::Tls(to_gateway), Some(runner)))
+        Ok((Door::Tls(to_newcomers), Some(runner)))
+    }
+
+    /// What stands between readers over HTTP and the delivery store, where there are such readers.
+    fn web_side(&self, gateway: &Gateway, control: impl Fn() -> EventReader) -> WebSide {
+        let Some(section) = &self.config.web else { return WebSide::default() };
+        let wakes = &self.wakes;
+        let (delivery, port) = gateway_to_delivery(wakes.web.clone(), wakes.delivery.clone());
+        let (readers, hub) = HubAgent::new(HubParts {
+            delivery,
+            control: control(),
+            directory: gateway.directory_beside(&mut OsRng),
+            wake: wakes.web.clone(),
+            readers_max: section.readers_max,
+        });
+        WebSide { readers: Some(readers), hub: Some(hub), port: Some(port) }
     }
 
     fn partition(
@@ -510,11 +622,14 @@ impl Assembly<'_> {
 
     fn delivery(
         &self,
-        port: crate::handoff::GatewayPort,
+        ports: ReaderPorts,
+        ingest: Option<IngestPort>,
         trading: &Recovered,
     ) -> anyhow::Result<DeliveryAgent> {
+        let sources = self.config.ingest.iter().flat_map(|section| &section.sources);
+        let sources = sources.map(|source| PartitionId(source.id)).collect();
         DeliveryAgent::new(DeliveryParts {
-            port,
+            ports,
             events: trading.reader(),
             epoch: trading.epoch,
             ended: trading.ended.clone(),
@@ -522,7 +637,33 @@ impl Assembly<'_> {
             ended_orders_max: self.config.delivery.ended_orders_max,
             look_interval: Nanos(self.config.delivery.look_interval_us * 1000),
             figures: self.delivery_figures.clone(),
+            sources: (sources, ingest, self.ingest_figures.clone()),
         })
+    }
+
+    /// The agent that outside cores connect to, where they may, and the store's end of its ring.
+    fn ingest(&self, control: &Recovered) -> anyhow::Result<Option<(IngestAgent, IngestPort)>> {
+        let Some(section) = &self.config.ingest else { return Ok(None) };
+        let listener = std::net::TcpListener::bind(section.listen)
+            .with_context(|| format!("cannot listen for cores on {}", section.listen))?;
+        let (port, store_port) =
+            ingest_to_store(self.wakes.ingest.clone(), self.wakes.delivery.clone());
+        let sources = section.sources.iter();
+        let agent = IngestAgent::new(IngestParts {
+            listener,
+            sources: sources.map(|s| (PartitionId(s.id), SessionId(s.session))).collect(),
+            definitions: control.reader(),
+            port,
+            node_id: NodeId(control.log.log_id().to_be_bytes()),
+            rng: Box::new(OsRng),
+            limits: IngestLimits {
+                connections_max: section.connections_max,
+                logon_time_max: Nanos(self.config.gateway.logon_timeout_ms * 1_000_000),
+            },
+            draining: self.draining.clone(),
+            figures: self.ingest_figures.clone(),
+        })?;
+        Ok(Some((agent, store_port)))
     }
 
     /// A partition's figures, by which its health is watched too.
@@ -561,7 +702,8 @@ impl Assembly<'_> {
         let (gateway, control, feed, trading) = cores;
         let wait = self.config.wait;
         let core = |index: usize| self.config.cores.get(index).copied();
-        let mut threads = Vec::new();
+        // Watched from its start on: a recovery may last longer than it may stand still.
+        let mut threads = vec![others.newcomers.with_beat(self.beat("newcomers")).start()?];
         if self.config.is_fused() {
             gateway.watch(wake_fd.as_raw_fd())?;
             let runner = Runner::new("core", self.wakes.gateway.clone(), wait)
@@ -590,6 +732,14 @@ impl Assembly<'_> {
                 .on_core(core(0));
             threads.push(runner.start()?);
         }
+        if let Some(ingest) = others.ingest {
+            let runner = Runner::new("ingest", self.wakes.ingest.clone(), WaitStrategy::Park)
+                .with_sockets(ingest)
+                .sharing(DELIVERY_SHARE)
+                .giving_way()
+                .with_beat(self.beat("ingest"));
+            threads.push(runner.start()?);
+        }
         let runner = Runner::new("delivery", self.wakes.delivery.clone(), wait)
             .with_agent(others.delivery)
             .sharing(DELIVERY_SHARE)
@@ -598,8 +748,15 @@ impl Assembly<'_> {
             .on_core(core(2));
         threads.push(runner.start()?);
         if let Some(runner) = others.handshakes {
-            // Watched from its start on: a recovery may last longer than it may stand still.
             threads.push(runner.with_beat(self.beat("handshakes")).start()?);
+        }
+        if let Some(readers) = others.web_readers {
+            let runner = Runner::new("web-readers", self.wakes.web.clone(), WaitStrategy::Park)
+                .with_agent(readers)
+                .sharing(DELIVERY_SHARE)
+                .giving_way()
+                .with_beat(self.beat("web-readers"));
+            threads.push(runner.start()?);
         }
         for runner in others.background {
             threads.push(runner.start()?);

@@ -44,6 +44,12 @@ impl ReasonCounts {
         counts.filter(|(_, count)| *count > 0)
     }
 
+    /// Both counts together.
+    #[must_use]
+    pub fn sum(&self, other: &ReasonCounts) -> ReasonCounts {
+        ReasonCounts(std::array::from_fn(|code| self.0[code] + other.0[code]))
+    }
+
     /// How often any was given.
     #[must_use]
     pub fn total(&self) -> u64 {

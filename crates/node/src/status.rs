@@ -16,9 +16,11 @@ use crate::cycles::{CycleReport, CycleTimes};
 use crate::delivery_agent::DeliveryFigures;
 use crate::gateway::handshakes::{TlsDoor, TlsReport};
 use crate::gateway::{GatewayCounters, GatewayStatus};
+use crate::ingest::{IngestFigures, IngestReport};
 use crate::markets::Market;
 use crate::partition::PartitionFigures;
 use crate::runner::WaitStrategy;
+use crate::web::{WebFigures, WebReport};
 
 /// Where the figures of a running node are.
 pub struct NodeStatus {
@@ -38,8 +40,12 @@ pub struct NodeStatus {
     pub gateway: Arc<Mutex<GatewayStatus>>,
     /// Handshakes, with TLS.
     pub tls: Option<Arc<TlsDoor>>,
+    /// Order state over HTTP.
+    pub web: Option<Arc<WebFigures>>,
     /// The delivery store.
     pub delivery: Arc<DeliveryFigures>,
+    /// Where outside cores feed their orders, and its figures.
+    pub ingest: Option<(std::net::SocketAddr, Arc<IngestFigures>)>,
     /// The cycles of the gateway's thread.
     pub cycles: Arc<CycleTimes>,
     /// The latencies, when orders are stamped.
@@ -69,6 +75,10 @@ pub struct StatusReport {
     pub tls: Option<TlsReport>,
     /// The delivery store.
     pub delivery: DeliveryReport,
+    /// Order state over HTTP; absent where it is not served.
+    pub web: Option<WebReport>,
+    /// Outside cores; absent where none is to feed the node.
+    pub ingest: Option<IngestReport>,
     /// The instruments.
     pub instruments: Vec<InstrumentReport>,
     /// Cycles of the gateway's thread that did something, since the start.
@@ -307,7 +317,7 @@ impl NodeStatus {
             wait: self.wait.to_string(),
             fused: self.fused,
             partitions: self.partitions.iter().map(partition_report).collect(),
-            gateway: gateway.counters.clone(),
+            gateway: gateway.counters.sum(&gateway.newcomers),
             tls: self.tls.as_ref().map(|tls| tls.report()),
             delivery: DeliveryReport {
                 orders: load(&self.delivery.orders),
@@ -317,6 +327,8 @@ impl NodeStatus {
                 parked: load(&self.delivery.parked),
                 refused: load(&self.delivery.refused),
             },
+            web: self.web.as_ref().map(|web| web.report()),
+            ingest: self.ingest.as_ref().map(|(address, figures)| figures.report(*address)),
             instruments: instruments.collect(),
             cycles: self.cycles.report(),
             latencies: self.latency_reports(),
@@ -409,9 +421,9 @@ impl NodeStatus {
         }
         put_reasons(g, text);
         put_cycles(&report.cycles, text);
-        if let Some(tls) = &report.tls {
-            put_handshakes(tls, text);
-        }
+        report.tls.iter().for_each(|tls| put_handshakes(tls, text));
+        report.web.iter().for_each(|web| put_web(web, text));
+        report.ingest.iter().for_each(|ingest| put_ingest(ingest, text));
         self.put_partitions(&report, text);
     }
 
@@ -528,6 +540,49 @@ fn put_handshakes(tls: &TlsReport, text: &mut String) {
     let reloads = [(outcome("read"), tls.reloads), (outcome("refused"), tls.reloads_failed)];
     let head = ("weir_tls_reloads_total", "Certificates read anew.", "counter");
     put_metric(text, head, &reloads);
+}
+
+fn put_web(web: &WebReport, text: &mut String) {
+    let refused = [
+        ("{for=\"key\"}", web.keys_refused),
+        ("{for=\"question\"}", web.asks_refused),
+        ("{for=\"room\"}", web.turned_away),
+    ];
+    let refused: Vec<_> = refused.map(|(labels, count)| (labels.to_owned(), count)).into();
+    put_metric(text, ("weir_web_refused_total", "Refused, for what.", "counter"), &refused);
+    let plain = [
+        ("weir_web_entered_total", "Readers let in.", "counter", web.entered),
+        ("weir_web_pages_total", "Pages given.", "counter", web.pages),
+        ("weir_web_readers", "Readers now.", "gauge", web.readers),
+        ("weir_web_sockets", "WebSockets now.", "gauge", web.sockets),
+    ];
+    for (name, help, kind, value) in plain {
+        put_metric(text, (name, help, kind), &[(String::new(), value)]);
+    }
+}
+
+fn put_ingest(ingest: &IngestReport, text: &mut String) {
+    for (name, help, kind, value) in ingest.metrics() {
+        put_metric(text, (name, help, kind), &[(String::new(), value)]);
+    }
+    type Figure = fn(&crate::ingest::figures::SourceReport) -> u64;
+    let figures: [(&str, &str, &str, Figure); 9] = [
+        ("weir_source_open", "Whether it is fed.", "gauge", |s| u64::from(s.is_open)),
+        ("weir_source_whole", "Whether all is there.", "gauge", |s| u64::from(s.is_whole)),
+        ("weir_source_live_orders", "Live orders.", "gauge", |s| u64::from(s.live_orders)),
+        ("weir_source_batches_total", "Batches taken in.", "counter", |s| s.batches),
+        ("weir_source_rows_total", "Rows taken in.", "counter", |s| s.rows),
+        ("weir_source_duplicates_total", "Batches that came again.", "counter", |s| s.duplicates),
+        ("weir_source_gaps_total", "Gaps told.", "counter", |s| s.gaps),
+        ("weir_source_rejects_total", "Openings and batches refused.", "counter", |s| s.rejects),
+        ("weir_source_swept_total", "Records left out by resends.", "counter", |s| s.swept),
+    ];
+    for (name, help, kind, figure) in figures {
+        let rows = ingest.sources.iter();
+        let values: Vec<_> =
+            rows.map(|row| (format!("{{source=\"{}\"}}", row.source), figure(row))).collect();
+        put_metric(text, (name, help, kind), &values);
+    }
 }
 
 fn put_metric(text: &mut String, head: (&str, &str, &str), values: &[(String, u64)]) {

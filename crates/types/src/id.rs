@@ -63,6 +63,8 @@ numbers! {
     /// The number of a report among all that a partition says, as a copy of it carries: rising, not
     /// dense for one firm, from 1.
     CopyNo(u64);
+    /// A batch of an outside core's changes, numbered from 1 in each epoch of its source.
+    BatchNo(u64);
     /// An execution report's own number within its partition.
     ExecId(u64);
     /// A trade's number within its partition: both sides' reports carry it.

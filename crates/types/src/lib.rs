@@ -17,12 +17,12 @@ pub mod reason;
 
 pub use durability::Durability;
 pub use id::{
-    AccountId, ClOrdId, CopyNo, Credential, Epoch, EventNo, ExecId, FirmId, InstrumentId, MatchId,
-    OrderId, PartitionId, Position, Rec, RequestNo, Seq, SessionId, Symbol,
+    AccountId, BatchNo, ClOrdId, CopyNo, Credential, Epoch, EventNo, ExecId, FirmId, InstrumentId,
+    MatchId, OrderId, PartitionId, Position, Rec, RequestNo, Seq, SessionId, Symbol,
 };
 pub use num::{Cash, Nanos, Price, Qty};
 pub use order::{
-    CredentialKind, ExecInst, ExecType, KillScope, Liquidity, MassCancelScope, OrdStatus, OrdType,
-    Phase, Role, SelfTradePrevention, Side, Switch, TimeInForce,
+    AckLevel, CredentialKind, ExecInst, ExecType, KillScope, Liquidity, MassCancelScope, OrdStatus,
+    OrdType, Phase, Role, SelfTradePrevention, Side, SourceStatus, Switch, TimeInForce,
 };
 pub use reason::Reason;

@@ -192,6 +192,32 @@ codes! {
         Operator = 3,
         /// Reads copies of its firm's reports and its firm's order state, enters nothing.
         DropCopy = 4,
+        /// Feeds the order state of an outside trading core, reads and enters nothing.
+        Source = 5,
+    }
+
+    /// How a source stands for a reader of order state.
+    SourceStatus {
+        /// The reader has its newest state; what comes is live.
+        Online = 1,
+        /// There is more of it to read, or it has not answered yet.
+        Reading = 2,
+        /// No store of it that can be asked has reached the reader's place, which waits for one.
+        Behind = 3,
+        /// No store of it can be asked: the reader's place is kept.
+        Away = 4,
+        /// The token names it, and it is not known here: the reader's place is kept.
+        Unknown = 5,
+    }
+
+    /// What an acknowledged batch of an outside core survives.
+    AckLevel {
+        /// Nothing: lost with the store's process.
+        Memory = 1,
+        /// The process: in the operating system's hands.
+        Os = 2,
+        /// Power loss: synced to the disk.
+        Disk = 3,
     }
 
     /// By what a session proves at logon that it is itself.

@@ -57,6 +57,8 @@ reasons! {
     FieldOutOfRange = 6, "a field's value is out of range";
     /// This message is not for clients to send.
     NotAClientMessage = 7, "clients may not send this message";
+    /// The message is served on another of the node's listeners.
+    NotServedHere = 8, "this listener does not serve the message";
 
     /// The session has not this key, or there is no such session.
     UnknownKey = 20, "the session is not known by this key";
@@ -173,6 +175,43 @@ reasons! {
     ResyncFilter = 102, "the token was for another filter or entitlement";
     /// The token is older than what is kept.
     ResyncFloor = 103, "the token is older than the floor";
+
+    /// No source of this number is configured.
+    UnknownSource = 120, "no source of this number is configured here";
+    /// Another session, or the same one on another connection, feeds the source.
+    SourceAlreadyOpen = 121, "the source is open already";
+    /// A batch of a source that the session has not opened.
+    SourceNotOpen = 122, "open the source first";
+    /// The epoch is below the source's.
+    EpochWentBack = 123, "the epoch is below the source's";
+    /// The batch's epoch is not the one that was opened.
+    EpochNotOpen = 124, "the batch is not of the epoch that was opened";
+    /// The store does not hold what the source builds on.
+    ResendNeeded = 125, "the store lacks what the source builds on: resend all in a new epoch";
+    /// A full resend in an epoch that is there already.
+    ResendNeedsEpoch = 126, "a full resend needs a new epoch";
+    /// A full resend's mark where none is due, or none where one is.
+    ResendMisplaced = 127, "a full resend's begin or end where none is due, or none where it is";
+    /// The pair (seq, rec) is not above the one before.
+    PlaceWentBack = 128, "the pair of seq and rec does not grow";
+    /// The record's number is too far from the others.
+    RecTooFar = 129, "the record's number is too far from those that are there";
+    /// The row names another source than its batch.
+    WrongSource = 130, "the row is another source's";
+    /// The row's fields have no meaning together.
+    RowMalformed = 131, "a field of the row has a value without meaning";
+    /// The attributes are longer than a row may carry.
+    AttributesTooLong = 132, "the row's attributes are longer than 600 bytes";
+    /// The record is known by another `order_id` in this epoch.
+    OrderIdChanged = 133, "the record has another order id in this epoch";
+    /// More is without acknowledgement than the window allows.
+    WindowOverrun = 134, "more is without acknowledgement than the window allows";
+    /// More rows than a batch may have.
+    TooManyRows = 135, "the batch has more rows than it may";
+    /// The batch's number is zero, or so high that none could follow.
+    BatchOutOfRange = 136, "the batch's number is out of range";
+    /// The store has no room for the row.
+    StoreFull = 137, "the store has no room for more";
 }
 
 impl fmt::Display for Reason {

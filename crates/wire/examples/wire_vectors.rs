@@ -46,7 +46,7 @@ use weir_wire::message::camel_case;
 use weir_wire::{FieldInfo, MessageInfo, SCHEMA_ID, SCHEMA_VERSION, catalogue};
 
 /// Frames of each message: enough that every code of every enumeration occurs in every field.
-const ROUND_COUNT: usize = 64;
+const ROUND_COUNT: usize = 96;
 const FRAME_LEN_MAX: usize = 1 << 20;
 
 fn main() -> ExitCode {
@@ -197,6 +197,9 @@ impl Vectors {
         for i in 0..count {
             let name = format!("{name}.{i}");
             self.push_block(&name, (&group.codec, group.fields), out, round);
+            if let Some(data_name) = group.data {
+                self.push_data(&format!("{name}.{data_name}"), out);
+            }
         }
     }
 

@@ -5,16 +5,21 @@
 //! from its `messages!` declaration; nothing here is written twice.
 
 use weir_types::{
-    CredentialKind, ExecInst, ExecType, KillScope, Liquidity, MassCancelScope, OrdStatus, OrdType,
-    Phase, Reason, Role, SelfTradePrevention, Side, Switch, TimeInForce,
+    AckLevel, CredentialKind, ExecInst, ExecType, KillScope, Liquidity, MassCancelScope, OrdStatus,
+    OrdType, Phase, Reason, Role, SelfTradePrevention, Side, SourceStatus, Switch, TimeInForce,
 };
 
-use crate::delivery::{FetchOrders, OrderPage, OrderPageBody, OrderRow, PageFlags, RowFlags};
+use crate::delivery::{
+    FetchOrders, OrderPage, OrderPageBody, OrderRow, PageFlags, RowFlags, SourceState, SourceStates,
+};
 use crate::drop_copy::{CopyMark, DropCopyRequest, DropCopyState, ReportCopy};
 use crate::event::{
     Checkpoint, Defined, PhaseChanged, RequestDone, RequestRejected, TradeBusted, Uncrossed,
 };
 use crate::field::Field;
+use crate::ingest::{
+    BatchFlags, OpenSource, SourceAck, SourceBatch, SourceGap, SourceOpened, SourceReject,
+};
 use crate::message::{DecodeError, FieldInfo, Message, VisitField};
 use crate::order_entry::{CancelOrder, MassCancel, NewOrder, ReplaceOrder};
 use crate::reference::{
@@ -108,6 +113,8 @@ pub struct GroupInfo {
     pub fields: &'static [FieldInfo],
     /// How to read and write an entry.
     pub codec: Codec,
+    /// The data field that follows each entry's block, if one does.
+    pub data: Option<&'static str>,
 }
 
 const fn info<M: Message>(tail: Tail) -> MessageInfo {
@@ -126,12 +133,21 @@ const fn plain<M: Message>() -> MessageInfo {
 }
 
 const fn group<E: Message>(name: &'static str) -> Tail {
+    group_with::<E>(name, None)
+}
+
+const fn rows() -> Tail {
+    group_with::<OrderRow>("rows", Some("attributes"))
+}
+
+const fn group_with<E: Message>(name: &'static str, data: Option<&'static str>) -> Tail {
     Tail::Group(GroupInfo {
         name,
         entry: E::NAME,
         block_length: E::BLOCK_LENGTH,
         fields: E::FIELDS,
         codec: Codec::of::<E>(),
+        data,
     })
 }
 
@@ -168,11 +184,18 @@ const MESSAGES: &[MessageInfo] = &[
     plain::<Uncrossed>(),
     info::<FetchOrders>(Tail::Data("token")),
     info::<OrderPage>(Tail::Data("token")),
-    info::<OrderPageBody>(group::<OrderRow>("rows")),
+    info::<OrderPageBody>(rows()),
+    info::<SourceStates>(group::<SourceState>("sources")),
     plain::<DropCopyRequest>(),
     plain::<DropCopyState>(),
     plain::<ReportCopy>(),
     plain::<CopyMark>(),
+    plain::<OpenSource>(),
+    plain::<SourceOpened>(),
+    info::<SourceBatch>(rows()),
+    plain::<SourceAck>(),
+    plain::<SourceGap>(),
+    plain::<SourceReject>(),
     info::<Import>(Tail::Definition),
     plain::<Tick>(),
     plain::<SessionLost>(),
@@ -205,13 +228,15 @@ pub fn codes(schema_type: &str) -> Option<Vec<u16>> {
                 <ExecInst as Field>::SCHEMA_TYPE => Some(flag_codes::<ExecInst>()),
                 <PageFlags as Field>::SCHEMA_TYPE => Some(flag_codes::<PageFlags>()),
                 <RowFlags as Field>::SCHEMA_TYPE => Some(flag_codes::<RowFlags>()),
+                <BatchFlags as Field>::SCHEMA_TYPE => Some(flag_codes::<BatchFlags>()),
                 _ => None,
             }
         };
     }
     enums! {
         Side OrdType TimeInForce ExecType OrdStatus SelfTradePrevention Liquidity Phase
-        MassCancelScope KillScope Switch Role CredentialKind Reason
+        MassCancelScope KillScope Switch Role CredentialKind AckLevel SourceStatus
+        Reason
     }
 }
 

@@ -7,7 +7,8 @@ use core::fmt;
 
 use weir_types::{
     AccountId, ClOrdId, ExecInst, ExecType, FirmId, InstrumentId, Nanos, OrdStatus, OrdType,
-    OrderId, PartitionId, Price, Qty, Reason, Rec, Seq, SessionId, Side, Switch, TimeInForce,
+    OrderId, PartitionId, Price, Qty, Reason, Rec, Seq, SessionId, Side, SourceStatus, Switch,
+    TimeInForce,
 };
 
 use crate::field::{Field, write_flags};
@@ -109,6 +110,8 @@ messages! {
         credit: u32,
         /// Only live orders (and the ends of those seen live).
         live_only: Switch,
+        /// Whose orders; zero for the node's own.
+        source_id: PartitionId,
     }
 
     /// A page's header. The next token follows as a data field.
@@ -141,6 +144,23 @@ messages! {
         correlation_id: u64,
         /// The session.
         session_id: SessionId,
+    }
+
+    /// How the sources of a page stand: a group of [`SourceState`]s follows. Comes right behind the
+    /// header of a page that says SOURCE_AWAY, and of the next one that does not.
+    SourceStates = 53 {
+        /// The question's number.
+        correlation_id: u64,
+        /// The session.
+        session_id: SessionId,
+    }
+
+    /// An entry of `SourceStates`' group.
+    SourceState = 0 {
+        /// The source.
+        source_id: PartitionId,
+        /// How it stands.
+        status: SourceStatus,
     }
 
     /// An entry of `OrderPageBody`'s group: an order as it is now.
@@ -204,4 +224,36 @@ messages! {
         /// The most that it shows at a time; zero shows all.
         display_qty: Qty,
     }
+}
+
+/// Where a field of [`OrderRow`] lies in its block, by the field's name: for those that keep rows
+/// as bytes. Evaluated when it is compiled.
+///
+/// # Panics
+/// When a row has no such field.
+#[must_use]
+pub const fn row_offset_of(name: &str) -> usize {
+    let fields = <OrderRow as crate::message::Message>::FIELDS;
+    let mut index = 0;
+    while index < fields.len() {
+        if is_same(fields[index].name.as_bytes(), name.as_bytes()) {
+            return fields[index].offset;
+        }
+        index += 1;
+    }
+    panic!("a row has this field")
+}
+
+const fn is_same(one: &[u8], other: &[u8]) -> bool {
+    if one.len() != other.len() {
+        return false;
+    }
+    let mut index = 0;
+    while index < one.len() {
+        if one[index] != other[index] {
+            return false;
+        }
+        index += 1;
+    }
+    true
 }

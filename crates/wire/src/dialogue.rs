@@ -8,14 +8,18 @@
 use weir_types::{Reason, RequestNo, SessionId};
 
 use crate::catalogue::message_info;
-use crate::delivery::{FetchOrders, OrderPage, OrderPageBody, OrderRow};
+use crate::delivery::{FetchOrders, OrderPage, OrderPageBody, OrderRow, SourceState, SourceStates};
 use crate::drop_copy::{CopyMark, DropCopyRequest, DropCopyState, ReportCopy};
 use crate::event::{RequestDone, RequestRejected, TradeBusted};
 use crate::frame::{RawMessage, put_frame, put_frame_with, put_message};
-use crate::group::{Group, put_data, put_group, put_group_header, take_data, take_group};
+use crate::group::{Group, put_data, put_group, take_data, take_group};
+use crate::ingest::{
+    BATCH_ROW_COUNT_MAX, OpenSource, SourceAck, SourceBatch, SourceGap, SourceOpened, SourceReject,
+};
 use crate::message::{DecodeError, Message};
 use crate::record::Request;
 use crate::report::ExecutionReport;
+use crate::rows::{Rows, put_row, put_row_count, take_rows};
 use crate::session::{
     Challenge, ChallengeRequest, Heartbeat, Logon, LogonAck, LogonReject, Logout, PartitionState,
     Reject, ResumePoint, SignedLogon,
@@ -23,8 +27,8 @@ use crate::session::{
 
 /// The most resume points of a logon: one per partition.
 pub const RESUME_POINT_COUNT_MAX: usize = 64;
-/// The longest token in bytes: 32, and 22 for each of 64 sources.
-pub const TOKEN_LEN_MAX: usize = 32 + 22 * 64;
+/// The longest token in bytes: 32, and 26 for each of 64 sources.
+pub const TOKEN_LEN_MAX: usize = 32 + 26 * 64;
 
 /// A message that a client may send.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +49,10 @@ pub enum ClientMessage<'a> {
     FetchOrders(FetchOrders, &'a [u8]),
     /// A question for copies of reports, or for their end.
     DropCopyRequest(DropCopyRequest),
+    /// Opens the source of an outside core.
+    OpenSource(OpenSource),
+    /// Changes of a source.
+    SourceBatch(SourceBatch, Rows<'a>),
 }
 
 /// A message that a node may send.
@@ -73,13 +81,23 @@ pub enum NodeMessage<'a> {
     /// A page's header, with the next token.
     OrderPage(OrderPage, &'a [u8]),
     /// A page's rows.
-    OrderPageBody(OrderPageBody, Group<'a, OrderRow>),
+    OrderPageBody(OrderPageBody, Rows<'a>),
+    /// How the sources of a page stand.
+    SourceStates(SourceStates, Group<'a, SourceState>),
     /// How a stream of copies stands.
     DropCopyState(DropCopyState),
     /// The head of a copy; the next message is the report.
     ReportCopy(ReportCopy),
     /// How far a stream of copies goes.
     CopyMark(CopyMark),
+    /// A source is open.
+    SourceOpened(SourceOpened),
+    /// Batches are taken in.
+    SourceAck(SourceAck),
+    /// A batch is missing.
+    SourceGap(SourceGap),
+    /// A source is not opened, or a batch refused.
+    SourceReject(SourceReject),
 }
 
 /// What a template that is not the sender's is called.
@@ -119,6 +137,12 @@ fn token_of<'a, M: Message>(raw: &RawMessage<'a>) -> Result<&'a [u8], DecodeErro
     Ok(token)
 }
 
+fn rows_of<'a, M: Message>(raw: &RawMessage<'a>) -> Result<Rows<'a>, DecodeError> {
+    let (rows, rest) = take_rows(raw.rest())?;
+    raw.expect_end::<M>(rest)?;
+    Ok(rows)
+}
+
 impl<'a> ClientMessage<'a> {
     /// Reads a client's message.
     ///
@@ -140,6 +164,10 @@ impl<'a> ClientMessage<'a> {
                 Ok(ClientMessage::FetchOrders(raw.decode()?, token_of::<FetchOrders>(raw)?))
             }
             DropCopyRequest::TEMPLATE_ID => raw.decode_whole().map(ClientMessage::DropCopyRequest),
+            OpenSource::TEMPLATE_ID => raw.decode_whole().map(ClientMessage::OpenSource),
+            SourceBatch::TEMPLATE_ID => {
+                Ok(ClientMessage::SourceBatch(raw.decode()?, rows_of::<SourceBatch>(raw)?))
+            }
             template_id => match Request::decode(raw) {
                 Err(DecodeError::UnknownTemplate(_)) => Err(misplaced(template_id)),
                 request => request.map(ClientMessage::Request),
@@ -162,6 +190,13 @@ impl<'a> ClientMessage<'a> {
             ClientMessage::Request(request) => put_request(request, out),
             ClientMessage::FetchOrders(fetch, token) => put_fetch_orders(fetch, token, out),
             ClientMessage::DropCopyRequest(message) => put_frame(message, out),
+            ClientMessage::OpenSource(message) => put_frame(message, out),
+            ClientMessage::SourceBatch(batch, rows) => {
+                put_frame_with(out, |out| {
+                    put_message(batch, out);
+                    rows.put(out);
+                });
+            }
         }
     }
 }
@@ -190,11 +225,18 @@ impl<'a> NodeMessage<'a> {
                 NodeMessage::OrderPage(raw.decode()?, token_of::<OrderPage>(raw)?)
             }
             OrderPageBody::TEMPLATE_ID => {
-                NodeMessage::OrderPageBody(raw.decode()?, group_of::<OrderPageBody, _>(raw)?)
+                NodeMessage::OrderPageBody(raw.decode()?, rows_of::<OrderPageBody>(raw)?)
+            }
+            SourceStates::TEMPLATE_ID => {
+                NodeMessage::SourceStates(raw.decode()?, group_of::<SourceStates, _>(raw)?)
             }
             ReportCopy::TEMPLATE_ID => NodeMessage::ReportCopy(raw.decode_whole()?),
             DropCopyState::TEMPLATE_ID => NodeMessage::DropCopyState(raw.decode_whole()?),
             CopyMark::TEMPLATE_ID => NodeMessage::CopyMark(raw.decode_whole()?),
+            SourceOpened::TEMPLATE_ID => NodeMessage::SourceOpened(raw.decode_whole()?),
+            SourceAck::TEMPLATE_ID => NodeMessage::SourceAck(raw.decode_whole()?),
+            SourceGap::TEMPLATE_ID => NodeMessage::SourceGap(raw.decode_whole()?),
+            SourceReject::TEMPLATE_ID => NodeMessage::SourceReject(raw.decode_whole()?),
             template_id => return Err(misplaced(template_id)),
         })
     }
@@ -216,11 +258,21 @@ impl<'a> NodeMessage<'a> {
             NodeMessage::TradeBusted(message) => put_frame(message, out),
             NodeMessage::OrderPage(page, token) => put_order_page(page, token, out),
             NodeMessage::OrderPageBody(body, rows) => {
-                put_frame_with(out, |out| put_message_and_group(body, rows, out));
+                put_frame_with(out, |out| {
+                    put_message(body, out);
+                    rows.put(out);
+                });
+            }
+            NodeMessage::SourceStates(states, sources) => {
+                put_frame_with(out, |out| put_message_and_group(states, sources, out));
             }
             NodeMessage::DropCopyState(message) => put_frame(message, out),
             NodeMessage::ReportCopy(message) => put_frame(message, out),
             NodeMessage::CopyMark(message) => put_frame(message, out),
+            NodeMessage::SourceOpened(message) => put_frame(message, out),
+            NodeMessage::SourceAck(message) => put_frame(message, out),
+            NodeMessage::SourceGap(message) => put_frame(message, out),
+            NodeMessage::SourceReject(message) => put_frame(message, out),
         }
     }
 }
@@ -299,22 +351,54 @@ fn put_message_and_token<M: Message>(message: &M, token: &[u8], out: &mut Vec<u8
     });
 }
 
-/// Appends the frame of a page's rows.
+/// Appends the frame of how a page's sources stand.
 ///
 /// # Panics
-/// When there are more than 65,535 rows, or not as many as the iterator said.
-pub fn put_order_page_body<I>(body: &OrderPageBody, rows: I, out: &mut Vec<u8>)
+/// When there are more than 65,535 sources.
+pub fn put_source_states(states: &SourceStates, sources: &[SourceState], out: &mut Vec<u8>) {
+    put_frame_with(out, |out| {
+        put_message(states, out);
+        put_group(sources, out);
+    });
+}
+
+/// Appends the frame of a page's rows, each with its attributes.
+///
+/// # Panics
+/// When there are more than 65,535 rows, or not as many as the iterator said, or attributes are
+/// longer than [`ATTRIBUTES_LEN_MAX`](crate::rows::ATTRIBUTES_LEN_MAX).
+pub fn put_order_page_body<'r, I>(body: &OrderPageBody, rows: I, out: &mut Vec<u8>)
 where
-    I: IntoIterator<Item = OrderRow, IntoIter: ExactSizeIterator>,
+    I: IntoIterator<Item = (OrderRow, &'r [u8]), IntoIter: ExactSizeIterator>,
+{
+    put_message_and_rows(body, rows.into_iter(), out);
+}
+
+/// Appends the frame of a batch.
+///
+/// # Panics
+/// When there are more than [`BATCH_ROW_COUNT_MAX`] rows, or not as many as the iterator said, or
+/// attributes are longer than [`ATTRIBUTES_LEN_MAX`](crate::rows::ATTRIBUTES_LEN_MAX).
+pub fn put_source_batch<'r, I>(batch: &SourceBatch, rows: I, out: &mut Vec<u8>)
+where
+    I: IntoIterator<Item = (OrderRow, &'r [u8]), IntoIter: ExactSizeIterator>,
 {
     let rows = rows.into_iter();
+    assert!(rows.len() <= BATCH_ROW_COUNT_MAX, "{} rows", rows.len());
+    put_message_and_rows(batch, rows, out);
+}
+
+fn put_message_and_rows<'r, M: Message>(
+    message: &M,
+    rows: impl ExactSizeIterator<Item = (OrderRow, &'r [u8])>,
+    out: &mut Vec<u8>,
+) {
     let count = rows.len();
     put_frame_with(out, |out| {
-        put_message(body, out);
-        put_group_header::<OrderRow>(count, out);
-        let start = out.len();
-        rows.for_each(|row| row.encode_block(out));
-        assert_eq!(out.len() - start, count * OrderRow::BLOCK_LENGTH, "rows as announced");
+        put_message(message, out);
+        put_row_count(count, out);
+        let put_count = rows.map(|(row, attributes)| put_row(&row, attributes, out)).count();
+        assert_eq!(put_count, count, "rows as announced");
     });
 }
 

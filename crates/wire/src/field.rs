@@ -4,10 +4,11 @@
 use core::fmt;
 
 use weir_types::{
-    AccountId, Cash, ClOrdId, CopyNo, Credential, CredentialKind, Epoch, EventNo, ExecId, ExecInst,
-    ExecType, FirmId, InstrumentId, KillScope, Liquidity, MassCancelScope, MatchId, Nanos,
-    OrdStatus, OrdType, OrderId, PartitionId, Phase, Position, Price, Qty, Reason, Rec, RequestNo,
-    Role, SelfTradePrevention, Seq, SessionId, Side, Switch, Symbol, TimeInForce,
+    AccountId, AckLevel, BatchNo, Cash, ClOrdId, CopyNo, Credential, CredentialKind, Epoch,
+    EventNo, ExecId, ExecInst, ExecType, FirmId, InstrumentId, KillScope, Liquidity,
+    MassCancelScope, MatchId, Nanos, OrdStatus, OrdType, OrderId, PartitionId, Phase, Position,
+    Price, Qty, Reason, Rec, RequestNo, Role, SelfTradePrevention, Seq, SessionId, Side,
+    SourceStatus, Switch, Symbol, TimeInForce,
 };
 use zerocopy::little_endian::{I64, I128, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -104,6 +105,7 @@ number_fields! {
     RequestNo U64 "requestNo";
     EventNo U64 "eventNo";
     CopyNo U64 "copyNo";
+    BatchNo U64 "batchNo";
     ExecId U64 "execId";
     MatchId U64 "matchId";
     Cash I128 "cash";
@@ -177,6 +179,8 @@ code_fields! {
     Switch "onOff";
     Role "role";
     CredentialKind "credentialKind";
+    AckLevel "ackLevel";
+    SourceStatus "sourceStatus";
 }
 
 impl Field for u8 {

@@ -7,7 +7,9 @@
 //!
 //! * [`frame`]: where a message begins and ends in a byte stream.
 //! * [`challenge`]: what a session with an Ed25519 key signs to log on.
-//! * [`session`], [`order_entry`], [`reference`], [`delivery`], [`drop_copy`]: what both say.
+//! * [`session`], [`order_entry`], [`reference`], [`delivery`], [`drop_copy`], [`ingest`]: what
+//!   both say.
+//! * [`rows`]: orders with their attributes, on pages and in batches.
 //! * [`event`], [`report`]: what the engine says, and how its sender hears it.
 //! * [`dialogue`]: all that a client may say, and all that a node may, as one type each.
 //! * [`record`]: commands and events as the logs hold them.
@@ -22,11 +24,13 @@ pub mod event;
 pub mod field;
 pub mod frame;
 pub mod group;
+pub mod ingest;
 pub mod message;
 pub mod order_entry;
 pub mod record;
 pub mod reference;
 pub mod report;
+pub mod rows;
 pub mod session;
 
 pub use catalogue::{MessageInfo, catalogue};

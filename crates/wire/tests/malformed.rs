@@ -18,7 +18,9 @@ use weir_wire::frame::{
     parse_message,
 };
 use weir_wire::group::{put_data, put_group, take_data, take_group};
+use weir_wire::ingest::SourceBatch;
 use weir_wire::order_entry::{CancelOrder, NewOrder};
+use weir_wire::rows::{ATTRIBUTES_LEN_MAX, take_rows};
 use weir_wire::session::{Logon, Logout, ResumePoint};
 use weir_wire::{
     ClientMessage, Command, DecodeError, Event, Message, MessageInfo, NodeMessage, Request,
@@ -39,7 +41,10 @@ fn read_by_all(bytes: &[u8]) {
     let _ = Command::decode(bytes);
     let _ = Event::decode(bytes);
     let _ = take_data(bytes);
-    if let Ok((rows, _)) = take_group::<OrderRow>(bytes) {
+    if let Ok((points, _)) = take_group::<ResumePoint>(bytes) {
+        points.for_each(|point| drop(point.map_err(|e| e.to_string())));
+    }
+    if let Ok((rows, _)) = take_rows(bytes) {
         rows.for_each(|row| drop(row.map_err(|e| e.to_string())));
     }
 }
@@ -50,6 +55,7 @@ fn read_message_by_all(raw: &RawMessage<'_>) {
         Ok(ClientMessage::Logon(_, points) | ClientMessage::SignedLogon(_, points)) => {
             assert!(points.len() <= RESUME_POINT_COUNT_MAX);
         }
+        Ok(ClientMessage::SourceBatch(_, rows)) => assert!(rows.count() < 1 << 16),
         Ok(ClientMessage::FetchOrders(_, token)) => assert!(token.len() <= TOKEN_LEN_MAX),
         Ok(_) => {}
         Err(e) => assert_ne!(e.reason(), Reason::None, "{e} {}", e.field()),
@@ -57,6 +63,7 @@ fn read_message_by_all(raw: &RawMessage<'_>) {
     match NodeMessage::decode(raw) {
         Ok(NodeMessage::LogonAck(_, partitions)) => assert!(partitions.count() < 1 << 16),
         Ok(NodeMessage::OrderPageBody(_, rows)) => assert!(rows.count() < 1 << 16),
+        Ok(NodeMessage::SourceStates(_, sources)) => assert!(sources.count() < 1 << 16),
         Ok(_) => {}
         Err(e) => assert_ne!(e.reason(), Reason::None),
     }
@@ -311,17 +318,66 @@ fn a_token_that_is_too_long_is_refused_by_name() {
 
 #[test]
 fn a_group_of_entries_that_are_too_short_is_refused() {
-    let mut bytes = vec![];
-    for word in [OrderRow::BLOCK_LENGTH as u16 - 1, 1] {
-        bytes.extend_from_slice(&word.to_le_bytes());
-    }
-    bytes.resize(400, 0);
-    let want = DecodeError::BlockTooShort {
-        message: "OrderRow",
-        got: OrderRow::BLOCK_LENGTH - 1,
-        want: OrderRow::BLOCK_LENGTH,
+    let short = |want: usize| {
+        let mut bytes = vec![];
+        for word in [want as u16 - 1, 1] {
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
+        bytes.resize(400, 0);
+        bytes
     };
-    assert_eq!(take_group::<OrderRow>(&bytes).err(), Some(want));
+    let error = |message, want| DecodeError::BlockTooShort { message, got: want - 1, want };
+    let len = ResumePoint::BLOCK_LENGTH;
+    let refused = take_group::<ResumePoint>(&short(len)).err();
+    assert_eq!(refused, Some(error("ResumePoint", len)));
+    let len = OrderRow::BLOCK_LENGTH;
+    assert_eq!(take_rows(&short(len)).err(), Some(error("OrderRow", len)));
+}
+
+/// A batch of rows of zeroes, with attributes of these lengths.
+fn batch_of(attribute_lens: &[usize]) -> Vec<u8> {
+    let row = MessageInfo {
+        block_length: OrderRow::BLOCK_LENGTH,
+        fields: OrderRow::FIELDS,
+        ..*message_info(SourceBatch::TEMPLATE_ID).expect("ours")
+    };
+    let mut body = plain_block(message_info(SourceBatch::TEMPLATE_ID).expect("ours"));
+    for word in [OrderRow::BLOCK_LENGTH, attribute_lens.len()] {
+        body.extend_from_slice(&(word as u16).to_le_bytes());
+    }
+    for len in attribute_lens {
+        body.extend(plain_block(&row));
+        put_data(&vec![7; *len], &mut body);
+    }
+    body
+}
+
+#[test]
+fn attributes_that_are_too_long_are_refused_by_name_in_their_row() {
+    let info = message_info(SourceBatch::TEMPLATE_ID).unwrap();
+    let frame = frame_of(info, &batch_of(&[ATTRIBUTES_LEN_MAX, ATTRIBUTES_LEN_MAX + 1, 0]));
+    let Ok(ClientMessage::SourceBatch(_, rows)) = ClientMessage::decode(&raw_of(&frame)) else {
+        panic!("the lengths are whole");
+    };
+    let refused: Vec<_> = rows.map(|row| row.err()).collect();
+    let index = OrderRow::FIELDS.len() as u16 + 1;
+    let (message, field) = ("OrderRow", "attributes");
+    let error = DecodeError::FieldOutOfRange { message, field, index };
+    assert_eq!(refused, [None, Some(error), None]);
+}
+
+#[test]
+fn a_row_whose_attributes_run_over_the_frame_is_truncated() {
+    let info = message_info(SourceBatch::TEMPLATE_ID).unwrap();
+    let whole = batch_of(&[3, 5]);
+    let cut = |len: usize| {
+        ClientMessage::decode(&raw_of(&frame_of(info, &whole[..whole.len() - len]))).err()
+    };
+    assert_eq!(cut(0), None);
+    assert_eq!(cut(1), Some(DecodeError::Truncated("data")));
+    assert_eq!(cut(6), Some(DecodeError::Truncated("data length")));
+    assert_eq!(cut(8), Some(DecodeError::Truncated("group")));
+    assert_eq!(take_rows(&[0; 3]).err(), Some(DecodeError::Truncated("group header")));
 }
 
 proptest! {

@@ -11,16 +11,20 @@ use std::fmt::Write as _;
 
 use roxmltree::{Document, Node};
 use weir_types::{
-    AccountId, ClOrdId, EventNo, ExecId, ExecInst, ExecType, FirmId, InstrumentId, Liquidity,
-    MatchId, Nanos, OrdStatus, OrdType, OrderId, PartitionId, Position, Price, Qty, Reason, Rec,
-    RequestNo, SelfTradePrevention, Seq, SessionId, Side, TimeInForce,
+    AccountId, BatchNo, ClOrdId, Epoch, EventNo, ExecId, ExecInst, ExecType, FirmId, InstrumentId,
+    Liquidity, MatchId, Nanos, OrdStatus, OrdType, OrderId, PartitionId, Position, Price, Qty,
+    Reason, Rec, RequestNo, SelfTradePrevention, Seq, SessionId, Side, Switch, TimeInForce,
 };
 use weir_wire::catalogue::{Tail, message_info};
-use weir_wire::dialogue::{RESUME_POINT_COUNT_MAX, TOKEN_LEN_MAX, put_request};
+use weir_wire::dialogue::{RESUME_POINT_COUNT_MAX, TOKEN_LEN_MAX, put_request, put_source_batch};
 use weir_wire::event::OrderEvent;
 use weir_wire::frame::{CLIENT_FRAME_LEN_MAX, FRAME_HEADER_LEN, put_frame};
+use weir_wire::ingest::{
+    BATCH_ROW_COUNT_MAX, BatchFlags, OpenSource, SOURCE_FRAME_LEN_MAX, SourceBatch,
+};
 use weir_wire::order_entry::NewOrder;
 use weir_wire::report::{ExecutionReport, StageTimes};
+use weir_wire::rows::ATTRIBUTES_LEN_MAX;
 use weir_wire::{FieldInfo, MessageInfo, Request, catalogue};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
@@ -98,6 +102,11 @@ fn message_part(node: Node<'_, '_>, info: &MessageInfo) -> String {
             write!(out, "\nThen the group `{name}`, entries of {length} bytes. {meaning}\n\n")
                 .unwrap();
             fields_table(node, group.fields, &mut out);
+            if let Some(name) = group.data {
+                let data = node.children().find(|n| n.tag_name().name() == "data").expect("data");
+                let meaning = sentence(data);
+                write!(out, "\nAfter each entry the data field `{name}`. {meaning}\n").unwrap();
+            }
         }
         Tail::Data(name) => {
             let node = node.children().find(|n| n.tag_name().name() == "data").expect("data");
@@ -184,6 +193,9 @@ fn limits_part() -> String {
         ("a frame that a client sends", format!("{CLIENT_FRAME_LEN_MAX} bytes, headers included")),
         ("resume points of a logon", RESUME_POINT_COUNT_MAX.to_string()),
         ("a token", format!("{TOKEN_LEN_MAX} bytes")),
+        ("a frame that an outside core sends", format!("{SOURCE_FRAME_LEN_MAX} bytes")),
+        ("rows of a batch of an outside core", BATCH_ROW_COUNT_MAX.to_string()),
+        ("a row's attributes", format!("{ATTRIBUTES_LEN_MAX} bytes")),
         ("entries of a group, bytes of a data field", u16::MAX.to_string()),
     ];
     let mut out = "| what | most |\n| --- | --- |\n".to_owned();
@@ -331,4 +343,43 @@ fn check_parts(parts: &[String]) {
     }
     let others = ["types", "enumerations", "reasons", "limits"].map(str::to_owned);
     assert!(others.iter().all(|part| parts.contains(part)), "{parts:?}");
+}
+
+/// The bytes that the page on ingest shows are those of the codec.
+#[test]
+fn the_example_frames_of_the_page_on_ingest_are_the_codecs() {
+    let page = read(&format!("{ROOT}/docs/protocols/ingest.md"));
+    let (_, examples) = page.split_once("## Worked example").expect("the page has examples");
+    let shown: Vec<u8> = examples
+        .split("```")
+        // What is shown as text stands between two marks.
+        .skip(1)
+        .step_by(2)
+        .take(2)
+        .flat_map(str::lines)
+        .flat_map(|line| line.get(..47).unwrap_or(line).split_whitespace())
+        .filter_map(|word| (word.len() == 2).then(|| u8::from_str_radix(word, 16).ok())?)
+        .collect();
+    let (source_id, session_id, epoch) = (PartitionId(40), SessionId(30), Epoch(1));
+    let mut frames = vec![];
+    let open = OpenSource {
+        valid_seq: Seq(0),
+        valid_rec: Rec(0),
+        session_id,
+        epoch,
+        valid_epoch: Epoch::NONE,
+        source_id,
+        full_resend: Switch::On,
+    };
+    put_frame(&open, &mut frames);
+    let batch = SourceBatch {
+        batch_no: BatchNo(1),
+        sending_time: Nanos(1_760_000_000_000_000_000),
+        session_id,
+        epoch,
+        source_id,
+        flags: BatchFlags::RESEND_BEGIN.with(BatchFlags::RESEND_END),
+    };
+    put_source_batch(&batch, [], &mut frames);
+    assert_eq!(shown, frames);
 }

@@ -12,15 +12,17 @@ use weir_wire::catalogue::Tail;
 use weir_wire::delivery::*;
 use weir_wire::dialogue::{
     RESUME_POINT_COUNT_MAX, TOKEN_LEN_MAX, put_fetch_orders, put_logon, put_logon_ack,
-    put_order_page, put_order_page_body, put_request,
+    put_order_page, put_order_page_body, put_request, put_source_batch, put_source_states,
 };
 use weir_wire::drop_copy::*;
 use weir_wire::event::*;
 use weir_wire::frame::{Framing, next_frame, put_extended_frame, put_frame};
 use weir_wire::group::{put_group, take_group};
+use weir_wire::ingest::*;
 use weir_wire::order_entry::*;
 use weir_wire::reference::*;
 use weir_wire::report::{ExecutionReport, StageTimes};
+use weir_wire::rows::{ATTRIBUTES_LEN_MAX, put_row, put_row_count, take_rows};
 use weir_wire::session::*;
 use weir_wire::{
     ClientMessage, Command, Definition, Event, Message, NodeMessage, PlainEvent, Request,
@@ -84,10 +86,18 @@ round_trips! {
     an_order_page_reads_back OrderPage,
     an_order_page_body_reads_back OrderPageBody,
     an_order_row_reads_back OrderRow,
+    source_states_read_back SourceStates,
+    a_source_state_reads_back SourceState,
     a_drop_copy_request_reads_back DropCopyRequest,
     a_drop_copy_state_reads_back DropCopyState,
     a_report_copy_reads_back ReportCopy,
     a_copy_mark_reads_back CopyMark,
+    an_open_source_reads_back OpenSource,
+    a_source_opened_reads_back SourceOpened,
+    a_source_batch_reads_back SourceBatch,
+    a_source_ack_reads_back SourceAck,
+    a_source_gap_reads_back SourceGap,
+    a_source_reject_reads_back SourceReject,
     an_import_reads_back Import,
     a_tick_reads_back Tick,
     a_session_lost_reads_back SessionLost,
@@ -147,21 +157,45 @@ proptest! {
 
     #[test]
     fn longer_group_entries_of_a_later_version_read_as_ours(
-        rows in vec(message::<OrderRow>(), 0..6),
+        points in vec(message::<ResumePoint>(), 0..6),
+        more in vec(any::<u8>(), 1..20),
+    ) {
+        let mut bytes = vec![];
+        for word in [ResumePoint::BLOCK_LENGTH + more.len(), points.len()] {
+            bytes.extend_from_slice(&(word as u16).to_le_bytes());
+        }
+        for point in &points {
+            point.encode_block(&mut bytes);
+            bytes.extend_from_slice(&more);
+        }
+        bytes.push(7);
+        let (group, rest) = take_group::<ResumePoint>(&bytes).unwrap();
+        prop_assert_eq!(rest, &[7]);
+        prop_assert_eq!(group.collect::<Result<Vec<_>, _>>(), Ok(points));
+    }
+
+    #[test]
+    fn longer_rows_of_a_later_version_read_as_ours_and_are_put_again_as_they_came(
+        rows in rows(6),
         more in vec(any::<u8>(), 1..20),
     ) {
         let mut bytes = vec![];
         for word in [OrderRow::BLOCK_LENGTH + more.len(), rows.len()] {
             bytes.extend_from_slice(&(word as u16).to_le_bytes());
         }
-        for row in &rows {
+        for (row, attributes) in &rows {
             row.encode_block(&mut bytes);
             bytes.extend_from_slice(&more);
+            bytes.extend_from_slice(&(attributes.len() as u16).to_le_bytes());
+            bytes.extend_from_slice(attributes);
         }
+        let mut again = vec![];
+        take_rows(&bytes).unwrap().0.put(&mut again);
+        prop_assert_eq!(&again, &bytes);
         bytes.push(7);
-        let (group, rest) = take_group::<OrderRow>(&bytes).unwrap();
+        let (read, rest) = take_rows(&bytes).unwrap();
         prop_assert_eq!(rest, &[7]);
-        prop_assert_eq!(group.collect::<Result<Vec<_>, _>>(), Ok(rows));
+        prop_assert_eq!(read.collect::<Result<Vec<_>, _>>(), Ok(lent(&rows).collect()));
     }
 
     #[test]
@@ -194,6 +228,17 @@ proptest! {
             Ok(NodeMessage::ExecutionReport(report))
         );
     }
+}
+
+/// Up to `count_max` rows with attributes of any legal length.
+fn rows(count_max: usize) -> BoxedStrategy<Vec<(OrderRow, Vec<u8>)>> {
+    let len = prop_oneof![Just(0), 1..40usize, Just(ATTRIBUTES_LEN_MAX)];
+    let attributes = len.prop_flat_map(|len| vec(any::<u8>(), len));
+    vec((message::<OrderRow>(), attributes), 0..=count_max).boxed()
+}
+
+fn lent(rows: &[(OrderRow, Vec<u8>)]) -> impl ExactSizeIterator<Item = (OrderRow, &[u8])> {
+    rows.iter().map(|(row, attributes)| (*row, &attributes[..]))
 }
 
 fn request() -> BoxedStrategy<Request> {
@@ -335,18 +380,53 @@ proptest! {
     }
 
     #[test]
-    fn a_page_reads_back_with_its_rows(
-        body in message::<OrderPageBody>(),
-        rows in vec(message::<OrderRow>(), 0..12),
+    fn source_states_read_back_with_their_sources(
+        states in message::<SourceStates>(),
+        sources in vec(message::<SourceState>(), 0..70),
     ) {
         let mut frame = vec![];
-        put_order_page_body(&body, rows.iter().copied(), &mut frame);
+        put_source_states(&states, &sources, &mut frame);
+        let Ok(NodeMessage::SourceStates(read, group)) = NodeMessage::decode(&raw_of(&frame))
+        else {
+            panic!("not the states of sources");
+        };
+        prop_assert_eq!(read, states);
+        prop_assert_eq!(group.collect::<Result<Vec<_>, _>>(), Ok(sources));
+    }
+
+    #[test]
+    fn a_page_reads_back_with_its_rows(body in message::<OrderPageBody>(), rows in rows(12)) {
+        let mut frame = vec![];
+        put_order_page_body(&body, lent(&rows), &mut frame);
         let Ok(NodeMessage::OrderPageBody(read, group)) = NodeMessage::decode(&raw_of(&frame))
         else {
             panic!("not a page");
         };
         prop_assert_eq!(read, body);
-        prop_assert_eq!(group.collect::<Result<Vec<_>, _>>(), Ok(rows));
+        prop_assert_eq!(group.len(), rows.len());
+        prop_assert_eq!(group.collect::<Result<Vec<_>, _>>(), Ok(lent(&rows).collect()));
+    }
+
+    #[test]
+    fn a_batch_reads_back_with_its_rows_decoded_and_raw(
+        batch in message::<SourceBatch>(),
+        rows in rows(12),
+    ) {
+        let mut frame = vec![];
+        put_source_batch(&batch, lent(&rows), &mut frame);
+        let Ok(ClientMessage::SourceBatch(read, mut group)) =
+            ClientMessage::decode(&raw_of(&frame))
+        else {
+            panic!("not a batch");
+        };
+        prop_assert_eq!(read, batch);
+        prop_assert_eq!(group.clone().collect::<Result<Vec<_>, _>>(), Ok(lent(&rows).collect()));
+        for (row, attributes) in &rows {
+            let (block, raw_attributes) = group.next_raw().unwrap();
+            prop_assert_eq!(OrderRow::decode_block(block), Ok(*row));
+            prop_assert_eq!(raw_attributes, &attributes[..]);
+        }
+        prop_assert_eq!(group.next_raw(), None);
     }
 
     #[test]
@@ -375,10 +455,30 @@ proptest! {
     }
 }
 
+/// The longest rows that fit a frame of an outside core are as many as the limits say.
+#[test]
+fn a_frame_of_an_outside_core_holds_three_hundred_of_the_longest_rows() {
+    use weir_wire::frame::FRAME_HEADER_LEN;
+    let row = OrderRow { flags: RowFlags::default(), ..sample_row() };
+    let attributes = [7; ATTRIBUTES_LEN_MAX];
+    let mut group = vec![];
+    put_row_count(300, &mut group);
+    (0..300).for_each(|_| put_row(&row, &attributes, &mut group));
+    let frame_len = FRAME_HEADER_LEN + SourceBatch::BLOCK_LENGTH + group.len();
+    assert!(frame_len <= SOURCE_FRAME_LEN_MAX, "{frame_len}");
+    assert_eq!(take_rows(&group).unwrap().0.len(), 300);
+}
+
+fn sample_row() -> OrderRow {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    message::<OrderRow>().new_tree(&mut runner).expect("any row will do").current()
+}
+
 #[test]
 fn each_side_reads_its_own_messages_and_no_others() {
-    let clients = [1, 4, 5, 7, 9, 10, 11, 12, 13, 20, 21, 22, 23, 24, 25, 26, 27, 28, 50, 60];
-    let nodes = [2, 3, 4, 5, 6, 8, 40, 41, 42, 46, 51, 52, 61, 62, 63];
+    let clients =
+        [1, 4, 5, 7, 9, 10, 11, 12, 13, 20, 21, 22, 23, 24, 25, 26, 27, 28, 50, 60, 70, 72];
+    let nodes = [2, 3, 4, 5, 6, 8, 40, 41, 42, 46, 51, 52, 53, 61, 62, 63, 71, 73, 74, 75];
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     for info in catalogue() {
         let body = any_body(info).new_tree(&mut runner).unwrap().current();
@@ -406,10 +506,13 @@ fn a_field_is_shown_by_its_meaning() {
     let mut shown = vec![];
     let report = StageTimes { t0: Nanos(9), after_t0: [1, 2, 3, 4, 5, 6] };
     let flags = PageFlags::ONLINE.with(PageFlags::SOURCE_AWAY);
+    let marks = BatchFlags::RESEND_BEGIN.with(BatchFlags::RESEND_END);
     shown.push(weir_wire::field::Text(&report).to_string());
     shown.push(weir_wire::field::Text(&flags).to_string());
+    shown.push(weir_wire::field::Text(&marks).to_string());
     shown.push(weir_wire::field::Text(&Side::Buy).to_string());
     shown.push(weir_wire::field::Text(&Price(-5)).to_string());
     shown.push(weir_wire::field::Text(&ApiKey([7; 32])).to_string());
-    assert_eq!(shown, ["9,1,2,3,4,5,6", "online,sourceAway", "Buy", "-5", ".."]);
+    let whole_resend = "resendBegin,resendEnd";
+    assert_eq!(shown, ["9,1,2,3,4,5,6", "online,sourceAway", whole_resend, "Buy", "-5", ".."]);
 }

@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 
 use roxmltree::{Document, Node};
 use weir_types::{
-    CredentialKind, ExecInst, ExecType, KillScope, Liquidity, MassCancelScope, OrdStatus, OrdType,
-    Phase, Reason, Role, SelfTradePrevention, Side, Switch, TimeInForce,
+    AckLevel, CredentialKind, ExecInst, ExecType, KillScope, Liquidity, MassCancelScope, OrdStatus,
+    OrdType, Phase, Reason, Role, SelfTradePrevention, Side, SourceStatus, Switch, TimeInForce,
 };
 use weir_wire::catalogue::Tail;
 use weir_wire::delivery::{PageFlags, RowFlags};
 use weir_wire::event::OrderEvent;
+use weir_wire::ingest::BatchFlags;
 use weir_wire::message::camel_case;
 use weir_wire::report::ExecutionReport;
 use weir_wire::{FieldInfo, Message, MessageInfo, SCHEMA_ID, SCHEMA_VERSION, catalogue};
@@ -114,6 +115,13 @@ fn check_tail(sizes: &BTreeMap<String, usize>, node: Node<'_, '_>, info: &Messag
             assert_eq!(attr(groups[0], "name"), camel_case(group.name));
             assert_eq!(attr(groups[0], "dimensionType"), "groupSizeEncoding");
             check_fields(sizes, groups[0], (group.entry, group.block_length, group.fields));
+            let data: Vec<_> = children(groups[0], "data").collect();
+            let names: Vec<_> = data.iter().map(|data| attr(*data, "name")).collect();
+            assert_eq!(names, group.data.map_or(vec![], |name| vec![name]), "{}", info.name);
+            for data in data {
+                assert_eq!(attr(data, "type"), "varDataEncoding");
+                assert_eq!(number(data, "id"), group.fields.len() + 1, "{}", info.name);
+            }
         }
         Tail::Data(name) => {
             assert_eq!(data, [name], "{}", info.name);
@@ -215,7 +223,8 @@ fn every_enumeration_has_the_names_and_codes_of_the_schema() {
         "side" Side, "ordType" OrdType, "timeInForce" TimeInForce, "execType" ExecType,
         "ordStatus" OrdStatus, "selfTradePrevention" SelfTradePrevention, "liquidity" Liquidity,
         "phase" Phase, "massCancelScope" MassCancelScope, "killScope" KillScope, "onOff" Switch,
-        "role" Role, "credentialKind" CredentialKind, "reason" Reason,
+        "role" Role, "credentialKind" CredentialKind, "ackLevel" AckLevel,
+        "sourceStatus" SourceStatus, "reason" Reason,
     }
     assert_eq!(types(&doc, "enum").count(), count, "the schema has an enum that Rust has not");
 }
@@ -224,7 +233,7 @@ fn every_enumeration_has_the_names_and_codes_of_the_schema() {
 fn every_set_has_the_names_and_bits_of_the_schema() {
     let text = schema_text();
     let doc = Document::parse(&text).unwrap();
-    let sets: [(&str, &[(&str, u8)]); 3] = [
+    let sets: [(&str, &[(&str, u8)]); 4] = [
         ("execInst", &[("postOnly", ExecInst::POST_ONLY.0)]),
         (
             "pageFlags",
@@ -235,6 +244,10 @@ fn every_set_has_the_names_and_bits_of_the_schema() {
             ],
         ),
         ("rowFlags", &[("tombstone", RowFlags::TOMBSTONE.0), ("leave", RowFlags::LEAVE.0)]),
+        (
+            "batchFlags",
+            &[("resendBegin", BatchFlags::RESEND_BEGIN.0), ("resendEnd", BatchFlags::RESEND_END.0)],
+        ),
     ];
     assert_eq!(types(&doc, "set").count(), sets.len());
     for (node, (name, flags)) in types(&doc, "set").zip(sets) {

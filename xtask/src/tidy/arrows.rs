@@ -49,6 +49,16 @@ const ARROWS: &[Arrow] = &[
         may_know: &["weir-types", "weir-wire", "weir-engine"],
         tests_may_know: &[],
     },
+    Arrow {
+        name: "weir-cold",
+        may_know: &["weir-types", "weir-wire", "weir-io"],
+        tests_may_know: &["weir-delivery"],
+    },
+    Arrow {
+        name: "weir-cold-format",
+        may_know: &["weir-types", "weir-wire", "weir-client"],
+        tests_may_know: &[],
+    },
     Arrow { name: "weir-powercut", may_know: &["weir-io"], tests_may_know: &[] },
     Arrow { name: "weir-sim", may_know: &[ALL], tests_may_know: &[] },
     Arrow { name: "weir", may_know: &[ALL], tests_may_know: &[] },

@@ -1,15 +1,19 @@
 //! Events as an engine would say them, by what tests and benchmarks vary of them.
 
 use weir_delivery::filter::Keys;
+use weir_delivery::row_of;
 use weir_types::{
     AccountId, ClOrdId, EventNo, ExecId, ExecInst, ExecType, FirmId, InstrumentId, Liquidity,
     MatchId, Nanos, OrdStatus, OrdType, OrderId, PartitionId, Position, Price, Qty, Reason, Rec,
     RequestNo, SelfTradePrevention, Seq, SessionId, Side, TimeInForce,
 };
+use weir_wire::Message;
+use weir_wire::delivery::{OrderRow, RowFlags};
 use weir_wire::event::OrderEvent;
 
 pub(crate) const SOURCE: PartitionId = PartitionId(1);
 
+#[allow(dead_code, reason = "not every target that uses this file has keys of its own")]
 pub(crate) fn keys(firm: u32, account: u32, instrument: u32) -> Keys {
     Keys {
         firm_id: FirmId(firm),
@@ -57,4 +61,24 @@ pub(crate) fn event(seq: u64, rec: u64, keys: Keys, ord_status: OrdStatus) -> Or
         ord_status,
         liquidity: Liquidity::None,
     }
+}
+
+/// A row of an outside core, encoded: what an event of ours would say.
+#[allow(dead_code, reason = "not every test that uses this file feeds rows")]
+pub(crate) fn block(seq: u64, rec: u64, keys: Keys, ord_status: OrdStatus) -> Vec<u8> {
+    encoded(&row_of(&event(seq, rec, keys, ord_status)))
+}
+
+/// The row that says that a record is gone.
+#[allow(dead_code, reason = "not every test that uses this file feeds rows")]
+pub(crate) fn tombstone(seq: u64, rec: u64) -> Vec<u8> {
+    let row = row_of(&event(seq, rec, Keys::NONE, OrdStatus::Canceled));
+    encoded(&OrderRow { flags: RowFlags::TOMBSTONE, ..row })
+}
+
+#[allow(dead_code, reason = "not every test that uses this file feeds rows")]
+pub(crate) fn encoded(row: &OrderRow) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    row.encode_block(&mut bytes);
+    bytes
 }

@@ -359,7 +359,7 @@ impl NaiveEngine {
         out: &mut S,
     ) {
         let role = self.sessions[&m.session_id].role;
-        if [Role::Supervisor, Role::DropCopy].contains(&role) {
+        if [Role::Supervisor, Role::DropCopy, Role::Source].contains(&role) {
             return self.say_rejected(request, OrderId(0), Reason::NotEntitled, out);
         }
         let found = self.find(m.session_id, m.order_id, m.orig_cl_ord_id, m.instrument_id);

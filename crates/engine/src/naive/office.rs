@@ -335,7 +335,7 @@ impl NaiveEngine {
     ) -> Result<(), Reason> {
         let asker = self.sessions[&m.session_id].clone();
         let is_operator = asker.role == Role::Operator;
-        if [Role::Supervisor, Role::DropCopy].contains(&asker.role) {
+        if [Role::Supervisor, Role::DropCopy, Role::Source].contains(&asker.role) {
             return Err(Reason::NotEntitled);
         }
         if self.is_control() || m.partition_id != self.config.partition_id {

@@ -98,7 +98,7 @@ pub(super) fn control_opening() -> Vec<Command> {
 }
 
 /// Two firms with two sessions each, some accounts, three instruments.
-fn reference_data() -> [Definition; 17] {
+fn reference_data() -> [Definition; 18] {
     [
         firm(1),
         firm(2),
@@ -110,6 +110,7 @@ fn reference_data() -> [Definition; 17] {
         session(OPERATOR.0, 0, Role::Operator),
         session(91, 0, Role::Supervisor),
         session(92, 1, Role::DropCopy),
+        session(93, 0, Role::Source),
         session(1, 1, Role::Trader),
         session(2, 1, Role::Trader),
         session(3, 2, Role::Trader),

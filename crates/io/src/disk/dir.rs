@@ -108,6 +108,11 @@ impl Dir {
         Ok(open.file.metadata().map_err(|e| open.fail(DiskAction::Read, &e))?.len())
     }
 
+    pub(super) fn forget_cached(&self, file: FileId) {
+        // Advice: a system that does not take it loses nothing but memory.
+        let _ = rustix::fs::fadvise(&self.file(file).file, 0, None, rustix::fs::Advice::DontNeed);
+    }
+
     pub(super) fn list(&self) -> Result<Vec<String>, DiskError> {
         let fail = |e: std::io::Error| DiskError::from_system(DiskAction::List, "", &e);
         let mut names = Vec::new();
@@ -265,6 +270,9 @@ macro_rules! blocking_calls {
         }
         fn boot_id(&self) -> [u8; 16] {
             self.dir.boot_id()
+        }
+        fn forget_cached(&mut self, file: FileId) {
+            self.dir.forget_cached(file);
         }
     };
 }

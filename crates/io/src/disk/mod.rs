@@ -243,6 +243,12 @@ pub trait Disk {
     /// A number that changes when the machine restarts.
     fn boot_id(&self) -> [u8; 16];
 
+    /// Lets the system forget what it keeps in memory of a file, so that bytes which are read once
+    /// do not drive out those that are read often. Advice: nothing depends on it.
+    fn forget_cached(&mut self, file: FileId) {
+        let _ = file;
+    }
+
     /// Starts an operation; its completion carries `tag`. At most [`IN_FLIGHT_MAX`] in flight.
     /// Operations in flight take effect in any order: whoever needs one waits for the first.
     fn submit(&mut self, tag: u64, op: Op);
@@ -336,6 +342,9 @@ impl<D: Disk> Disk for &mut D {
     }
     fn boot_id(&self) -> [u8; 16] {
         (**self).boot_id()
+    }
+    fn forget_cached(&mut self, file: FileId) {
+        (**self).forget_cached(file);
     }
     fn submit(&mut self, tag: u64, op: Op) {
         (**self).submit(tag, op);

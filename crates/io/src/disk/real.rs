@@ -142,6 +142,9 @@ impl Disk for RealDisk {
     fn boot_id(&self) -> [u8; 16] {
         either!(self, disk => disk.boot_id())
     }
+    fn forget_cached(&mut self, file: FileId) {
+        either!(self, disk => disk.forget_cached(file));
+    }
     fn submit(&mut self, tag: u64, op: Op) {
         either!(self, disk => disk.submit(tag, op));
     }

@@ -190,7 +190,7 @@ struct SessionArgs {
     /// Its firm; not for supervisors and operators.
     #[arg(long, default_value_t = 0)]
     firm: u32,
-    /// trader, supervisor, operator or drop-copy.
+    /// trader, supervisor, operator, drop-copy or source.
     #[arg(long, default_value = "trader", value_parser = parse_role)]
     role: Role,
     /// New orders and replaces a second that each partition takes; 0 for no bound.
@@ -679,7 +679,7 @@ mod tests {
         assert!(parse_cancel_scope("session").is_err(), "an operator's session has no orders");
         assert_eq!(
             parse_role("king"),
-            Err("want trader, supervisor, operator, drop-copy".to_owned())
+            Err("want trader, supervisor, operator, drop-copy, source".to_owned())
         );
     }
 

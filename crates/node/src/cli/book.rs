@@ -90,10 +90,12 @@ fn take(client: &mut Client, follower: &mut Follower) -> anyhow::Result<()> {
         let outcome = match incoming {
             Incoming::Page(page, token) => follower.on_page(&page, token, out).map(drop),
             Incoming::Rows(body, rows) => follower.on_rows(&body, rows, |_| {}).map(drop),
+            Incoming::Sources(states, sources) => follower.on_sources(&states, sources).map(drop),
             Incoming::Session(..)
             | Incoming::CopyState(_)
             | Incoming::Copy(..)
-            | Incoming::CopyMark(_) => Ok(()),
+            | Incoming::CopyMark(_)
+            | Incoming::Source(_) => Ok(()),
         };
         failed = failed.take().or(outcome.err());
     })?;

@@ -15,6 +15,7 @@ use weir_types::SessionId;
 use weir_wire::session::ApiKey;
 
 use super::keygen::read_signing_key;
+pub use crate::hex::{hex, parse_hex};
 
 /// How long a command waits for an answer.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
@@ -192,21 +193,6 @@ pub fn parse_key(text: &str) -> anyhow::Result<ApiKey> {
     let bytes = parse_hex(text.trim()).context("an API key is hexadecimal")?;
     let key = <[u8; 32]>::try_from(bytes);
     key.map(ApiKey).map_err(|_| anyhow::anyhow!("an API key has 64 hexadecimal digits"))
-}
-
-/// Bytes in hexadecimal.
-#[must_use]
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// The bytes of a hexadecimal text; `None` for anything else.
-#[must_use]
-pub fn parse_hex(text: &str) -> Option<Vec<u8>> {
-    if !text.is_ascii() || !text.len().is_multiple_of(2) {
-        return None;
-    }
-    (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).ok()).collect()
 }
 
 /// `mantissa` times ten to `exponent`, exactly.

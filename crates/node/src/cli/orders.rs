@@ -18,6 +18,7 @@ use weir_wire::event::TradeBusted;
 
 use super::civil::utc;
 use super::endpoint::{Login, TIMEOUT, hex, parse_hex};
+use crate::order_json::{gone_json, has_stop, is_triggered, reason, row_json};
 
 /// Options of `weir orders`.
 #[derive(Debug, clap::Args)]
@@ -116,10 +117,12 @@ fn take(args: &OrdersArgs, client: &mut Client, follower: &mut Follower) -> anyh
                 }
                 Ok(())
             }
+            Incoming::Sources(states, sources) => follower.on_sources(&states, sources).map(drop),
             Incoming::Session(..)
             | Incoming::CopyState(_)
             | Incoming::Copy(..)
-            | Incoming::CopyMark(_) => Ok(()),
+            | Incoming::CopyMark(_)
+            | Incoming::Source(_) => Ok(()),
         };
         if let Err(error) = outcome {
             failed = Some(error.into());
@@ -180,10 +183,10 @@ fn header() -> String {
     )
 }
 
-fn table_line(event: &RowEvent) -> String {
+fn table_line(event: &RowEvent<'_>) -> String {
     match event {
         RowEvent::Gone(order_id) => format!("{:>10} {:>8} {order_id:>20} gone", "", ""),
-        RowEvent::State(row) => format!(
+        RowEvent::State(row, attributes) => format!(
             "{:>10} {:>8} {:>20} {:>10} {:>4} {:<10} {:>12} {:>12} {:>10} {:>10} {:>10} {:<16} {}",
             row.seq,
             row.rec,
@@ -197,7 +200,7 @@ fn table_line(event: &RowEvent) -> String {
             row.leaves_qty,
             row.cum_qty,
             format!("{:?}", row.ord_status),
-            notes(row),
+            notes(row, attributes),
         ),
     }
 }
@@ -206,19 +209,9 @@ fn or_dash(is_there: bool, price: Price) -> String {
     if is_there { price.to_string() } else { "-".to_owned() }
 }
 
-/// No stop order has the stop price zero.
-fn has_stop(row: &OrderRow) -> bool {
-    row.stop_px != Price(0)
-}
-
-/// A stop is told as the market or limit order that it became, and keeps its stop price.
-fn is_triggered(row: &OrderRow) -> bool {
-    has_stop(row) && matches!(row.ord_type, OrdType::Market | OrdType::Limit)
-}
-
 /// How long it stands where that is not until the day's end, how much an iceberg shows, whether it
-/// was triggered, why it ended.
-fn notes(row: &OrderRow) -> String {
+/// was triggered, why it ended, how much its source says of it beside.
+fn notes(row: &OrderRow, attributes: &[u8]) -> String {
     let time_in_force = match row.time_in_force {
         TimeInForce::Day => String::new(),
         TimeInForce::Gtd => format!("until {}", utc(row.expire_time)),
@@ -233,13 +226,13 @@ fn notes(row: &OrderRow) -> String {
         Qty::ZERO => String::new(),
         most => format!("shows {most}"),
     };
-    let notes = [triggered, &time_in_force, &shown, reason(row)];
+    let beside = match attributes.len() {
+        0 => String::new(),
+        len => format!("{len} bytes of attributes"),
+    };
+    let notes = [triggered, &time_in_force, &shown, reason(row), &beside];
     let notes: Vec<_> = notes.into_iter().filter(|note| !note.is_empty()).collect();
     notes.join(", ")
-}
-
-fn reason(row: &OrderRow) -> &'static str {
-    if row.reason == weir_types::Reason::None { "" } else { row.reason.text() }
 }
 
 /// A trade of the session's own that an operator took back; rows of orders do not tell it.
@@ -264,42 +257,9 @@ fn bust_json(bust: &TradeBusted) -> String {
     object.to_string()
 }
 
-fn json_line(event: &RowEvent) -> String {
-    let row = match event {
-        RowEvent::Gone(order_id) => {
-            return serde_json::json!({ "order_id": order_id.0, "gone": true }).to_string();
-        }
-        RowEvent::State(row) => row,
-    };
-    let object = serde_json::json!({
-        "seq": row.seq.0,
-        "rec": row.rec.0,
-        "order_id": row.order_id.0,
-        "cl_ord_id": row.cl_ord_id.to_string(),
-        "partition_id": row.partition_id.0,
-        "instrument_id": row.instrument_id.0,
-        "firm_id": row.firm_id.0,
-        "account_id": row.account_id.0,
-        "session_id": row.session_id.0,
-        "side": format!("{:?}", row.side),
-        "ord_type": format!("{:?}", row.ord_type),
-        "time_in_force": format!("{:?}", row.time_in_force),
-        "price": row.price.0,
-        "stop_px": row.stop_px.0,
-        "triggered": is_triggered(row),
-        "expire_time": row.expire_time.0,
-        "order_qty": row.order_qty.0,
-        "leaves_qty": row.leaves_qty.0,
-        "display_qty": row.display_qty.0,
-        "cum_qty": row.cum_qty.0,
-        "last_px": row.last_px.0,
-        "last_qty": row.last_qty.0,
-        "exec_type": format!("{:?}", row.exec_type),
-        "ord_status": format!("{:?}", row.ord_status),
-        "reason": reason(row),
-        "transact_time": row.transact_time.0,
-        "created_time": row.created_time.0,
-        "merged_count": row.merged_count,
-    });
-    object.to_string()
+fn json_line(event: &RowEvent<'_>) -> String {
+    match event {
+        RowEvent::Gone(order_id) => gone_json(*order_id).to_string(),
+        RowEvent::State(row, attributes) => row_json(row, attributes).to_string(),
+    }
 }

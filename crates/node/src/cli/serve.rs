@@ -163,7 +163,10 @@ async fn live(config: Config, side: Arc<Side>, http: SocketAddr) -> anyhow::Resu
     side.health.enter(Stage::Running);
     manager.tell_ready();
     tracing::info!(order_entry = %node.address(), %http, "ready");
-    println!("weir ready order-entry={} http={http}", node.address());
+    let web = node.web_address().map_or(String::new(), |address| format!(" web={address}"));
+    let ingest = node.ingest_address().map(|address| format!(" ingest={address}"));
+    let ingest = ingest.unwrap_or_default();
+    println!("weir ready order-entry={} http={http}{ingest}{web}", node.address());
     let outcome = tokio::select! {
         biased;
         () = &mut told_to_stop => Ok(()),

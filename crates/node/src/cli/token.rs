@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 
+use crate::hex::parse_hex;
+
 /// Options of `weir token`.
 #[derive(Debug, clap::Args)]
 pub struct TokenArgs {
@@ -32,16 +34,8 @@ enum TokenCommand {
 /// When the token or the key cannot be read.
 pub fn run(args: TokenArgs) -> anyhow::Result<()> {
     let TokenCommand::Decode { token, dir, json } = args.command;
-    let bytes = parse_hex(&token).context("the token is not hexadecimal")?;
+    let bytes = parse_hex(token.trim()).context("the token is not hexadecimal")?;
     let text = crate::delivery_agent::describe_token(&dir, &bytes, json)?;
     println!("{text}");
     Ok(())
-}
-
-fn parse_hex(text: &str) -> Option<Vec<u8>> {
-    let text = text.trim();
-    if !text.is_ascii() || !text.len().is_multiple_of(2) {
-        return None;
-    }
-    (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).ok()).collect()
 }

@@ -24,6 +24,10 @@ impl Open {
     }
 }
 
+/// The open challenges of one connection.
+#[derive(Debug, Default)]
+pub struct OpenChallenges(Vec<Open>);
+
 /// All open challenges.
 #[derive(Debug, Default)]
 pub struct Challenges {
@@ -53,6 +57,18 @@ impl Challenges {
             self.by_connection.remove(&on);
         }
         taken.is_good(now).then_some(taken.nonce)
+    }
+
+    /// Takes all that a connection has open, for who sees to it from now on.
+    pub fn take_all(&mut self, on: ConnectionId) -> OpenChallenges {
+        OpenChallenges(self.by_connection.remove(&on).unwrap_or_default())
+    }
+
+    /// Sees to what a connection has open elsewhere.
+    pub fn take_over(&mut self, on: ConnectionId, open: OpenChallenges) {
+        if !open.0.is_empty() {
+            self.by_connection.insert(on, open.0);
+        }
     }
 
     /// Forgets a connection.
@@ -114,6 +130,19 @@ mod tests {
         assert!(challenges.open(THERE, of(99), nonce(1), Nanos(1)), "another connection has room");
         assert!(challenges.open(HERE, of(1), nonce(1), Nanos(1)), "in the place of its own");
         assert!(challenges.open(HERE, of(99), nonce(1), Nanos(10_000_000_000)));
+    }
+
+    #[test]
+    fn challenges_go_with_their_connection_under_its_new_number() {
+        let (mut here, mut there) = (Challenges::default(), Challenges::default());
+        assert!(here.open(HERE, ALICE, nonce(1), Nanos(0)));
+        assert!(here.open(HERE, BOB, nonce(2), Nanos(5)));
+        there.take_over(THERE, here.take_all(HERE));
+        assert!(here.by_connection.is_empty());
+        assert_eq!(there.take(THERE, BOB, Nanos(6)), Some(nonce(2)));
+        assert_eq!(there.take(THERE, ALICE, Nanos(10_000_000_000)), None, "its time goes on");
+        there.take_over(THERE, here.take_all(HERE));
+        assert!(there.by_connection.is_empty());
     }
 
     #[test]

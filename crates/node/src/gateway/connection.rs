@@ -168,6 +168,8 @@ pub struct Connection {
     pub(super) answered: Vec<TraceId>,
     /// Whether it is in the gateway's list of connections with output.
     pub(super) in_flush_list: bool,
+    /// Whether sessions of it are behind and wait for room in its output.
+    pub(super) catches_up_later: bool,
     /// Whether the delivery store was told to make no pages for it.
     pub(super) pages_paused: bool,
     /// Whether its next frame found no room where it goes, or its turn was over before its frames.
@@ -206,6 +208,7 @@ impl Connection {
             closing_by: None,
             answered: Vec::new(),
             in_flush_list: false,
+            catches_up_later: false,
             pages_paused: false,
             must_wait: false,
             waits_for_room: false,
@@ -214,6 +217,13 @@ impl Connection {
             peer: None,
             ending: None,
         }
+    }
+
+    /// It comes to another table and another poll, which will say what its socket can.
+    pub fn moves_to(&mut self, id: ConnectionId) {
+        self.id = id;
+        (self.in_read_list, self.in_flush_list) = (false, false);
+        (self.readable, self.writable) = (true, true);
     }
 
     /// Reads once, as much as fits and at most `len_max` bytes.

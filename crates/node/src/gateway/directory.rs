@@ -84,6 +84,11 @@ impl Directory {
         }
     }
 
+    /// Another one with the same sessions and nothing else, for where logons alone are decided.
+    pub fn of_same_sessions(&self, rng: &mut dyn Rng) -> Directory {
+        Directory { sessions: self.sessions.clone(), ..Directory::new(rng) }
+    }
+
     /// Takes in a definition; a later one replaces an earlier one. Tells what became of a session
     /// that was defined before.
     pub fn define(&mut self, definition: &Definition) -> Option<Redefined> {
@@ -170,6 +175,19 @@ impl Directory {
             }
             _ => Err(Reason::UnknownKey),
         }
+    }
+
+    /// What a session proves itself by.
+    #[must_use]
+    pub fn lock_of(&self, session_id: SessionId) -> Option<&Lock> {
+        self.sessions.get(&session_id).map(|(lock, _)| lock)
+    }
+
+    /// The session of a logon that has opened `lock` elsewhere, if that is still its lock.
+    #[must_use]
+    pub fn known_by(&self, session_id: SessionId, lock: &Lock) -> Option<KnownSession> {
+        let (own, known) = self.sessions.get(&session_id)?;
+        (own == lock).then_some(*known)
     }
 
     /// How many keys and signatures were checked.
@@ -333,6 +351,25 @@ mod tests {
         let key = api_key(OLD_KEYED);
         let answer = directory.authenticate(OLD_KEYED, Proof::ApiKey(&key), Nanos(999));
         assert!(answer.is_ok());
+    }
+
+    #[test]
+    fn a_proof_is_good_elsewhere_as_long_as_the_key_is_the_same() {
+        let mut here = directory();
+        let there = here.of_same_sessions(&mut SeededRng::new(2, "keys"));
+        let lock = *there.lock_of(KEYED).unwrap();
+        assert_eq!(there.lock_of(NOBODY), None);
+        assert!(here.known_by(KEYED, &lock).is_some());
+        assert_eq!(here.known_by(OLD_KEYED, &lock), None, "another session");
+        let same = DefineSession {
+            in_flight_max: 9,
+            ..definition(KEYED, CredentialKind::ApiKey, Nanos(0))
+        };
+        here.define(&Definition::DefineSession(same));
+        assert_eq!(here.known_by(KEYED, &lock).map(|known| known.in_flight_max), Some(9));
+        let other = DefineSession { credential: Credential([8; 32]), ..same };
+        here.define(&Definition::DefineSession(other));
+        assert_eq!(here.known_by(KEYED, &lock), None);
     }
 
     #[test]

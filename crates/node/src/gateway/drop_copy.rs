@@ -5,8 +5,7 @@
 //! together a bounded number of records a cycle, and nobody waits for it. One that is behind what
 //! is kept is ended, and told from where it can begin again.
 
-use weir_types::{CopyNo, Epoch, FirmId, Nanos, Reason, RequestNo, Role, SessionId, Switch};
-use weir_wire::Message;
+use weir_types::{CopyNo, Epoch, FirmId, Nanos, Reason, Role, SessionId, Switch};
 use weir_wire::drop_copy::{CopyMark, DropCopyRequest, DropCopyState, ReportCopy};
 use weir_wire::frame::{RawMessage, parse_message, put_frame};
 use weir_wire::report::StageTimes;
@@ -14,8 +13,8 @@ use weir_wire::report::StageTimes;
 use super::addressed::{Address, address_of, put_event};
 use super::connection::Connection;
 use super::copies::{ALL, CopyStream, StreamKey};
-use super::intake::Refusal;
 use super::lineage::{Stand, Verdict};
+use super::refusals::Refusal;
 use super::{Gateway, Port};
 
 /// Streams of copies that a session may have.
@@ -61,13 +60,7 @@ impl Gateway {
         now: Nanos,
     ) {
         let Some(session) = self.sessions.logged_on(request.session_id, from.id) else {
-            let refusal = Refusal {
-                session_id: request.session_id,
-                request_no: RequestNo::NONE,
-                template_id: DropCopyRequest::TEMPLATE_ID,
-                field: "",
-            };
-            self.put_reject(from, refusal, Reason::NotLoggedOn);
+            self.put_reject(from, Refusal::of_copies(request), Reason::NotLoggedOn);
             return;
         };
         session.heard_at = now;
@@ -107,7 +100,7 @@ impl Gateway {
     ) -> Result<StreamKey, Reason> {
         let (asked, own) = (request.firm_id, own_firm);
         let firm_id = match role {
-            Role::Trader => return Err(Reason::NotEntitled),
+            Role::Trader | Role::Source => return Err(Reason::NotEntitled),
             Role::DropCopy if asked.is_none() || asked == own => own,
             Role::DropCopy => return Err(Reason::NotEntitled),
             Role::Supervisor | Role::Operator => asked,
@@ -297,7 +290,7 @@ impl Gateway {
         };
         put_frame(&state, &mut connection.output);
         self.flush_list.add(connection);
-        self.tell_cut_copies(key, now);
+        self.lines.cut_copies(&mut self.counters, key, now);
     }
 
     /// Tells a session how far its streams go that were told nothing for `interval`.

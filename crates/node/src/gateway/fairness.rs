@@ -3,9 +3,9 @@
 //! What an order waits for is at most the cycle in which it arrives, so each part of a cycle is
 //! bounded. A connection that has as much to say as it likes gets a share of the frames of a cycle
 //! that shrinks with the number of those that said something lately, not with those that are
-//! connected: alone it is taken in large pieces, beside others in small ones. Who has not logged
-//! on, who wants to be let in, and whose time is over are served a few at a time, when no orders
-//! were read or after these were answered, and never more than [`PASSED_OVER_MAX`] times later.
+//! connected: alone it is taken in large pieces, beside others in small ones. Whose sessions have
+//! left, who is let in, and whose time is over are served a few at a time, when no orders were
+//! read or after these were answered, and never more than [`PASSED_OVER_MAX`] times later.
 //! A session with a bound on its rate that goes on far beyond it is not read faster than it can be
 //! refused ([`Pace`]): each refusal has its place in the log and costs as much as an order.
 
@@ -27,8 +27,8 @@ pub const STRANGERS_MAX: usize = 2;
 pub const STRANGER_FRAMES_MAX: usize = 8;
 /// Bytes read from each of them: what is left over is kept, and there may be many of them.
 pub const STRANGER_BYTES_MAX: usize = 2 * 1024;
-/// Connections accepted in one cycle.
-pub const ACCEPTS_MAX: usize = 2;
+/// Connections let in in one cycle.
+pub const ARRIVALS_MAX: usize = 2;
 /// Connections whose deadlines are dealt with in one cycle: a heartbeat is a system call, a
 /// connection that is closed three.
 pub const DEADLINES_MAX: usize = 2;

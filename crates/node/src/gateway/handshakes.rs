@@ -2,8 +2,8 @@
 //! its time over one. No order waits for either.
 //!
 //! The agent owns the socket that listens. A connection whose handshake is done goes to the
-//! gateway through a ring; one that fails, or is not done in time, is closed, counted by kind and
-//! told to the log. At most [`HandshakeLimits::pending_max`] are under way; beyond that
+//! newcomers' thread through a ring; one that fails, or is not done in time, is closed, counted by
+//! kind and told to the log. At most [`HandshakeLimits::pending_max`] are under way; beyond that
 //! connections wait in the system's own queue.
 
 use std::collections::VecDeque;
@@ -33,8 +33,8 @@ const ACCEPTS_MAX: usize = 16;
 const STEPS_MAX: usize = 4;
 /// How often deadlines are looked at.
 const TIMER_INTERVAL: u64 = 20_000_000;
-/// Connections on their way to the gateway.
-pub const ARRIVALS_MAX: usize = 256;
+/// Connections on their way to those that have not logged on.
+pub const SECURED_MAX: usize = 256;
 
 /// What a handshake may take.
 #[derive(Clone, Copy, Debug)]
@@ -136,9 +136,9 @@ impl TlsDoor {
 
 /// A connection whose handshake is done.
 #[derive(Debug)]
-pub struct Arrival(Box<TlsTransport>);
+pub struct Secured(Box<TlsTransport>);
 
-impl Arrival {
+impl Secured {
     pub(super) fn into_transport(self) -> Transport {
         Transport::Tls(self.0)
     }
@@ -159,9 +159,9 @@ pub struct HandshakesParts {
     /// Who the node is.
     pub door: Arc<TlsDoor>,
     /// Where connections go.
-    pub arrivals: Producer<Arrival>,
+    pub secured: Producer<Secured>,
     /// Who takes them.
-    pub gateway: Wake,
+    pub newcomers: Wake,
     /// Limits.
     pub limits: HandshakeLimits,
     /// Set when the node stops: nothing more is taken in.
@@ -177,7 +177,7 @@ pub struct Handshakes {
     slots: Vec<Option<Handshake>>,
     free: Vec<usize>,
     ready: VecDeque<usize>,
-    done: VecDeque<Arrival>,
+    done: VecDeque<Secured>,
     parts: Shared,
     scratch: Vec<u8>,
     timers_at: Nanos,
@@ -185,8 +185,8 @@ pub struct Handshakes {
 
 struct Shared {
     door: Arc<TlsDoor>,
-    arrivals: Producer<Arrival>,
-    gateway: Wake,
+    secured: Producer<Secured>,
+    newcomers: Wake,
     limits: HandshakeLimits,
     draining: Arc<AtomicBool>,
 }
@@ -212,8 +212,8 @@ impl Handshakes {
             done: VecDeque::new(),
             parts: Shared {
                 door: parts.door,
-                arrivals: parts.arrivals,
-                gateway: parts.gateway,
+                secured: parts.secured,
+                newcomers: parts.newcomers,
                 limits: parts.limits,
                 draining: parts.draining,
             },
@@ -297,7 +297,7 @@ impl Handshakes {
         let left = self.poll.registry().deregister(&mut handshake.transport.stream);
         if left.is_ok() {
             self.parts.door.completed.fetch_add(1, Ordering::Relaxed);
-            self.done.push_back(Arrival(handshake.transport));
+            self.done.push_back(Secured(handshake.transport));
         }
     }
 
@@ -309,18 +309,18 @@ impl Handshakes {
         drop(self.poll.registry().deregister(&mut handshake.transport.stream));
     }
 
-    /// Hands connections to the gateway as far as it has room; returns how many.
+    /// Hands connections over as far as it has room; returns how many.
     fn hand_over(&mut self) -> usize {
         let mut count = 0;
-        while let Some(arrival) = self.done.pop_front() {
-            if let Err(rtrb::PushError::Full(arrival)) = self.parts.arrivals.push(arrival) {
-                self.done.push_front(arrival);
+        while let Some(secured) = self.done.pop_front() {
+            if let Err(rtrb::PushError::Full(secured)) = self.parts.secured.push(secured) {
+                self.done.push_front(secured);
                 break;
             }
             count += 1;
         }
         if count > 0 {
-            self.parts.gateway.wake();
+            self.parts.newcomers.wake();
         }
         count
     }

@@ -3,26 +3,21 @@
 //! What is wrong is answered with a typed reject that names the field, counted, and costs the
 //! sender its connection when it goes on; nobody else notices.
 
-use weir_delivery::Entitlement;
 use weir_probe::{Point, TraceId};
-use weir_types::{Nanos, Reason, RequestNo, Role, SessionId};
+use weir_types::{Nanos, Reason, Role, SessionId};
 use weir_wire::delivery::FetchOrders;
-use weir_wire::dialogue::{ClientMessage, peek_session_and_request};
-use weir_wire::frame::{
-    BrokenFrame, CLIENT_FRAME_LEN_MAX, Framing, RawMessage, next_frame, put_frame,
-};
-use weir_wire::session::{Label, Reject};
+use weir_wire::dialogue::ClientMessage;
+use weir_wire::frame::{BrokenFrame, CLIENT_FRAME_LEN_MAX, Framing, RawMessage, next_frame};
 use weir_wire::{Command, DecodeError, Destination, Request};
 
 use super::Gateway;
 use super::connection::{Connection, ConnectionId, ReadOutcome};
 use super::fairness::{FRAMES_MAX, OF_A_STRANGER, Pace, STRANGERS_MAX, Share};
 use super::keys::Lock;
+use super::refusals::{Refusal, put_malformed, put_reject, reason_of};
 use super::sessions::Session;
+use crate::entitlement::entitlement_of;
 use crate::handoff::{DeliveryRequest, Fetch, Submission};
-
-/// Malformed messages and refused logons after which a connection is closed.
-pub(super) const ERRORS_MAX: u32 = 16;
 
 /// What became of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,11 +144,7 @@ impl Gateway {
 
     fn refuse_stream(&mut self, connection: &mut Connection, broken: BrokenFrame, now: Nanos) {
         self.counters.broken_streams += 1;
-        let reason = match broken {
-            BrokenFrame::Length(len) if len as usize > CLIENT_FRAME_LEN_MAX => Reason::FrameTooLong,
-            BrokenFrame::Length(_) | BrokenFrame::Encoding(_) => Reason::MalformedFrame,
-        };
-        self.close(connection, reason, now);
+        self.close(connection, reason_of(broken), now);
     }
 
     fn take_frame(
@@ -197,6 +188,10 @@ impl Gateway {
                 self.log_out(connection, logout.session_id, now);
                 Taken::Done
             }
+            Ok(ClientMessage::OpenSource(_) | ClientMessage::SourceBatch(..)) => {
+                self.put_reject(connection, Refusal::misplaced(&raw), Reason::NotServedHere);
+                Taken::Done
+            }
             Err(error) => {
                 self.refuse_malformed(connection, Some(&raw), error, now);
                 Taken::Done
@@ -216,7 +211,8 @@ impl Gateway {
             return Taken::Done;
         }
         let has_room = session.has_window();
-        let pace = pace_with(session, request, self.ports.len() as u64, now);
+        // The control partition takes no orders.
+        let pace = pace_with(session, request, self.ports.len() as u64 - 1, now);
         if let Some(field) = field_out_of_range(request) {
             let refusal = Refusal { field, ..Refusal::of(request) };
             self.put_reject(from, refusal, Reason::FieldOutOfRange);
@@ -281,19 +277,13 @@ impl Gateway {
     }
 
     fn take_fetch(&mut self, from: &mut Connection, fetch: &FetchOrders, token: &[u8]) -> Taken {
-        let refusal = Refusal {
-            session_id: fetch.session_id,
-            request_no: RequestNo(fetch.correlation_id),
-            template_id: <FetchOrders as weir_wire::Message>::TEMPLATE_ID,
-            field: "",
-        };
         let Some(session) = self.sessions.logged_on(fetch.session_id, from.id) else {
-            self.put_reject(from, refusal, Reason::NotLoggedOn);
+            self.put_reject(from, Refusal::of_fetch(fetch), Reason::NotLoggedOn);
             return Taken::Done;
         };
-        let entitlement = match session.role {
-            Role::Trader | Role::DropCopy => Entitlement::firm(session.firm_id),
-            Role::Supervisor | Role::Operator => Entitlement::all(),
+        let Some(entitlement) = entitlement_of(session.role, session.firm_id) else {
+            self.put_reject(from, Refusal::of_fetch(fetch), Reason::NotEntitled);
+            return Taken::Done;
         };
         let fetch =
             Fetch { connection: from.id, fetch: *fetch, token: token.to_vec(), entitlement };
@@ -315,59 +305,22 @@ impl Gateway {
         error: DecodeError,
         now: Nanos,
     ) {
-        let (session_id, request_no) = raw.map(peek_session_and_request).unwrap_or_default();
-        let refusal = Refusal {
-            session_id,
-            request_no,
-            template_id: raw.map_or(0, |raw| raw.template_id),
-            field: error.field(),
-        };
-        self.put_reject(to, refusal, error.reason());
-        self.counters.malformed += 1;
-        to.error_count += 1;
-        if to.error_count >= ERRORS_MAX {
-            self.close(to, Reason::TooManyErrors, now);
+        let closes = put_malformed(to, raw, error, &mut self.counters);
+        self.flush_list.add(to);
+        if let Some(reason) = closes {
+            self.close(to, reason, now);
         }
     }
 
     /// Answers with a reject that has no event number.
     pub(super) fn put_reject(&mut self, to: &mut Connection, refusal: Refusal, reason: Reason) {
-        let reject = Reject {
-            request_no: refusal.request_no,
-            field: Label::new(refusal.field),
-            session_id: refusal.session_id,
-            ref_template_id: refusal.template_id,
-            reason,
-        };
-        put_frame(&reject, &mut to.output);
-        self.counters.rejects += 1;
-        self.counters.rejects_by.add(reason);
+        put_reject(to, refusal, reason, &mut self.counters);
         self.flush_list.add(to);
     }
 
     fn heard_from(&mut self, session_id: SessionId, via: ConnectionId, now: Nanos) {
         if let Some(session) = self.sessions.logged_on(session_id, via) {
             session.heard_at = now;
-        }
-    }
-}
-
-/// What a reject refers to.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Refusal {
-    pub(super) session_id: SessionId,
-    pub(super) request_no: RequestNo,
-    pub(super) template_id: u16,
-    pub(super) field: &'static str,
-}
-
-impl Refusal {
-    fn of(request: &Request) -> Refusal {
-        Refusal {
-            session_id: request.session_id(),
-            request_no: request.request_no(),
-            template_id: request.template_id(),
-            field: "",
         }
     }
 }
@@ -388,12 +341,13 @@ fn field_out_of_range(request: &Request) -> Option<&'static str> {
 }
 
 /// The pace of a session with this request; nothing where it is to wait. The engines refuse what is
-/// beyond a session's rate, each of the partitions for itself; the gateway lets through one rate
+/// beyond a session's rate, each of the partitions for itself; the gateway lets through an eighth
 /// more than all of them take, so that refusals are heard and cost little.
 fn pace_with(session: &Session, request: &Request, partitions: u64, now: Nanos) -> Option<Pace> {
     match request {
         Request::NewOrder(_) | Request::ReplaceOrder(_) => {
-            session.pace.after_one_more(u64::from(session.order_rate_max) * partitions, now)
+            let rate = u64::from(session.order_rate_max) * partitions;
+            session.pace.after_one_more(rate + rate.div_ceil(8), now)
         }
         _ => Some(session.pace),
     }

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use weir_types::{Nanos, Reason, SessionId};
 
-use super::Gateway;
+use super::GatewayCounters;
 use super::connection::Connection;
 use super::copies::StreamKey;
 use crate::diagnostics::LineLimit;
@@ -23,32 +23,38 @@ pub struct Lines {
     copies_cut: LineLimit,
 }
 
-impl Gateway {
-    pub(super) fn tell_logon(&mut self, connection: &Connection, session: SessionId, now: Nanos) {
-        if let Some(left_out) = self.lines.logons.permit(now) {
+impl Lines {
+    pub(super) fn logged_on(&mut self, connection: &Connection, session: SessionId, now: Nanos) {
+        if let Some(left_out) = self.logons.permit(now) {
             let peer = peer_of(connection);
             tracing::info!(session = session.0, peer, left_out, "session logged on");
         }
     }
 
-    pub(super) fn tell_refused_logon(
+    pub(super) fn refused_logon(
         &mut self,
+        counters: &mut GatewayCounters,
         connection: &Connection,
-        session: SessionId,
-        reason: Reason,
+        (session, reason): (SessionId, Reason),
         now: Nanos,
     ) {
-        self.counters.logons_refused += 1;
-        self.counters.logons_refused_by.add(reason);
-        if let Some(left_out) = self.lines.refusals.permit(now) {
+        counters.logons_refused += 1;
+        counters.logons_refused_by.add(reason);
+        if let Some(left_out) = self.refusals.permit(now) {
             let peer = peer_of(connection);
             tracing::warn!(session = session.0, peer, ?reason, left_out, "logon refused");
         }
     }
 
-    pub(super) fn tell_closing(&mut self, connection: &Connection, reason: Reason, now: Nanos) {
-        self.counters.closed_by.add(reason);
-        if let Some(left_out) = self.lines.closings.permit(now) {
+    pub(super) fn closing(
+        &mut self,
+        counters: &mut GatewayCounters,
+        connection: &Connection,
+        reason: Reason,
+        now: Nanos,
+    ) {
+        counters.closed_by.add(reason);
+        if let Some(left_out) = self.closings.permit(now) {
             let (peer, sessions) = (peer_of(connection), sessions_of(connection));
             if matches!(reason, Reason::LogoutRequested | Reason::Stopping) {
                 tracing::info!(peer, sessions, ?reason, left_out, "connection closed");
@@ -59,34 +65,43 @@ impl Gateway {
     }
 
     /// A session goes without having said so.
-    pub(super) fn tell_loss(
+    pub(super) fn lost(
         &mut self,
+        counters: &mut GatewayCounters,
         connection: &Connection,
-        session: SessionId,
-        why: &'static str,
+        (session, why): (SessionId, &'static str),
         now: Nanos,
     ) {
-        self.counters.sessions_lost += 1;
-        if let Some(left_out) = self.lines.losses.permit(now) {
+        counters.sessions_lost += 1;
+        if let Some(left_out) = self.losses.permit(now) {
             let peer = peer_of(connection);
             tracing::warn!(session = session.0, peer, why, left_out, "session lost");
         }
     }
 
     /// A stream of copies was behind what is kept.
-    pub(super) fn tell_cut_copies(&mut self, key: StreamKey, now: Nanos) {
-        self.counters.copy_streams_cut += 1;
-        if let Some(left_out) = self.lines.copies_cut.permit(now) {
+    pub(super) fn cut_copies(
+        &mut self,
+        counters: &mut GatewayCounters,
+        key: StreamKey,
+        now: Nanos,
+    ) {
+        counters.copy_streams_cut += 1;
+        if let Some(left_out) = self.copies_cut.permit(now) {
             let (session, firm) = (key.session_id.0, key.firm_id.0);
             tracing::warn!(session, firm, left_out, "copies ended: too slow for what is kept");
         }
     }
 
-    /// There is no place for one more connection.
-    pub(super) fn tell_turned_away(&mut self, peer: Option<SocketAddr>, now: Nanos) {
-        self.counters.connections_refused += 1;
-        if let Some(left_out) = self.lines.turned_away.permit(now) {
-            let connections = self.connections.count();
+    /// There is no place for one more connection beside `connections`.
+    pub(super) fn turned_away(
+        &mut self,
+        counters: &mut GatewayCounters,
+        (peer, connections): (Option<SocketAddr>, usize),
+        now: Nanos,
+    ) {
+        counters.connections_refused += 1;
+        if let Some(left_out) = self.turned_away.permit(now) {
             let peer = text_of(peer);
             tracing::warn!(peer, connections, left_out, "connection turned away: no place");
         }

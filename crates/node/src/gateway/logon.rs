@@ -2,8 +2,8 @@
 
 use weir_types::{Nanos, Reason, Role, SessionId, Switch};
 use weir_wire::Command;
-use weir_wire::dialogue::put_logon_ack;
-use weir_wire::frame::{RawMessage, put_frame};
+use weir_wire::dialogue::{ClientMessage, put_logon_ack};
+use weir_wire::frame::{CLIENT_FRAME_LEN_MAX, Framing, RawMessage, next_frame, put_frame};
 use weir_wire::group::Group;
 use weir_wire::reference::SessionLost;
 use weir_wire::session::{
@@ -13,14 +13,17 @@ use weir_wire::session::{
 use super::Gateway;
 use super::connection::Connection;
 use super::directory::{KnownSession, Redefined};
-use super::intake::{ERRORS_MAX, Taken};
+use super::intake::Taken;
+use super::keys::Lock;
 use super::reception::{Asked, Via, open};
+use super::refusals::put_refused_logon;
 use super::sessions::{Behind, Session};
 use super::transport::Ending;
 use crate::handoff::Submission;
 
 /// How long a closing connection may take to read its last words.
-const CLOSING_TIME: u64 = 1_000_000_000;
+pub(super) const CLOSING_TIME: u64 = 1_000_000_000;
+
 impl Gateway {
     /// Opens a session by its API key, or says why not.
     pub(super) fn log_on(
@@ -69,6 +72,27 @@ impl Gateway {
         Taken::Done
     }
 
+    /// Opens the session whose logon a connection came in by, or says why not. The proof was
+    /// given where newcomers are; the logon is what the connection's input begins with.
+    pub(super) fn log_on_arrival(&mut self, connection: &mut Connection, lock: &Lock, now: Nanos) {
+        let mut input = std::mem::take(&mut connection.input);
+        let Framing::Frame { len, message: Ok(raw) } =
+            next_frame(input.bytes(), CLIENT_FRAME_LEN_MAX)
+        else {
+            unreachable!("it was let in for this frame")
+        };
+        let asked = match ClientMessage::decode(&raw) {
+            Ok(ClientMessage::Logon(logon, points)) => Asked::of_logon(&logon, points),
+            Ok(ClientMessage::SignedLogon(logon, points)) => Asked::of_signed(&logon, points),
+            _ => unreachable!("it was let in for a logon"),
+        };
+        let known = self.reception.accept_proof(asked.session_id, lock);
+        self.answer_logon(connection, known, asked, now);
+        input.consume(len);
+        connection.must_wait = !input.is_empty();
+        connection.input = input;
+    }
+
     fn answer_logon(
         &mut self,
         connection: &mut Connection,
@@ -89,7 +113,7 @@ impl Gateway {
             Ok(()) => {
                 connection.sessions.push(session_id);
                 self.acknowledge_logon(connection, session_id, now);
-                self.tell_logon(connection, session_id, now);
+                self.lines.logged_on(connection, session_id, now);
                 self.set_timer(connection, now);
             }
             Err(reject) => self.refuse_logon(connection, &reject, now),
@@ -98,16 +122,12 @@ impl Gateway {
     }
 
     fn refuse_logon(&mut self, connection: &mut Connection, reject: &LogonReject, now: Nanos) {
-        put_frame(reject, &mut connection.output);
-        self.tell_refused_logon(connection, reject.session_id, reject.reason, now);
-        connection.error_count += 1;
-        if reject.reason == Reason::UnknownKey {
-            // Neither keys nor sessions are guessed on one connection.
-            self.close(connection, reject.reason, now);
-        } else if connection.error_count >= ERRORS_MAX {
-            self.close(connection, Reason::TooManyErrors, now);
-        }
+        let to = (&mut self.counters, &mut self.lines);
+        let closes = put_refused_logon(connection, reject, to, now);
         self.flush_list.add(connection);
+        if let Some(reason) = closes {
+            self.close(connection, reason, now);
+        }
     }
 
     fn acknowledge_logon(&mut self, connection: &mut Connection, id: SessionId, now: Nanos) {
@@ -170,7 +190,7 @@ impl Gateway {
         }
         put_frame(&Logout { session_id: SessionId::NONE, reason }, &mut connection.output);
         connection.closing_by = Some(Nanos(now.0 + CLOSING_TIME));
-        self.tell_closing(connection, reason, now);
+        self.lines.closing(&mut self.counters, connection, reason, now);
         for id in std::mem::take(&mut connection.sessions) {
             self.end_session(id);
         }
@@ -181,7 +201,8 @@ impl Gateway {
     /// Forgets a connection whose peer is gone.
     pub(super) fn drop_connection(&mut self, mut connection: Box<Connection>, now: Nanos) {
         for id in std::mem::take(&mut connection.sessions) {
-            self.tell_loss(&connection, id, "the connection is gone", now);
+            let why = "the connection is gone";
+            self.lines.lost(&mut self.counters, &connection, (id, why), now);
             self.end_session(id);
         }
         match connection.ending {
@@ -195,6 +216,9 @@ impl Gateway {
             self.counters.connections_cut += 1;
         } else {
             self.counters.connections_gone += 1;
+        }
+        if let Some(newcomers) = &self.newcomers {
+            newcomers.places.give_back();
         }
         // A socket that is closed leaves the poll by itself; an error here changes nothing.
         drop(self.poll.registry().deregister(connection.transport.socket()));

@@ -1,6 +1,7 @@
 //! The gateway: order entry and delivery over TCP, many sessions on each connection.
 //!
-//! One agent owns all sockets. Its duty cycle reads and hands on requests ([`intake`]), turns the
+//! One agent owns the sockets of all sessions; those that have not logged on are [`newcomers`],
+//! on another thread. Its duty cycle reads and hands on requests ([`intake`]), turns the
 //! partitions' events into reports ([`reports`]), passes pages of order state through, keeps
 //! sessions alive ([`logon`], [`timers`]) and writes what is due. It decides nothing about orders
 //! and keeps nothing that a restart could not rebuild from the event logs.
@@ -13,7 +14,8 @@ mod challenges;
 mod connection;
 mod connections;
 mod copies;
-mod directory;
+mod counters;
+pub(crate) mod directory;
 mod drop_copy;
 mod fairness;
 pub mod handshakes;
@@ -23,8 +25,10 @@ pub mod lineage;
 mod lines;
 mod lobby;
 mod logon;
-mod reception;
+pub mod newcomers;
+pub(crate) mod reception;
 mod record_index;
+mod refusals;
 mod reports;
 mod sessions;
 mod stream;
@@ -37,7 +41,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
 use weir_io::Rng;
 use weir_probe::{Recorder, TraceIds};
@@ -47,7 +50,8 @@ use weir_wire::session::NodeId;
 use weir_wire::{Definition, Event};
 
 pub use connection::ConnectionId;
-pub use directory::Directory;
+pub use counters::GatewayCounters;
+pub use directory::{Directory, KnownSession, Proof};
 pub use lobby::LobbyLimits;
 
 use crate::agent::Agent;
@@ -59,17 +63,15 @@ use crate::stage_clock::StageClock;
 use connection::{Connection, ReadBuffers, ReadOutcome};
 use connections::{Connections, FlushList, ReadList};
 use copies::Copies;
-use fairness::{ACCEPTS_MAX, Fairness};
-use handshakes::Arrival;
+use fairness::{ARRIVALS_MAX, Fairness};
 use lineage::{Lineage, Trail};
 use lines::Lines;
 use lobby::Lobby;
+use newcomers::{Arrival, NewcomersPort};
 use reception::Reception;
 use sessions::{BehindList, Sessions};
 use timer_wheel::TimerWheel;
-use transport::Transport;
 
-const LISTENER: Token = Token(usize::MAX);
 const WAKER: Token = Token(usize::MAX - 1);
 const DISK: Token = Token(usize::MAX - 2);
 
@@ -78,7 +80,7 @@ const DISK: Token = Token(usize::MAX - 2);
 pub struct GatewayConfig {
     /// Bytes that may wait for a connection before nothing more is produced for it.
     pub output_len_max: usize,
-    /// Connections at the same time.
+    /// Connections at the same time, those that have not logged on included.
     pub connections_max: usize,
     /// How long a connection may leave its output unread before it is closed.
     pub stall_max: Nanos,
@@ -100,87 +102,13 @@ impl Default for GatewayConfig {
     }
 }
 
-/// What the gateway counts.
-#[derive(Clone, Debug, Default, serde::Serialize)]
-pub struct GatewayCounters {
-    /// Requests handed to partitions.
-    pub requests: u64,
-    /// Reports sent.
-    pub reports: u64,
-    /// Rejects sent without an event.
-    pub rejects: u64,
-    /// Messages that could not be read.
-    pub malformed: u64,
-    /// Connections closed because their bytes were no frames.
-    pub broken_streams: u64,
-    /// Times a full ring stopped a connection's reading.
-    pub back_pressure: u64,
-    /// Times a session far beyond its rate stopped its connection's reading.
-    pub held_to_rate: u64,
-    /// Connections accepted.
-    pub accepted: u64,
-    /// Connections refused because there were as many as there may be. They are not accepted ones.
-    pub connections_refused: u64,
-    /// Accepted connections closed at once: too many of their address had not logged on.
-    pub address_refused: u64,
-    /// Connections closed because they carried no session for too long.
-    pub logon_timeouts: u64,
-    /// Accepted connections that the node closed, for whatever reason.
-    pub connections_cut: u64,
-    /// Accepted connections that the peer closed, or that broke. With those cut and those that
-    /// are there they are all that were accepted.
-    pub connections_gone: u64,
-    /// Connections whose TLS was changed on its way.
-    pub tls_broken: u64,
-    /// Connections with TLS that ended without its farewell.
-    pub tls_truncated: u64,
-    /// Logons refused.
-    pub logons_refused: u64,
-    /// API keys checked, good or not.
-    pub api_keys_checked: u64,
-    /// Signatures of logons verified, good or not.
-    pub signatures_checked: u64,
-    /// Challenges given.
-    pub challenges: u64,
-    /// Sessions ended because their key expired or was replaced.
-    pub keys_ended: u64,
-    /// Requests refused because the session had as many unanswered ones as it may.
-    pub in_flight_refused: u64,
-    /// Requests that engines refused because the session was faster than it may be.
-    pub throttled: u64,
-    /// Connections closed for not reading.
-    pub slow_consumers: u64,
-    /// Sessions lost without a logout.
-    pub sessions_lost: u64,
-    /// Rejects sent without an event, by reason.
-    pub rejects_by: ReasonCounts,
-    /// Logons refused, by reason.
-    pub logons_refused_by: ReasonCounts,
-    /// Connections closed by the node, by reason.
-    pub closed_by: ReasonCounts,
-    /// Events that told a session of a refusal, or of an end that it did not ask for, by reason.
-    pub told_by: ReasonCounts,
-    /// Copies of reports sent.
-    pub copies: u64,
-    /// Questions for copies refused, by reason.
-    pub copies_refused: ReasonCounts,
-    /// Streams of copies ended because they were behind what is kept.
-    pub copy_streams_cut: u64,
-    /// Streams of copies now.
-    pub copy_streams: u64,
-    /// Streams of copies that are behind now.
-    pub copy_streams_behind: u64,
-    /// Connections now.
-    pub connections: u64,
-    /// Sessions logged on now.
-    pub sessions: u64,
-}
-
 /// What other threads see of the gateway.
 #[derive(Debug, Default)]
 pub struct GatewayStatus {
-    /// Its counters, as of the last tenth of a second.
+    /// Its own counters, as of the last tenth of a second.
     pub counters: GatewayCounters,
+    /// Those of connections that have not logged on.
+    pub newcomers: GatewayCounters,
     /// The instruments.
     pub instruments: Vec<weir_wire::reference::DefineInstrument>,
     /// How many definitions the gateway knows of.
@@ -203,20 +131,6 @@ struct Port {
     handed_over: bool,
 }
 
-/// Where connections come from.
-pub enum Door {
-    /// A socket that listens: connections are taken in as they come.
-    Plain(std::net::TcpListener),
-    /// Connections whose handshake is done, from [`handshakes`].
-    Tls(rtrb::Consumer<Arrival>),
-}
-
-/// Where connections come from, registered where it is a socket.
-enum OpenDoor {
-    Plain(TcpListener),
-    Tls(rtrb::Consumer<Arrival>),
-}
-
 /// What a gateway has of a partition.
 pub struct PortParts {
     /// Where its requests go.
@@ -229,8 +143,6 @@ pub struct PortParts {
 
 /// What a gateway is made of.
 pub struct GatewayParts {
-    /// Where its connections come from.
-    pub door: Door,
     /// Its partitions; the control partition first.
     pub ports: Vec<PortParts>,
     /// The delivery store.
@@ -264,8 +176,7 @@ pub mod fuzzing {
 pub struct Gateway {
     poll: Poll,
     poll_events: Events,
-    door: OpenDoor,
-    accepting: bool,
+    newcomers: Option<NewcomersPort>,
     connections: Connections,
     buffers: ReadBuffers,
     /// Connections with sessions that have input, and those without.
@@ -307,15 +218,6 @@ impl Gateway {
     /// When the operating system refuses a poll or the listener.
     pub fn new(parts: GatewayParts) -> std::io::Result<Gateway> {
         let poll = Poll::new()?;
-        let door = match parts.door {
-            Door::Plain(listener) => {
-                listener.set_nonblocking(true)?;
-                let mut listener = TcpListener::from_std(listener);
-                poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
-                OpenDoor::Plain(listener)
-            }
-            Door::Tls(arrivals) => OpenDoor::Tls(arrivals),
-        };
         let ports: Vec<_> = parts
             .ports
             .into_iter()
@@ -333,8 +235,7 @@ impl Gateway {
         Ok(Gateway {
             poll,
             poll_events: Events::with_capacity(1024),
-            door,
-            accepting: true,
+            newcomers: None,
             connections: Connections::default(),
             buffers: ReadBuffers::default(),
             read_list: ReadList::default(),
@@ -403,64 +304,54 @@ impl Gateway {
         self.poll.registry().register(&mut source, DISK, Interest::READABLE)
     }
 
-    fn accept(&mut self, now: Nanos) -> usize {
-        let mut accepted = 0;
-        while accepted < ACCEPTS_MAX {
-            let listener = match &mut self.door {
-                OpenDoor::Plain(listener) if self.accepting => listener,
-                OpenDoor::Plain(_) => break,
-                OpenDoor::Tls(arrivals) => {
-                    let Ok(arrival) = arrivals.pop() else { break };
-                    accepted += 1;
-                    self.admit(arrival.into_transport(), now);
-                    continue;
-                }
-            };
-            match listener.accept() {
-                Ok((stream, _)) => {
-                    accepted += 1;
-                    self.admit(Transport::Plain(stream), now);
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                    self.accepting = false;
-                }
-                // The peer gave up, or descriptors ran out: the next event tries again.
-                Err(_) => break,
-            }
-        }
-        accepted
+    /// Who can be known to those that decide on first logons, and the gateway's ends of what goes
+    /// to them and comes from them. Call it once the past is taken in.
+    pub fn meet(&mut self, newcomers: NewcomersPort, rng: Box<dyn Rng + Send>) -> Reception {
+        self.newcomers = Some(newcomers);
+        self.reception.beside(rng)
     }
 
-    fn admit(&mut self, mut transport: Transport, now: Nanos) {
-        let peer = transport.socket().peer_addr().ok();
-        if self.connections.count() >= self.config.connections_max {
-            self.tell_turned_away(peer, now);
-            return;
+    /// Who may log on, for readers that come another way. Call it once the past is taken in.
+    #[must_use]
+    pub fn directory_beside(&self, rng: &mut dyn Rng) -> Directory {
+        self.reception.directory_beside(rng)
+    }
+
+    /// Takes in connections whose first session has proved to be itself; returns how many.
+    fn take_arrivals(&mut self, now: Nanos) -> usize {
+        let mut count = 0;
+        while count < ARRIVALS_MAX {
+            let arrival = self.newcomers.as_mut().and_then(|from| from.arrivals.pop().ok());
+            let Some(arrival) = arrival else { break };
+            count += 1;
+            self.admit(arrival, now);
         }
+        count
+    }
+
+    fn admit(&mut self, arrival: Arrival, now: Nanos) {
+        let Arrival { mut connection, lock, challenges } = arrival;
         let id = self.connections.reserve();
+        connection.moves_to(id);
         let interest = Interest::READABLE | Interest::WRITABLE;
-        let socket = transport.socket();
-        let ready = socket
-            .set_nodelay(true)
-            .and_then(|()| self.poll.registry().register(socket, Token(id.slot()), interest));
-        if ready.is_err() {
-            self.connections.release(id);
+        let socket = connection.transport.socket();
+        if self.poll.registry().register(socket, Token(id.slot()), interest).is_err() {
+            self.drop_connection(connection, now);
             return;
         }
-        self.counters.accepted += 1;
-        let mut connection = Box::new(Connection::new(id, transport, now));
-        connection.peer = peer;
-        tracing::debug!(peer = lines::peer_of(&connection), "connection accepted");
-        match self.lobby.enter(id, peer.map(|peer| peer.ip()), now) {
+        self.reception.take_over(id, challenges);
+        match self.lobby.enter(id, connection.peer.map(|peer| peer.ip()), now) {
             Ok(()) => {
+                self.log_on_arrival(&mut connection, &lock, now);
                 self.set_timer(&mut connection, now);
-                self.strangers.add(&mut connection);
+                self.want_read(&mut connection);
             }
             Err(reason) => {
                 self.counters.address_refused += 1;
                 self.close(&mut connection, reason, now);
             }
         }
+        self.flush_list.add(&mut connection);
         self.connections.put_back(connection);
     }
 
@@ -513,6 +404,7 @@ impl Gateway {
     /// Lets go on what waited for room in a connection's output.
     fn on_room(&mut self, connection: &mut Connection) {
         self.resume_pages(connection);
+        self.resume_catching_up(connection);
         if connection.waits_for_room && connection.has_room(self.config.output_len_max) {
             connection.waits_for_room = false;
             self.want_read(connection);
@@ -526,7 +418,7 @@ impl Gateway {
         if is_open {
             // Who has gone makes room for who comes.
             done += self.read_strangers(now);
-            done += self.accept(now);
+            done += self.take_arrivals(now);
             self.submit_losses();
             self.wake_partitions();
         }
@@ -570,6 +462,11 @@ impl Gateway {
             self.know_firm(d.defined_session_id, d.firm_id);
         }
         if port == 0 {
+            if let (Some(newcomers), Definition::DefineSession(d)) =
+                (&mut self.newcomers, &definition)
+            {
+                newcomers.tell(*d);
+            }
             let redefined = self.reception.directory.define(&definition);
             redefined.iter().for_each(|redefined| self.redefine(redefined));
         }
@@ -603,7 +500,6 @@ impl Poller for Gateway {
         }
         for event in &self.poll_events {
             match event.token() {
-                LISTENER => self.accepting = true,
                 WAKER | DISK => {}
                 Token(slot) => {
                     if let Some(connection) = self.connections.in_slot(slot) {
@@ -673,6 +569,8 @@ impl Agent for Gateway {
     fn stop(&mut self, now: Nanos) -> bool {
         if !self.stopping {
             self.stopping = true;
+            // Who was let in at the last moment is told too.
+            while self.take_arrivals(now) > 0 {}
             // What the partitions still said goes out before the farewell, as far as there is room;
             // the rest is had by resuming.
             while self.pump_events(now) > 0 {}

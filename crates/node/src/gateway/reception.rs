@@ -13,9 +13,10 @@ use weir_wire::frame::RawMessage;
 use weir_wire::group::Group;
 use weir_wire::session::{Challenge, Logon, LogonReject, NodeId, Nonce, ResumePoint, SignedLogon};
 
-use super::challenges::Challenges;
+use super::challenges::{Challenges, OpenChallenges};
 use super::connection::ConnectionId;
 use super::directory::{Directory, KnownSession, Proof};
+use super::keys::Lock;
 use super::lineage::Lineage;
 use super::sessions::Sessions;
 
@@ -23,8 +24,8 @@ use super::sessions::Sessions;
 const HEARTBEAT_MAX_MS: u32 = 60_000;
 /// The shortest.
 const HEARTBEAT_MIN_MS: u32 = 100;
-/// A verification takes some 60 µs of the thread that orders wait on: on average one in this time,
-/// so that strangers take no more than a fifteenth of it.
+/// A verification takes some 60 µs, on cores that orders wait for too: on average one in this time,
+/// so that strangers take no more than a fifteenth of one.
 const VERIFICATION_INTERVAL: u64 = 1_000_000;
 /// Verifications that may come at once.
 const VERIFICATION_BURST: u64 = 64;
@@ -163,6 +164,37 @@ impl Reception {
         Some(known.map_err(|reason| refusal(logon.session_id, reason)))
     }
 
+    /// Another one that knows the same sessions, for a thread of its own; `rng` draws its nonces.
+    #[must_use]
+    pub fn beside(&self, mut rng: Box<dyn Rng + Send>) -> Reception {
+        let directory = self.directory.of_same_sessions(&mut *rng);
+        Reception { directory, ..Reception::new(self.node_id, rng) }
+    }
+
+    /// The sessions alone, for somebody who lets readers in; `rng` draws stand-ins for keys.
+    #[must_use]
+    pub fn directory_beside(&self, rng: &mut dyn Rng) -> Directory {
+        self.directory.of_same_sessions(rng)
+    }
+
+    /// The session of a logon that was proved elsewhere, by what it opened there.
+    ///
+    /// # Errors
+    /// [`Reason::UnknownKey`] when it has another key by now.
+    pub fn accept_proof(&self, id: SessionId, lock: &Lock) -> Result<KnownSession, LogonReject> {
+        self.directory.known_by(id, lock).ok_or_else(|| refusal(id, Reason::UnknownKey))
+    }
+
+    /// Takes the challenges that a connection has open, for who sees to it from now on.
+    pub fn take_challenges(&mut self, connection: ConnectionId) -> OpenChallenges {
+        self.challenges.take_all(connection)
+    }
+
+    /// Sees to the challenges that a connection was given elsewhere.
+    pub fn take_over(&mut self, connection: ConnectionId, open: OpenChallenges) {
+        self.challenges.take_over(connection, open);
+    }
+
     /// Forgets a connection that is gone.
     pub fn forget(&mut self, connection: ConnectionId) {
         self.challenges.forget(connection);
@@ -207,7 +239,7 @@ pub fn open<'a>(
     for (stream, start) in session.streams.iter_mut().zip(starts) {
         stream.resume(start);
     }
-    let heartbeat_ms = asked.heartbeat_interval_ms.clamp(HEARTBEAT_MIN_MS, HEARTBEAT_MAX_MS);
+    let heartbeat_ms = heartbeat_granted(asked.heartbeat_interval_ms);
     session.heartbeat_interval = Nanos(u64::from(heartbeat_ms) * 1_000_000);
     session.cancel_on_disconnect = asked.cancel_on_disconnect;
     session.firm_id = known.firm_id;
@@ -221,6 +253,12 @@ pub fn open<'a>(
     session.said_at = via.now;
     sessions.attach(asked.session_id, via.connection);
     Ok(())
+}
+
+/// The heartbeat interval that is granted to who asks for this one, in milliseconds.
+#[must_use]
+pub fn heartbeat_granted(asked_ms: u32) -> u32 {
+    asked_ms.clamp(HEARTBEAT_MIN_MS, HEARTBEAT_MAX_MS)
 }
 
 fn refusal(session_id: SessionId, reason: Reason) -> LogonReject {

@@ -21,6 +21,8 @@ use crate::handoff::{Feedback, StageStamps};
 const EVENTS_MAX: usize = 1024;
 /// Old events sent to one session in one cycle.
 const CATCH_UP_MAX: usize = 256;
+/// Old events after which no other session gets more in the same cycle.
+const CATCH_UP_ALL_MAX: usize = 768;
 
 impl Gateway {
     /// Notes where the events of a partition begin, when the oldest are gone.
@@ -44,6 +46,9 @@ impl Gateway {
         let mut done = 0;
         for port in 0..self.ports.len() {
             for _ in 0..EVENTS_MAX {
+                if port == 0 && self.newcomers.as_ref().is_some_and(|to| !to.has_room()) {
+                    break;
+                }
                 let mut record = std::mem::take(&mut self.record);
                 let read = self.ports[port].events.next(&mut record);
                 if let ReadEvent::Record(record_no) = read {
@@ -157,7 +162,7 @@ impl Gateway {
         let Some(mut connection) = connection.and_then(|id| self.connections.take(id)) else {
             return;
         };
-        let refusal = super::intake::Refusal { session_id, request_no, template_id, field: "" };
+        let refusal = super::refusals::Refusal { session_id, request_no, template_id, field: "" };
         self.put_reject(&mut connection, refusal, reason);
         self.connections.put_back(connection);
     }
@@ -165,7 +170,11 @@ impl Gateway {
     /// Sends sessions that are behind more of what they missed; returns how many events.
     pub(super) fn catch_up(&mut self, now: Nanos) -> usize {
         let mut sent = 0;
-        for behind in self.behind.take() {
+        for _ in 0..self.behind.len() {
+            if sent >= CATCH_UP_ALL_MAX {
+                break;
+            }
+            let Some(behind) = self.behind.pop_front() else { break };
             if let Some(session) = self.sessions.get_mut(behind.session_id) {
                 session.streams[behind.port].is_listed = false;
             }
@@ -181,7 +190,12 @@ impl Gateway {
         let mut sent = 0;
         let stream = &mut session.streams[behind.port];
         while let Some(record_no) = stream.next_record() {
-            if sent == CATCH_UP_MAX || !connection.has_room(self.config.output_len_max) {
+            if !connection.has_room(self.config.output_len_max) {
+                // It costs nothing until it has.
+                connection.catches_up_later = true;
+                break;
+            }
+            if sent == CATCH_UP_MAX {
                 self.behind.add(behind, stream);
                 break;
             }
@@ -205,6 +219,22 @@ impl Gateway {
             self.flush_list.add(connection);
         }
         sent
+    }
+
+    /// Lets the sessions of a connection that has room again go on catching up.
+    pub(super) fn resume_catching_up(&mut self, connection: &mut Connection) {
+        if !connection.catches_up_later || !connection.has_room(self.config.output_len_max / 2) {
+            return;
+        }
+        connection.catches_up_later = false;
+        for id in &connection.sessions {
+            let Some(session) = self.sessions.get_mut(*id) else { continue };
+            for (port, stream) in session.streams.iter_mut().enumerate() {
+                if stream.next_record().is_some() {
+                    self.behind.add(Behind { session_id: *id, port }, stream);
+                }
+            }
+        }
     }
 
     /// Counts the answers that went out with a connection's output.

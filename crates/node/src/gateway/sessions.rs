@@ -1,6 +1,6 @@
 //! The gateway's table of sessions: who is logged on where, and what each has been sent.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use weir_types::{EventNo, FirmId, Nanos, Reason, RequestNo, Role, SessionId, Switch};
 
@@ -170,21 +170,27 @@ pub struct Behind {
 /// INVARIANT: a stream is listed exactly while it says so ([`Stream::is_listed`]).
 #[derive(Debug, Default)]
 pub struct BehindList {
-    streams: Vec<Behind>,
+    streams: VecDeque<Behind>,
 }
 
 impl BehindList {
     /// Adds a stream unless it is in the list; `stream` is the one that `behind` names.
     pub fn add(&mut self, behind: Behind, stream: &mut Stream) {
         if !std::mem::replace(&mut stream.is_listed, true) {
-            self.streams.push(behind);
+            self.streams.push_back(behind);
         }
     }
 
-    /// Takes the list, whose streams the caller marks as not listed; those that stay behind are
-    /// added again.
-    pub fn take(&mut self) -> Vec<Behind> {
-        std::mem::take(&mut self.streams)
+    /// Takes the stream that waits longest, which the caller marks as not listed; if it stays
+    /// behind it is added again.
+    pub fn pop_front(&mut self) -> Option<Behind> {
+        self.streams.pop_front()
+    }
+
+    /// How many wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.streams.len()
     }
 
     /// True when nobody is behind.
@@ -252,11 +258,13 @@ mod tests {
         let stream = &mut sessions.entry(SessionId(6)).streams[1];
         stream.note(first, &Lineage::new(Epoch(1), &[]));
         list.add(behind(6, 1), stream);
-        assert_eq!(list.take(), [behind(5, 1), behind(5, 0), behind(6, 1)]);
+        let take =
+            |list: &mut BehindList| std::iter::from_fn(|| list.pop_front()).collect::<Vec<_>>();
+        assert_eq!(take(&mut list), [behind(5, 1), behind(5, 0), behind(6, 1)]);
         let stream = &mut sessions.entry(SessionId(6)).streams[1];
         stream.is_listed = false;
         list.add(behind(6, 1), stream);
-        assert_eq!(list.take(), [behind(6, 1)]);
+        assert_eq!(take(&mut list), [behind(6, 1)]);
     }
 
     #[test]

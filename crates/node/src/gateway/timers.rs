@@ -12,7 +12,7 @@ use super::fairness::DEADLINES_MAX;
 /// Heartbeat intervals of silence after which a session counts as lost, times ten.
 const SILENCE_TENTHS: u64 = 25;
 /// How often others see the counters.
-const STATUS_INTERVAL: u64 = 50_000_000;
+pub(super) const STATUS_INTERVAL: u64 = 50_000_000;
 
 impl Gateway {
     /// Deals with connections whose deadline has passed, a bounded number; returns how many. A
@@ -118,7 +118,8 @@ impl Gateway {
         let Some(session) = self.sessions.logged_on(id, connection.id) else { return };
         if KnownSession::is_over(session.valid_until, now) {
             self.counters.keys_ended += 1;
-            self.tell_loss(connection, id, "its key has expired", now);
+            let why = "its key has expired";
+            self.lines.lost(&mut self.counters, connection, (id, why), now);
             self.lose(connection, id, Reason::KeyExpired);
             return;
         }
@@ -126,7 +127,7 @@ impl Gateway {
         if now.since(session.heard_at.max(connection.received_at)).0 * 10
             > interval * SILENCE_TENTHS
         {
-            self.tell_loss(connection, id, "no heartbeat", now);
+            self.lines.lost(&mut self.counters, connection, (id, "no heartbeat"), now);
             self.lose(connection, id, Reason::HeartbeatLost);
             return;
         }
@@ -191,7 +192,7 @@ impl Gateway {
                 self.counters.slow_consumers += 1;
                 "too slow for what is kept"
             };
-            self.tell_loss(&connection, id, why, now);
+            self.lines.lost(&mut self.counters, &connection, (id, why), now);
             self.lose(&mut connection, id, reason);
             // Without a session it has the time of a newcomer from now on.
             self.set_timer(&mut connection, now);
@@ -209,7 +210,7 @@ impl Gateway {
 }
 
 /// A deadline is missed after its time, not at it.
-fn after(at: Nanos) -> Nanos {
+pub(super) fn after(at: Nanos) -> Nanos {
     Nanos(at.0 + 1)
 }
 

@@ -67,9 +67,11 @@ impl Following {
                 follower.on_rows(&body, rows, |_| *row_count += 1).unwrap();
             }
             Incoming::Session(..)
+            | Incoming::Sources(..)
             | Incoming::CopyState(_)
             | Incoming::Copy(..)
-            | Incoming::CopyMark(_) => {}
+            | Incoming::CopyMark(_)
+            | Incoming::Source(_) => {}
         })
     }
 

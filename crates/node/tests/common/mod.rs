@@ -264,7 +264,9 @@ impl Starting {
             self.child.wait().unwrap();
             return Err(said);
         };
-        Ok(Node { address: address.parse().unwrap(), http: http.to_owned(), child: self.child })
+        let web = place("web").map(str::to_owned);
+        let (address, http) = (address.parse().unwrap(), http.to_owned());
+        Ok(Node { address, http, web, child: self.child })
     }
 }
 
@@ -278,6 +280,7 @@ pub struct Node {
     child: Child,
     address: SocketAddr,
     http: String,
+    web: Option<String>,
 }
 
 impl Node {
@@ -293,6 +296,11 @@ impl Node {
     /// Where its HTTP side is.
     pub fn http(&self) -> &str {
         &self.http
+    }
+
+    /// Where it serves order state over HTTP.
+    pub fn web(&self) -> &str {
+        self.web.as_deref().expect("the configuration has a [web]")
     }
 
     /// The answer to a GET: its status line's code, and its body.

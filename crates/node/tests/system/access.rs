@@ -117,6 +117,18 @@ fn more_signing_sessions_than_challenges_log_on_over_one_connection() {
 }
 
 #[test]
+fn challenges_given_before_the_first_logon_are_good_after_it() {
+    let (_home, node) = market();
+    node.admin().define_session(signing(&BOB)).unwrap();
+    let mut wire = Wire::connect(&node);
+    let (alices, bobs) = (wire.challenge(&ALICE), wire.challenge(&BOB));
+    wire.try_signed(&signed_logon_of(&ALICE, &alices)).unwrap();
+    wire.try_signed(&signed_logon_of(&BOB, &bobs)).unwrap();
+    let again = wire.try_signed(&signed_logon_of(&BOB, &bobs)).unwrap_err();
+    assert_eq!(again.reason, Reason::UnknownChallenge, "it was used");
+}
+
+#[test]
 fn a_signed_logon_that_is_sent_again_is_refused() {
     let (_home, node) = market();
     let mut wire = Wire::connect(&node);

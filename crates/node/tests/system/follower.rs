@@ -176,7 +176,7 @@ fn a_forged_token_is_refused_and_the_follower_begins_again() {
     following.log_out();
     let mut flipped = token.clone();
     *flipped.last_mut().unwrap() ^= 1;
-    for forged in [flipped, token[..token.len() - 1].to_vec(), vec![7; 54], vec![0]] {
+    for forged in [flipped, token[..token.len() - 1].to_vec(), vec![7; 58], vec![0]] {
         let mut following = Following::start(&node, SUPERVISOR, forged);
         following.until(&states_of([&alice, &bob]));
         assert_eq!(following.resyncs, [Reason::ResyncToken]);

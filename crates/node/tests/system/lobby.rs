@@ -2,6 +2,7 @@
 
 use weir_client::request::stamp;
 use weir_types::{Reason, RequestNo, SessionId};
+use weir_wire::dialogue::{NodeMessage, put_logon, put_request};
 
 use crate::common::wire::{Wire, logon_of};
 use crate::common::{ALICE, BOB, Home, Node, open_market, until};
@@ -46,6 +47,52 @@ fn a_connection_that_its_last_session_left_has_the_time_of_a_new_one() {
     assert_eq!(wire.logout(), (ALICE.session_id, Reason::LogoutRequested));
     assert_eq!(wire.logout(), (SessionId::NONE, Reason::LogonTimeout));
     wire.closed();
+}
+
+#[test]
+fn places_are_of_those_that_have_logged_on_and_of_those_that_have_not() {
+    let (_home, node) = market("connections_max = 2");
+    // A place is free once the end of who had it is counted.
+    let ended = |want| {
+        let count = || counter(&node, "connections_cut") + counter(&node, "connections_gone");
+        until("an end", || (count() == want).then_some(()));
+    };
+    ended(1);
+    until("the operator's connection", || (counter(&node, "accepted") == 1).then_some(()));
+    let mut alice = Wire::connect(&node);
+    alice.log_on(&logon_of(&ALICE));
+    let stranger = Wire::connect(&node);
+    Wire::connect(&node).closed();
+    drop(stranger);
+    ended(2);
+    let mut bob = Wire::connect(&node);
+    bob.log_on(&logon_of(&BOB));
+    drop(alice);
+    ended(3);
+    Wire::connect(&node).log_on(&logon_of(&ALICE));
+    until("the refusal", || (counter(&node, "connections_refused") == 1).then_some(()));
+}
+
+#[test]
+fn what_comes_with_a_logon_is_taken_after_it() {
+    let (_home, node) = market("");
+    let mut wire = Wire::connect(&node);
+    let mut bytes = Vec::new();
+    put_logon(&logon_of(&ALICE), &[], &mut bytes);
+    put_request(&stamp(ALICE.buy(1, 50, 1), ALICE.session_id, RequestNo(1)), &mut bytes);
+    put_request(&stamp(ALICE.buy(2, 50, 1), ALICE.session_id, RequestNo(2)), &mut bytes);
+    // The last one is cut, and comes whole when the connection is no newcomer's any more.
+    let cut = bytes.len() - 10;
+    wire.send(&bytes[..cut]);
+    wire.logon_answer().unwrap();
+    wire.send(&bytes[cut..]);
+    for want in 1..=2 {
+        let request_no = wire.expect("a report", |message| match message {
+            NodeMessage::ExecutionReport(report) => Some(report.event.request_no),
+            _ => None,
+        });
+        assert_eq!(request_no, RequestNo(want));
+    }
 }
 
 #[test]

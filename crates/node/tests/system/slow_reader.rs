@@ -8,7 +8,7 @@ use weir_wire::session::Logon;
 
 use crate::common::trader::Trader;
 use crate::common::wire::{Wire, logon_of};
-use crate::common::{ALICE, BOB, HANG, Home, Node, open_market, until};
+use crate::common::{ALICE, BOB, HANG, Home, Node, Who, open_market, trader_of, until};
 
 /// More reports for Alice than all buffers between node and client take: 5 MB.
 const TRADES: u64 = 20_000;
@@ -103,4 +103,29 @@ fn a_reader_that_stalls_for_too_long_is_closed_and_resumes_without_a_gap() {
     let numbers: Vec<_> = again.reports().iter().map(|report| report.event.event_no.0).collect();
     assert!(numbers.iter().copied().eq(2..=TRADES + 1), "dense from where it went on");
     again.client.log_out(HANG).unwrap();
+}
+
+#[test]
+fn many_that_come_back_at_once_each_get_all_that_was_said_to_them_in_order() {
+    let home = Home::new("memory");
+    let node = home.start();
+    let traders: Vec<Who> = (0..8).map(|n| trader_of(30 + n)).collect();
+    open_market(&node, &traders);
+    let count = 700;
+    for who in &traders {
+        let mut trader = Trader::log_on(&node, *who);
+        for number in 1..=count {
+            trader.send(who.buy(number, 50, 1));
+        }
+        trader.settle();
+        trader.client.log_out(HANG).unwrap();
+    }
+    // Each has more to catch up with than it gets in a cycle, all together more than all do.
+    let resume = |who: &Who| Trader::resume(&node, *who, EventNo(1)).unwrap();
+    let mut back: Vec<Trader> = traders.iter().map(resume).collect();
+    for trader in &mut back {
+        trader.report_where(|report| report.event_no == EventNo(count));
+        let numbers = trader.reports().iter().map(|report| report.event.event_no.0);
+        assert!(numbers.take(count as usize).eq(1..=count), "dense and in order");
+    }
 }

@@ -7,10 +7,12 @@ use std::process::Output;
 
 use serde_json::Value;
 use weir_client::ClientError;
-use weir_types::{EventNo, Reason};
+use weir_types::{Epoch, EventNo, Reason, Rec};
+use weir_wire::session::ResumePoint;
 
 use crate::common::following::Following;
 use crate::common::trader::Trader;
+use crate::common::wire::{Wire, logon_of};
 use crate::common::{ALICE, BOB, Home, Node, SUPERVISOR, TRADING, open_market};
 use crate::tools::{SMALL, weir};
 
@@ -267,4 +269,44 @@ fn over_an_upgrade_sessions_are_told_and_resume_where_they_were() {
     bob.ask_for_report(BOB.buy(2, 70, 2));
     let event = alice.report_where(|_| true);
     assert_eq!((event.event_no, event.cum_qty.0), (EventNo(told.0 + 1), 5));
+}
+
+#[test]
+fn an_event_log_without_its_beginning_is_told_as_what_is_left_of_it() {
+    let home = Home::with_config("os", SMALL);
+    let node = home.start();
+    open_market(&node, &[ALICE]);
+    let mut alice = Trader::log_on(&node, ALICE);
+    let count = 6_000;
+    for number in 1..=count {
+        alice.send(ALICE.sell(number, 100, 1));
+        if number % 500 == 0 {
+            alice.settle();
+        }
+    }
+    let last = alice.last_event_no();
+    assert!(node.terminate().success());
+    let segments = files(&home, "partition-1/events", ".wevt");
+    assert!(segments.len() > 1, "{segments:?}");
+    std::fs::remove_file(&segments[0]).unwrap();
+
+    let node = home.start();
+    let mut wire = Wire::connect(&node);
+    let epoch = Epoch(1);
+    let from_the_first = ResumePoint { next_event_no: EventNo(1), epoch, partition_id: TRADING };
+    let refused = wire.try_log_on(&logon_of(&ALICE), &[from_the_first]).unwrap_err();
+    assert_eq!(refused.reason, Reason::ResumeOutOfRange);
+    assert!(refused.oldest_event_no > EventNo(1), "{refused:?}");
+    assert_eq!(refused.next_event_no, EventNo(last.0 + 1));
+    let mut alice = Trader::resume(&node, ALICE, refused.oldest_event_no).unwrap();
+    alice.settle();
+    let reports = alice.reports();
+    let (oldest, newest) = (&reports[0].event, &reports[reports.len() - 1].event);
+    assert_eq!(oldest.event_no, refused.oldest_event_no);
+    // Each order was one record: none is missing between the first that is left and the last.
+    assert_eq!(newest.rec, Rec(count));
+    assert_eq!(reports.len() as u64, newest.rec.0 - oldest.rec.0 + 1);
+    // And what comes is numbered behind it.
+    let next = alice.ask_for_report(ALICE.sell(9_999, 100, 1));
+    assert!(next.event_no > last, "{next:?}");
 }

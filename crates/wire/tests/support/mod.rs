@@ -6,7 +6,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use weir_wire::catalogue::{Codec, MessageInfo, Tail, codes};
+use weir_wire::catalogue::{Codec, GroupInfo, MessageInfo, Tail, codes};
 use weir_wire::frame::{Framing, RawMessage, next_frame, put_frame_with};
 use weir_wire::{FieldInfo, Message, SCHEMA_ID, SCHEMA_VERSION, catalogue};
 
@@ -58,7 +58,7 @@ pub(crate) fn any_body(info: &'static MessageInfo) -> BoxedStrategy<Vec<u8>> {
                 body
             })
             .boxed(),
-        Tail::Group(group) => (block, vec(self::block(group.fields), 0..9))
+        Tail::Group(group) => (block, vec(entry(group), 0..9))
             .prop_map(move |(mut body, entries)| {
                 for word in [group.block_length, entries.len()] {
                     body.extend_from_slice(
@@ -70,6 +70,20 @@ pub(crate) fn any_body(info: &'static MessageInfo) -> BoxedStrategy<Vec<u8>> {
             })
             .boxed(),
     }
+}
+
+/// An arbitrary valid entry of a group, with the data that follows its block.
+fn entry(group: GroupInfo) -> BoxedStrategy<Vec<u8>> {
+    let block = block(group.fields);
+    if group.data.is_none() {
+        return block;
+    }
+    (block, vec(any::<u8>(), 0..40))
+        .prop_map(|(mut entry, data)| {
+            weir_wire::group::put_data(&data, &mut entry);
+            entry
+        })
+        .boxed()
 }
 
 /// Any message of the schema.

@@ -149,7 +149,7 @@ impl Task {
                 Incoming::Rows(body, page) => {
                     let now = unix_time();
                     let taken = follower.on_rows(&body, page, |event| {
-                        if let RowEvent::State(row) = event {
+                        if let RowEvent::State(row, _) = event {
                             rows.fetch_add(1, Ordering::Relaxed);
                             *changes += 1 + u64::from(row.merged_count);
                             delay.record(now.since(row.transact_time).0);
@@ -157,10 +157,14 @@ impl Task {
                     });
                     taken.map(drop)
                 }
+                Incoming::Sources(states, sources) => {
+                    follower.on_sources(&states, sources).map(drop)
+                }
                 Incoming::Session(..)
                 | Incoming::CopyState(_)
                 | Incoming::Copy(..)
-                | Incoming::CopyMark(_) => Ok(()),
+                | Incoming::CopyMark(_)
+                | Incoming::Source(_) => Ok(()),
             };
             if let Err(error) = outcome {
                 failed = Some(error);

@@ -1,0 +1,195 @@
+//! A writer of a source: an outside core's batches on their way into a delivery store, over losses
+//! of the connection.
+//!
+//! [`SourceWriter::poll`] is the whole of its duty cycle and blocks only as long as it is told to;
+//! with a timeout of zero, and [`SourceWriter::connection`] to wait on, it never does but to
+//! connect. It starts no thread. After failures it waits before it tries again, longer each time
+//! and never as long as others that failed at the same time ([`backoff`]).
+
+pub mod backoff;
+pub mod feed;
+
+use std::time::Duration;
+
+use weir_types::BatchNo;
+use weir_wire::delivery::OrderRow;
+use weir_wire::ingest::BatchFlags;
+
+pub use self::backoff::Backoff;
+pub use self::feed::{
+    OtherHistory, PushError, SourceConfig, SourceEvent, SourceFeed, SourceMessage,
+};
+
+use crate::client::{Client, Incoming};
+use crate::clock::{Clock, unix_time};
+use crate::connection::{Connection, Limits, Target};
+use crate::error::ClientError;
+use crate::session::{Session, SessionConfig};
+
+/// Bytes that wait in the connection before no more batches are handed to it.
+const OUTBOX_LEN: usize = 1 << 20;
+/// How long a logon may take.
+const LOGON_TIME: Duration = Duration::from_secs(5);
+
+/// Feeds one source.
+#[derive(Debug)]
+pub struct SourceWriter {
+    target: Target,
+    session: SessionConfig,
+    feed: SourceFeed,
+    client: Option<Client>,
+    clock: Clock,
+    backoff: Backoff,
+    /// What last ended a connection, until it is asked for.
+    failure: Option<ClientError>,
+}
+
+impl SourceWriter {
+    /// A writer that is not connected yet; the first [`SourceWriter::poll`] connects.
+    ///
+    /// # Panics
+    /// When `session` is not the one of `config`.
+    #[must_use]
+    pub fn new(
+        target: impl Into<Target>,
+        session: SessionConfig,
+        config: SourceConfig,
+    ) -> SourceWriter {
+        assert_eq!(session.session_id, config.session_id, "one session feeds a source");
+        SourceWriter {
+            target: target.into(),
+            session,
+            feed: SourceFeed::new(config),
+            client: None,
+            clock: Clock::default(),
+            backoff: Backoff::new(Backoff::seed()),
+            failure: None,
+        }
+    }
+
+    /// Its batches.
+    #[must_use]
+    pub fn feed(&self) -> &SourceFeed {
+        &self.feed
+    }
+
+    /// The connection, to wait for several at once; `None` while there is none.
+    #[must_use]
+    pub fn connection(&self) -> Option<&Connection> {
+        self.client.as_ref().map(Client::connection)
+    }
+
+    /// What ended the last connection or kept one from being made; each is told once.
+    pub fn take_failure(&mut self) -> Option<ClientError> {
+        self.failure.take()
+    }
+
+    /// Connects to another address from the next connection on.
+    pub fn set_target(&mut self, target: impl Into<Target>) {
+        self.target = target.into();
+    }
+
+    /// Goes on in another epoch: batches of the one before are given up.
+    ///
+    /// # Panics
+    /// When `config` is of another session.
+    pub fn begin(&mut self, config: SourceConfig) {
+        assert_eq!(self.session.session_id, config.session_id, "one session feeds a source");
+        self.feed = SourceFeed::new(config);
+        if let Some(client) = &mut self.client {
+            self.feed.put_open(client.outbox());
+        }
+    }
+
+    /// Asks again for the source to be opened where it stands, after a refusal whose cause is gone.
+    pub fn open_again(&mut self) {
+        if let Some(client) = &mut self.client {
+            self.feed.put_open(client.outbox());
+        }
+    }
+
+    /// Takes a batch; the next [`SourceWriter::poll`] sends it.
+    ///
+    /// # Errors
+    /// As [`SourceFeed::push`].
+    pub fn push(
+        &mut self,
+        rows: &[(OrderRow, &[u8])],
+        flags: BatchFlags,
+    ) -> Result<BatchNo, PushError> {
+        self.feed.push(rows, flags, unix_time())
+    }
+
+    /// Connects where it is time, sends what may be sent, waits up to `timeout` for something to
+    /// come and tells it to `sink`. How many messages came. A lost connection is no error: the
+    /// writer goes on by itself, and [`SourceWriter::take_failure`] tells.
+    ///
+    /// # Errors
+    /// [`ClientError::SourceHistory`]: the store is not the one that was fed, and nothing is sent
+    /// until [`SourceWriter::begin`].
+    pub fn poll(
+        &mut self,
+        timeout: Duration,
+        mut sink: impl FnMut(SourceEvent),
+    ) -> Result<usize, ClientError> {
+        let now = self.clock.now();
+        if self.client.is_none() {
+            if let Some(left) = self.backoff.left(now) {
+                std::thread::sleep(left.min(timeout));
+                return Ok(0);
+            }
+            if let Err(error) = self.connect() {
+                self.fail(error);
+                return Ok(0);
+            }
+        }
+        let Some(client) = &mut self.client else { return Ok(0) };
+        self.feed.pump(client.outbox(), OUTBOX_LEN);
+        let feed = &mut self.feed;
+        let mut other = None;
+        let polled = client.poll(timeout, |incoming, _| {
+            if let Incoming::Source(message) = incoming {
+                match feed.on_message(&message) {
+                    Ok(event) => sink(event),
+                    Err(error) => other = Some(error),
+                }
+            }
+        });
+        if let Some(error) = other {
+            return Err(ClientError::SourceHistory(error));
+        }
+        match polled {
+            Ok(count) => {
+                if self.feed.is_open() {
+                    self.backoff.succeeded();
+                }
+                self.feed.pump(client.outbox(), OUTBOX_LEN);
+                if let Err(error) = client.flush() {
+                    self.fail(error);
+                }
+                Ok(count)
+            }
+            Err(error) => {
+                self.fail(error);
+                Ok(0)
+            }
+        }
+    }
+
+    fn connect(&mut self) -> Result<(), ClientError> {
+        let limits = Limits { connect_timeout: LOGON_TIME, ..Limits::default() };
+        let mut client = Client::connect(self.target.clone(), limits)?;
+        client.start_logon(Session::new(self.session));
+        client.wait_until_open(LOGON_TIME, &mut |_, _| {})?;
+        self.feed.put_open(client.outbox());
+        self.client = Some(client);
+        Ok(())
+    }
+
+    fn fail(&mut self, error: ClientError) {
+        self.client = None;
+        self.feed.connection_lost();
+        self.backoff.failed(self.clock.now());
+        self.failure = Some(error);
+    }
+}

@@ -1,0 +1,678 @@
+//! The archive: the segments of one source in one directory, and the changes that are not in one
+//! yet.
+//!
+//! Fed with changes in the order of their places, it closes a segment per interval of the log's
+//! time or per size, merges small segments into larger ones, lets old ones go, and answers readers
+//! (`reader.rs`). It knows no thread and no clock; its disk blocks. The directory is its manifest:
+//! names say what each file covers, and what an interrupted merge or removal left is told by them.
+//!
+//! INVARIANT: the segments cover one range of places without a hole, from the floor to the end.
+//! Of each record that changed in the range, the latest state is in the segment where it last did,
+//! or among the changes that are not in a segment yet. Nothing is served of a place outside.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use weir_io::{Disk, DiskError};
+use weir_types::{Epoch, Nanos, PartitionId, Reason, Rec};
+
+use crate::block::Block;
+use crate::entry::{Batch, Change, ChangeError, IMAGE_LEN, Image};
+use crate::merge::Merge;
+use crate::newest::{Newest, RecSet};
+use crate::place::Place;
+use crate::segment::{BLOCK_ENTRIES_MAX, Header, PART_SUFFIX, Segment, parse_name};
+use crate::writer::{SegmentError, SegmentWriter, open_segment, visit_keys};
+
+/// What an archive is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ColdConfig {
+    /// Whose records these are.
+    pub source: PartitionId,
+    /// The source's epoch.
+    pub epoch: Epoch,
+    /// Its epochs before with the last valid place of each, oldest first.
+    pub past_epochs: Vec<(Epoch, Place)>,
+    /// The log's time that a segment covers.
+    pub interval: Nanos,
+    /// Bytes of changes at which a segment is closed before its time.
+    pub segment_bytes_max: u64,
+    /// Entries of a block, 1 to [`BLOCK_ENTRIES_MAX`].
+    pub block_entries: u32,
+    /// Neighbours that are merged into one, at least 2.
+    pub merge_count: usize,
+    /// The largest file that a merge may make, by the sum of what it is made of.
+    pub merge_bytes_max: u64,
+    /// What changed longer ago goes; `Nanos(u64::MAX)` for never.
+    pub keep_for: Nanos,
+    /// Bytes of files that are kept.
+    pub keep_bytes: u64,
+    /// Blocks that are kept unpacked, at least 1.
+    pub cached_blocks: usize,
+}
+
+impl ColdConfig {
+    /// An archive of a day in segments of ten seconds, up to 64 GiB.
+    #[must_use]
+    pub fn new(source: PartitionId, epoch: Epoch) -> ColdConfig {
+        ColdConfig {
+            source,
+            epoch,
+            past_epochs: Vec::new(),
+            interval: Nanos(10_000_000_000),
+            segment_bytes_max: 256 << 20,
+            block_entries: 2_048,
+            merge_count: 8,
+            merge_bytes_max: 2 << 30,
+            keep_for: Nanos(86_400_000_000_000),
+            keep_bytes: 64 << 30,
+            cached_blocks: 8,
+        }
+    }
+}
+
+/// Why something could not be done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ColdError {
+    /// The disk failed.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// A file is damaged; what it and those before it cover is given up.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+    /// The change is none.
+    #[error(transparent)]
+    Change(#[from] ChangeError),
+    /// Changes come in the order of their places.
+    #[error("a change at {got:?} after {last:?} was taken")]
+    OutOfOrder {
+        /// The change's.
+        got: Place,
+        /// The last one.
+        last: Place,
+    },
+    /// Epochs only grow.
+    #[error("epoch {0} is not after the archive's")]
+    EpochRepeated(Epoch),
+}
+
+/// Why a place cannot be read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Resync {
+    /// The place is beyond the end of its epoch, or its epoch is not known here.
+    #[error("the place is beyond its epoch's end")]
+    Epoch,
+    /// What changed after it is not all kept.
+    #[error("the place is older than what is kept")]
+    Floor,
+}
+
+impl Resync {
+    /// The reason as the wire has it.
+    #[must_use]
+    pub const fn reason(self) -> Reason {
+        match self {
+            Resync::Epoch => Reason::ResyncEpoch,
+            Resync::Floor => Reason::ResyncFloor,
+        }
+    }
+}
+
+/// What opening an archive found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpenReport {
+    /// Files that are not sound, with what is wrong; they stay where they are.
+    pub damaged: Vec<SegmentError>,
+    /// Files that were removed: unfinished, part of a larger one, or of a lost future.
+    pub removed: Vec<String>,
+    /// Files of this source that a hole parts from what is served; they stay where they are.
+    pub unreachable: Vec<String>,
+    /// Files of other sources.
+    pub foreign: Vec<String>,
+}
+
+/// The number of the last segment that is found; later ones have higher ones. An archive of one
+/// second a segment reaches the end after a hundred years.
+const NUMBER_START: u32 = 1 << 20;
+
+/// A segment with its number in the order of history: of the last one when it was merged.
+#[derive(Clone, Debug)]
+pub(crate) struct Numbered {
+    pub(crate) segment: Segment,
+    pub(crate) number: u32,
+}
+
+/// Changes that are not in a segment yet.
+#[derive(Clone, Debug, Default)]
+struct Open {
+    images: Vec<u8>,
+    attributes: Vec<u8>,
+    first_time: Nanos,
+    last_time: Nanos,
+}
+
+impl Open {
+    fn bytes(&self) -> u64 {
+        (self.images.len() + self.attributes.len()) as u64
+    }
+}
+
+/// What there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ColdFigures {
+    /// Files.
+    pub segments: u64,
+    /// Entries in them.
+    pub entries: u64,
+    /// Bytes of them.
+    pub file_bytes: u64,
+    /// Bytes of memory: indexes, where each record is, changes not in a segment, unpacked blocks.
+    pub memory_bytes: u64,
+    /// Merges that were finished.
+    pub merges: u64,
+    /// Files that were let go for their age or for room.
+    pub retired: u64,
+    /// Holes: the archive was fed too late and began anew.
+    pub holes: u64,
+    /// Blocks that were read and unpacked for readers.
+    pub blocks_read: u64,
+    /// Blocks that an index ruled out.
+    pub blocks_skipped: u64,
+}
+
+/// What a call of [`Archive::work`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Worked {
+    /// Nothing is due.
+    Nothing,
+    /// A segment was closed.
+    Closed,
+    /// A step of a merge.
+    Merged,
+    /// A file was let go.
+    Retired,
+}
+
+/// The segments of one source. See the module.
+pub struct Archive<D> {
+    pub(crate) disk: D,
+    pub(crate) config: ColdConfig,
+    pub(crate) segments: VecDeque<Numbered>,
+    pub(crate) newest: Newest,
+    /// The last place that was taken, and the end of the last segment.
+    fed: Place,
+    pub(crate) end: Place,
+    pub(crate) floor: Place,
+    epoch: Epoch,
+    past_epochs: Vec<(Epoch, Place)>,
+    open: Open,
+    scratch: Vec<u8>,
+    /// Of the last segment that was closed.
+    last_number: u32,
+    pub(crate) merge: Option<Merge>,
+    holds: BTreeMap<u64, (Place, Nanos)>,
+    next_hold: u64,
+    pub(crate) cache: VecDeque<(u32, usize, Block)>,
+    pub(crate) figures: ColdFigures,
+}
+
+impl<D: Disk> Archive<D> {
+    /// Opens the archive in `disk`'s directory. Without a file it begins at the first place that
+    /// is taken, which [`Archive::begin_at`] says.
+    ///
+    /// # Errors
+    /// [`ColdError::Disk`]. Damaged files are told in the report.
+    ///
+    /// # Panics
+    /// When the configuration is out of its ranges.
+    pub fn open(disk: D, config: ColdConfig) -> Result<(Archive<D>, OpenReport), ColdError> {
+        assert!((1..=BLOCK_ENTRIES_MAX).contains(&config.block_entries), "entries of a block");
+        assert!(config.merge_count >= 2 && config.cached_blocks >= 1, "merges and cached blocks");
+        let mut archive = Archive {
+            disk,
+            segments: VecDeque::new(),
+            newest: Newest::default(),
+            fed: Place::START,
+            end: Place::START,
+            floor: Place::START,
+            epoch: config.epoch,
+            past_epochs: config.past_epochs.clone(),
+            open: Open::default(),
+            scratch: Vec::new(),
+            last_number: NUMBER_START,
+            merge: None,
+            holds: BTreeMap::new(),
+            next_hold: 0,
+            cache: VecDeque::new(),
+            figures: ColdFigures::default(),
+            config,
+        };
+        let mut report = OpenReport::default();
+        let found = archive.list(&mut report)?;
+        archive.chain(found, &mut report)?;
+        archive.disk.sync_dir()?;
+        Ok((archive, report))
+    }
+
+    /// The sound segments of this source that no epoch disowns.
+    fn list(&mut self, report: &mut OpenReport) -> Result<Vec<Segment>, ColdError> {
+        let mut found = Vec::new();
+        for name in self.disk.list()? {
+            if name.ends_with(PART_SUFFIX) {
+                self.remove(name, report)?;
+                continue;
+            }
+            let Some((source, ..)) = parse_name(&name) else { continue };
+            if source != self.config.source {
+                report.foreign.push(name);
+                continue;
+            }
+            match open_segment(&mut self.disk, &name) {
+                Ok(segment) if self.is_disowned(&segment.header) => self.remove(name, report)?,
+                Ok(segment) => found.push(segment),
+                Err(SegmentError::Disk(error)) => return Err(error.into()),
+                Err(error) => report.damaged.push(error),
+            }
+        }
+        Ok(found)
+    }
+
+    fn remove(&mut self, name: String, report: &mut OpenReport) -> Result<(), ColdError> {
+        self.disk.remove(&name)?;
+        report.removed.push(name);
+        Ok(())
+    }
+
+    /// True when the source says that what the segment tells never was.
+    fn is_disowned(&self, header: &Header) -> bool {
+        header.epoch != self.epoch && self.check_epoch(header.epoch, header.to).is_err()
+    }
+
+    /// Takes the widest segments that cover a range up to the latest place without a hole.
+    fn chain(&mut self, mut found: Vec<Segment>, report: &mut OpenReport) -> Result<(), ColdError> {
+        // Latest end first, the widest of each end first.
+        found.sort_by_key(|segment| (core::cmp::Reverse(segment.header.to), segment.header.after));
+        let mut number = NUMBER_START;
+        for segment in found {
+            let header = segment.header;
+            let oldest = self.segments.front().map(|oldest| oldest.segment.header.after);
+            if oldest.is_none_or(|oldest| header.to == oldest) {
+                match self.read_recs(&segment) {
+                    Ok(recs) => {
+                        recs.into_iter().for_each(|rec| self.newest.set(rec, number));
+                        self.segments.push_front(Numbered { segment, number });
+                        number -= 1;
+                    }
+                    Err(SegmentError::Disk(error)) => return Err(error.into()),
+                    Err(error) => report.damaged.push(error),
+                }
+            } else if oldest.is_some_and(|oldest| header.after >= oldest) {
+                self.remove(header.file_name(), report)?;
+            } else {
+                report.unreachable.push(header.file_name());
+            }
+        }
+        if let (Some(oldest), Some(last)) = (self.segments.front(), self.segments.back()) {
+            let to = last.segment.header.to;
+            (self.floor, self.end, self.fed) = (oldest.segment.header.after, to, to);
+        }
+        Ok(())
+    }
+
+    /// The records of a segment: read whole before any of them counts.
+    fn read_recs(&mut self, segment: &Segment) -> Result<Vec<Rec>, SegmentError> {
+        let mut recs = Vec::new();
+        visit_keys(&mut self.disk, segment, |place, is_mark| {
+            if !is_mark {
+                recs.push(place.rec);
+            }
+        })?;
+        Ok(recs)
+    }
+
+    /// The last place that was taken: the next changes are those after it.
+    #[must_use]
+    pub fn fed(&self) -> Place {
+        self.fed
+    }
+
+    /// The place up to which readers are served.
+    #[must_use]
+    pub fn end(&self) -> Place {
+        self.end
+    }
+
+    /// The place from which on all is kept.
+    #[must_use]
+    pub fn floor(&self) -> Place {
+        self.floor
+    }
+
+    /// The source's epoch.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// The segments, oldest first.
+    pub fn segments(&self) -> impl Iterator<Item = &Segment> {
+        self.segments.iter().map(|numbered| &numbered.segment)
+    }
+
+    /// What there is.
+    #[must_use]
+    pub fn figures(&self) -> ColdFigures {
+        let sum = |of: fn(&Segment) -> u64| self.segments().map(of).sum();
+        let cached: u64 = self.cache.iter().map(|(_, _, block)| block.bytes()).sum();
+        let open = (self.open.images.capacity() + self.open.attributes.capacity()) as u64;
+        ColdFigures {
+            segments: self.segments.len() as u64,
+            entries: sum(|segment| segment.entry_count),
+            file_bytes: sum(|segment| segment.file_len),
+            memory_bytes: sum(|segment| segment.index_len() as u64)
+                + self.newest.bytes()
+                + cached
+                + open,
+            ..self.figures
+        }
+    }
+
+    /// Gives up whatever is kept and begins at `place`: what lies between the last place taken and
+    /// this one is not to be had any more.
+    ///
+    /// # Errors
+    /// [`ColdError::Disk`].
+    ///
+    /// # Panics
+    /// When `place` is before the last one taken.
+    pub fn begin_at(&mut self, place: Place) -> Result<(), ColdError> {
+        assert!(place >= self.fed, "places only grow");
+        self.stop_merge();
+        while let Some(oldest) = self.segments.pop_front() {
+            self.disk.remove(&oldest.segment.header.file_name())?;
+        }
+        self.disk.sync_dir()?;
+        self.newest = Newest::default();
+        self.cache.clear();
+        self.open = Open::default();
+        (self.fed, self.end, self.floor) = (place, place, place);
+        Ok(())
+    }
+
+    fn open_number(&self) -> u32 {
+        self.last_number + 1
+    }
+
+    /// Takes a change. A record and the mark of what it was before share a place, the record
+    /// first.
+    ///
+    /// # Errors
+    /// [`ColdError::Change`], [`ColdError::OutOfOrder`]: the archive is as before.
+    pub fn take(&mut self, change: &Change<'_>) -> Result<(), ColdError> {
+        let mut image = core::mem::take(&mut self.scratch);
+        image.clear();
+        let taken = match change.put(&mut image) {
+            Ok(_) => self.append(Image(&image), change.attributes),
+            Err(error) => Err(error.into()),
+        };
+        self.scratch = image;
+        taken
+    }
+
+    /// Takes a batch's changes, and notes that there are no others up to its end. A batch that
+    /// begins later than the last place taken leaves a hole: the archive begins anew with it.
+    ///
+    /// # Errors
+    /// [`ColdError::OutOfOrder`]: the changes before the one that it names were taken.
+    /// [`ColdError::Disk`] when what is before a hole cannot be removed.
+    pub fn take_batch(&mut self, batch: &Batch) -> Result<(), ColdError> {
+        if batch.from > self.fed {
+            if self.fed > Place::START {
+                self.figures.holes += 1;
+            }
+            self.begin_at(batch.from)?;
+        }
+        let mut at = 0;
+        for image in batch.images.chunks_exact(IMAGE_LEN).map(Image) {
+            let end = at + image.attributes_len();
+            self.append(image, &batch.attributes[at..end])?;
+            at = end;
+        }
+        self.advance_to(batch.to);
+        Ok(())
+    }
+
+    fn append(&mut self, image: Image<'_>, attributes: &[u8]) -> Result<(), ColdError> {
+        let got = image.place();
+        let last = self.open.images.rchunks_exact(IMAGE_LEN).next().map(Image);
+        let is_its_mark = got == self.fed
+            && image.is_mark()
+            && last.is_some_and(|last| last.place() == got && !last.is_mark());
+        if got <= self.fed && !is_its_mark {
+            return Err(ColdError::OutOfOrder { got, last: self.fed });
+        }
+        let time = image.transact_time();
+        if time != Nanos(0) {
+            if self.open.first_time == Nanos(0) {
+                self.open.first_time = time;
+            }
+            self.open.last_time = self.open.last_time.max(time);
+        }
+        if !image.is_mark() {
+            self.newest.set(got.rec, self.open_number());
+        }
+        self.open.images.extend_from_slice(image.0);
+        self.open.attributes.extend_from_slice(attributes);
+        self.fed = got;
+        Ok(())
+    }
+
+    /// Notes that there is no change up to `place` beside those taken. Nothing is lost without: the
+    /// next segment ends at its last change.
+    pub fn advance_to(&mut self, place: Place) {
+        self.fed = self.fed.max(place);
+    }
+
+    fn is_close_due(&self) -> bool {
+        let covered = self.open.last_time.0.saturating_sub(self.open.first_time.0);
+        !self.open.images.is_empty()
+            && (covered >= self.config.interval.0
+                || self.open.bytes() >= self.config.segment_bytes_max)
+    }
+
+    /// Does a bounded part of what is due: closes a segment, merges a block, lets a file go. `now`
+    /// is since the Unix epoch, as the changes' times.
+    ///
+    /// # Errors
+    /// [`ColdError`]; what was not done is still due.
+    pub fn work(&mut self, now: Nanos) -> Result<Worked, ColdError> {
+        if self.is_close_due() {
+            self.close()?;
+            return Ok(Worked::Closed);
+        }
+        if self.retire(now)? {
+            return Ok(Worked::Retired);
+        }
+        if self.merge_step()? {
+            return Ok(Worked::Merged);
+        }
+        Ok(Worked::Nothing)
+    }
+
+    /// Puts the changes that are not in a segment into one; true when there were some. When it
+    /// returns, they survive a power loss and are served.
+    ///
+    /// # Errors
+    /// [`ColdError::Disk`]; the changes stay.
+    pub fn close(&mut self) -> Result<bool, ColdError> {
+        if self.open.images.is_empty() {
+            return Ok(false);
+        }
+        let header = Header {
+            source: self.config.source,
+            epoch: self.epoch,
+            after: self.end,
+            to: self.fed,
+            first_time: self.open.first_time,
+            last_time: self.open.last_time,
+        };
+        let number = self.open_number();
+        let mut writer = SegmentWriter::create(&mut self.disk, header, self.config.block_entries)?;
+        if let Err(error) = self.open.write(&mut writer, &mut self.disk) {
+            writer.discard(&mut self.disk);
+            return Err(error.into());
+        }
+        let segment = writer.finish(&mut self.disk)?;
+        self.segments.push_back(Numbered { segment, number });
+        (self.end, self.last_number) = (self.fed, number);
+        self.open.images.clear();
+        self.open.attributes.clear();
+        (self.open.first_time, self.open.last_time) = (Nanos(0), Nanos(0));
+        Ok(true)
+    }
+
+    /// Keeps what lies after `place` until `until`: a reader is on its way through it. Returns the
+    /// number to release it by.
+    pub fn hold(&mut self, place: Place, until: Nanos) -> u64 {
+        self.next_hold += 1;
+        self.holds.insert(self.next_hold, (place, until));
+        self.next_hold
+    }
+
+    /// Releases what a reader held.
+    pub fn release(&mut self, hold: u64) {
+        self.holds.remove(&hold);
+    }
+
+    /// Lets the oldest file go when it is too old or there are too many bytes; true when it did.
+    fn retire(&mut self, now: Nanos) -> Result<bool, ColdError> {
+        let Some(oldest) = self.segments.front() else { return Ok(false) };
+        let header = oldest.segment.header;
+        let is_old = header.last_time != Nanos(0)
+            && header.last_time.0.saturating_add(self.config.keep_for.0) < now.0;
+        let bytes: u64 = self.segments().map(|segment| segment.file_len).sum();
+        if !is_old && bytes <= self.config.keep_bytes {
+            return Ok(false);
+        }
+        self.holds.retain(|_, (_, until)| *until >= now);
+        if self.holds.values().any(|(place, _)| *place < header.to) {
+            return Ok(false);
+        }
+        if self.merge.as_ref().is_some_and(|merge| merge.reads(oldest.number)) {
+            self.stop_merge();
+        }
+        self.disk.remove(&header.file_name())?;
+        self.disk.sync_dir()?;
+        let gone = self.segments.pop_front().expect("it was looked at");
+        self.floor = header.to;
+        self.newest.forget_up_to(gone.number);
+        self.cache.retain(|(number, ..)| *number != gone.number);
+        self.figures.retired += 1;
+        Ok(true)
+    }
+
+    /// The source's writer changed: what it said after `valid_to` in epochs before `epoch` never
+    /// was. What the archive holds beyond goes. Returns the place to feed it from.
+    ///
+    /// # Errors
+    /// [`ColdError::EpochRepeated`], [`ColdError::Disk`].
+    pub fn begin_epoch(&mut self, epoch: Epoch, valid_to: Place) -> Result<Place, ColdError> {
+        if epoch <= self.epoch {
+            return Err(ColdError::EpochRepeated(epoch));
+        }
+        if valid_to >= self.fed {
+            self.close()?;
+        } else {
+            self.drop_after(valid_to)?;
+        }
+        self.past_epochs.push((self.epoch, valid_to));
+        self.epoch = epoch;
+        Ok(self.fed)
+    }
+
+    fn drop_after(&mut self, valid_to: Place) -> Result<(), ColdError> {
+        self.stop_merge();
+        self.open = Open::default();
+        self.cache.clear();
+        while let Some(last) = self.segments.back()
+            && last.segment.header.to > valid_to
+        {
+            self.disk.remove(&last.segment.header.file_name())?;
+            self.segments.pop_back();
+        }
+        self.disk.sync_dir()?;
+        self.end =
+            self.segments.back().map_or(self.floor.min(valid_to), |last| last.segment.header.to);
+        (self.fed, self.floor) = (self.end, self.floor.min(self.end));
+        self.newest = Newest::default();
+        for index in 0..self.segments.len() {
+            let Numbered { segment, number } = self.segments[index].clone();
+            let recs = self.read_recs(&segment)?;
+            recs.into_iter().for_each(|rec| self.newest.set(rec, number));
+        }
+        Ok(())
+    }
+
+    fn check_epoch(&self, epoch: Epoch, place: Place) -> Result<(), Resync> {
+        if epoch == self.epoch {
+            return Ok(());
+        }
+        let mut after = self.past_epochs.iter().skip_while(|(past, _)| *past < epoch);
+        let is_known = after.clone().next().is_some_and(|(past, _)| *past == epoch);
+        if !is_known || after.any(|(_, valid_to)| place > *valid_to) {
+            return Err(Resync::Epoch);
+        }
+        Ok(())
+    }
+
+    /// Checks that a reader can go on from `place` of `epoch` and miss nothing.
+    ///
+    /// # Errors
+    /// [`Resync`], with the reason. Unlike at the order store the start is legal only when all
+    /// since then is kept: a record that did not change since the floor is not here.
+    pub fn check(&self, epoch: Epoch, place: Place) -> Result<(), Resync> {
+        self.check_epoch(epoch, place)?;
+        if place < self.floor { Err(Resync::Floor) } else { Ok(()) }
+    }
+
+    /// Gives up a damaged segment and what is older: readers before its end are refused. The files
+    /// stay for the operator.
+    pub(crate) fn give_up(&mut self, number: u32) {
+        self.stop_merge();
+        while let Some(oldest) = self.segments.front()
+            && oldest.number <= number
+        {
+            self.floor = oldest.segment.header.to;
+            self.segments.pop_front();
+        }
+        self.newest.forget_up_to(number);
+        self.cache.clear();
+    }
+
+    /// The disk, to be opened again.
+    pub fn into_disk(self) -> D {
+        self.disk
+    }
+}
+
+impl Open {
+    /// Writes the last change of each record, and all marks.
+    fn write<D: Disk>(&self, writer: &mut SegmentWriter, disk: &mut D) -> Result<(), DiskError> {
+        let count = self.images.len() / IMAGE_LEN;
+        let mut is_last = vec![true; count];
+        let mut seen = RecSet::default();
+        let image = |index: usize| Image(&self.images[index * IMAGE_LEN..(index + 1) * IMAGE_LEN]);
+        for index in (0..count).rev() {
+            is_last[index] = image(index).is_mark() || seen.insert(image(index).place().rec);
+        }
+        let mut at = 0;
+        for (index, is_last) in is_last.into_iter().enumerate() {
+            let end = at + image(index).attributes_len();
+            if is_last {
+                writer.push(disk, image(index), &self.attributes[at..end])?;
+            }
+            at = end;
+        }
+        Ok(())
+    }
+}

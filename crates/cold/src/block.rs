@@ -1,0 +1,180 @@
+//! A block: images packed into the parts of a file, and unpacked.
+
+use weir_io::{Disk, DiskError, FileId};
+use weir_wire::rows::ATTRIBUTES_LEN_MAX;
+
+use crate::columns::{Part, put_columns, take_columns};
+use crate::entry::{IMAGE_LEN, Image, STANDING_AT, Standing};
+use crate::place::Place;
+use crate::segment::{BlockIndex, Fault, PART_COUNT, PART_NAMES, PartIndex};
+
+/// Why a block is not to be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum BlockError {
+    Disk(DiskError),
+    Fault(Fault),
+}
+
+impl From<DiskError> for BlockError {
+    fn from(error: DiskError) -> BlockError {
+        BlockError::Disk(error)
+    }
+}
+
+/// The level of compression: higher ones cost more and save next to nothing of columns.
+const LEVEL: i32 = 1;
+const KEYS: usize = 0;
+const BODY: usize = 1;
+const ATTRIBUTES: usize = 2;
+
+/// Appends the parts of a block; what compresses badly is stored as it is.
+pub(crate) fn pack(images: &[u8], attributes: &[u8], out: &mut Vec<u8>) -> [PartIndex; PART_COUNT] {
+    let mut raw = Vec::new();
+    let mut parts = [PartIndex::default(); PART_COUNT];
+    put_columns(Part::Keys, images, &mut raw);
+    parts[KEYS] = pack_part(&raw, out);
+    raw.clear();
+    put_columns(Part::Body, images, &mut raw);
+    parts[BODY] = pack_part(&raw, out);
+    parts[ATTRIBUTES] = pack_part(attributes, out);
+    parts
+}
+
+fn pack_part(raw: &[u8], out: &mut Vec<u8>) -> PartIndex {
+    let packed = zstd::bulk::compress(raw, LEVEL).expect("memory suffices for a block");
+    let bytes = if packed.len() < raw.len() { &packed[..] } else { raw };
+    out.extend_from_slice(bytes);
+    PartIndex {
+        packed_len: u32::try_from(bytes.len()).expect("a block is far below 4 GiB"),
+        raw_len: u32::try_from(raw.len()).expect("a block is far below 4 GiB"),
+        crc: crc32c::crc32c(bytes),
+    }
+}
+
+/// A block in memory: keys alone, or all of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Block {
+    images: Vec<u8>,
+    /// Where each entry's attributes begin, and the end of the last.
+    attributes_at: Vec<u32>,
+    attributes: Vec<u8>,
+    has_body: bool,
+}
+
+impl Block {
+    pub(crate) fn len(&self) -> usize {
+        self.images.len() / IMAGE_LEN
+    }
+
+    pub(crate) fn image(&self, index: usize) -> Image<'_> {
+        Image(&self.images[index * IMAGE_LEN..(index + 1) * IMAGE_LEN])
+    }
+
+    pub(crate) fn attributes(&self, index: usize) -> &[u8] {
+        &self.attributes[self.attributes_at[index] as usize..self.attributes_at[index + 1] as usize]
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn bytes(&self) -> u64 {
+        let places = self.attributes_at.capacity() * 4;
+        (self.images.capacity() + self.attributes.capacity() + places) as u64
+    }
+
+    pub(crate) fn has_body(&self) -> bool {
+        self.has_body
+    }
+
+    /// Reads and checks the keys; the block has no body then.
+    pub(crate) fn read_keys<D: Disk>(
+        &mut self,
+        (disk, file): (&mut D, FileId),
+        (number, index): (usize, BlockIndex<'_>),
+    ) -> Result<(), BlockError> {
+        self.has_body = false;
+        let count = index.count() as usize;
+        self.images.clear();
+        self.images.resize(count * IMAGE_LEN, 0);
+        let part = (number, index, KEYS);
+        let raw = read_part((disk, file), part, Part::Keys.len_max(count))?;
+        let fault = || fault_of(part);
+        take_columns(Part::Keys, &raw, &mut self.images).ok_or_else(fault)?;
+        self.check_keys(index).ok_or_else(fault)
+    }
+
+    /// What the checksum cannot know: a writer's own mistakes.
+    fn check_keys(&mut self, index: BlockIndex<'_>) -> Option<()> {
+        self.attributes_at.clear();
+        self.attributes_at.push(0);
+        let (mut before, mut at): (Option<(Place, bool)>, u32) = (None, 0);
+        for number in 0..self.len() {
+            let image = self.image(number);
+            Standing::from_code(image.0[STANDING_AT])?;
+            let (place, len) = (image.place(), image.attributes_len());
+            let follows = before.is_none_or(|(last, is_mark)| {
+                place > last || place == last && image.is_mark() && !is_mark
+            });
+            if !follows || len > ATTRIBUTES_LEN_MAX {
+                return None;
+            }
+            before = Some((place, image.is_mark()));
+            at += u32::try_from(len).expect("at most 600");
+            self.attributes_at.push(at);
+        }
+        let ends = [self.image(0).place(), self.image(self.len() - 1).place()];
+        (ends == [index.first(), index.last()]).then_some(())
+    }
+
+    /// Reads and checks what the keys alone left out.
+    pub(crate) fn read_body<D: Disk>(
+        &mut self,
+        (disk, file): (&mut D, FileId),
+        (number, index): (usize, BlockIndex<'_>),
+    ) -> Result<(), BlockError> {
+        let body = (number, index, BODY);
+        let raw = read_part((disk, file), body, Part::Body.len_max(self.len()))?;
+        take_columns(Part::Body, &raw, &mut self.images).ok_or_else(|| fault_of(body))?;
+        let part = (number, index, ATTRIBUTES);
+        let want = *self.attributes_at.last().expect("keys were read") as usize;
+        self.attributes = read_part((disk, file), part, want)?;
+        if self.attributes.len() != want {
+            return Err(fault_of(part));
+        }
+        self.has_body = true;
+        Ok(())
+    }
+}
+
+type PartOf<'a> = (usize, BlockIndex<'a>, usize);
+
+fn fault_of((block, index, part): PartOf<'_>) -> BlockError {
+    BlockError::Fault(Fault::Block {
+        block: u32::try_from(block).expect("the footer counts blocks by u32"),
+        part: PART_NAMES[part],
+        offset: index.part_offset(part),
+    })
+}
+
+/// Reads, checks and unpacks a part that has at most `len_max` bytes.
+fn read_part<D: Disk>(
+    (disk, file): (&mut D, FileId),
+    at: PartOf<'_>,
+    len_max: usize,
+) -> Result<Vec<u8>, BlockError> {
+    let part = at.1.part(at.2);
+    let (packed_len, raw_len) = (part.packed_len as usize, part.raw_len as usize);
+    if raw_len > len_max || packed_len > raw_len {
+        return Err(fault_of(at));
+    }
+    let mut packed = vec![0; packed_len];
+    let got = disk.read(file, at.1.part_offset(at.2), &mut packed)?;
+    if got != packed_len || crc32c::crc32c(&packed) != part.crc {
+        return Err(fault_of(at));
+    }
+    if packed_len == raw_len {
+        return Ok(packed);
+    }
+    match zstd::bulk::decompress(&packed, raw_len) {
+        Ok(raw) if raw.len() == raw_len => Ok(raw),
+        _ => Err(fault_of(at)),
+    }
+}

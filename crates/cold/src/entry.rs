@@ -1,0 +1,328 @@
+//! An entry: a record's state at a place, or the mark that it had other keys before, with what a
+//! page must know of it. In memory an entry is an image of fixed length, the row first, and its
+//! attributes beside it.
+//!
+//! INVARIANT: in an image the row's keys are the entry's, those before the change in a mark and
+//! those it had last in a tombstone; a reader's row has none there.
+
+use weir_types::{Nanos, Rec, Seq};
+use weir_wire::delivery::{OrderRow, RowFlags, row_offset_of};
+use weir_wire::rows::{ATTRIBUTES_LEN_MAX, put_attributes};
+use weir_wire::{DecodeError, Message};
+
+use crate::place::{Filter, Keys, Place, u16_at, u32_at, u64_at};
+
+/// Bytes of a row's fixed fields.
+pub const ROW_LEN: usize = OrderRow::BLOCK_LENGTH;
+/// Changes before the latest whose distance is remembered.
+pub const HISTORY_LEN: usize = 7;
+
+pub(crate) const REC_AT: usize = row_offset_of("rec");
+pub(crate) const SEQ_AT: usize = row_offset_of("seq");
+pub(crate) const FIRM_AT: usize = row_offset_of("firm_id");
+pub(crate) const ACCOUNT_AT: usize = row_offset_of("account_id");
+pub(crate) const INSTRUMENT_AT: usize = row_offset_of("instrument_id");
+pub(crate) const TRANSACT_TIME_AT: usize = row_offset_of("transact_time");
+const MERGED_COUNT_AT: usize = row_offset_of("merged_count");
+
+pub(crate) const FIRST_AT: usize = ROW_LEN;
+pub(crate) const CHANGE_COUNT_AT: usize = FIRST_AT + 8;
+pub(crate) const HISTORY_AT: usize = CHANGE_COUNT_AT + 4;
+pub(crate) const NEXT_KEYS_AT: usize = HISTORY_AT + 4 * HISTORY_LEN;
+pub(crate) const STANDING_AT: usize = NEXT_KEYS_AT + 12;
+pub(crate) const ATTRIBUTES_LEN_AT: usize = STANDING_AT + 1;
+/// Bytes of an image.
+pub(crate) const IMAGE_LEN: usize = ATTRIBUTES_LEN_AT + 2;
+
+/// What an entry stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Standing {
+    /// An order that can still change.
+    Live = 1,
+    /// An order that ended.
+    Ended = 2,
+    /// A record that is gone.
+    Tombstone = 3,
+    /// The mark that a record had other keys before.
+    Leave = 4,
+}
+
+impl Standing {
+    pub(crate) fn from_code(code: u8) -> Option<Standing> {
+        [Standing::Live, Standing::Ended, Standing::Tombstone, Standing::Leave]
+            .into_iter()
+            .find(|standing| *standing as u8 == code)
+    }
+
+    fn flags(self) -> RowFlags {
+        match self {
+            Standing::Live | Standing::Ended => RowFlags::default(),
+            Standing::Tombstone => RowFlags::TOMBSTONE,
+            Standing::Leave => RowFlags::LEAVE,
+        }
+    }
+}
+
+/// A change as the order store tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change<'a> {
+    /// What it is.
+    pub standing: Standing,
+    /// Where the record began.
+    pub first: Seq,
+    /// All changes of the record so far, this one included.
+    pub change_count: u32,
+    /// Distances in `seq` from each change to the one before, latest first; zero where there is
+    /// none, `u32::MAX` where it does not fit.
+    pub history: [u32; HISTORY_LEN],
+    /// The record's keys; those before the change in a mark, the last ones in a tombstone.
+    pub keys: Keys,
+    /// The keys after the change in a mark; else none.
+    pub next_keys: Keys,
+    /// The row as a page has it, [`ROW_LEN`] bytes.
+    pub row: &'a [u8],
+    /// What only the source understands, at most 600 bytes.
+    pub attributes: &'a [u8],
+}
+
+/// A change that cannot be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChangeError {
+    /// The row's bytes are not a row.
+    #[error(transparent)]
+    Row(#[from] DecodeError),
+    /// A row longer than this version's.
+    #[error("a row of {0} bytes where {ROW_LEN} are known")]
+    RowLen(usize),
+    /// The row belongs to no record.
+    #[error("the row has no record number (field rec)")]
+    NoRecord,
+    /// The row's flags are another standing's.
+    #[error("the row's flags do not fit {0:?}")]
+    Flags(Standing),
+    /// The row's keys are others than the change says.
+    #[error("the row's keys are not those of the change")]
+    Keys,
+    /// A record that began after this change of it.
+    #[error("a record that began at {first} changes at {at}")]
+    First {
+        /// Where it began.
+        first: Seq,
+        /// The change.
+        at: Seq,
+    },
+    /// A record without a change.
+    #[error("no change is counted (field change_count)")]
+    ChangeCount,
+    /// More attributes than a row may have.
+    #[error("{0} bytes of attributes are more than {ATTRIBUTES_LEN_MAX}")]
+    AttributesTooLong(usize),
+}
+
+impl Change<'_> {
+    /// Checks the change and appends its image; returns its place.
+    pub(crate) fn put(&self, out: &mut Vec<u8>) -> Result<Place, ChangeError> {
+        let row = self.check()?;
+        let start = out.len();
+        out.extend_from_slice(self.row);
+        out.extend_from_slice(&self.first.0.to_le_bytes());
+        out.extend_from_slice(&self.change_count.to_le_bytes());
+        for distance in self.history {
+            out.extend_from_slice(&distance.to_le_bytes());
+        }
+        for word in self.next_keys.to_words() {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+        out.push(self.standing as u8);
+        let len = u16::try_from(self.attributes.len()).expect("it was checked");
+        out.extend_from_slice(&len.to_le_bytes());
+        let image = &mut out[start..];
+        image[MERGED_COUNT_AT..MERGED_COUNT_AT + 4].fill(0);
+        for (at, word) in KEYS_AT.into_iter().zip(self.keys.to_words()) {
+            image[at..at + 4].copy_from_slice(&word.to_le_bytes());
+        }
+        Ok(Place::new(row.seq, row.rec))
+    }
+
+    fn check(&self) -> Result<OrderRow, ChangeError> {
+        let row = OrderRow::decode_block(self.row)?;
+        if self.row.len() != ROW_LEN {
+            return Err(ChangeError::RowLen(self.row.len()));
+        }
+        if row.rec.is_none() {
+            return Err(ChangeError::NoRecord);
+        }
+        if row.flags != self.standing.flags() {
+            return Err(ChangeError::Flags(self.standing));
+        }
+        let of_row = [row.firm_id.0, row.account_id.0, row.instrument_id.0];
+        let want = if self.standing.has_body() { self.keys } else { Keys::default() };
+        if of_row != want.to_words() {
+            return Err(ChangeError::Keys);
+        }
+        if self.first > row.seq {
+            return Err(ChangeError::First { first: self.first, at: row.seq });
+        }
+        if self.change_count == 0 {
+            return Err(ChangeError::ChangeCount);
+        }
+        if self.attributes.len() > ATTRIBUTES_LEN_MAX {
+            return Err(ChangeError::AttributesTooLong(self.attributes.len()));
+        }
+        Ok(row)
+    }
+}
+
+impl Standing {
+    pub(crate) fn has_body(self) -> bool {
+        matches!(self, Standing::Live | Standing::Ended)
+    }
+}
+
+/// Changes on their way from a store to an archive.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    pub(crate) images: Vec<u8>,
+    pub(crate) attributes: Vec<u8>,
+    /// The changes are all those after this place; the store's floor where that is later than the
+    /// last place that was handed over.
+    pub from: Place,
+    /// There are no other changes up to this place.
+    pub to: Place,
+}
+
+impl Batch {
+    /// An empty batch of what comes after `from`.
+    #[must_use]
+    pub fn after(from: Place) -> Batch {
+        Batch { from, to: from, ..Batch::default() }
+    }
+
+    /// Adds a change.
+    ///
+    /// # Errors
+    /// [`ChangeError`]; the batch is as before.
+    pub fn push(&mut self, change: &Change<'_>) -> Result<(), ChangeError> {
+        self.to = change.put(&mut self.images)?;
+        self.attributes.extend_from_slice(change.attributes);
+        Ok(())
+    }
+
+    /// Changes in it.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.images.len() / IMAGE_LEN
+    }
+
+    /// True without changes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.images.is_empty()
+    }
+
+    /// Empties it, to be used again.
+    pub fn clear(&mut self) {
+        self.images.clear();
+        self.attributes.clear();
+    }
+}
+
+pub(crate) const KEYS_AT: [usize; 3] = [FIRM_AT, ACCOUNT_AT, INSTRUMENT_AT];
+
+/// An entry's image.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Image<'a>(pub(crate) &'a [u8]);
+
+impl Image<'_> {
+    pub(crate) fn place(self) -> Place {
+        Place::new(Seq(u64_at(self.0, SEQ_AT)), Rec(u64_at(self.0, REC_AT)))
+    }
+
+    pub(crate) fn keys(self) -> Keys {
+        Keys::from_words(KEYS_AT.map(|at| u32_at(self.0, at)))
+    }
+
+    fn next_keys(self) -> Keys {
+        Keys::from_words([0, 4, 8].map(|at| u32_at(self.0, NEXT_KEYS_AT + at)))
+    }
+
+    /// What it stands for; the code was checked when the image was made.
+    pub(crate) fn standing(self) -> Standing {
+        Standing::from_code(self.0[STANDING_AT]).expect("it was checked")
+    }
+
+    pub(crate) fn is_mark(self) -> bool {
+        self.0[STANDING_AT] == Standing::Leave as u8
+    }
+
+    pub(crate) fn transact_time(self) -> Nanos {
+        Nanos(u64_at(self.0, TRANSACT_TIME_AT))
+    }
+
+    pub(crate) fn attributes_len(self) -> usize {
+        usize::from(u16_at(self.0, ATTRIBUTES_LEN_AT))
+    }
+
+    fn first(self) -> Place {
+        Place::new(Seq(u64_at(self.0, FIRST_AT)), Rec(u64_at(self.0, REC_AT)))
+    }
+
+    /// Whether the entry is for a reader whose filter its keys pass, by the store's own rule:
+    ///
+    /// ```text
+    /// standing         | began after the place | it is when
+    /// -----------------+-----------------------+--------------------------------------
+    /// LEAVE mark       | -                     | the filter does not match the new keys
+    /// live             | -                     | always
+    /// ended, tombstone | no: may be known      | always
+    /// ended, tombstone | yes                   | it asks not for live orders only
+    /// ```
+    pub(crate) fn is_for(self, after: Place, filter: &Filter) -> bool {
+        match self.standing() {
+            Standing::Leave => !filter.matches(&self.next_keys()),
+            Standing::Ended | Standing::Tombstone => !filter.live_only || self.first() <= after,
+            Standing::Live => true,
+        }
+    }
+
+    /// Changes after `after` that this one stands for, as the store counts them: exact up to
+    /// [`HISTORY_LEN`] and for readers that never saw the record, else at least as many.
+    pub(crate) fn merged_count(self, after: Place) -> u32 {
+        if self.first() > after {
+            return u32_at(self.0, CHANGE_COUNT_AT).saturating_sub(1);
+        }
+        let place = self.place();
+        let mut seq = place.seq.0;
+        let mut count = 0;
+        for index in 0..HISTORY_LEN {
+            let distance = u32_at(self.0, HISTORY_AT + 4 * index);
+            if distance == 0 || distance == u32::MAX || u64::from(distance) > seq {
+                break;
+            }
+            seq -= u64::from(distance);
+            if Place::new(Seq(seq), place.rec) <= after {
+                break;
+            }
+            count += 1;
+        }
+        count
+    }
+
+    /// Appends the row as a page has it.
+    pub(crate) fn put_row(self, merged_count: u32, attributes: &[u8], out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&self.0[..ROW_LEN]);
+        let row = &mut out[start..];
+        row[MERGED_COUNT_AT..MERGED_COUNT_AT + 4].copy_from_slice(&merged_count.to_le_bytes());
+        if !self.standing().has_body() {
+            KEYS_AT.into_iter().for_each(|at| row[at..at + 4].fill(0));
+        }
+        put_attributes(attributes, out);
+    }
+}
+
+/// Bytes of an entry's row as a page has it.
+pub(crate) fn row_len(image: Image<'_>) -> u32 {
+    u32::try_from(ROW_LEN + 2 + image.attributes_len()).expect("rows are short")
+}

@@ -1,0 +1,214 @@
+//! Merging neighbours into one segment: the latest state over their union, a block a step.
+//!
+//! First the keys are read, newest segment first, to find which rows are the last of their record;
+//! then the rows are copied, oldest first. What changed after the last input does not count: a
+//! source that disowns its latest changes may bring an earlier state back.
+//!
+//! ```text
+//! crash                             | what the next start finds
+//! ----------------------------------+--------------------------------------------------------
+//! while the new file is written     | an unfinished file, which it removes, and the inputs
+//! after the new file got its name   | inputs that are part of a wider file, which it removes
+//! while the inputs are removed      | the same
+//! ```
+
+use weir_io::{Access, Disk};
+use weir_types::Nanos;
+
+use crate::archive::{Archive, ColdError, Numbered};
+use crate::block::{Block, BlockError};
+use crate::newest::RecSet;
+use crate::segment::{Header, Segment};
+use crate::writer::{SegmentError, SegmentWriter};
+
+/// A merge under way.
+#[derive(Debug)]
+pub(crate) struct Merge {
+    /// The inputs' numbers, oldest first.
+    inputs: Vec<u32>,
+    /// For each block of each input, oldest first, which rows are the last of their record.
+    is_last: Vec<Vec<Vec<bool>>>,
+    seen: RecSet,
+    /// The input and block that come next; the keys are read from the newest input on.
+    input: usize,
+    block: usize,
+    writer: Option<SegmentWriter>,
+}
+
+impl Merge {
+    fn new(inputs: Vec<u32>) -> Merge {
+        Merge {
+            is_last: vec![Vec::new(); inputs.len()],
+            input: inputs.len() - 1,
+            inputs,
+            seen: RecSet::default(),
+            block: 0,
+            writer: None,
+        }
+    }
+
+    /// Whether the segment with this number is an input.
+    pub(crate) fn reads(&self, number: u32) -> bool {
+        self.inputs.contains(&number)
+    }
+}
+
+impl<D: Disk> Archive<D> {
+    /// Gives up the merge under way.
+    pub(crate) fn stop_merge(&mut self) {
+        if let Some(writer) = self.merge.take().and_then(|merge| merge.writer) {
+            writer.discard(&mut self.disk);
+        }
+    }
+
+    /// Begins a merge if one is due, or goes on with the one under way; true when it did.
+    pub(crate) fn merge_step(&mut self) -> Result<bool, ColdError> {
+        let Some(mut merge) = self.merge.take().or_else(|| self.due_merge()) else {
+            return Ok(false);
+        };
+        let position = self
+            .segments
+            .iter()
+            .position(|numbered| numbered.number == merge.inputs[merge.input])
+            .expect("a merge is stopped before an input goes");
+        let Numbered { segment, number } = self.segments[position].clone();
+        let stepped = match merge.writer {
+            None => self.mark_block(&mut merge, &segment),
+            Some(_) => self.copy_block(&mut merge, &segment),
+        };
+        match stepped {
+            Ok(true) => self.finish(merge)?,
+            Ok(false) => self.merge = Some(merge),
+            Err(error) => {
+                self.merge = Some(merge);
+                self.stop_merge();
+                if matches!(error, SegmentError::Damaged { .. }) {
+                    self.give_up(number);
+                }
+                return Err(error.into());
+            }
+        }
+        Ok(true)
+    }
+
+    /// The oldest neighbours that are worth merging: as many as are to be, none of them larger than
+    /// twice the others together, so that a byte is rewritten a few times only.
+    fn due_merge(&self) -> Option<Merge> {
+        let count = self.config.merge_count;
+        let len = |at: usize| self.segments[at].segment.file_len;
+        let is_due = |first: &usize| {
+            let window = *first..*first + count;
+            let total: u64 = window.clone().map(len).sum();
+            let largest = window.map(len).max().unwrap_or(0);
+            total <= self.config.merge_bytes_max && largest <= 2 * (total - largest)
+        };
+        let first = (0..(self.segments.len() + 1).saturating_sub(count)).find(is_due)?;
+        let inputs = (first..first + count).map(|at| self.segments[at].number).collect();
+        Some(Merge::new(inputs))
+    }
+
+    /// Reads one block's keys; begins the copy after the last one.
+    fn mark_block(&mut self, merge: &mut Merge, segment: &Segment) -> Result<bool, SegmentError> {
+        let block = self.read_block(segment, merge.block, false)?;
+        let is_last = (0..block.len()).map(|index| {
+            let image = block.image(index);
+            image.is_mark() || merge.seen.insert(image.place().rec)
+        });
+        let is_last = is_last.collect();
+        merge.is_last[merge.input].push(is_last);
+        merge.block += 1;
+        if merge.block < segment.block_count() {
+            return Ok(false);
+        }
+        merge.block = 0;
+        if merge.input > 0 {
+            merge.input -= 1;
+            return Ok(false);
+        }
+        merge.seen = RecSet::default();
+        let header = self.merged_header(merge);
+        let writer = SegmentWriter::create(&mut self.disk, header, self.config.block_entries)?;
+        merge.writer = Some(writer);
+        Ok(false)
+    }
+
+    fn merged_header(&self, merge: &Merge) -> Header {
+        let inputs = || self.segments.iter().filter(|each| merge.reads(each.number));
+        let header = |numbered: &Numbered| numbered.segment.header;
+        let first = inputs().next().map(header).expect("a merge has inputs");
+        let last = inputs().next_back().map(header).expect("a merge has inputs");
+        let first_times = inputs().map(|each| header(each).first_time);
+        Header {
+            after: first.after,
+            first_time: first_times.filter(|time| *time != Nanos(0)).min().unwrap_or_default(),
+            last_time: inputs().map(|each| header(each).last_time).max().unwrap_or_default(),
+            ..last
+        }
+    }
+
+    /// Copies one block's rows; true after the last one.
+    fn copy_block(&mut self, merge: &mut Merge, segment: &Segment) -> Result<bool, SegmentError> {
+        let block = self.read_block(segment, merge.block, true)?;
+        let writer = merge.writer.as_mut().expect("rows are copied when there is a writer");
+        let is_last = &merge.is_last[merge.input][merge.block];
+        for index in (0..block.len()).filter(|index| is_last[*index]) {
+            writer.push(&mut self.disk, block.image(index), block.attributes(index))?;
+        }
+        merge.block += 1;
+        if merge.block < segment.block_count() {
+            return Ok(false);
+        }
+        merge.block = 0;
+        merge.input += 1;
+        Ok(merge.input == merge.inputs.len())
+    }
+
+    fn finish(&mut self, merge: Merge) -> Result<(), ColdError> {
+        let writer = merge.writer.expect("a merge ends with its copy");
+        let segment = writer.finish(&mut self.disk)?;
+        let first = self
+            .segments
+            .iter()
+            .position(|numbered| numbered.number == merge.inputs[0])
+            .expect("a merge is stopped before an input goes");
+        let number = *merge.inputs.last().expect("a merge has inputs");
+        let inputs: Vec<Numbered> =
+            self.segments.drain(first..first + merge.inputs.len()).collect();
+        self.segments.insert(first, Numbered { segment, number });
+        self.cache.retain(|(number, ..)| !merge.inputs.contains(number));
+        self.figures.merges += 1;
+        for input in inputs {
+            self.disk.remove(&input.segment.header.file_name())?;
+        }
+        self.disk.sync_dir()?;
+        Ok(())
+    }
+
+    /// Reads a block by itself, past the cache.
+    fn read_block(
+        &mut self,
+        segment: &Segment,
+        number: usize,
+        with_body: bool,
+    ) -> Result<Block, SegmentError> {
+        let name = segment.header.file_name();
+        let file = self.disk.open(&name, Access::Read)?;
+        let mut block = Block::default();
+        let at = (number, segment.block(number));
+        let read = read(&mut block, (&mut self.disk, file), at, with_body);
+        self.disk.forget_cached(file);
+        self.disk.close(file);
+        read.map_err(|error| SegmentError::of(&name, error))?;
+        Ok(block)
+    }
+}
+
+fn read<D: Disk>(
+    block: &mut Block,
+    (disk, file): (&mut D, weir_io::FileId),
+    at: (usize, crate::segment::BlockIndex<'_>),
+    with_body: bool,
+) -> Result<(), BlockError> {
+    block.read_keys((disk, file), at)?;
+    if with_body { block.read_body((disk, file), at) } else { Ok(()) }
+}

@@ -1,0 +1,100 @@
+//! Places, keys and filters, as the order store has them: this crate and the store's do not know
+//! each other, whoever joins them converts.
+
+use weir_types::{AccountId, FirmId, InstrumentId, Rec, Seq};
+
+/// A place in a source's history: the pair that only grows. The default is before everything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// The change's number.
+    pub seq: Seq,
+    /// The record's number.
+    pub rec: Rec,
+}
+
+impl Place {
+    /// Before the first change.
+    pub const START: Place = Place { seq: Seq(0), rec: Rec(0) };
+    /// Bytes of a place.
+    pub(crate) const LEN: usize = 16;
+
+    /// The place of `rec`'s change `seq`.
+    #[must_use]
+    pub const fn new(seq: Seq, rec: Rec) -> Place {
+        Place { seq, rec }
+    }
+
+    pub(crate) fn put(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.seq.0.to_le_bytes());
+        out.extend_from_slice(&self.rec.0.to_le_bytes());
+    }
+
+    pub(crate) fn at(bytes: &[u8], at: usize) -> Place {
+        Place::new(Seq(u64_at(bytes, at)), Rec(u64_at(bytes, at + 8)))
+    }
+}
+
+/// An order's values that filters know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keys {
+    /// The firm.
+    pub firm_id: FirmId,
+    /// The account.
+    pub account_id: AccountId,
+    /// The instrument.
+    pub instrument_id: InstrumentId,
+}
+
+impl Keys {
+    pub(crate) const fn to_words(self) -> [u32; 3] {
+        [self.firm_id.0, self.account_id.0, self.instrument_id.0]
+    }
+
+    pub(crate) const fn from_words([firm, account, instrument]: [u32; 3]) -> Keys {
+        Keys {
+            firm_id: FirmId(firm),
+            account_id: AccountId(account),
+            instrument_id: InstrumentId(instrument),
+        }
+    }
+}
+
+/// What a reader asks for; "none" in a field means any.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Only this firm's orders.
+    pub firm_id: FirmId,
+    /// Only this account's.
+    pub account_id: AccountId,
+    /// Only this instrument's.
+    pub instrument_id: InstrumentId,
+    /// Only live orders, and the ends of those that were live at the reader's place.
+    pub live_only: bool,
+}
+
+impl Filter {
+    /// The three keys asked for; zero for any.
+    pub(crate) const fn to_words(self) -> [u32; 3] {
+        [self.firm_id.0, self.account_id.0, self.instrument_id.0]
+    }
+
+    /// True when an order with these keys was asked for; whether it is live is not looked at.
+    #[must_use]
+    #[inline]
+    pub fn matches(&self, keys: &Keys) -> bool {
+        let (asked, got) = (self.to_words(), keys.to_words());
+        (0..3).all(|key| asked[key] == 0 || asked[key] == got[key])
+    }
+}
+
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes(*bytes[at..].first_chunk().expect("the caller knows the length"))
+}
+
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(*bytes[at..].first_chunk().expect("the caller knows the length"))
+}
+
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(*bytes[at..].first_chunk().expect("the caller knows the length"))
+}

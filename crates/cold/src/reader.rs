@@ -1,0 +1,260 @@
+//! Pages from the archive: what changed after a place, as the order store would tell it.
+
+use weir_io::{Access, Disk};
+use weir_types::Nanos;
+
+use crate::archive::{Archive, ColdError};
+use crate::block::Block;
+use crate::entry::Image;
+use crate::place::{Filter, Place};
+use crate::writer::SegmentError;
+
+/// The most rows that a page can have: what a group can count.
+pub const PAGE_ROWS_MAX: u32 = 65_535;
+
+/// How much a page may hold and cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageLimits {
+    /// Rows, at least one.
+    pub rows_max: u32,
+    /// Bytes of rows, attributes included; one row is always allowed.
+    pub bytes_max: u32,
+    /// Entries looked at, at least one.
+    pub scan_max: u32,
+    /// Blocks read, at least one.
+    pub blocks_max: u32,
+}
+
+/// A page, but for its rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ColdPage {
+    /// Where its reader goes on.
+    pub next: Place,
+    /// Rows.
+    pub row_count: u32,
+    /// Bytes of them.
+    pub byte_count: u32,
+    /// Changes that the rows stand for beside their own.
+    pub merged_count: u32,
+    /// The time of the oldest change in it; zero when there is none.
+    pub oldest_transact_time: Nanos,
+    /// Ends among the changes of one `seq`.
+    pub is_partial: bool,
+    /// Ended by its limits: there is more here. Else the reader is at the archive's end and goes on
+    /// at the order store.
+    pub is_cut: bool,
+    /// Entries looked at.
+    pub scan_count: u32,
+    /// Blocks that had to be read.
+    pub blocks_read: u32,
+}
+
+/// Where a page goes on after an entry.
+enum Step {
+    Next,
+    Full,
+}
+
+/// A page under way.
+struct Making<'a> {
+    after: Place,
+    filter: &'a Filter,
+    limits: &'a PageLimits,
+    page: ColdPage,
+    /// The last place that is done with, and the one under way.
+    done: Place,
+    last: Place,
+    out: &'a mut Vec<u8>,
+}
+
+impl<D: Disk> Archive<D> {
+    /// Appends the rows that changed after `after` and pass `filter`, in order, as much as `limits`
+    /// allow, each as [`weir_wire::rows::put_row`] does. Of each record that changed more than once
+    /// only the last state comes, at its place; what changed again and is not in a segment yet
+    /// comes from the order store.
+    ///
+    /// # Errors
+    /// [`ColdError`]; nothing is appended then. After damage the floor is behind it, so that
+    /// [`Archive::check`] refuses readers before it.
+    ///
+    /// # Panics
+    /// When `after` is below the floor: [`Archive::check`] comes first.
+    pub fn page(
+        &mut self,
+        after: Place,
+        (filter, limits): (&Filter, &PageLimits),
+        out: &mut Vec<u8>,
+    ) -> Result<ColdPage, ColdError> {
+        assert!(after >= self.floor, "the place was checked");
+        let start = out.len();
+        let page = ColdPage { next: after.max(self.end), ..ColdPage::default() };
+        let mut making =
+            Making { after, filter, limits, page, done: after, last: after, out: &mut *out };
+        let walked = self.walk(&mut making);
+        let page = making.page;
+        if let Err((number, error)) = walked {
+            out.truncate(start);
+            if matches!(error, SegmentError::Damaged { .. }) {
+                self.give_up(number);
+            }
+            return Err(error.into());
+        }
+        Ok(page)
+    }
+
+    fn walk(&mut self, making: &mut Making<'_>) -> Result<(), (u32, SegmentError)> {
+        let after = making.after;
+        let first = self.segments.partition_point(|numbered| numbered.segment.header.to <= after);
+        for position in first..self.segments.len() {
+            let (number, from, blocks) = {
+                let numbered = &self.segments[position];
+                let segment = &numbered.segment;
+                (numbered.number, segment.block_after(after), segment.block_count())
+            };
+            for block in from..blocks {
+                let at = (position, block);
+                if let Step::Full = self.visit(at, making).map_err(|error| (number, error))? {
+                    making.end();
+                    return Ok(());
+                }
+            }
+            making.pass(self.segments[position].segment.header.to);
+        }
+        Ok(())
+    }
+
+    /// Looks at one block; `Full` when the page ends within it or before it.
+    fn visit(&mut self, at: (usize, usize), making: &mut Making<'_>) -> Result<Step, SegmentError> {
+        let index = self.segments[at.0].segment.block(at.1);
+        if !index.may_match(making.filter) {
+            self.figures.blocks_skipped += 1;
+            making.pass(index.last());
+            return Ok(Step::Next);
+        }
+        let number = self.segments[at.0].number;
+        let cached = self.cache.iter().position(|(of, block, _)| (*of, *block) == (number, at.1));
+        let mut block = match cached {
+            Some(position) => self.cache.remove(position).expect("it was found").2,
+            None if making.page.blocks_read >= making.limits.blocks_max.max(1) => {
+                (making.done, making.last) = (making.last, index.first());
+                return Ok(Step::Full);
+            }
+            None => {
+                making.page.blocks_read += 1;
+                self.figures.blocks_read += 1;
+                self.load(at, Block::default(), false)?
+            }
+        };
+        let mut from = 0;
+        let step = loop {
+            match making.scan(&block, &mut from, |place| self.newest.get(place.rec) > number) {
+                Scanned::Ended(step) => break step,
+                Scanned::NeedsBody => block = self.load(at, block, true)?,
+            }
+        };
+        self.cache.push_front((number, at.1, block));
+        self.cache.truncate(self.config.cached_blocks);
+        Ok(step)
+    }
+
+    /// Reads a block's keys, or what the keys left out.
+    fn load(
+        &mut self,
+        (position, number): (usize, usize),
+        mut block: Block,
+        is_body: bool,
+    ) -> Result<Block, SegmentError> {
+        let segment = &self.segments[position].segment;
+        let name = segment.header.file_name();
+        let at = (number, segment.block(number));
+        let file = self.disk.open(&name, Access::Read)?;
+        let read = match is_body {
+            false => block.read_keys((&mut self.disk, file), at),
+            true => block.read_body((&mut self.disk, file), at),
+        };
+        self.disk.forget_cached(file);
+        self.disk.close(file);
+        read.map_err(|error| SegmentError::of(&name, error))?;
+        Ok(block)
+    }
+}
+
+/// How far the look at a block came.
+enum Scanned {
+    Ended(Step),
+    NeedsBody,
+}
+
+impl Making<'_> {
+    /// All up to `place` is done with.
+    fn pass(&mut self, place: Place) {
+        (self.done, self.last) = (self.done.max(place), self.last.max(place));
+    }
+
+    /// Ends the page where it is.
+    fn end(&mut self) {
+        self.page.next = self.done;
+        self.page.is_cut = true;
+        self.page.is_partial = self.last.seq == self.done.seq;
+    }
+
+    /// Looks at the entries of a block from `from` on; `is_history` says that a record's later
+    /// state is elsewhere.
+    fn scan(
+        &mut self,
+        block: &Block,
+        from: &mut usize,
+        is_history: impl Fn(Place) -> bool,
+    ) -> Scanned {
+        while *from < block.len() {
+            let image = block.image(*from);
+            let place = image.place();
+            if place <= self.after {
+                *from += 1;
+                continue;
+            }
+            let is_candidate =
+                self.filter.matches(&image.keys()) && (image.is_mark() || !is_history(place));
+            if is_candidate && !block.has_body() {
+                return Scanned::NeedsBody;
+            }
+            let is_next = place > self.last;
+            if is_next {
+                (self.done, self.last) = (self.last, place);
+            }
+            // A record and the mark of what it was share a place, and no reader gets both: a page
+            // ends before both or after both.
+            let is_full = self.page.row_count >= self.limits.rows_max.clamp(1, PAGE_ROWS_MAX)
+                || self.page.scan_count >= self.limits.scan_max.max(1);
+            if is_full && is_next {
+                return Scanned::Ended(Step::Full);
+            }
+            if is_candidate && image.is_for(self.after, self.filter) {
+                let row_len = crate::entry::row_len(image);
+                if self.page.row_count > 0 && self.page.byte_count + row_len > self.limits.bytes_max
+                {
+                    return Scanned::Ended(Step::Full);
+                }
+                self.put(image, row_len, block.attributes(*from));
+            }
+            self.page.scan_count += 1;
+            *from += 1;
+        }
+        Scanned::Ended(Step::Next)
+    }
+
+    fn put(&mut self, image: Image<'_>, row_len: u32, attributes: &[u8]) {
+        let merged_count = image.merged_count(self.after);
+        image.put_row(merged_count, attributes, self.out);
+        let page = &mut self.page;
+        page.row_count += 1;
+        page.byte_count += row_len;
+        page.merged_count = page.merged_count.saturating_add(merged_count);
+        let time = image.transact_time();
+        // Rows without a body have no time.
+        if time != Nanos(0) {
+            let oldest = page.oldest_transact_time;
+            page.oldest_transact_time = if oldest == Nanos(0) { time } else { oldest.min(time) };
+        }
+    }
+}

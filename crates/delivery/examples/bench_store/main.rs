@@ -1,0 +1,183 @@
+//! Updates, pages and empty polls per second of the order store, beside a plain store of one map
+//! and four trees and beside Tarantool, all on the same work in turn. Prints one line of JSON.
+//!
+//! `bench_store [--orders N,N] [--attributes LEN,LEN] [--rounds N] [--updates N]
+//! [--tarantool SCRIPT DIR]`: for each number of orders a run with rows of 161 bytes and as many
+//! attributes as its place in the second list says. Three secondary keys: firm, account and
+//! instrument.
+
+#[path = "../../tests/support/mod.rs"]
+mod support;
+
+mod sides;
+mod timing;
+mod work;
+
+use sides::{Ours, Plain, Side, Tarantool};
+use timing::{Rounds, Spent};
+use weir_delivery::row_len;
+use work::Pattern;
+
+#[derive(Clone, Debug)]
+struct Config {
+    orders: Vec<u64>,
+    attributes: Vec<usize>,
+    rounds: u64,
+    updates: u64,
+    tarantool: Option<(String, String)>,
+}
+
+fn config() -> Config {
+    let mut config = Config {
+        orders: vec![200_000],
+        attributes: vec![600 - row_len(0)],
+        rounds: 15,
+        updates: 50_000,
+        tarantool: None,
+    };
+    let mut args = std::env::args().skip(1);
+    while let Some(name) = args.next() {
+        let mut value = || args.next().unwrap_or_else(|| panic!("{name} wants a value"));
+        let number = |text: String| text.parse::<u64>().expect("a number");
+        match name.as_str() {
+            "--orders" => config.orders = value().split(',').map(|n| number(n.into())).collect(),
+            "--attributes" => {
+                config.attributes = value().split(',').map(|n| number(n.into()) as usize).collect();
+            }
+            "--rounds" => config.rounds = number(value()),
+            "--updates" => config.updates = number(value()),
+            "--tarantool" => config.tarantool = Some((value(), value())),
+            other => panic!("unknown option {other}"),
+        }
+    }
+    config
+}
+
+/// Rates of one kind of work, by side, and ours to the others' in the same round.
+#[derive(Default)]
+struct Figures {
+    /// Ours, plain, Tarantool, Tarantool with tuples made beforehand; by the wall and by processor.
+    rates: [[Rounds; 2]; 4],
+    ratios: [[Rounds; 2]; 4],
+}
+
+impl Figures {
+    fn take(&mut self, round: &[Option<Spent>; 4]) {
+        let ours = round[0].expect("ours is always there").rates();
+        for (side, spent) in round.iter().enumerate() {
+            let Some(spent) = spent else { continue };
+            for (clock, rate) in spent.rates().into_iter().enumerate() {
+                self.rates[side][clock].push(rate);
+                self.ratios[side][clock].push(ours[clock] / rate);
+            }
+        }
+    }
+
+    fn json(&self) -> String {
+        const SIDES: [&str; 4] = ["store", "plain", "tarantool", "tarantool_tuples"];
+        let mut parts = Vec::new();
+        for (side, name) in SIDES.into_iter().enumerate() {
+            let [wall, cpu] = &self.rates[side];
+            parts.push(format!("\"{name}_per_s\":{}", wall.json(0)));
+            parts.push(format!("\"{name}_per_cpu_s\":{}", cpu.json(0)));
+            if side > 0 {
+                let [wall, cpu] = &self.ratios[side];
+                parts.push(format!("\"store_to_{name}\":{}", wall.json(2)));
+                parts.push(format!("\"store_to_{name}_cpu\":{}", cpu.json(2)));
+            }
+        }
+        format!("{{{}}}", parts.join(","))
+    }
+}
+
+struct Sides {
+    ours: Ours,
+    plain: Plain,
+    tarantool: Option<Tarantool>,
+}
+
+impl Sides {
+    /// One round: each side in its turn, another one first each time.
+    fn round(&mut self, turn: u64, work: &dyn Fn(&mut dyn Side) -> Spent) -> [Option<Spent>; 4] {
+        let mut round = [None; 4];
+        for offset in 0..4 {
+            let which = ((turn + offset) % 4) as usize;
+            round[which] = match (which, &mut self.tarantool) {
+                (0, _) => Some(work(&mut self.ours)),
+                (1, _) => Some(work(&mut self.plain)),
+                (_, None) => None,
+                (which, Some(peer)) => Some(work(peer.with_tuples(which == 3))),
+            };
+        }
+        round
+    }
+
+    fn figures(&mut self, rounds: u64, work: impl Fn(&mut dyn Side, u64) -> Spent) -> String {
+        let mut figures = Figures::default();
+        for turn in 0..rounds {
+            let round = self.round(turn, &|side| work(side, turn + 1));
+            figures.take(&round);
+        }
+        figures.json()
+    }
+}
+
+fn run(config: &Config, orders: u64, attributes: usize) -> String {
+    let row_bytes = row_len(attributes);
+    let tarantool = config.tarantool.as_ref().map(|(script, dir)| {
+        let memory = (orders * (row_bytes as u64 + 500)).max(1 << 30);
+        // Its own fields take about fifty of a row's bytes.
+        let dir = format!("{dir}/{orders}");
+        std::fs::create_dir_all(&dir).expect("a directory for Tarantool");
+        Tarantool::start(script, &dir, (row_bytes - 50, memory)).expect("Tarantool starts")
+    });
+    let (ours, plain) = (Ours::new(attributes), Plain::new(attributes));
+    let mut sides = Sides { ours, plain, tarantool };
+    eprintln!("{orders} orders of {row_bytes} bytes: loading");
+    let load = [
+        Some(sides.ours.load(orders)),
+        Some(sides.plain.load(orders)),
+        sides.tarantool.as_mut().map(|peer| peer.load(orders)),
+        None,
+    ];
+    let mut inserts = Figures::default();
+    inserts.take(&load);
+    let (rounds, updates) = (config.rounds, config.updates);
+    let [rand, hot] = Pattern::BOTH.map(|pattern| {
+        eprintln!("{orders} orders: updates {}", pattern.name());
+        sides.figures(rounds, |side, seed| side.update(pattern, updates, seed))
+    });
+    eprintln!("{orders} orders: pages");
+    let pages = updates / 25;
+    let all = sides.figures(rounds, |side, seed| side.page(false, pages, seed));
+    let firm = sides.figures(rounds, |side, seed| side.page(true, pages, seed));
+    let polls = sides.figures(rounds, |side, _| side.poll(updates));
+    let peer_bytes = sides.tarantool.as_mut().map_or(0, Side::memory);
+    format!(
+        "{{\"orders\":{orders},\"row_bytes\":{row_bytes},\"inserts\":{},\"updates_rand\":{rand},\
+         \"updates_hot\":{hot},\"rows_of_all\":{all},\"rows_of_firm\":{firm},\
+         \"empty_polls\":{polls},\"memory\":{},\"tarantool_arena_bytes\":{peer_bytes}}}",
+        inserts.json(),
+        sides.ours.memory_json()
+    )
+}
+
+fn main() {
+    let config = config();
+    assert_eq!(config.orders.len(), config.attributes.len(), "as many of one as of the other");
+    let runs: Vec<String> = config
+        .orders
+        .iter()
+        .zip(&config.attributes)
+        .map(|(orders, attributes)| run(&config, *orders, *attributes))
+        .collect();
+    println!(
+        "{{\"keys\":[\"firm\",\"account\",\"instrument\"],\"page_rows\":{},\"rounds\":{},\
+         \"round_updates\":{},\"tarantool\":{},\"runs\":[{}]}}",
+        sides::PAGE_ROWS,
+        config.rounds,
+        config.updates,
+        config.tarantool.is_some(),
+        runs.join(",")
+    );
+}

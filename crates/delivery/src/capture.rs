@@ -1,0 +1,333 @@
+//! A snapshot under way: which slots are still to be sent, and what was kept of those that changed
+//! before their turn. The stream is described in `snapshot.rs`.
+
+use std::collections::VecDeque;
+
+use weir_types::{Epoch, PartitionId};
+
+use crate::chunk::Chunked;
+use crate::heap::Heap;
+use crate::index::{Index, Kinds};
+use crate::ring::Place;
+use crate::row::{Meta, Standing};
+use crate::snapshot::{
+    CHUNK_HEADER_LEN, CRC_AT, ChunkKind, KEY_ENTRY_LEN, MAGIC, SLOT_ENTRY_LEN, SNAPSHOT_VERSION,
+    SnapshotError, SnapshotStep, put_keys, put_place,
+};
+use crate::store::OrderStore;
+
+/// Bytes of what was kept that are put together.
+const IMAGES_LEN: usize = 16 * 1024;
+/// The longest entry.
+const ENTRY_LEN_MAX: usize = 1_024;
+/// Slots and keys that one chunk looks at.
+const LOOK_MAX: u32 = 4_096;
+
+/// Entries that were kept, one after the other.
+#[derive(Clone, Debug, Default)]
+struct Images {
+    bytes: Vec<u8>,
+    count: u32,
+}
+
+impl Images {
+    fn new() -> Images {
+        Images { bytes: Vec::with_capacity(IMAGES_LEN + ENTRY_LEN_MAX), count: 0 }
+    }
+}
+
+/// What was kept, oldest first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Kept {
+    images: VecDeque<Images>,
+}
+
+impl Kept {
+    fn add(&mut self, meta: &Meta, heap: &Heap) {
+        let is_full = |images: &Images| images.bytes.len() >= IMAGES_LEN;
+        if self.images.back().is_none_or(is_full) {
+            self.images.push_back(Images::new());
+        }
+        let images = self.images.back_mut().expect("put there if it was missing");
+        put_slot(meta, heap, &mut images.bytes);
+        images.count += 1;
+    }
+
+    /// Gives back what was kept together first; false when there is nothing.
+    pub(crate) fn free_one(&mut self) -> bool {
+        self.images.pop_front().is_some()
+    }
+
+    /// Bytes asked of the allocator.
+    pub(crate) fn reserved_bytes(&self) -> u64 {
+        let heads = self.images.capacity() * size_of::<Images>();
+        (self.images.len() * (IMAGES_LEN + ENTRY_LEN_MAX) + heads) as u64
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Capture {
+    source: PartitionId,
+    epoch: Epoch,
+    past_epochs: Vec<(Epoch, Place)>,
+    kinds: Kinds,
+    head: Place,
+    floor: Place,
+    slot_count: u64,
+    digest: u64,
+    /// The chunks to come next.
+    kind: ChunkKind,
+    /// Slots before this one are out, and those from `slot_end` on are new.
+    slot_at: u32,
+    slot_end: u32,
+    /// One bit for each slot that was kept, or that holds something new.
+    is_done: Vec<u64>,
+    kept: Kept,
+    ring_at: u32,
+    /// Of what is out.
+    number: u32,
+    chain: u64,
+    slots_out: u64,
+    keys_out: u64,
+}
+
+impl Capture {
+    fn new(store: &OrderStore) -> Capture {
+        let slot_end = store.metas.len();
+        Capture {
+            source: store.config.source,
+            epoch: store.epoch,
+            past_epochs: store.past_epochs.clone(),
+            kinds: store.config.kinds,
+            head: store.head,
+            floor: store.index.floor(),
+            slot_count: u64::from(store.live_count) + u64::from(store.waiting_count),
+            digest: store.index.digest(),
+            kind: ChunkKind::Head,
+            slot_at: 0,
+            slot_end,
+            // Zeroed memory comes from the system as it is touched: nothing waits for it here.
+            is_done: vec![0; slot_end.div_ceil(64) as usize],
+            kept: Kept::default(),
+            ring_at: 0,
+            number: 0,
+            chain: 0,
+            slots_out: 0,
+            keys_out: 0,
+        }
+    }
+
+    /// Bytes asked of the allocator.
+    pub(crate) fn reserved_bytes(&self) -> u64 {
+        (self.is_done.capacity() * 8) as u64 + self.kept.reserved_bytes()
+    }
+
+    fn is_done(&self, slot: u32) -> bool {
+        self.is_done[(slot / 64) as usize] >> (slot % 64) & 1 == 1
+    }
+
+    /// Keeps what a slot holds if it is still to be sent: it is about to hold something else.
+    fn keep(&mut self, slot: u32, meta: &Meta, heap: &Heap) {
+        if slot < self.slot_at || slot >= self.slot_end || self.is_done(slot) {
+            return;
+        }
+        self.is_done[(slot / 64) as usize] |= 1 << (slot % 64);
+        if meta.standing == Standing::Free {
+            return;
+        }
+        self.kept.add(meta, heap);
+    }
+
+    /// Fills a chunk's payload; returns its entries.
+    fn fill(
+        &mut self,
+        (metas, heap, index): (&Chunked<Meta>, &Heap, &Index),
+        bytes_max: usize,
+        out: &mut Vec<u8>,
+    ) -> (ChunkKind, u32) {
+        let kind = self.kind;
+        let count = match kind {
+            ChunkKind::Head => self.put_head(out),
+            ChunkKind::Slots => self.put_slots((metas, heap), bytes_max, out),
+            ChunkKind::Keys => self.put_key_floors(index, bytes_max, out),
+            ChunkKind::End => {
+                for number in [self.slots_out, self.keys_out, self.chain] {
+                    out.extend_from_slice(&number.to_le_bytes());
+                }
+                1
+            }
+        };
+        (kind, count)
+    }
+
+    fn put_head(&mut self, out: &mut Vec<u8>) -> u32 {
+        out.extend_from_slice(&self.source.0.to_le_bytes());
+        out.extend_from_slice(&self.epoch.0.to_le_bytes());
+        out.push(self.kinds.bits());
+        put_place(self.head, out);
+        put_place(self.floor, out);
+        out.extend_from_slice(&self.slot_count.to_le_bytes());
+        out.extend_from_slice(&self.digest.to_le_bytes());
+        let count = u32::try_from(self.past_epochs.len()).expect("epochs are few");
+        out.extend_from_slice(&count.to_le_bytes());
+        for (epoch, valid_to) in &self.past_epochs {
+            out.extend_from_slice(&epoch.0.to_le_bytes());
+            put_place(*valid_to, out);
+        }
+        self.kind = ChunkKind::Slots;
+        1
+    }
+
+    fn put_slots(
+        &mut self,
+        (metas, heap): (&Chunked<Meta>, &Heap),
+        bytes_max: usize,
+        out: &mut Vec<u8>,
+    ) -> u32 {
+        let (start, mut count) = (out.len(), 0);
+        while let Some(images) = self.kept.images.front() {
+            if count > 0 && out.len() - start + images.bytes.len() > bytes_max {
+                break;
+            }
+            out.extend_from_slice(&images.bytes);
+            count += images.count;
+            self.kept.images.pop_front();
+        }
+        for _ in 0..LOOK_MAX {
+            if self.slot_at == self.slot_end {
+                break;
+            }
+            let meta = metas.get(self.slot_at);
+            if meta.standing != Standing::Free && !self.is_done(self.slot_at) {
+                let len = SLOT_ENTRY_LEN + usize::from(meta.row_len);
+                if count > 0 && out.len() - start + len > bytes_max {
+                    break;
+                }
+                put_slot(meta, heap, out);
+                count += 1;
+            }
+            self.slot_at += 1;
+        }
+        self.slots_out += u64::from(count);
+        if self.slot_at == self.slot_end && self.kept.images.is_empty() {
+            self.kind = ChunkKind::Keys;
+        }
+        count
+    }
+
+    fn put_key_floors(&mut self, index: &Index, bytes_max: usize, out: &mut Vec<u8>) -> u32 {
+        let (start, mut count) = (out.len(), 0);
+        for _ in 0..LOOK_MAX {
+            let is_full = count > 0 && out.len() - start + KEY_ENTRY_LEN > bytes_max;
+            if self.ring_at == index.ring_count() || is_full {
+                break;
+            }
+            if let Some((kind, value, floor)) = index.key_floor(self.ring_at, self.head) {
+                out.push(kind as u8);
+                out.extend_from_slice(&value.to_le_bytes());
+                // What went since the snapshot began, the follower lets go itself.
+                put_place(floor.min(self.head), out);
+                count += 1;
+            }
+            self.ring_at += 1;
+        }
+        self.keys_out += u64::from(count);
+        if self.ring_at == index.ring_count() {
+            self.kind = ChunkKind::End;
+        }
+        count
+    }
+}
+
+fn put_slot(meta: &Meta, heap: &Heap, out: &mut Vec<u8>) {
+    put_place(meta.place, out);
+    put_place(meta.first, out);
+    put_keys(&meta.keys, out);
+    put_keys(&meta.next_keys, out);
+    out.push(meta.standing as u8);
+    out.extend_from_slice(&meta.change_count.to_le_bytes());
+    for distance in meta.history {
+        out.extend_from_slice(&distance.to_le_bytes());
+    }
+    out.extend_from_slice(&meta.row_len.to_le_bytes());
+    out.extend_from_slice(heap.bytes(meta.block, usize::from(meta.row_len)));
+}
+
+impl OrderStore {
+    /// Begins a snapshot of the store as it is now; one under way is given up. Until its last
+    /// chunk is out, each slot that changes is kept once as it was: memory for as many rows as
+    /// change in that time.
+    pub fn begin_snapshot(&mut self) {
+        self.cancel_snapshot();
+        self.capture = Some(Box::new(Capture::new(self)));
+    }
+
+    /// Gives up the snapshot under way, if there is one.
+    pub fn cancel_snapshot(&mut self) {
+        if let Some(mut capture) = self.capture.take() {
+            // Much may have been kept: it is given back as events come in.
+            self.abandoned.images.append(&mut capture.kept.images);
+        }
+        self.is_capture_given_up = false;
+    }
+
+    /// Appends the snapshot's next chunk: about `bytes_max` bytes, or 17 KiB if that is more.
+    /// Between two calls the store may take in whatever comes.
+    ///
+    /// # Errors
+    /// [`SnapshotError`] when there is none under way.
+    pub fn snapshot_chunk(
+        &mut self,
+        bytes_max: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<SnapshotStep, SnapshotError> {
+        let Some(capture) = self.capture.as_mut() else {
+            return Err(match self.is_capture_given_up {
+                true => SnapshotError::GivenUp,
+                false => SnapshotError::NotBegun,
+            });
+        };
+        let (start, number) = (out.len(), capture.number);
+        out.extend_from_slice(&[0; CHUNK_HEADER_LEN]);
+        let parts = (&self.metas, &self.heap, &self.index);
+        let (kind, count) = capture.fill(parts, bytes_max, out);
+        let payload_len = out.len() - start - CHUNK_HEADER_LEN;
+        let chunk = &mut out[start..];
+        chunk[0..4].copy_from_slice(&MAGIC);
+        chunk[4..6].copy_from_slice(&SNAPSHOT_VERSION.to_le_bytes());
+        chunk[6] = kind as u8;
+        chunk[8..12].copy_from_slice(&number.to_le_bytes());
+        let len = u32::try_from(payload_len).expect("chunks are bounded");
+        chunk[12..16].copy_from_slice(&len.to_le_bytes());
+        chunk[16..20].copy_from_slice(&count.to_le_bytes());
+        let crc = chunk_crc(chunk);
+        chunk[CRC_AT..CHUNK_HEADER_LEN].copy_from_slice(&crc.to_le_bytes());
+        capture.number += 1;
+        capture.chain = next_chain(capture.chain, chunk);
+        if kind == ChunkKind::End {
+            self.capture = None;
+            return Ok(SnapshotStep::Done);
+        }
+        Ok(SnapshotStep::More)
+    }
+
+    /// A slot is about to hold something else.
+    #[inline]
+    pub(crate) fn keep_for_capture(&mut self, slot: u32) {
+        if let Some(capture) = &mut self.capture {
+            capture.keep(slot, self.metas.get(slot), &self.heap);
+            self.step_count += 1;
+        }
+    }
+}
+
+/// The checksum of a whole chunk, whose own place is left out.
+pub(crate) fn chunk_crc(chunk: &[u8]) -> u32 {
+    let crc = crc32c::crc32c(&chunk[..CRC_AT]);
+    crc32c::crc32c_append(crc, &chunk[CHUNK_HEADER_LEN..])
+}
+
+/// The chain after a chunk.
+pub(crate) fn next_chain(chain: u64, chunk: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64_with_seed(chunk, chain)
+}

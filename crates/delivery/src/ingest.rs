@@ -1,0 +1,386 @@
+//! How a store takes in changes: events of our own engine, and rows of outside cores as they came.
+//!
+//! A row stays the bytes that it came as: its enumerations are checked, its place, keys and flags
+//! are read, and it is copied once. An error leaves the store as it was, but that one that is out
+//! of memory may have let ended orders go.
+
+use weir_types::{Epoch, OrderId, PartitionId, Rec};
+use weir_wire::delivery::{OrderRow, RowFlags};
+use weir_wire::event::OrderEvent;
+use weir_wire::{DecodeError, Message};
+
+use weir_wire::rows::{ATTRIBUTES_LEN_MAX, check_attributes};
+
+use crate::filter::Keys;
+use crate::heap::Block;
+use crate::index::Rehash;
+use crate::ring::Place;
+use crate::row::{Meta, ROW_LEN, Row, Standing, row_len, row_of, write_row};
+use crate::store::{NONE, OrderStore, SLOT_SIZE};
+
+/// What an event did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Ingested {
+    /// An order appeared.
+    Inserted,
+    /// An order changed, or is gone.
+    Updated,
+    /// The event is not about a record: an order was refused.
+    NotARecord,
+    /// The store is past this place: the event came before.
+    Repeated,
+    /// A record is gone that the store does not have, or no longer.
+    Unknown,
+}
+
+/// An event that cannot be this source's, or for which there is no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IngestError {
+    /// It is another source's.
+    #[error("an event of partition {got} in the store of partition {want}")]
+    WrongSource {
+        /// Whose it is.
+        got: PartitionId,
+        /// Whose the store is.
+        want: PartitionId,
+    },
+    /// Its record number is far beyond the highest so far.
+    #[error("record {0} is too far ahead of the highest one")]
+    RecJump(Rec),
+    /// A row without a record number.
+    #[error("the row has no record number (field rec)")]
+    NoRecord,
+    /// The fixed fields are too short, one has a value without meaning, or the attributes are too
+    /// long.
+    #[error(transparent)]
+    Row(#[from] DecodeError),
+    /// A core tells of changes; which filters a record leaves is the store's to say.
+    #[error("field flags of a row that comes in may say TOMBSTONE, not LEAVE")]
+    LeaveFlag,
+    /// The store may not ask for more memory, and nothing is left that ended.
+    #[error("the store is full: {bytes} bytes of {bytes_max}")]
+    StoreFull {
+        /// What it has asked for.
+        bytes: u64,
+        /// What it may ask for.
+        bytes_max: u64,
+    },
+    /// The store holds changes that its source now disowns: it has to be built anew.
+    #[error("the source's epoch {epoch} begins at {valid_to:?}, before the store's head")]
+    EpochBehindHead {
+        /// The new epoch.
+        epoch: Epoch,
+        /// The last place of the old one.
+        valid_to: Place,
+    },
+    /// Epochs only grow.
+    #[error("epoch {0} is not after the store's")]
+    EpochRepeated(Epoch),
+}
+
+/// What is removed at most per event: more than the order and the mark that one event can add.
+const RETIRE_STEPS: u32 = 4;
+
+/// A record's new state.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change<'a> {
+    pub(crate) place: Place,
+    pub(crate) keys: Keys,
+    pub(crate) standing: Standing,
+    pub(crate) block: &'a [u8],
+    pub(crate) attributes: &'a [u8],
+}
+
+impl Change<'_> {
+    pub(crate) fn row_len(&self) -> usize {
+        row_len(self.attributes.len())
+    }
+}
+
+impl OrderStore {
+    /// Takes in one event.
+    ///
+    /// # Errors
+    /// Any [`IngestError`] about the event; the store is as before.
+    pub fn ingest(&mut self, event: &OrderEvent) -> Result<Ingested, IngestError> {
+        self.check_source(event.partition_id)?;
+        if event.rec.is_none() {
+            return Ok(Ingested::NotARecord);
+        }
+        let keys = Keys {
+            firm_id: event.firm_id,
+            account_id: event.account_id,
+            instrument_id: event.instrument_id,
+        };
+        let standing = if event.ord_status.is_live() { Standing::Live } else { Standing::Ended };
+        let place = Place::new(event.seq, event.rec);
+        if place <= self.head {
+            return Ok(Ingested::Repeated);
+        }
+        let mut block = core::mem::take(&mut self.scratch);
+        block.clear();
+        row_of(event).encode_block(&mut block);
+        let change = Change { place, keys, standing, block: &block, attributes: &[] };
+        let ingested = self.apply(&change);
+        self.scratch = block;
+        ingested
+    }
+
+    /// Takes in one row of an outside core: `block` is an encoded [`OrderRow`], longer if it is of
+    /// a later version, `attributes` what goes with it. With the flag TOMBSTONE the record is gone.
+    /// What it says in `merged_count` is ignored.
+    ///
+    /// # Errors
+    /// Any [`IngestError`] about the row, which names its field; the store is as before.
+    pub fn ingest_row(&mut self, block: &[u8], attributes: &[u8]) -> Result<Ingested, IngestError> {
+        let row = OrderRow::decode_block(block)?;
+        self.check_source(row.partition_id)?;
+        if row.rec.is_none() {
+            return Err(IngestError::NoRecord);
+        }
+        check_attributes(attributes)?;
+        if row.flags.contains(RowFlags::LEAVE) {
+            return Err(IngestError::LeaveFlag);
+        }
+        let place = Place::new(row.seq, row.rec);
+        if place <= self.head {
+            return Ok(Ingested::Repeated);
+        }
+        if row.flags.contains(RowFlags::TOMBSTONE) {
+            return self.bury(place);
+        }
+        let keys = Keys {
+            firm_id: row.firm_id,
+            account_id: row.account_id,
+            instrument_id: row.instrument_id,
+        };
+        let standing = if row.ord_status.is_live() { Standing::Live } else { Standing::Ended };
+        self.apply(&Change { place, keys, standing, block, attributes })
+    }
+
+    fn check_source(&self, got: PartitionId) -> Result<(), IngestError> {
+        let want = self.config.source;
+        if got == want { Ok(()) } else { Err(IngestError::WrongSource { got, want }) }
+    }
+
+    /// The record is gone: readers get a tombstone until the floor passes it. True when the record
+    /// was there and `place` is later than everything so far.
+    pub fn delete(&mut self, place: Place) -> bool {
+        let is_new = place > self.head && self.records.get(place.rec).is_some();
+        is_new && self.bury(place) == Ok(Ingested::Updated)
+    }
+
+    fn bury(&mut self, place: Place) -> Result<Ingested, IngestError> {
+        let Some(slot) = self.records.get(place.rec) else {
+            self.head = place;
+            return Ok(Ingested::Unknown);
+        };
+        let (keys, order_id) = (self.metas.get(slot).keys, self.row(slot).order_id());
+        let block = self.mark_row.of(place, order_id, RowFlags::TOMBSTONE);
+        let standing = Standing::Tombstone;
+        self.apply(&Change { place, keys, standing, block: &block, attributes: &[] })
+    }
+
+    fn apply(&mut self, change: &Change<'_>) -> Result<Ingested, IngestError> {
+        let rec = change.place.rec;
+        if self.records.get(rec).is_none() && !self.records.can_hold(rec) {
+            return Err(IngestError::RecJump(rec));
+        }
+        self.make_room(change)?;
+        let ingested = match self.records.get(rec) {
+            Some(slot) => {
+                self.update(slot, change);
+                Ingested::Updated
+            }
+            None => {
+                self.insert(change);
+                Ingested::Inserted
+            }
+        };
+        self.head = change.place;
+        self.retire();
+        Ok(ingested)
+    }
+
+    fn insert(&mut self, change: &Change<'_>) {
+        let meta = Meta::new(change.place, change.keys, change.standing);
+        let slot = self.take_slot(meta, change.block, change.attributes);
+        self.records.insert(change.place.rec, slot);
+        let hash = self.metas.get(slot).hash;
+        self.index.insert(slot, change.place, &change.keys, hash);
+        self.count_in(slot);
+    }
+
+    fn update(&mut self, slot: u32, change: &Change<'_>) {
+        self.keep_for_capture(slot);
+        self.count_out(slot);
+        let meta = self.metas.get_mut(slot);
+        meta.advance(change.place);
+        meta.standing = change.standing;
+        let (old, out) = (core::mem::replace(&mut meta.keys, change.keys), meta.hash);
+        self.set_row(slot, change.block, change.attributes);
+        let rehash = Rehash { out, into: self.metas.get(slot).hash };
+        if old == change.keys {
+            self.index.touch(slot, change.place, rehash);
+            self.count_in(slot);
+        } else {
+            self.index.rekey(slot, change.place, &change.keys, rehash);
+            self.count_in(slot);
+            let order_id = self.row(slot).order_id();
+            self.leave_mark(change.place, order_id, (old, change.keys));
+        }
+    }
+
+    /// Leaves a mark wherever readers of a record's old keys look, for those whose filter does not
+    /// match the new ones.
+    fn leave_mark(&mut self, place: Place, order_id: OrderId, (old, new): (Keys, Keys)) {
+        let mut meta = Meta::new(place, old, Standing::Leave);
+        meta.next_keys = new;
+        let block = self.mark_row.of(place, order_id, RowFlags::LEAVE);
+        let slot = self.take_slot(meta, &block, &[]);
+        self.index.insert(slot, place, &old, 0);
+        self.count_in(slot);
+    }
+
+    fn take_slot(&mut self, meta: Meta, block: &[u8], attributes: &[u8]) -> u32 {
+        let slot = match self.free_slot {
+            NONE => self.metas.push(meta),
+            slot => {
+                self.keep_for_capture(slot);
+                self.free_slot = self.metas.get(slot).older;
+                self.free_count -= 1;
+                *self.metas.get_mut(slot) = meta;
+                slot
+            }
+        };
+        self.set_row(slot, block, attributes);
+        slot
+    }
+
+    /// Writes a slot's row: in place when it is about as long as the one before.
+    fn set_row(&mut self, slot: u32, block: &[u8], attributes: &[u8]) {
+        let len = row_len(attributes.len());
+        let (old, old_len) = {
+            let meta = self.metas.get(slot);
+            (meta.block, usize::from(meta.row_len))
+        };
+        let at = self.block_for(old, len);
+        let bytes = self.heap.bytes_mut(at, len);
+        write_row(block, attributes, bytes);
+        let meta = self.metas.get_mut(slot);
+        meta.hash = if meta.standing == Standing::Live { Row(bytes).hash() } else { 0 };
+        (meta.block, meta.row_len) = (at, u16::try_from(len).expect("rows are short"));
+        self.count_bytes(old_len, len);
+        self.step_count += 1;
+    }
+
+    fn block_for(&mut self, old: Block, len: usize) -> Block {
+        if old == Block::NONE {
+            return self.take_block(len);
+        }
+        let stays = self.heap.is_fit(old, len) || self.is_tight && self.heap.is_enough(old, len);
+        if stays {
+            return old;
+        }
+        let block = self.take_block(len);
+        self.heap.give(old);
+        block
+    }
+
+    fn take_block(&mut self, len: usize) -> Block {
+        match self.is_tight {
+            true => self.heap.take_held(len).expect("room was made"),
+            false => self.heap.take(len),
+        }
+    }
+
+    pub(crate) fn count_bytes(&mut self, old_len: usize, len: usize) {
+        let attributes = |len: usize| len.saturating_sub(row_len(0)) as u64;
+        self.row_bytes = self.row_bytes + len as u64 - old_len as u64;
+        self.attribute_bytes = self.attribute_bytes + attributes(len) - attributes(old_len);
+    }
+
+    /// Counts a slot by its standing, and chains it when it now waits for the floor.
+    pub(crate) fn count_in(&mut self, slot: u32) {
+        let newest = self.newest;
+        let meta = self.metas.get_mut(slot);
+        if !meta.is_waiting() {
+            self.live_count += 1;
+            return;
+        }
+        (meta.older, meta.newer) = (newest, NONE);
+        self.waiting_bytes += u64::from(meta.row_len) + SLOT_SIZE;
+        match newest {
+            NONE => self.oldest = slot,
+            newest => self.metas.get_mut(newest).newer = slot,
+        }
+        self.newest = slot;
+        self.waiting_count += 1;
+    }
+
+    fn count_out(&mut self, slot: u32) {
+        let meta = *self.metas.get(slot);
+        if !meta.is_waiting() {
+            self.live_count -= 1;
+            return;
+        }
+        match meta.older {
+            NONE => self.oldest = meta.newer,
+            older => self.metas.get_mut(older).newer = meta.newer,
+        }
+        match meta.newer {
+            NONE => self.newest = meta.older,
+            newer => self.metas.get_mut(newer).older = meta.older,
+        }
+        self.waiting_count -= 1;
+        self.waiting_bytes -= u64::from(meta.row_len) + SLOT_SIZE;
+    }
+
+    /// Lets the oldest of what ended go while there is more than is to be kept.
+    fn retire(&mut self) {
+        let retention = self.config.retention;
+        self.step_count += u64::from(self.abandoned.free_one());
+        for _ in 0..RETIRE_STEPS {
+            let is_over = self.waiting_count > retention.count_max
+                || self.waiting_bytes > retention.bytes_max;
+            if !is_over || !self.retire_oldest() {
+                return;
+            }
+        }
+    }
+
+    /// Lets the oldest of what ended go; false when there is nothing.
+    pub(crate) fn retire_oldest(&mut self) -> bool {
+        let slot = self.oldest;
+        if slot == NONE {
+            return false;
+        }
+        self.keep_for_capture(slot);
+        self.count_out(slot);
+        let meta = *self.metas.get(slot);
+        if meta.standing != Standing::Leave {
+            self.records.remove(meta.place.rec);
+        }
+        self.index.remove(slot, meta.place);
+        self.heap.give(meta.block);
+        self.count_bytes(usize::from(meta.row_len), 0);
+        *self.metas.get_mut(slot) = Meta { older: self.free_slot, ..Meta::FREE };
+        self.free_slot = slot;
+        self.free_count += 1;
+        self.step_count += 1;
+        true
+    }
+
+    /// Goes on with sweeping and letting go while nothing comes in: looks at `rings_max` rings.
+    /// True when there was something to do.
+    pub fn sweep(&mut self, rings_max: u32) -> bool {
+        let before = self.step_count();
+        self.retire();
+        self.index.sweep_idle(rings_max, self.is_tight);
+        self.step_count() > before
+    }
+}
+
+const _: () = assert!(row_len(ATTRIBUTES_LEN_MAX) <= crate::heap::BLOCK_LEN_MAX);
+const _: () = assert!(ROW_LEN <= row_len(0));

@@ -1,0 +1,349 @@
+//! A store made of a snapshot's chunks. The stream is described in `snapshot.rs`.
+//!
+//! Nothing of what comes is believed: a chunk's checksum holds, its entries can be, the last chunk
+//! says that all have come, and the live orders have the digest of the original's. The slots come
+//! in no order that matters and enter the rings by place at the end.
+
+use weir_types::{Epoch, PartitionId, Rec};
+use weir_wire::Message;
+use weir_wire::delivery::{OrderRow, RowFlags};
+
+use crate::capture::{chunk_crc, next_chain};
+use weir_wire::rows::ATTRIBUTES_LEN_MAX;
+
+use crate::filter::Keys;
+use crate::index::Kind;
+use crate::ring::Place;
+use crate::row::{HISTORY_LEN, Meta, Row, Standing, row_len};
+use crate::snapshot::{
+    CHUNK_HEADER_LEN, CRC_AT, ChunkKind, MAGIC, PAYLOAD_LEN_MAX, Payload, RestoreError,
+    SNAPSHOT_VERSION,
+};
+use crate::store::{OrderStore, StoreConfig};
+
+/// How far apart the record numbers of a snapshot may be: bounds what it can allocate.
+const REC_SPAN_MAX: u64 = 1 << 36;
+
+/// What the head says.
+#[derive(Clone, Debug)]
+struct Head {
+    kinds: u8,
+    slot_count: u64,
+    digest: u64,
+}
+
+/// A store on its way from a snapshot.
+#[derive(Clone, Debug)]
+pub struct Restore {
+    store: OrderStore,
+    head: Option<Head>,
+    /// The number of the chunk that is due, and the kind of the one before.
+    number: u32,
+    kind: ChunkKind,
+    chain: u64,
+    is_complete: bool,
+    /// Places of the slots, marks after records.
+    order: Vec<(Place, bool, u32)>,
+    floors: Vec<(Kind, u64, Place)>,
+    rec_min: u64,
+    rec_max: u64,
+}
+
+impl Restore {
+    /// A store of `config` to be, of which the source must be the snapshot's. The epoch is the
+    /// snapshot's; other keys than it had may be chosen, and begin with the floor over everything.
+    #[must_use]
+    pub fn new(config: StoreConfig) -> Restore {
+        Restore {
+            store: OrderStore::new(config),
+            head: None,
+            number: 0,
+            kind: ChunkKind::Head,
+            chain: 0,
+            is_complete: false,
+            order: Vec::new(),
+            floors: Vec::new(),
+            rec_min: u64::MAX,
+            rec_max: 0,
+        }
+    }
+
+    /// Takes the next chunk off the head of `bytes` and returns its length.
+    ///
+    /// # Errors
+    /// Any [`RestoreError`] about it; what was taken in so far is of no more use then.
+    pub fn take(&mut self, bytes: &[u8]) -> Result<usize, RestoreError> {
+        let chunk = self.number;
+        let (kind, entries, len) = self.check(bytes)?;
+        let (whole, payload) = (&bytes[..len], &bytes[CHUNK_HEADER_LEN..len]);
+        let mut payload = Payload(payload);
+        for _ in 0..entries {
+            self.take_entry(kind, &mut payload)?;
+        }
+        if !payload.0.is_empty() {
+            return Err(RestoreError::Entry { chunk, what: "the number of entries" });
+        }
+        self.chain = next_chain(self.chain, whole);
+        self.number += 1;
+        self.kind = kind;
+        Ok(len)
+    }
+
+    fn take_entry(&mut self, kind: ChunkKind, from: &mut Payload<'_>) -> Result<(), RestoreError> {
+        let short = RestoreError::Entry { chunk: self.number, what: "the payload's length" };
+        match kind {
+            ChunkKind::Head => self.take_head(from).ok_or(short)?,
+            ChunkKind::Slots => self.take_slot_entry(from).ok_or(short)?,
+            ChunkKind::Keys => self.take_floor(from).ok_or(short)?,
+            ChunkKind::End => self.take_end(from).ok_or(short)?,
+        }
+    }
+
+    fn entry(&self, what: &'static str) -> RestoreError {
+        RestoreError::Entry { chunk: self.number, what }
+    }
+
+    /// A chunk's kind, entries and length.
+    fn check(&self, bytes: &[u8]) -> Result<(ChunkKind, u32, usize), RestoreError> {
+        let chunk = self.number;
+        let header = bytes.get(..CHUNK_HEADER_LEN).ok_or(RestoreError::Truncated { chunk })?;
+        let word = |at: usize| {
+            u32::from_le_bytes(*header[at..].first_chunk().expect("it is inside the header"))
+        };
+        if header[..4] != MAGIC {
+            return Err(RestoreError::Magic { chunk });
+        }
+        let version = u16::from_le_bytes([header[4], header[5]]);
+        if version != SNAPSHOT_VERSION {
+            return Err(RestoreError::Version { chunk, version });
+        }
+        let payload_len = word(12) as usize;
+        if payload_len > PAYLOAD_LEN_MAX {
+            return Err(self.entry("the payload's length"));
+        }
+        let len = CHUNK_HEADER_LEN + payload_len;
+        let whole = bytes.get(..len).ok_or(RestoreError::Truncated { chunk })?;
+        if chunk_crc(whole) != word(CRC_AT) {
+            return Err(RestoreError::Checksum { chunk });
+        }
+        let kind = ChunkKind::from_code(header[6]).ok_or(self.entry("the chunk's kind"))?;
+        let is_due = match (chunk, kind) {
+            (0, kind) => kind == ChunkKind::Head,
+            (_, ChunkKind::Head) => false,
+            (_, kind) => kind as u8 >= self.kind as u8,
+        };
+        if word(8) != chunk || header[7] != 0 || !is_due || self.is_complete {
+            return Err(RestoreError::OutOfOrder { chunk });
+        }
+        Ok((kind, word(16), len))
+    }
+
+    fn take_head(&mut self, from: &mut Payload<'_>) -> Option<Result<(), RestoreError>> {
+        let (got, epoch) = (PartitionId(from.u16()?), Epoch(from.u32()?));
+        let want = self.store.config.source;
+        if got != want {
+            return Some(Err(RestoreError::WrongSource { got, want }));
+        }
+        let kinds = from.u8()?;
+        (self.store.epoch, self.store.config.epoch) = (epoch, epoch);
+        self.store.head = from.place()?;
+        self.store.index.set_floor(from.place()?);
+        let (slot_count, digest) = (from.u64()?, from.u64()?);
+        if self.head.replace(Head { kinds, slot_count, digest }).is_some() {
+            return Some(Err(self.entry("a second head")));
+        }
+        let mut last = None;
+        for _ in 0..from.u32()? {
+            let (past, valid_to) = (Epoch(from.u32()?), from.place()?);
+            if last >= Some(past) || past >= epoch {
+                return Some(Err(self.entry("the order of epochs")));
+            }
+            last = Some(past);
+            self.store.past_epochs.push((past, valid_to));
+        }
+        Some(Ok(()))
+    }
+
+    fn take_slot_entry(&mut self, from: &mut Payload<'_>) -> Option<Result<(), RestoreError>> {
+        let (place, first) = (from.place()?, from.place()?);
+        let (keys, next_keys) = (from.keys()?, from.keys()?);
+        let standing = Standing::from_code(from.u8()?);
+        let change_count = from.u32()?;
+        let mut history = [0; HISTORY_LEN];
+        for distance in &mut history {
+            *distance = from.u32()?;
+        }
+        let len = from.u16()?;
+        let row = from.bytes(usize::from(len))?;
+        let Some(standing) = standing else { return Some(Err(self.entry("the standing"))) };
+        let meta =
+            Meta { first, next_keys, change_count, history, ..Meta::new(place, keys, standing) };
+        Some(self.check_slot(&meta, row).and_then(|()| self.add_slot(meta, row)))
+    }
+
+    /// Whether a slot can be: what it says twice it says the same.
+    fn check_slot(&self, meta: &Meta, bytes: &[u8]) -> Result<(), RestoreError> {
+        let is_len = (row_len(0)..=row_len(ATTRIBUTES_LEN_MAX)).contains(&bytes.len());
+        let is_len = is_len && {
+            let at = row_len(0) - 2;
+            usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]])) == bytes.len() - row_len(0)
+        };
+        if !is_len {
+            return Err(self.entry("the row's length"));
+        }
+        let chunk = self.number;
+        let row =
+            OrderRow::decode_block(bytes).map_err(|error| RestoreError::Row { chunk, error })?;
+        let keys = Keys {
+            firm_id: row.firm_id,
+            account_id: row.account_id,
+            instrument_id: row.instrument_id,
+        };
+        let (flags, is_live) = match meta.standing {
+            Standing::Leave => (RowFlags::LEAVE, None),
+            Standing::Tombstone => (RowFlags::TOMBSTONE, None),
+            standing => (RowFlags::default(), Some(standing == Standing::Live)),
+        };
+        let is_same = is_live.is_none_or(|is_live| {
+            keys == meta.keys
+                && row.ord_status.is_live() == is_live
+                && row.partition_id == self.store.config.source
+        });
+        if row.flags != flags || !is_same || row.merged_count != 0 {
+            return Err(self.entry("a row unlike its slot"));
+        }
+        let is_place = Place::new(row.seq, row.rec) == meta.place && !row.rec.is_none();
+        if !is_place || meta.place > self.store.head || meta.first > meta.place {
+            return Err(self.entry("a place"));
+        }
+        if meta.change_count == 0 {
+            return Err(self.entry("the number of changes"));
+        }
+        // Merged counts are found by going back these distances.
+        let back = meta.history.iter().take_while(|distance| **distance < u32::MAX);
+        if back.map(|distance| u64::from(*distance)).sum::<u64>() > meta.place.seq.0 {
+            return Err(self.entry("a distance"));
+        }
+        Ok(())
+    }
+
+    fn add_slot(&mut self, mut meta: Meta, row: &[u8]) -> Result<(), RestoreError> {
+        let store = &mut self.store;
+        let bytes_max = store.config.bytes_max;
+        let places = store.index.growth_bytes(u64::from(store.metas.len()));
+        if bytes_max < u64::MAX
+            && store.memory().total + places + crate::memory::EVENT_GROWTH_MAX > bytes_max
+        {
+            return Err(RestoreError::StoreFull { bytes_max });
+        }
+        let block = store.heap.take(row.len());
+        store.heap.bytes_mut(block, row.len()).copy_from_slice(row);
+        meta.hash = if meta.standing == Standing::Live { Row(row).hash() } else { 0 };
+        (meta.block, meta.row_len) = (block, u16::try_from(row.len()).expect("checked"));
+        store.count_bytes(0, row.len());
+        let slot = store.metas.push(meta);
+        self.order.push((meta.place, meta.standing == Standing::Leave, slot));
+        self.rec_min = self.rec_min.min(meta.place.rec.0);
+        self.rec_max = self.rec_max.max(meta.place.rec.0);
+        if self.rec_max - self.rec_min > REC_SPAN_MAX {
+            return Err(self.entry("a record number"));
+        }
+        Ok(())
+    }
+
+    fn take_floor(&mut self, from: &mut Payload<'_>) -> Option<Result<(), RestoreError>> {
+        let (code, value, floor) = (from.u8()?, from.u64()?, from.place()?);
+        let kind = Kind::EVERY.into_iter().find(|kind| *kind as u8 == code);
+        let Some(kind) = kind.filter(|kind| *kind != Kind::All) else {
+            return Some(Err(self.entry("the kind of a key")));
+        };
+        self.floors.push((kind, value, floor));
+        Some(Ok(()))
+    }
+
+    fn take_end(&mut self, from: &mut Payload<'_>) -> Option<Result<(), RestoreError>> {
+        let (slots, keys, chain) = (from.u64()?, from.u64()?, from.u64()?);
+        let incomplete = |what| Some(Err(RestoreError::Incomplete { what }));
+        let head = self.head.as_ref().expect("the head was the first chunk");
+        if slots != self.order.len() as u64 || slots != head.slot_count {
+            return incomplete("the number of slots");
+        }
+        if keys != self.floors.len() as u64 {
+            return incomplete("the number of keys");
+        }
+        if chain != self.chain {
+            return incomplete("the chain of chunks");
+        }
+        self.is_complete = true;
+        Some(Ok(()))
+    }
+
+    /// True when the last chunk is in.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// The store, when all chunks are in.
+    ///
+    /// # Errors
+    /// [`RestoreError`] when they are not, or are of another store than they say.
+    pub fn finish(mut self) -> Result<OrderStore, RestoreError> {
+        if !self.is_complete {
+            return Err(RestoreError::Truncated { chunk: self.number });
+        }
+        let want = self.head.as_ref().expect("a complete one has a head").digest;
+        self.link()?;
+        let got = self.store.index.digest();
+        if got != want {
+            return Err(RestoreError::Digest { got, want });
+        }
+        Ok(self.store)
+    }
+
+    /// Enters the slots in their rings, in the order of their places.
+    fn link(&mut self) -> Result<(), RestoreError> {
+        let mut order = core::mem::take(&mut self.order);
+        order.sort_unstable();
+        self.store.index.add_slots(self.store.metas.len());
+        let mut before = None;
+        for (place, is_mark, slot) in order {
+            if before == Some((place, is_mark)) {
+                return Err(self.entry("two slots at one place"));
+            }
+            before = Some((place, is_mark));
+            let meta = *self.store.metas.get(slot);
+            if !is_mark {
+                if self.store.records.get(place.rec).is_some() {
+                    return Err(self.entry("two slots of one record"));
+                }
+                self.store.records.insert(Rec(place.rec.0), slot);
+            }
+            self.store.index.insert(slot, place, &meta.keys, meta.hash);
+            self.store.count_in(slot);
+        }
+        let kinds = self.head.as_ref().expect("a complete one has a head").kinds;
+        for (kind, value, floor) in core::mem::take(&mut self.floors) {
+            // What the original had no ring of, it has no floor of.
+            if kinds >> kind as u8 & 1 == 1 {
+                self.store.index.set_key_floor(kind, value, floor);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl OrderStore {
+    /// The store that `bytes`, all chunks of a snapshot one after the other, were taken of.
+    ///
+    /// # Errors
+    /// Any [`RestoreError`].
+    pub fn restore(config: StoreConfig, bytes: &[u8]) -> Result<OrderStore, RestoreError> {
+        let (mut restore, mut bytes) = (Restore::new(config), bytes);
+        while !bytes.is_empty() {
+            let len = restore.take(bytes)?;
+            bytes = &bytes[len..];
+        }
+        restore.finish()
+    }
+}

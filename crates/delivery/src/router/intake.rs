@@ -1,0 +1,226 @@
+//! What backends say: frames as a node sends them to any client, held to the protocol.
+
+use weir_types::{Nanos, Reason};
+use weir_wire::delivery::{OrderPage, OrderPageBody, PageFlags, SourceStates};
+use weir_wire::frame::{Framing, RawMessage, next_frame};
+use weir_wire::rows::Rows;
+use weir_wire::session::{Heartbeat, Reject};
+use weir_wire::{DecodeError, Message, NodeMessage};
+
+use super::Router;
+use super::backend::{BackendFault, BackendId, BadPage};
+use super::leg::{Asking, Leg, Standing};
+use super::rows::PageRows;
+use crate::token::{SourcePlace, TokenError};
+
+/// The longest frame of a backend: a page's header is short, its rows are bounded by what was asked
+/// for, with room for one row of any length.
+const FRAME_LEN_MAX: usize = 64 * 1024 * 1024;
+
+/// A header whose rows have not come yet.
+#[derive(Debug)]
+pub(super) struct Due {
+    pub(super) backend: BackendId,
+    header: OrderPage,
+    token: Vec<u8>,
+}
+
+/// Where an answer belongs.
+struct Found {
+    slot: u32,
+    index: usize,
+    asking: Asking,
+}
+
+impl Router {
+    /// Takes in what a backend sent: whole frames at the head of `bytes`. Returns how many bytes
+    /// were used; the rest is to be handed in again with what follows it.
+    ///
+    /// # Errors
+    /// [`BackendFault`] when the backend broke the protocol: it is put aside, and its connection
+    /// should be closed.
+    pub fn take(&mut self, id: BackendId, bytes: &[u8], now: Nanos) -> Result<usize, BackendFault> {
+        let mut used = 0;
+        loop {
+            let taken = match next_frame(&bytes[used..], FRAME_LEN_MAX) {
+                Framing::Incomplete => return Ok(used),
+                Framing::Broken(broken) => Err(broken.into()),
+                Framing::Frame { len, message } => {
+                    used += len;
+                    message.map_err(BackendFault::from).and_then(|raw| self.on_message(id, &raw))
+                }
+            };
+            if let Err(fault) = taken {
+                self.put_aside(id, fault, now);
+                return Err(fault);
+            }
+        }
+    }
+
+    fn on_message(&mut self, id: BackendId, raw: &RawMessage<'_>) -> Result<(), BackendFault> {
+        match raw.template_id {
+            OrderPage::TEMPLATE_ID => match NodeMessage::decode(raw)? {
+                NodeMessage::OrderPage(header, token) => self.on_header(id, &header, token),
+                _ => unreachable!("the template says what it is"),
+            },
+            OrderPageBody::TEMPLATE_ID => match NodeMessage::decode(raw)? {
+                NodeMessage::OrderPageBody(body, rows) => self.on_rows(id, &body, rows),
+                _ => unreachable!("the template says what it is"),
+            },
+            Reject::TEMPLATE_ID => self.on_reject(id, &raw.decode_whole()?),
+            // A router behind this one says which of its sources are away in its pages' flags too.
+            Heartbeat::TEMPLATE_ID | SourceStates::TEMPLATE_ID => Ok(()),
+            _ => Err(DecodeError::Unexpected("a message for a client that trades").into()),
+        }
+    }
+
+    /// The leg that waits for an answer; `None` when it was given up.
+    fn find(&mut self, id: BackendId, correlation_id: u64) -> Option<Found> {
+        let slot = u32::try_from(correlation_id >> 32).expect("32 bits are left");
+        let found = self.seats.get(slot).and_then(|reader| {
+            let is_its = |leg: &Leg| {
+                leg.asking.is_some_and(|asking| {
+                    asking.backend == id && asking.correlation_id == correlation_id
+                })
+            };
+            let index = reader.legs.iter().position(is_its)?;
+            Some(Found { slot, index, asking: reader.legs[index].asking? })
+        });
+        if found.is_none() {
+            self.figures.late_count += 1;
+        }
+        found
+    }
+
+    fn leg_mut(&mut self, found: &Found) -> &mut Leg {
+        &mut self.seats.get_mut(found.slot).expect("found above").legs[found.index]
+    }
+
+    fn on_header(
+        &mut self,
+        id: BackendId,
+        header: &OrderPage,
+        token: &[u8],
+    ) -> Result<(), BackendFault> {
+        if self.due_rows.iter().any(|due| due.backend == id) {
+            return Err(BadPage::Sequence.into());
+        }
+        if header.row_count > 0 {
+            let token = token.to_vec();
+            self.due_rows.push(Due { backend: id, header: *header, token });
+            return Ok(());
+        }
+        let Some(found) = self.find(id, header.correlation_id) else { return Ok(()) };
+        match header.reason {
+            Reason::None => self.on_page(&found, header, (token, Rows::default())),
+            reason => self.on_refusal(&found, reason, token),
+        }
+    }
+
+    fn on_rows(
+        &mut self,
+        id: BackendId,
+        body: &OrderPageBody,
+        rows: Rows<'_>,
+    ) -> Result<(), BackendFault> {
+        let due = self.due_rows.iter().position(|due| due.backend == id);
+        let due = due.map(|index| self.due_rows.swap_remove(index));
+        let due = due.filter(|due| due.header.correlation_id == body.correlation_id);
+        let Some(due) = due else { return Err(BadPage::Sequence.into()) };
+        let Some(found) = self.find(id, body.correlation_id) else { return Ok(()) };
+        self.on_page(&found, &due.header, (&due.token, rows))
+    }
+
+    fn on_page(
+        &mut self,
+        found: &Found,
+        header: &OrderPage,
+        (token, rows): (&[u8], Rows<'_>),
+    ) -> Result<(), BackendFault> {
+        let end = self.place_of(found, token)?;
+        let leg = self.leg_mut(found);
+        if end.place < leg.at.place {
+            return Err(BadPage::TokenGoesBack(end.place).into());
+        }
+        leg.rows.fill(&PageRows {
+            after: leg.at.place,
+            until: end.place,
+            row_count: header.row_count,
+            is_partial: header.flags.contains(PageFlags::PARTIAL),
+            rows,
+        })?;
+        let is_where_it_was = end.place == leg.at.place;
+        leg.end = end;
+        if leg.rows.is_empty() {
+            leg.at = end;
+        }
+        (leg.asking, leg.lost_since) = (None, None);
+        leg.standing = match header.flags.contains(PageFlags::ONLINE) {
+            true => Standing::Online,
+            // A store that has not reached the place neither moves it nor says that it is online.
+            false if is_where_it_was => Standing::Behind,
+            false => Standing::More,
+        };
+        self.figures.answer_count += 1;
+        self.answered(found);
+        Ok(())
+    }
+
+    /// A backend's refusal is passed on when it is about the reader's place, and is the backend's
+    /// fault when it is about the router's own token or rights.
+    fn on_refusal(
+        &mut self,
+        found: &Found,
+        reason: Reason,
+        token: &[u8],
+    ) -> Result<(), BackendFault> {
+        let is_final = match reason {
+            Reason::ResyncFloor => true,
+            Reason::ResyncEpoch => {
+                let start = self.place_of(found, token)?;
+                let (id, head) = (found.asking.backend, self.pool.head_of(found.asking.backend));
+                self.pool.heard_of(id, start.epoch, head);
+                // A replica that has not heard of the epoch yet cannot judge.
+                found.asking.is_forced || start.epoch >= self.leg_mut(found).at.epoch
+            }
+            _ => return Err(BackendFault::Refused(reason)),
+        };
+        let leg = self.leg_mut(found);
+        leg.asking = None;
+        leg.standing = Standing::Behind;
+        if is_final {
+            let reader = self.seats.get_mut(found.slot).expect("found above");
+            reader.refusal = Some(reason);
+        }
+        self.answered(found);
+        Ok(())
+    }
+
+    fn on_reject(&mut self, id: BackendId, reject: &Reject) -> Result<(), BackendFault> {
+        match self.find(id, reject.request_no.0) {
+            None => Ok(()),
+            Some(_) => Err(BackendFault::Refused(reject.reason)),
+        }
+    }
+
+    fn answered(&mut self, found: &Found) {
+        self.pool.is_done(&found.asking);
+        self.pool.succeeded(found.asking.backend);
+        self.seats.make_ready(found.slot);
+    }
+
+    /// The place that an answer's token says, in the source that was asked.
+    fn place_of(&mut self, found: &Found, token: &[u8]) -> Result<SourcePlace, BadPage> {
+        let reader = self.seats.get(found.slot).expect("found above");
+        let source = reader.legs[found.index].source();
+        let scope = reader.scope.as_ref().expect("only who has a scope is tended");
+        let (_, scope) = self.rights_at(found.asking.backend, &reader.terms, scope);
+        self.opened.clear();
+        self.sealer.open(&scope, token, &mut self.opened)?;
+        match self.opened[..] {
+            [at] if at.source == source => Ok(at),
+            [at, ..] => Err(TokenError::Source(at.source).into()),
+            [] => Err(TokenError::Source(source).into()),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Backends in the same process: desks, each with its store, asked without a socket.
+
+use weir_types::Nanos;
+
+use super::Router;
+use super::backend::{Ask, BackendId, BackendPort};
+use crate::desk::{Asked, Desk, PageSink, Question};
+
+/// Desks by their numbers at a router.
+#[derive(Debug, Default)]
+pub struct LocalBackends {
+    /// In the order of their numbers.
+    desks: Vec<(BackendId, Desk)>,
+    frames: Vec<u8>,
+}
+
+/// Collects what a desk says: the router tells its questions apart by their numbers.
+struct Frames<'a>(&'a mut Vec<u8>);
+
+impl PageSink for Frames<'_> {
+    fn buffer(&mut self, _connection: u64) -> Option<&mut Vec<u8>> {
+        Some(self.0)
+    }
+}
+
+impl LocalBackends {
+    /// Puts a desk behind the number that the router gave it. Where there was one, it is replaced,
+    /// and with it go its questions: tell the router first that it was down.
+    pub fn insert(&mut self, id: BackendId, desk: Desk) {
+        match self.desks.binary_search_by_key(&id, |(id, _)| *id) {
+            Ok(at) => self.desks[at].1 = desk,
+            Err(at) => self.desks.insert(at, (id, desk)),
+        }
+    }
+
+    /// Takes a desk away.
+    pub fn remove(&mut self, id: BackendId) -> Option<Desk> {
+        let at = self.desks.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        Some(self.desks.remove(at).1)
+    }
+
+    /// A desk, to feed it.
+    pub fn get_mut(&mut self, id: BackendId) -> Option<&mut Desk> {
+        let at = self.desks.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        Some(&mut self.desks[at].1)
+    }
+
+    /// Lets each desk serve what it can by one call's budget, and hands its pages to the router,
+    /// with how far it is. True when a desk has more to do now.
+    pub fn pump(&mut self, router: &mut Router, now: Nanos) -> bool {
+        let mut has_more = false;
+        for (id, desk) in &mut self.desks {
+            self.frames.clear();
+            has_more |= desk.poll(now, &mut Frames(&mut self.frames)).has_more;
+            let store = desk.store();
+            router.heard_of(*id, store.epoch(), store.head());
+            // A desk's own frames are whole and right, or the router has counted what was wrong.
+            let _ = router.take(*id, &self.frames, now);
+        }
+        has_more
+    }
+
+    /// When to call [`LocalBackends::pump`] next if nothing else happens, as
+    /// [`Desk::next_deadline`].
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Nanos> {
+        self.desks.iter().filter_map(|(_, desk)| desk.next_deadline()).min()
+    }
+}
+
+impl BackendPort for LocalBackends {
+    fn ask(&mut self, ask: &Ask<'_>, now: Nanos) -> Asked {
+        let Some(desk) = self.get_mut(ask.backend) else {
+            return Asked::Refused(weir_types::Reason::Overloaded);
+        };
+        let question = Question {
+            connection: ask.fetch.correlation_id,
+            fetch: ask.fetch,
+            token: ask.token,
+            entitlement: ask.entitlement,
+        };
+        desk.ask(&question, now)
+    }
+
+    fn cancel(&mut self, backend: BackendId, correlation_id: u64) {
+        if let Some(desk) = self.get_mut(backend) {
+            desk.drop_connection(correlation_id);
+        }
+    }
+}

@@ -1,0 +1,434 @@
+//! The router: any number of sources, each with any number of stores, as one service.
+//!
+//! A reader's question becomes one question to a backend of each source, all at once, each with the
+//! reader's own place in that source. What comes back is composed into pages: sorted by time,
+//! source and place as far as one page goes, never waiting for a source that has nothing or is
+//! away.
+//! The reader's token holds its place in every source, so that nothing is kept here that a restart
+//! could lose: another router with the same key goes on where this one stopped.
+//!
+//! The router is pure, as the desk is: questions, frames of backends and the time come in;
+//! questions to backends ([`BackendPort`]) and pages ([`PageSink`]) go out. It opens no socket,
+//! starts no thread and reads no clock.
+//!
+//! INVARIANT: a reader's place in a source moves only past rows that it was given, or by a token of
+//! the very backend that answered its question. How far other backends are is never put in a token.
+
+mod backend;
+mod compose;
+mod config;
+mod intake;
+mod leg;
+mod local;
+mod opening;
+mod pool;
+mod reader;
+mod rows;
+mod seats;
+mod serve;
+mod tend;
+
+use std::collections::BTreeSet;
+
+use weir_types::{Epoch, Nanos, PartitionId, Reason, SessionId};
+
+pub use backend::{
+    Ask, BackendFault, BackendId, BackendInfo, BackendPort, BackendRole, BackendState, BadPage,
+    Health,
+};
+pub use config::{RouterConfig, RouterFigures};
+pub use local::LocalBackends;
+
+use crate::desk::{Asked, PageSink, Polled, Question};
+use crate::filter::{Filter, Scope};
+use crate::page::PageHead;
+use crate::ring::Place;
+use crate::token::{SourcePlace, TOKEN_SOURCES_MAX, TokenSealer};
+use compose::Composition;
+use intake::Due as DueRows;
+use leg::Leg;
+use pool::Pool;
+use reader::{Due, Reader, Terms};
+use seats::Seats;
+
+/// There are as many sources as a token can name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("source {0} would be one more than the {TOKEN_SOURCES_MAX} that a token can name")]
+pub struct TooManySources(pub PartitionId);
+
+/// Where a call of [`Router::poll`] puts what it makes.
+struct Io<'a, P, S> {
+    port: &'a mut P,
+    sink: &'a mut S,
+    polled: Polled,
+}
+
+/// Readers, and the backends that answer them.
+#[derive(Debug)]
+pub struct Router {
+    config: RouterConfig,
+    sealer: TokenSealer,
+    pool: Pool,
+    seats: Seats<Box<Reader>>,
+    /// Readers whose place is kept though they have had their last page, oldest first.
+    lingering: BTreeSet<(Nanos, u32)>,
+    /// The last places of sources that are gone for good.
+    retired: Vec<SourcePlace>,
+    /// Headers whose rows are due, by backend.
+    due_rows: Vec<DueRows>,
+    asked_no: u32,
+    turn: usize,
+    figures: RouterFigures,
+    composition: Composition,
+    token: Vec<u8>,
+    opened: Vec<SourcePlace>,
+}
+
+impl Router {
+    /// A router without backends. `sealer` has the key that the backends' tokens are sealed with,
+    /// and nonces of its own.
+    #[must_use]
+    pub fn new(config: RouterConfig, sealer: TokenSealer) -> Router {
+        Router {
+            pool: Pool::new(config.jitter_seed),
+            config,
+            sealer,
+            seats: Seats::new(),
+            lingering: BTreeSet::new(),
+            retired: Vec::new(),
+            due_rows: Vec::new(),
+            asked_no: 0,
+            turn: 0,
+            figures: RouterFigures::default(),
+            composition: Composition::default(),
+            token: Vec::new(),
+            opened: Vec::new(),
+        }
+    }
+
+    /// What the router has done since it began.
+    #[must_use]
+    pub fn figures(&self) -> &RouterFigures {
+        &self.figures
+    }
+
+    /// How each backend stands.
+    pub fn backends(&self) -> impl Iterator<Item = (BackendId, BackendState)> + '_ {
+        self.pool.states()
+    }
+
+    /// Questions that wait.
+    #[must_use]
+    pub fn reader_count(&self) -> usize {
+        self.seats.count() - self.lingering.len()
+    }
+
+    /// Makes a backend known; it is down until [`Router::backend_up`]. When its source is new,
+    /// readers follow it from its beginning.
+    ///
+    /// # Errors
+    /// [`TooManySources`]: nothing has changed.
+    pub fn add_backend(&mut self, info: BackendInfo) -> Result<BackendId, TooManySources> {
+        let is_full = self.pool.sources().len() >= TOKEN_SOURCES_MAX;
+        if is_full && self.pool.source(info.source).is_none() {
+            return Err(TooManySources(info.source));
+        }
+        let (id, is_new) = self.pool.add(info);
+        if is_new {
+            self.retired.retain(|gone| gone.source != info.source);
+            self.each_reader(|reader| reader.add_leg(info.source));
+        }
+        Ok(id)
+    }
+
+    /// Forgets a backend, as when its source has moved. Its readers go on at another of the source.
+    pub fn remove_backend(&mut self, id: BackendId) {
+        self.pool.remove(id);
+        self.wake_readers_at(id);
+    }
+
+    /// Takes a source out for good, which has said its last: its records are gone or have moved to
+    /// others. Readers that had everything up to `last` go on without it, others start again. False
+    /// when it still has a backend or is not known.
+    pub fn retire_source(&mut self, last: SourcePlace) -> bool {
+        if !self.pool.remove_source(last.source) {
+            return false;
+        }
+        self.retired.push(last);
+        self.each_reader(|reader| reader.remove_leg(&last));
+        true
+    }
+
+    /// A backend can be asked.
+    pub fn backend_up(&mut self, id: BackendId) {
+        self.pool.set_up(id);
+        let source = self.pool.info(id).source;
+        self.wake_readers_without(source);
+    }
+
+    /// A backend cannot be reached, or has not been heard of for too long; its questions are lost.
+    pub fn backend_down(&mut self, id: BackendId) {
+        self.pool.set_down(id);
+        self.due_rows.retain(|due| due.backend != id);
+        self.wake_readers_at(id);
+    }
+
+    /// A backend says how far it is, by itself or beside an answer.
+    pub fn heard_of(&mut self, id: BackendId, epoch: Epoch, head: Place) {
+        let before = self.pool.epoch_of(id);
+        let is_newest = self.pool.heard_of(id, epoch, head);
+        if before == Some(epoch) {
+            return;
+        }
+        let source = self.pool.info(id).source;
+        if is_newest {
+            self.disown_rows(source, epoch);
+        }
+        self.wake_readers_without(source);
+    }
+
+    /// What has come in an epoch that is over and was not given: its end may never have been.
+    fn disown_rows(&mut self, source: PartitionId, epoch: Epoch) {
+        let mut row_count = 0;
+        self.each_reader(|reader| {
+            for leg in reader.legs.iter_mut().filter(|leg| leg.source() == source) {
+                if leg.end.epoch < epoch {
+                    row_count += leg.drop_rows() as u64;
+                }
+            }
+        });
+        self.figures.disowned_row_count += row_count;
+    }
+
+    /// Changes all readers, and looks at each again.
+    fn each_reader(&mut self, mut change: impl FnMut(&mut Reader)) {
+        for slot in self.seats.slots(|_| true) {
+            change(self.seats.get_mut(slot).expect("listed"));
+            self.seats.make_ready(slot);
+        }
+    }
+
+    fn wake(&mut self, is_wanted: impl Fn(&Leg) -> bool) {
+        let slots = self.seats.slots(|reader| reader.legs.iter().any(&is_wanted));
+        slots.into_iter().for_each(|slot| self.seats.make_ready(slot));
+    }
+
+    fn wake_readers_at(&mut self, id: BackendId) {
+        self.wake(|leg| leg.asking.is_some_and(|asking| asking.backend == id));
+    }
+
+    fn wake_readers_without(&mut self, source: PartitionId) {
+        self.wake(|leg| leg.source() == source && leg.asking.is_none());
+    }
+
+    /// Takes in a question.
+    pub fn ask(&mut self, question: &Question<'_>, now: Nanos) -> Asked {
+        let seated = self.seats.of_connection(question.connection);
+        let is_waiting = |slot: &&u32| self.seats.get(**slot).is_some_and(|r| !r.is_lingering());
+        let waiting_count = seated.iter().filter(is_waiting).count();
+        if waiting_count >= self.config.readers_per_connection_max as usize {
+            return Asked::Refused(Reason::LimitReached);
+        }
+        if self.reader_count() >= self.config.readers_max as usize {
+            return Asked::Refused(Reason::Overloaded);
+        }
+        let mut reader = self.reader_of(question, now);
+        let filter = Filter::of(question.fetch);
+        match Scope::new(filter, question.entitlement) {
+            Err(_) => reader.refusal = Some(Reason::NotEntitled),
+            Ok(scope) => {
+                reader.scope = Some(scope);
+                match self.open((&scope, &reader.terms), question.token) {
+                    Ok((legs, carried)) => (reader.legs, reader.carried) = (legs, carried),
+                    Err(reason) => reader.refusal = Some(reason),
+                }
+            }
+        }
+        if !self.adopt(&seated, &reader) {
+            self.make_room();
+            self.seats.seat(question.connection, Box::new(reader));
+        }
+        Asked::Accepted
+    }
+
+    fn reader_of(&self, question: &Question<'_>, now: Nanos) -> Reader {
+        let fetch = question.fetch;
+        Reader {
+            connection: question.connection,
+            head: PageHead {
+                correlation_id: fetch.correlation_id,
+                session_id: fetch.session_id,
+                asked_time: now,
+                served_time: now,
+                credit_left: fetch.credit.clamp(1, self.config.credit_max),
+            },
+            scope: None,
+            refusal: None,
+            terms: Terms::new(fetch, question.entitlement, &self.config),
+            is_fresh: question.token.is_empty(),
+            is_told_away: false,
+            waiting_since: now,
+            lingers_until: None,
+            legs: Vec::new(),
+            carried: Vec::new(),
+        }
+    }
+
+    /// Lets a question go on in the place that the one before it left: same reader, same token,
+    /// same terms. A question that wants an answer at once wants the sources' own word.
+    fn adopt(&mut self, seated: &[u32], asked: &Reader) -> bool {
+        if asked.terms.rows_min == 0 || asked.refusal.is_some() {
+            return false;
+        }
+        let is_its =
+            |slot: &&u32| self.seats.get(**slot).is_some_and(|kept| kept.goes_on_as(asked));
+        let Some(slot) = seated.iter().find(is_its).copied() else { return false };
+        let kept = self.seats.get_mut(slot).expect("found above");
+        let until = kept.lingers_until.take().expect("only who lingers goes on");
+        (kept.head, kept.waiting_since) = (asked.head, asked.waiting_since);
+        self.lingering.remove(&(until, slot));
+        self.figures.adopted_count += 1;
+        self.seats.make_ready(slot);
+        true
+    }
+
+    /// Gives the oldest kept place away when there is no room.
+    fn make_room(&mut self) {
+        if self.seats.count() < self.config.readers_max as usize {
+            return;
+        }
+        // Those that are given up already stand first, until they are looked at.
+        let kept = self.lingering.range((Nanos(1), 0)..).next().copied();
+        if let Some((_, slot)) = kept {
+            self.hasten(slot);
+        }
+    }
+
+    /// Looks at a reader at once; a place that was only kept is given up then.
+    fn hasten(&mut self, slot: u32) {
+        let reader = self.seats.get_mut(slot).expect("the reader is seated");
+        if let Some(until) = &mut reader.lingers_until {
+            self.lingering.remove(&(*until, slot));
+            *until = Nanos(0);
+            self.lingering.insert((*until, slot));
+        }
+        self.seats.make_ready(slot);
+    }
+
+    /// The connection can take pages again.
+    pub fn resume(&mut self, connection: u64) {
+        self.seats.resume(connection);
+    }
+
+    /// The connection is gone, and its questions with it.
+    pub fn drop_connection(&mut self, connection: u64, port: &mut impl BackendPort) {
+        for slot in self.seats.of_connection(connection) {
+            self.leave(slot, port);
+        }
+    }
+
+    /// The rights of a session changed: its questions are refused, and asked anew if it likes.
+    pub fn revoke(&mut self, session_id: SessionId) {
+        for slot in self.seats.slots(|reader| reader.head.session_id == session_id) {
+            let reader = self.seats.get_mut(slot).expect("listed");
+            reader.refusal = Some(Reason::ResyncFilter);
+            // The oldest legal token would be one of the rights that are gone.
+            reader.scope = None;
+            self.hasten(slot);
+        }
+    }
+
+    /// When to call [`Router::poll`] next if nothing else happens: the next deadline, zero for at
+    /// once, `None` for never.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Nanos> {
+        if self.seats.ready_count() > 0 {
+            return Some(Nanos(0));
+        }
+        [self.seats.first_timer(), self.pool.next_deadline()].into_iter().flatten().min()
+    }
+
+    /// Asks backends and serves readers, as far as the budget goes. Call it after handing in what
+    /// backends and clients said.
+    pub fn poll(
+        &mut self,
+        now: Nanos,
+        port: &mut impl BackendPort,
+        sink: &mut impl PageSink,
+    ) -> Polled {
+        for source in self.pool.end_asides(now) {
+            self.wake_readers_without(source);
+        }
+        self.seats.ready_the_due(now);
+        let mut io = Io { port, sink, polled: Polled::default() };
+        let mut visits_left = self.seats.ready_count().min(self.config.poll_visit_max as usize);
+        while visits_left > 0 {
+            visits_left -= 1;
+            let Some(slot) = self.seats.next_ready() else { break };
+            self.visit(slot, now, &mut io);
+        }
+        let Io { mut polled, .. } = io;
+        polled.has_more = self.seats.ready_count() > 0;
+        self.figures.page_count += u64::from(polled.page_count);
+        self.figures.row_count += u64::from(polled.row_count);
+        polled
+    }
+
+    /// Asks what is to be asked for a reader, and gives it what it is due.
+    fn visit<P: BackendPort, S: PageSink>(&mut self, slot: u32, now: Nanos, io: &mut Io<'_, P, S>) {
+        let Some(mut reader) = self.seats.lend(slot) else { return };
+        self.tend(slot, &mut reader, (now, &mut *io.port));
+        let due = match reader.refusal {
+            Some(_) if !reader.is_lingering() => Due::Page,
+            Some(_) => Due::Gone,
+            None => reader.due(&self.config, now),
+        };
+        let next = match due {
+            Due::Page => self.serve(&mut reader, now, io),
+            Due::At(time) => serve::Next::At(time),
+            Due::Gone => serve::Next::Leave,
+        };
+        let legs_deadline = reader.legs_deadline(&self.config);
+        self.seats.give_back(slot, reader);
+        match next {
+            serve::Next::Leave => self.leave(slot, io.port),
+            serve::Next::Again => self.seats.make_ready(slot),
+            serve::Next::Linger(until) => {
+                self.lingering.insert((until, slot));
+                // Its sources are asked for what its next question will want.
+                self.seats.make_ready(slot);
+            }
+            serve::Next::At(time) => {
+                let time = legs_deadline.map_or(time, |deadline| deadline.min(time));
+                self.seats.set_timer(slot, Some(time));
+            }
+            serve::Next::Pause => self.pause(slot, io.port),
+        }
+    }
+
+    /// Leaves a reader alone whose connection takes nothing: what came for it is forgotten, so that
+    /// it costs nothing, and gets what is then the latest.
+    fn pause(&mut self, slot: u32, port: &mut impl BackendPort) {
+        let reader = self.seats.get_mut(slot).expect("it was visited");
+        for leg in &mut reader.legs {
+            leg.drop_rows();
+            if let Some(asking) = leg.asking.take() {
+                self.pool.is_done(&asking);
+                port.cancel(asking.backend, asking.correlation_id);
+            }
+        }
+        self.seats.pause(slot);
+    }
+
+    fn leave(&mut self, slot: u32, port: &mut impl BackendPort) {
+        let Some(reader) = self.seats.get(slot) else { return };
+        for asking in reader.legs.iter().filter_map(|leg| leg.asking.as_ref()) {
+            self.pool.is_done(asking);
+            port.cancel(asking.backend, asking.correlation_id);
+        }
+        if let Some(until) = reader.lingers_until {
+            self.lingering.remove(&(until, slot));
+        }
+        self.seats.unseat(slot);
+    }
+}

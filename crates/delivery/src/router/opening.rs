@@ -1,0 +1,116 @@
+//! From a token to a reader's places, and how these change when sources come and go.
+//!
+//! ```text
+//! the token names a source that is      | its place is
+//! --------------------------------------+------------------------------------------------------
+//! known here                            | where the reader goes on
+//! not known here                        | carried in the reader's next tokens, the source is away
+//! known, and not asked for              | carried in the reader's next tokens
+//! retired, and the place is at its end  | dropped: the reader has had all that it said
+//! retired, and the place is before that | refused: something that it may have seen is gone
+//! a source known here is not named      | its beginning: it is new to the reader
+//! ```
+
+use weir_types::{PartitionId, Reason};
+
+use super::Router;
+use super::leg::Leg;
+use super::reader::{Reader, Terms};
+use crate::filter::Scope;
+use crate::ring::Place;
+use crate::token::{SourcePlace, TOKEN_SOURCES_MAX, TokenError};
+
+impl Router {
+    /// The places of a token: in the sources that are known here, and in others.
+    pub(super) fn open(
+        &mut self,
+        (scope, terms): (&Scope, &Terms),
+        token: &[u8],
+    ) -> Result<(Vec<Leg>, Vec<SourcePlace>), Reason> {
+        self.opened.clear();
+        if !token.is_empty() {
+            self.sealer.open(scope, token, &mut self.opened).map_err(TokenError::reason)?;
+        }
+        self.opened.sort_by_key(|at| at.source);
+        if let Some(twice) = self.opened.windows(2).find(|two| two[0].source == two[1].source) {
+            return Err(TokenError::Source(twice[0].source).reason());
+        }
+        let place_in = |source: PartitionId| {
+            let at = self.opened.binary_search_by_key(&source, |at| at.source).ok()?;
+            Some(Leg::new(self.opened[at]))
+        };
+        let sources = self.pool.sources().iter().filter(|source| terms.is_about(source.id));
+        let legs: Vec<Leg> =
+            sources.map(|s| place_in(s.id).unwrap_or_else(|| Leg::at_start(s.id))).collect();
+        let mut carried = Vec::new();
+        for at in &self.opened {
+            if self.pool.source(at.source).is_some() {
+                if !terms.is_about(at.source) {
+                    carried.push(*at);
+                }
+                continue;
+            }
+            match self.retired.iter().find(|last| last.source == at.source) {
+                None => carried.push(*at),
+                Some(last) if has_all(at, last) => {}
+                Some(_) => return Err(Reason::ResyncFloor),
+            }
+        }
+        if legs.len() + carried.len() > TOKEN_SOURCES_MAX {
+            return Err(Reason::ResyncToken);
+        }
+        Ok((legs, carried))
+    }
+}
+
+/// True for who has had all that a source said, and for who has had nothing of it.
+fn has_all(at: &SourcePlace, last: &SourcePlace) -> bool {
+    at.place == Place::START || (at.epoch, at.place) >= (last.epoch, last.place)
+}
+
+impl Reader {
+    /// Follows a source that has appeared: from where its token said, or from the beginning.
+    pub(super) fn add_leg(&mut self, source: PartitionId) {
+        if !self.terms.is_about(source) {
+            return;
+        }
+        let carried = self.carried.iter().position(|at| at.source == source);
+        if carried.is_none() && self.legs.len() + self.carried.len() >= TOKEN_SOURCES_MAX {
+            self.refusal = Some(Reason::ResyncToken);
+            return;
+        }
+        let leg = match carried {
+            Some(index) => Leg::new(self.carried.remove(index)),
+            None => Leg::at_start(source),
+        };
+        let Err(at) = self.legs.binary_search_by_key(&source, Leg::source) else { return };
+        self.legs.insert(at, leg);
+    }
+
+    /// Goes on without a source that is gone.
+    pub(super) fn remove_leg(&mut self, last: &SourcePlace) {
+        let leg = self.legs.iter().position(|leg| leg.source() == last.source);
+        let carried = self.carried.iter().position(|at| at.source == last.source);
+        let at = match (leg, carried) {
+            (Some(index), _) => self.legs.remove(index).at,
+            (None, Some(index)) => self.carried.remove(index),
+            (None, None) => return,
+        };
+        if !has_all(&at, last) {
+            self.refusal = Some(Reason::ResyncFloor);
+        }
+    }
+
+    /// True when a question that was just asked is this reader's next one.
+    pub(super) fn goes_on_as(&self, asked: &Reader) -> bool {
+        let is_same_place = |(kept, asked): (&Leg, &Leg)| kept.at == asked.at;
+        self.is_lingering()
+            && self.refusal.is_none()
+            && self.scope == asked.scope
+            && self.head.session_id == asked.head.session_id
+            && self.terms == asked.terms
+            && self.legs.len() == asked.legs.len()
+            && self.legs.iter().zip(&asked.legs).all(is_same_place)
+            && self.carried == asked.carried
+    }
+}

@@ -1,0 +1,352 @@
+//! Which backend is asked: who is there, how far each is, and who is put aside.
+//!
+//! A backend is chosen by the first of these that differs:
+//!
+//! ```text
+//! it has heard of the source's newest epoch
+//! it has reached the reader's place
+//! it is not further behind its source than `lag_max`
+//! role: a filter asks master, indexed replica, unindexed replica;
+//!       a reader of everything the other way round
+//! the one that was asked before; questions that it has not answered; its number
+//! ```
+//! A backend in an epoch before that of the reader's place cannot judge the place and is not asked.
+//! One that failed is left alone for a time that doubles with each failure, then asked one
+//! question.
+
+use weir_types::{Epoch, Nanos, PartitionId};
+
+use super::RouterConfig;
+use super::backend::{BackendFault, BackendId, BackendInfo, BackendRole, BackendState, Health};
+use super::leg::Asking;
+use crate::ring::Place;
+use crate::token::SourcePlace;
+
+#[derive(Debug)]
+struct Backend {
+    id: BackendId,
+    info: BackendInfo,
+    health: Health,
+    /// Until when it is left alone.
+    aside_until: Nanos,
+    epoch: Option<Epoch>,
+    head: Place,
+    asked_count: u32,
+    fault_count: u32,
+    last_fault: Option<BackendFault>,
+    /// Changes whenever what was asked before is in vain.
+    generation: u32,
+    is_removed: bool,
+}
+
+/// A source, and the newest that was heard of it from any backend.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Source {
+    pub(super) id: PartitionId,
+    pub(super) epoch: Epoch,
+    pub(super) head: Place,
+}
+
+/// What is to be asked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    pub(super) at: SourcePlace,
+    /// The filter names a key.
+    pub(super) is_keyed: bool,
+    /// Who was asked before, and is kept to among equals.
+    pub(super) current: Option<BackendId>,
+}
+
+/// A backend for a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Choice {
+    pub(super) backend: BackendId,
+    /// It has not reached the place, or is known to be in an earlier epoch than its source.
+    pub(super) is_behind: bool,
+    /// Its word on the place counts, whatever its epoch.
+    pub(super) is_forced: bool,
+}
+
+/// The backends of all sources.
+#[derive(Debug)]
+pub(super) struct Pool {
+    backends: Vec<Backend>,
+    /// In the order of their numbers.
+    sources: Vec<Source>,
+    chance: u64,
+}
+
+impl Pool {
+    pub(super) fn new(jitter_seed: u64) -> Pool {
+        Pool { backends: Vec::new(), sources: Vec::new(), chance: jitter_seed }
+    }
+
+    pub(super) fn sources(&self) -> &[Source] {
+        &self.sources
+    }
+
+    pub(super) fn source(&self, id: PartitionId) -> Option<&Source> {
+        self.sources.iter().find(|source| source.id == id)
+    }
+
+    /// Adds a backend that is down, and its source if it is new; true when it is.
+    pub(super) fn add(&mut self, info: BackendInfo) -> (BackendId, bool) {
+        let id = BackendId(u32::try_from(self.backends.len()).expect("backends are few"));
+        self.backends.push(Backend {
+            id,
+            info,
+            health: Health::Down,
+            aside_until: Nanos(0),
+            epoch: None,
+            head: Place::START,
+            asked_count: 0,
+            fault_count: 0,
+            last_fault: None,
+            generation: 0,
+            is_removed: false,
+        });
+        (id, self.add_source(info.source))
+    }
+
+    fn add_source(&mut self, id: PartitionId) -> bool {
+        let Err(at) = self.sources.binary_search_by_key(&id, |source| source.id) else {
+            return false;
+        };
+        self.sources.insert(at, Source { id, epoch: Epoch(0), head: Place::START });
+        true
+    }
+
+    /// Takes a source out that has no backend any more; false when it has one or is not there.
+    pub(super) fn remove_source(&mut self, id: PartitionId) -> bool {
+        let has_backend = self.backends.iter().any(|b| b.info.source == id && !b.is_removed);
+        let at = self.sources.binary_search_by_key(&id, |source| source.id);
+        match at {
+            Ok(at) if !has_backend => {
+                self.sources.remove(at);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn get(&self, id: BackendId) -> &Backend {
+        &self.backends[id.0 as usize]
+    }
+
+    fn get_mut(&mut self, id: BackendId) -> &mut Backend {
+        &mut self.backends[id.0 as usize]
+    }
+
+    pub(super) fn info(&self, id: BackendId) -> &BackendInfo {
+        &self.get(id).info
+    }
+
+    pub(super) fn remove(&mut self, id: BackendId) {
+        self.set_down(id);
+        self.get_mut(id).is_removed = true;
+    }
+
+    pub(super) fn set_up(&mut self, id: BackendId) {
+        let backend = self.get_mut(id);
+        if !backend.is_removed && backend.health == Health::Down {
+            // Another process may be at its address now: nothing heard before counts.
+            (backend.health, backend.epoch, backend.head) = (Health::Up, None, Place::START);
+        }
+    }
+
+    pub(super) fn set_down(&mut self, id: BackendId) {
+        let backend = self.get_mut(id);
+        (backend.health, backend.asked_count) = (Health::Down, 0);
+        backend.generation = backend.generation.wrapping_add(1);
+    }
+
+    /// Notes how far a backend is; true when its source has a newer epoch than was known.
+    pub(super) fn heard_of(&mut self, id: BackendId, epoch: Epoch, head: Place) -> bool {
+        let backend = self.get_mut(id);
+        (backend.epoch, backend.head) = (Some(epoch), head);
+        let source_id = backend.info.source;
+        let source = self.sources.iter_mut().find(|source| source.id == source_id);
+        let Some(source) = source else { return false };
+        let is_newer = epoch > source.epoch;
+        if is_newer {
+            (source.epoch, source.head) = (epoch, head);
+        } else if epoch == source.epoch {
+            source.head = source.head.max(head);
+        }
+        is_newer
+    }
+
+    /// The backend's generation, to be noted with what it is asked.
+    pub(super) fn generation(&self, id: BackendId) -> u32 {
+        self.get(id).generation
+    }
+
+    /// True when what the backend was asked in this generation may still be answered.
+    pub(super) fn is_serving(&self, asking: &Asking) -> bool {
+        let backend = self.get(asking.backend);
+        matches!(backend.health, Health::Up | Health::Probing)
+            && backend.generation == asking.generation
+    }
+
+    /// True when some backend of a source could be asked, were it far enough.
+    pub(super) fn has_serving(&self, source: PartitionId) -> bool {
+        let serves = |backend: &Backend| {
+            backend.info.source == source && matches!(backend.health, Health::Up | Health::Probing)
+        };
+        self.backends.iter().any(serves)
+    }
+
+    pub(super) fn epoch_of(&self, id: BackendId) -> Option<Epoch> {
+        self.get(id).epoch
+    }
+
+    pub(super) fn head_of(&self, id: BackendId) -> Place {
+        self.get(id).head
+    }
+
+    /// True when a backend is known to be before a place, or before its source's newest epoch.
+    pub(super) fn is_behind(&self, id: BackendId, at: &SourcePlace) -> bool {
+        let backend = self.get(id);
+        let newest = self.source(at.source).map_or(Epoch(0), |source| source.epoch);
+        backend
+            .epoch
+            .is_some_and(|epoch| epoch < newest || (epoch == at.epoch && backend.head < at.place))
+    }
+
+    pub(super) fn asked(&mut self, id: BackendId) {
+        self.get_mut(id).asked_count += 1;
+    }
+
+    /// A question needs no answer any more.
+    pub(super) fn is_done(&mut self, asking: &Asking) {
+        let backend = self.get_mut(asking.backend);
+        if backend.generation == asking.generation {
+            backend.asked_count -= 1;
+        }
+    }
+
+    /// It answered as it should.
+    pub(super) fn succeeded(&mut self, id: BackendId) {
+        let backend = self.get_mut(id);
+        if backend.health == Health::Probing {
+            backend.health = Health::Up;
+        }
+        if backend.health == Health::Up {
+            backend.fault_count = 0;
+        }
+    }
+
+    /// Puts a backend aside.
+    pub(super) fn failed(
+        &mut self,
+        id: BackendId,
+        fault: BackendFault,
+        (config, now): (&RouterConfig, Nanos),
+    ) {
+        let jitter = self.next_chance();
+        let backend = self.get_mut(id);
+        backend.last_fault = Some(fault);
+        if !matches!(backend.health, Health::Up | Health::Probing) {
+            return;
+        }
+        let doublings = backend.fault_count.min(20);
+        backend.fault_count = backend.fault_count.saturating_add(1);
+        let span = config.aside_min.0.saturating_mul(1 << doublings).min(config.aside_max.0);
+        // Half of it for certain, half by chance: routers do not come back all at once.
+        let span = span / 2 + jitter % (span / 2 + 1);
+        (backend.health, backend.asked_count) = (Health::Aside, 0);
+        backend.generation = backend.generation.wrapping_add(1);
+        backend.aside_until = Nanos(now.0.saturating_add(span));
+    }
+
+    /// Lets those whose time is over be asked again; their sources.
+    pub(super) fn end_asides(&mut self, now: Nanos) -> Vec<PartitionId> {
+        let is_over = |b: &&mut Backend| b.health == Health::Aside && b.aside_until <= now;
+        let over = self.backends.iter_mut().filter(is_over);
+        over.map(|backend| {
+            backend.health = Health::Probing;
+            backend.info.source
+        })
+        .collect()
+    }
+
+    /// When the first one that is put aside may be asked again.
+    pub(super) fn next_deadline(&self) -> Option<Nanos> {
+        let aside = self.backends.iter().filter(|backend| backend.health == Health::Aside);
+        aside.map(|backend| backend.aside_until).min()
+    }
+
+    /// SplitMix64 (Steele, Lea, Flood): any sequence that differs between routers would do.
+    fn next_chance(&mut self) -> u64 {
+        self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.chance ^ self.chance >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    /// The best backend for a question; `None` when none can be asked.
+    pub(super) fn choose(&self, wanted: &Wanted, config: &RouterConfig) -> Option<Choice> {
+        let can_be_asked = |backend: &&Backend| {
+            let is_free = match backend.health {
+                Health::Up => true,
+                Health::Probing => backend.asked_count == 0,
+                Health::Down | Health::Aside => false,
+            };
+            let is_before = backend.epoch.is_some_and(|epoch| epoch < wanted.at.epoch);
+            backend.info.source == wanted.at.source && is_free && !is_before
+        };
+        let newest = self.source(wanted.at.source)?;
+        let rank = |backend: &&Backend| {
+            let is_old = backend.epoch.is_some_and(|epoch| epoch < newest.epoch);
+            let is_behind = self.is_behind(backend.id, &wanted.at);
+            let is_far = lag(backend, newest) > config.lag_max;
+            let preference = preference(&backend.info, wanted.is_keyed);
+            let is_other = wanted.current != Some(backend.id);
+            let load = (is_other, backend.asked_count, backend.id);
+            (is_old, is_behind, is_far, preference, load)
+        };
+        let best = self.backends.iter().filter(can_be_asked).min_by_key(rank)?;
+        let is_behind = self.is_behind(best.id, &wanted.at);
+        Some(Choice { backend: best.id, is_behind, is_forced: false })
+    }
+
+    /// The source's master, if it can be asked.
+    pub(super) fn master(&self, source: PartitionId) -> Option<BackendId> {
+        let is_wanted = |backend: &&Backend| {
+            backend.info.source == source
+                && backend.info.role == BackendRole::Master
+                && backend.health == Health::Up
+        };
+        self.backends.iter().find(is_wanted).map(|backend| backend.id)
+    }
+
+    pub(super) fn states(&self) -> impl Iterator<Item = (BackendId, BackendState)> + '_ {
+        let present = self.backends.iter().filter(|backend| !backend.is_removed);
+        present.map(|backend| {
+            let state = BackendState {
+                info: backend.info,
+                health: backend.health,
+                epoch: backend.epoch,
+                head: backend.head,
+                lag: self.source(backend.info.source).map_or(0, |source| lag(backend, source)),
+                asked_count: backend.asked_count,
+                fault_count: backend.fault_count,
+                last_fault: backend.last_fault,
+            };
+            (backend.id, state)
+        })
+    }
+}
+
+fn lag(backend: &Backend, newest: &Source) -> u64 {
+    newest.head.seq.0.saturating_sub(backend.head.seq.0)
+}
+
+fn preference(info: &BackendInfo, is_keyed: bool) -> u8 {
+    let rank = match (info.role, info.is_indexed) {
+        (BackendRole::Master, _) => 0,
+        (BackendRole::Replica, true) => 1,
+        (BackendRole::Replica, false) => 2,
+    };
+    if is_keyed { rank } else { 2 - rank }
+}

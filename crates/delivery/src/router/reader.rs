@@ -1,0 +1,173 @@
+//! A question that waits at a router, and what it is due.
+//!
+//! The rules are those of the [desk](crate::desk), over the rows of all sources together:
+//!
+//! ```text
+//! a question waits until                                       | and gets
+//! -------------------------------------------------------------+---------------------------------
+//! `rows_min` rows are there, the page is full, or some source  | a page
+//!   has more than what is there                                |
+//! one row is there and `wait_max` since it was asked is over   | a page of what is there
+//! `rows_min` is zero and each source has said something, or    | a page, even without rows
+//!   `wait_max` and the settle wait are over                    |
+//! nothing is there, it came without a token, `wait_max` is     | an empty page
+//!   over and each source has said something or is away         |
+//! nothing is there and the idle wait is over                   | an empty page with the next token
+//! ```
+//! It never waits for a source that has nothing, and never for one that is away.
+
+use weir_types::{Nanos, PartitionId, Reason};
+use weir_wire::delivery::FetchOrders;
+
+use super::RouterConfig;
+use super::leg::{Leg, Standing};
+use crate::filter::{Entitlement, Scope};
+use crate::page::PageHead;
+use crate::token::SourcePlace;
+
+/// What a reader asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Terms {
+    pub(super) entitlement: Entitlement,
+    /// Only this source's orders; none for all.
+    pub(super) source_id: PartitionId,
+    pub(super) rows_max: u32,
+    pub(super) bytes_max: u32,
+    pub(super) rows_min: u32,
+    pub(super) wait: Nanos,
+}
+
+impl Terms {
+    pub(super) fn new(
+        fetch: &FetchOrders,
+        entitlement: Entitlement,
+        config: &RouterConfig,
+    ) -> Terms {
+        let or_max = |asked: u32, max: u32| if asked == 0 { max } else { asked.min(max) };
+        let rows_max = or_max(fetch.rows_max, config.page_rows_max).max(1);
+        let wait = match fetch.wait_max_us {
+            0 => config.wait_default,
+            us => Nanos(u64::from(us) * 1_000).min(config.wait_max),
+        };
+        Terms {
+            entitlement,
+            source_id: fetch.source_id,
+            rows_max,
+            bytes_max: or_max(fetch.bytes_max, config.page_bytes_max),
+            rows_min: fetch.rows_min.min(rows_max),
+            wait,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Reader {
+    pub(super) connection: u64,
+    pub(super) head: PageHead,
+    pub(super) scope: Option<Scope>,
+    pub(super) refusal: Option<Reason>,
+    pub(super) terms: Terms,
+    /// It came without a token and has had no page yet.
+    pub(super) is_fresh: bool,
+    /// Its last page said that a source was away.
+    pub(super) is_told_away: bool,
+    /// Since when its next page waits.
+    pub(super) waiting_since: Nanos,
+    /// Until when its place is kept after its last page.
+    pub(super) lingers_until: Option<Nanos>,
+    /// One for each source, in the sources' order.
+    pub(super) legs: Vec<Leg>,
+    /// Places in sources that are not known here, or not asked for: handed on untouched.
+    pub(super) carried: Vec<SourcePlace>,
+}
+
+/// What a reader is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    /// A page, now.
+    Page,
+    /// Nothing before then.
+    At(Nanos),
+    /// Its place need not be kept any longer.
+    Gone,
+}
+
+impl Terms {
+    /// True when the question is for this source's orders.
+    pub(super) fn is_about(&self, source: PartitionId) -> bool {
+        self.source_id.is_none() || self.source_id == source
+    }
+}
+
+impl Reader {
+    pub(super) fn is_lingering(&self) -> bool {
+        self.lingers_until.is_some()
+    }
+
+    /// Rows that have come, over all sources.
+    pub(super) fn held_count(&self) -> u64 {
+        self.legs.iter().map(|leg| leg.rows.len() as u64).sum()
+    }
+
+    pub(super) fn fill_deadline(&self) -> Nanos {
+        Nanos(self.waiting_since.0.saturating_add(self.terms.wait.0))
+    }
+
+    fn after(&self, span: Nanos) -> Nanos {
+        Nanos(self.waiting_since.0.saturating_add(span.max(self.terms.wait).0))
+    }
+
+    /// What it is due by the table above.
+    pub(super) fn due(&self, config: &RouterConfig, now: Nanos) -> Due {
+        if let Some(until) = self.lingers_until {
+            return if until <= now { Due::Gone } else { Due::At(until) };
+        }
+        let page_or_at = |time: Nanos| if time <= now { Due::Page } else { Due::At(time) };
+        let held_count = self.held_count();
+        if held_count > 0 {
+            let has_more = |leg: &Leg| !leg.rows.is_empty() && leg.standing != Standing::Online;
+            let is_enough = held_count >= u64::from(self.terms.rows_min);
+            if is_enough || self.is_full() || self.legs.iter().any(has_more) {
+                return Due::Page;
+            }
+            return page_or_at(self.fill_deadline());
+        }
+        let is_settled = self.legs.iter().all(Leg::is_settled);
+        match (self.terms.rows_min, is_settled) {
+            (0, true) => Due::Page,
+            (0, false) => page_or_at(self.after(config.settle_wait)),
+            (_, true) if self.is_fresh => page_or_at(self.fill_deadline()),
+            _ => page_or_at(self.after(config.idle_wait)),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        let bytes: usize = self.legs.iter().map(|leg| leg.rows.byte_len(leg.rows.len())).sum();
+        bytes as u64 >= u64::from(self.terms.bytes_max)
+    }
+
+    /// How many rows and bytes to ask a source for: all that a page may have where only little is
+    /// to be expected, a share of it where there is much to read everywhere.
+    pub(super) fn share(&self, leg: &Leg) -> (u32, u32) {
+        if leg.standing == Standing::Online {
+            return (self.terms.rows_max, self.terms.bytes_max);
+        }
+        let is_reading = |leg: &&Leg| !matches!(leg.standing, Standing::Online | Standing::Away);
+        let count = self.legs.iter().filter(is_reading).count().max(1);
+        let count = u32::try_from(count).expect("sources are few");
+        (self.terms.rows_max.div_ceil(count), self.terms.bytes_max.div_ceil(count).max(1))
+    }
+
+    /// When to look at its sources again if nothing comes from them.
+    pub(super) fn legs_deadline(&self, config: &RouterConfig) -> Option<Nanos> {
+        self.legs.iter().filter_map(|leg| leg.deadline(config.epoch_wait)).min()
+    }
+
+    /// Begins the wait for the next page.
+    pub(super) fn go_on(&mut self, now: Nanos) {
+        self.is_fresh = false;
+        self.waiting_since = now;
+        // Only the first page may be asked for empty: credit is not for nothing.
+        self.terms.rows_min = self.terms.rows_min.max(1);
+    }
+}

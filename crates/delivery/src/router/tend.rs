@@ -1,0 +1,267 @@
+//! Asking backends for a reader: each source once, from its own place, and again elsewhere when a
+//! backend fails or lags.
+//!
+//! ```text
+//! a source's part of a reader             | asks
+//! ----------------------------------------+-----------------------------------------------------
+//! nothing said yet by the backend it's at | for an answer at once, which tells how the source is
+//! nothing there, all was given            | to wait until something comes
+//! something there, but too little in all  | for that and more, until the page's wait is over
+//! something there, enough in all          | nothing until it was given
+//! nobody can be asked                     | nothing: away, until a backend is up again
+//! all who can be asked are in an epoch    | nothing for `epoch_wait`, then the master, whose word
+//!   before that of the place              |   counts
+//! ```
+
+use weir_types::{Nanos, Switch};
+use weir_wire::delivery::FetchOrders;
+
+use super::Router;
+use super::backend::{Ask, BackendFault, BackendId, BackendPort};
+use super::leg::{Asking, Leg, Standing};
+use super::pool::{Choice, Wanted};
+use super::reader::{Reader, Terms};
+use crate::desk::Asked;
+use crate::filter::{Entitlement, Scope};
+use crate::ring::Place;
+
+/// How many backends are tried for one question before its source counts as away.
+const TRIES_MAX: usize = 8;
+/// The shortest wait that a question can name.
+const WAIT_MIN: Nanos = Nanos(1_000);
+
+/// What a leg asks for.
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    rows_min: u32,
+    rows_max: u32,
+    bytes_max: u32,
+    /// What the backend is told to wait.
+    wait: Nanos,
+    /// How long its answer may take at most by that.
+    patience: Nanos,
+}
+
+impl Router {
+    /// Gives up what is in vain and asks what is to be asked.
+    pub(super) fn tend(
+        &mut self,
+        slot: u32,
+        reader: &mut Reader,
+        (now, port): (Nanos, &mut impl BackendPort),
+    ) {
+        if reader.refusal.is_some() {
+            return;
+        }
+        let Some(scope) = reader.scope else { return };
+        for index in 0..reader.legs.len() {
+            let leg = &mut reader.legs[index];
+            self.give_up_in_vain(leg, &scope, (now, &mut *port));
+            if leg.asking.is_none() && Self::is_wanting(reader, &reader.legs[index], now) {
+                self.ask_for((slot, reader, index), (now, &mut *port));
+            }
+        }
+    }
+
+    /// Gives a question up when its backend is gone, silent, or lags while another does not.
+    fn give_up_in_vain(
+        &mut self,
+        leg: &mut Leg,
+        scope: &Scope,
+        (now, port): (Nanos, &mut impl BackendPort),
+    ) {
+        let Some(asking) = leg.asking else { return };
+        if !self.pool.is_serving(&asking) {
+            port.cancel(asking.backend, asking.correlation_id);
+        } else if asking.answer_by <= now {
+            self.give_up(&asking, port);
+            self.put_aside(asking.backend, BackendFault::Silent, now);
+        } else if asking.recheck_at.is_some_and(|at| at <= now) {
+            let choice = self.pool.choose(&wanted(leg, scope), &self.config);
+            if choice.is_none_or(|choice| choice.is_behind) {
+                let next = Some(Nanos(now.0.saturating_add(self.config.lag_wait.0)));
+                leg.asking = Some(Asking { recheck_at: next, ..asking });
+                return;
+            }
+            self.give_up(&asking, port);
+        } else {
+            return;
+        }
+        self.figures.switch_count += 1;
+        leg.asking = None;
+        leg.standing = Standing::Unknown;
+    }
+
+    pub(super) fn give_up(&mut self, asking: &Asking, port: &mut impl BackendPort) {
+        self.pool.is_done(asking);
+        port.cancel(asking.backend, asking.correlation_id);
+    }
+
+    /// Leaves a backend alone for a while; who waits for it goes elsewhere.
+    pub(super) fn put_aside(&mut self, id: BackendId, fault: BackendFault, now: Nanos) {
+        self.figures.fault_count += 1;
+        self.pool.failed(id, fault, (&self.config, now));
+        self.due_rows.retain(|due| due.backend != id);
+        self.wake_readers_at(id);
+    }
+
+    /// True when a leg is to be asked for: it has nothing, or less than its page still waits for.
+    fn is_wanting(reader: &Reader, leg: &Leg, now: Nanos) -> bool {
+        let is_filling = reader.held_count() < u64::from(reader.terms.rows_min)
+            && now < reader.fill_deadline()
+            && !reader.is_lingering();
+        leg.rows.is_empty() || is_filling && leg.standing == Standing::Online
+    }
+
+    /// What to ask for by the table above.
+    fn request_of(&self, reader: &Reader, index: usize, now: Nanos) -> Request {
+        let leg = &reader.legs[index];
+        let (rows_max, bytes_max) = reader.share(leg);
+        let wait = self.config.park_wait;
+        let parked = Request { rows_min: 1, rows_max, bytes_max, wait, patience: wait };
+        match leg.standing {
+            Standing::Unknown | Standing::Away => {
+                Request { rows_min: 0, wait: WAIT_MIN, patience: Nanos(0), ..parked }
+            }
+            Standing::Online if !leg.rows.is_empty() => {
+                let missing = u64::from(reader.terms.rows_min).saturating_sub(reader.held_count());
+                // If all sources together have what is missing, one of them has this share of it.
+                let share = missing.div_ceil(reader.legs.len() as u64) + leg.rows.len() as u64;
+                let rows_min = u32::try_from(share).unwrap_or(u32::MAX).min(rows_max);
+                let left = Nanos(reader.fill_deadline().0.saturating_sub(now.0)).max(WAIT_MIN);
+                Request { rows_min, wait: left, patience: wait.max(left), ..parked }
+            }
+            Standing::Online | Standing::More | Standing::Behind => parked,
+        }
+    }
+
+    /// Asks the best backend that takes the question.
+    fn ask_for(
+        &mut self,
+        (slot, reader, index): (u32, &mut Reader, usize),
+        (now, port): (Nanos, &mut impl BackendPort),
+    ) {
+        let scope = reader.scope.expect("only who has a scope is tended");
+        for _ in 0..TRIES_MAX {
+            let leg = &mut reader.legs[index];
+            let choice = self.pool.choose(&wanted(leg, &scope), &self.config);
+            let Some(choice) = choice.or_else(|| self.master_of_lost(leg, now)) else { return };
+            if leg.backend != Some(choice.backend) || leg.standing == Standing::Away {
+                (leg.backend, leg.standing) = (Some(choice.backend), Standing::Unknown);
+            }
+            if choice.is_behind {
+                leg.standing = Standing::Behind;
+            }
+            if choice.is_forced {
+                leg.standing = Standing::Unknown;
+            }
+            let request = self.request_of(reader, index, now);
+            let asking = self.asking(slot, &reader.legs[index], &choice, (&request, now));
+            match self.send((reader, index), asking, &request, (now, &mut *port)) {
+                Asked::Accepted => return,
+                Asked::Refused(reason) => {
+                    self.put_aside(choice.backend, BackendFault::Refused(reason), now);
+                }
+            }
+        }
+        reader.legs[index].standing = Standing::Away;
+    }
+
+    /// Nobody can judge the reader's place: its source is away, or, once it has waited for long
+    /// enough, the master may.
+    fn master_of_lost(&mut self, leg: &mut Leg, now: Nanos) -> Option<Choice> {
+        if !self.pool.has_serving(leg.source()) {
+            (leg.standing, leg.lost_since) = (Standing::Away, None);
+            return None;
+        }
+        leg.standing = Standing::Behind;
+        let since = *leg.lost_since.get_or_insert(now);
+        if now.0.saturating_sub(since.0) < self.config.epoch_wait.0 {
+            return None;
+        }
+        leg.lost_since = Some(now);
+        let backend = self.pool.master(leg.source())?;
+        Some(Choice { backend, is_behind: false, is_forced: true })
+    }
+
+    fn asking(
+        &mut self,
+        slot: u32,
+        leg: &Leg,
+        choice: &Choice,
+        (request, now): (&Request, Nanos),
+    ) -> Asking {
+        self.asked_no = self.asked_no.wrapping_add(1);
+        let after = |span: Nanos| Nanos(now.0.saturating_add(span.0));
+        let patience = request.patience.0.saturating_add(self.config.answer_grace.0);
+        let is_behind = leg.standing == Standing::Behind;
+        Asking {
+            correlation_id: u64::from(slot) << 32 | u64::from(self.asked_no),
+            backend: choice.backend,
+            generation: self.pool.generation(choice.backend),
+            answer_by: after(Nanos(patience)),
+            recheck_at: is_behind.then_some(after(self.config.lag_wait)),
+            is_forced: choice.is_forced,
+        }
+    }
+
+    /// Puts a question in the backend's terms and sends it.
+    fn send(
+        &mut self,
+        (reader, index): (&mut Reader, usize),
+        asking: Asking,
+        request: &Request,
+        (now, port): (Nanos, &mut impl BackendPort),
+    ) -> Asked {
+        let scope = reader.scope.expect("only who has a scope is tended");
+        let filter = scope.filter();
+        let fetch = FetchOrders {
+            correlation_id: asking.correlation_id,
+            session_id: reader.head.session_id,
+            firm_id: filter.firm_id,
+            account_id: filter.account_id,
+            instrument_id: filter.instrument_id,
+            rows_max: request.rows_max,
+            rows_min: request.rows_min,
+            bytes_max: request.bytes_max,
+            wait_max_us: u32::try_from(request.wait.0 / 1_000).unwrap_or(u32::MAX),
+            credit: 1,
+            live_only: if filter.live_only { Switch::On } else { Switch::Off },
+            source_id: reader.legs[index].source(),
+        };
+        let (entitlement, scope) = self.rights_at(asking.backend, &reader.terms, &scope);
+        let leg = &mut reader.legs[index];
+        self.token.clear();
+        if leg.at.place != Place::START {
+            self.sealer.seal(&scope, &[leg.at], &mut self.token);
+        }
+        let ask = Ask { backend: asking.backend, fetch: &fetch, token: &self.token, entitlement };
+        let asked = port.ask(&ask, now);
+        if asked == Asked::Accepted {
+            self.pool.asked(asking.backend);
+            self.figures.asked_count += 1;
+            leg.asking = Some(asking);
+        }
+        asked
+    }
+
+    /// The rights that a backend answers by, and what its tokens are sealed for: the reader's
+    /// filter, already cut down to what the reader may see, under those rights.
+    pub(super) fn rights_at(
+        &self,
+        id: BackendId,
+        terms: &Terms,
+        scope: &Scope,
+    ) -> (Entitlement, Scope) {
+        let entitlement = self.pool.info(id).entitlement.unwrap_or(terms.entitlement);
+        // A backend that may see less than the reader refuses the question itself.
+        (entitlement, Scope::new(*scope.filter(), entitlement).unwrap_or(*scope))
+    }
+}
+
+fn wanted(leg: &Leg, scope: &Scope) -> Wanted {
+    let filter = scope.filter();
+    let has_no_key =
+        filter.firm_id.is_none() && filter.account_id.is_none() && filter.instrument_id.is_none();
+    Wanted { at: leg.at, is_keyed: !has_no_key, current: leg.backend }
+}

@@ -1,0 +1,217 @@
+//! A store as a stream of bounded chunks, and a store made of one: for restarts and for followers.
+//!
+//! The stream is the store as it was when the snapshot began, whatever comes in meanwhile: of a
+//! slot that changes before its turn, the state before is kept and sent. So a follower that is
+//! restored and then takes in what came after [`OrderStore::head`] of that moment ends as the
+//! original does: tokens, floors, LEAVE marks and merged counts included. Had it been given rows as
+//! they are when their turn comes, the keys that an order had at the beginning would be lost, and
+//! with them the marks that readers of these need.
+//!
+//! ```text
+//! chunk     magic u32, version u16, kind u8, 0 u8, number u32, bytes of the payload u32,
+//!           entries u32, CRC-32C of all this and the payload u32; then the payload
+//! head      source u16, epoch u32, kinds u8, head, floor, slots u64, digest u64,
+//!           count u32 of past epochs, each: epoch u32, its last valid place
+//! slots     each: place, first place, keys, next keys, standing u8, changes u32, 7 distances u32,
+//!           bytes of the row u16, the row
+//! keys      each: kind u8, value u64, floor
+//! end       slots u64, keys u64, chain u64: XXH3-64 of each chunk before, seeded by the one before
+//! ```
+//! A place is `seq` u64 and `rec` u64, keys are firm, account and instrument, u32 each. All numbers
+//! are little-endian. Chunks come in the order of their numbers: one head, slots, keys, one end.
+
+use weir_types::{AccountId, FirmId, InstrumentId, PartitionId, Rec, Seq};
+use weir_wire::DecodeError;
+
+use crate::filter::Keys;
+use crate::ring::Place;
+
+pub use crate::restore::Restore;
+
+/// The version of the stream.
+pub const SNAPSHOT_VERSION: u16 = 1;
+/// Bytes of a chunk's header.
+pub const CHUNK_HEADER_LEN: usize = 24;
+pub(crate) const MAGIC: [u8; 4] = *b"WOSS";
+pub(crate) const CRC_AT: usize = 20;
+/// Bytes of a slot's entry without its row.
+pub(crate) const SLOT_ENTRY_LEN: usize = 16 + 16 + 12 + 12 + 1 + 4 + 28 + 2;
+/// Bytes of a key's entry.
+pub(crate) const KEY_ENTRY_LEN: usize = 1 + 8 + 16;
+/// The longest payload that is read.
+pub(crate) const PAYLOAD_LEN_MAX: usize = 1 << 24;
+
+/// What a call of [`OrderStore::snapshot_chunk`](crate::OrderStore::snapshot_chunk) came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum SnapshotStep {
+    /// A chunk, and there are more.
+    More,
+    /// The last chunk.
+    Done,
+}
+
+/// Why there is no next chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SnapshotError {
+    /// No snapshot was begun, or it is complete.
+    #[error("no snapshot is under way")]
+    NotBegun,
+    /// What changed since it began took too much memory: it was given up.
+    #[error("the snapshot was given up: the store is at its limit of memory")]
+    GivenUp,
+}
+
+/// Why a stream of chunks is not a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RestoreError {
+    /// The bytes end inside a chunk, or before the last one.
+    #[error("chunk {chunk}: the bytes end early")]
+    Truncated {
+        /// The chunk's number.
+        chunk: u32,
+    },
+    /// Bytes that are no chunk of a snapshot.
+    #[error("chunk {chunk}: not a snapshot's")]
+    Magic {
+        /// The chunk's number.
+        chunk: u32,
+    },
+    /// Another version's stream.
+    #[error("chunk {chunk}: version {version} is not read")]
+    Version {
+        /// The chunk's number.
+        chunk: u32,
+        /// The version found.
+        version: u16,
+    },
+    /// The bytes are damaged.
+    #[error("chunk {chunk}: its checksum does not hold")]
+    Checksum {
+        /// The chunk's number.
+        chunk: u32,
+    },
+    /// A chunk is missing, is there twice or has no place here.
+    #[error("chunk {chunk}: out of order")]
+    OutOfOrder {
+        /// The number of the chunk that was due.
+        chunk: u32,
+    },
+    /// A value in an entry cannot be.
+    #[error("chunk {chunk}: {what} cannot be")]
+    Entry {
+        /// The chunk's number.
+        chunk: u32,
+        /// Which value.
+        what: &'static str,
+    },
+    /// A row's field has a value without meaning.
+    #[error("chunk {chunk}: {error}")]
+    Row {
+        /// The chunk's number.
+        chunk: u32,
+        /// Which field.
+        error: DecodeError,
+    },
+    /// The snapshot is another source's.
+    #[error("a snapshot of partition {got} for the store of partition {want}")]
+    WrongSource {
+        /// Whose it is.
+        got: PartitionId,
+        /// Whose the store is to be.
+        want: PartitionId,
+    },
+    /// The counts or the chain of the last chunk do not fit what came.
+    #[error("what came is not what the last chunk says: {what}")]
+    Incomplete {
+        /// Which of them.
+        what: &'static str,
+    },
+    /// The live orders are not those that the snapshot was taken of.
+    #[error("the digest of the live orders is {got:016x}, not {want:016x}")]
+    Digest {
+        /// Of what came.
+        got: u64,
+        /// Of the original.
+        want: u64,
+    },
+    /// The store may not ask for as much memory.
+    #[error("the snapshot does not fit in {bytes_max} bytes")]
+    StoreFull {
+        /// What it may ask for.
+        bytes_max: u64,
+    },
+}
+
+/// The kinds of chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChunkKind {
+    Head = 1,
+    Slots = 2,
+    Keys = 3,
+    End = 4,
+}
+
+impl ChunkKind {
+    pub(crate) fn from_code(code: u8) -> Option<ChunkKind> {
+        [ChunkKind::Head, ChunkKind::Slots, ChunkKind::Keys, ChunkKind::End]
+            .into_iter()
+            .find(|kind| *kind as u8 == code)
+    }
+}
+
+pub(crate) fn put_place(place: Place, out: &mut Vec<u8>) {
+    out.extend_from_slice(&place.seq.0.to_le_bytes());
+    out.extend_from_slice(&place.rec.0.to_le_bytes());
+}
+
+pub(crate) fn put_keys(keys: &Keys, out: &mut Vec<u8>) {
+    for number in [keys.firm_id.0, keys.account_id.0, keys.instrument_id.0] {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+}
+
+/// Reads what a payload holds, one value after the other; `None` where it ends early.
+pub(crate) struct Payload<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Payload<'a> {
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*head)
+    }
+
+    pub(crate) fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(head)
+    }
+
+    pub(crate) fn u8(&mut self) -> Option<u8> {
+        self.array().map(u8::from_le_bytes)
+    }
+
+    pub(crate) fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    pub(crate) fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub(crate) fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    pub(crate) fn place(&mut self) -> Option<Place> {
+        Some(Place::new(Seq(self.u64()?), Rec(self.u64()?)))
+    }
+
+    pub(crate) fn keys(&mut self) -> Option<Keys> {
+        Some(Keys {
+            firm_id: FirmId(self.u32()?),
+            account_id: AccountId(self.u32()?),
+            instrument_id: InstrumentId(self.u32()?),
+        })
+    }
+}

@@ -1,0 +1,267 @@
+//! A source's stream against an obvious model, over a network that loses, repeats and reorders,
+//! with crashes of either side: the store holds what the batches it took say, in order and once
+//! each, and readers end with what the core has.
+//!
+//! `WEIR_STREAM_STEPS` sets how many steps each of the eight seeds takes.
+
+mod core;
+mod world;
+
+use std::collections::BTreeMap;
+
+use weir_delivery::stream::{GAP_INTERVAL, SourceStream, Taken};
+use weir_delivery::{Filter, OrderStore, Place};
+use weir_types::{BatchNo, Epoch, Nanos, OrderId, PartitionId, Reason, Rec, Seq, Switch};
+use weir_wire::delivery::RowFlags;
+use weir_wire::ingest::{BatchFlags, OpenSource, SourceBatch};
+
+use crate::core::{Record, SOURCE, rows_of};
+use crate::world::{SESSION, WINDOW, World, store};
+
+fn steps() -> u64 {
+    let text = std::env::var("WEIR_STREAM_STEPS").unwrap_or_default();
+    text.parse().unwrap_or(16_000)
+}
+
+#[test]
+fn any_interleaving_leaves_store_and_readers_with_what_the_core_has() {
+    let mut met: BTreeMap<&'static str, u64> = BTreeMap::new();
+    for seed in 0..8 {
+        let mut world = World::new(seed);
+        for step in 0..steps() {
+            world.step();
+            if step % 512 == 0 {
+                world.check_all();
+            }
+            if step % 4_096 == 4_095 {
+                world.settle();
+            }
+        }
+        world.settle();
+        let resyncs: u64 = world.readers.iter().map(|reader| reader.resyncs).sum();
+        world.met.insert("resync", resyncs);
+        for (what, count) in world.met {
+            *met.entry(what).or_insert(0) += count;
+        }
+    }
+    let wanted = [
+        "lost",
+        "repeated",
+        "overtaken",
+        "gap",
+        "reminded",
+        "open already",
+        "reconnect",
+        "core crash",
+        "store crash",
+        "resend",
+        "resend needed",
+        "swept",
+        "settled",
+        "resync",
+    ];
+    let missing: Vec<_> = wanted.iter().filter(|what| !met.contains_key(*what)).collect();
+    assert!(missing.is_empty(), "never met {missing:?}: {met:?}");
+}
+
+/// A stream that is open in epoch 1 and has nothing.
+fn opened() -> (SourceStream, OrderStore) {
+    let mut stream = SourceStream::new(SOURCE, WINDOW);
+    let mut store = store();
+    let open = open_of(1, Place::START, Switch::On);
+    let _ = stream.open(&open, 1, &mut store).expect("nothing is known");
+    let both = BatchFlags::RESEND_BEGIN.with(BatchFlags::RESEND_END);
+    let _ = offer(&mut stream, &mut store, (1, 1, both), &[]);
+    assert!(stream.sweep(100, &mut store).is_some());
+    (stream, store)
+}
+
+fn open_of(epoch: u32, valid: Place, full_resend: Switch) -> OpenSource {
+    OpenSource {
+        valid_seq: valid.seq,
+        valid_rec: valid.rec,
+        session_id: SESSION,
+        epoch: Epoch(epoch),
+        valid_epoch: Epoch(1),
+        source_id: SOURCE,
+        full_resend,
+    }
+}
+
+fn offer(
+    stream: &mut SourceStream,
+    store: &mut OrderStore,
+    (number, epoch, flags): (u64, u32, BatchFlags),
+    records: &[Record],
+) -> Taken {
+    let head = SourceBatch {
+        batch_no: BatchNo(number),
+        sending_time: Nanos(1),
+        session_id: SESSION,
+        epoch: Epoch(epoch),
+        source_id: SOURCE,
+        flags,
+    };
+    let bytes = rows_of(records);
+    let rows = weir_wire::rows::take_rows(&bytes).expect("whole rows").0;
+    stream.offer((&head, rows), 1, store, Nanos(1))
+}
+
+fn record(seq: u64, rec: u64) -> Record {
+    Record::new(Place::new(Seq(seq), Rec(rec)), 1, b"some".to_vec())
+}
+
+fn refusal(taken: Taken) -> (Reason, u64, u32) {
+    match taken {
+        Taken::Rejected(reject) => (reject.reason, reject.batch_no.0, reject.row_no),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_is_wrong_in_a_row_is_told_by_its_number_and_changes_nothing() {
+    let plain = BatchFlags::default();
+    let with = |seq, rec, change: fn(&mut Record)| {
+        let mut record = record(seq, rec);
+        change(&mut record);
+        record
+    };
+    let cases = [
+        (with(9, 1, |r| r.row.partition_id = PartitionId(2)), Reason::WrongSource),
+        (
+            with(9, 1, |r| r.row.order_id = OrderId::new(PartitionId(2), Rec(1))),
+            Reason::WrongSource,
+        ),
+        (with(9, 0, |_| {}), Reason::RowMalformed),
+        (with(9, 1, |r| r.row.flags = RowFlags::LEAVE), Reason::RowMalformed),
+        (with(u64::MAX, 1, |_| {}), Reason::RowMalformed),
+        (with(3, 1, |_| {}), Reason::PlaceWentBack),
+        (with(9, 1, |r| r.row.order_id = OrderId::new(SOURCE, Rec(99))), Reason::OrderIdChanged),
+    ];
+    for (wrong, reason) in cases {
+        let (mut stream, mut store) = opened();
+        let _ = offer(&mut stream, &mut store, (2, 1, plain), &[record(3, 1), record(3, 2)]);
+        let before = store.head();
+        let rows = [record(5, 3), wrong, record(20, 4)];
+        let taken = offer(&mut stream, &mut store, (3, 1, plain), &rows);
+        assert_eq!(refusal(taken), (reason, 3, 2));
+        assert_eq!((store.head(), store.get(Rec(3))), (before, None), "{reason:?}");
+        assert!(!stream.is_open(), "a refused batch closes its source");
+        // The core mends the batch and goes on with the same number.
+        let opened = stream.open(&open_of(1, Place::START, Switch::Off), 1, &mut store).unwrap();
+        assert_eq!(opened.next_batch_no, BatchNo(3));
+        let taken = offer(&mut stream, &mut store, (3, 1, plain), &[record(5, 3)]);
+        assert!(matches!(taken, Taken::Stands(ack) if ack.batch_no == BatchNo(3)), "{taken:?}");
+    }
+}
+
+#[test]
+fn a_record_number_far_ahead_keeps_the_rows_before_it_and_goes_on_behind_them() {
+    let plain = BatchFlags::default();
+    let (mut stream, mut store) = opened();
+    let far = record(9, 1 << 40);
+    let taken = offer(&mut stream, &mut store, (2, 1, plain), &[record(3, 1), far.clone()]);
+    assert_eq!(refusal(taken), (Reason::RecTooFar, 2, 2));
+    assert!(store.get(Rec(1)).is_some());
+    let _ = stream.open(&open_of(1, Place::START, Switch::Off), 1, &mut store).unwrap();
+    let taken = offer(&mut stream, &mut store, (2, 1, plain), &[record(3, 1), record(9, 2)]);
+    assert!(matches!(taken, Taken::Stands(ack) if ack.batch_no == BatchNo(2)), "{taken:?}");
+    assert_eq!(store.head(), Place::new(Seq(9), Rec(2)));
+}
+
+#[test]
+fn a_source_opens_by_what_the_store_knows_of_it() {
+    let (on, off) = (Switch::On, Switch::Off);
+    let mut fresh = SourceStream::new(SOURCE, WINDOW);
+    let refused = fresh.open(&open_of(5, Place::START, off), 1, &mut store()).unwrap_err();
+    assert_eq!(refused.reason, Reason::ResendNeeded);
+    let head = Place::new(Seq(3), Rec(1));
+    let before = Place::new(Seq(2), Rec(9));
+    let cases = [
+        (0, Place::START, off, Err(Reason::EpochWentBack)),
+        (1, Place::START, off, Ok(3)),
+        (1, Place::START, on, Err(Reason::ResendNeedsEpoch)),
+        (2, head, off, Ok(1)),
+        (2, before, off, Err(Reason::ResendNeeded)),
+        (2, before, on, Ok(1)),
+        (3, head, off, Ok(1)),
+        (3, head, on, Ok(1)),
+    ];
+    for (epoch, valid, full, want) in cases {
+        let (mut stream, mut store) = opened();
+        let _ = offer(&mut stream, &mut store, (2, 1, BatchFlags::default()), &[record(3, 1)]);
+        let answer = stream.open(&open_of(epoch, valid, full), 1, &mut store);
+        let answer = answer.map(|opened| opened.next_batch_no.0).map_err(|reject| reject.reason);
+        assert_eq!(answer, want, "epoch {epoch} {full:?}");
+    }
+    let (mut stream, mut store) = opened();
+    let of_another = OpenSource { valid_epoch: Epoch(7), ..open_of(8, head, off) };
+    let answer = stream.open(&of_another, 1, &mut store).map_err(|reject| reject.reason);
+    assert_eq!(answer, Err(Reason::ResendNeeded), "what came between is not known");
+    let answer = stream.open(&open_of(2, head, off), 2, &mut store).map_err(|r| r.reason);
+    assert_eq!(answer, Err(Reason::SourceAlreadyOpen));
+    stream.close(1);
+    let _ = stream.open(&open_of(2, head, off), 2, &mut store).unwrap();
+    let again = stream.open(&open_of(2, head, on), 2, &mut store).map_err(|r| r.reason);
+    assert_eq!(again, Err(Reason::ResendNeedsEpoch), "the epoch began without one");
+    let _ = stream.open(&open_of(3, head, on), 2, &mut store).unwrap();
+    let again = stream.open(&open_of(3, head, on), 2, &mut store).map(|o| o.next_batch_no);
+    assert_eq!(again, Ok(BatchNo(1)), "the answer may have been lost");
+}
+
+#[test]
+fn batches_out_of_turn_are_told_and_never_taken() {
+    let plain = BatchFlags::default();
+    let (mut stream, mut store) = opened();
+    let told = offer(&mut stream, &mut store, (4, 1, plain), &[record(4, 1)]);
+    assert!(matches!(told, Taken::Gap(gap) if gap.next_batch_no == BatchNo(2)), "{told:?}");
+    assert_eq!(offer(&mut stream, &mut store, (5, 1, plain), &[record(5, 1)]), Taken::Early);
+    assert_eq!(stream.remind(Nanos(1)), None, "told once, and again after a time");
+    assert!(stream.remind(Nanos(1 + GAP_INTERVAL.0)).is_some());
+    assert_eq!(store.head(), Place::START);
+    let again = offer(&mut stream, &mut store, (1, 1, plain), &[record(9, 1)]);
+    assert!(matches!(again, Taken::Stands(ack) if ack.batch_no == BatchNo(1)), "{again:?}");
+    assert_eq!((store.head(), stream.counters().duplicates), (Place::START, 1));
+    let cases = [
+        ((10, 1, plain), Reason::WindowOverrun),
+        ((2, 2, plain), Reason::EpochNotOpen),
+        ((0, 1, plain), Reason::BatchOutOfRange),
+        ((u64::MAX, 1, plain), Reason::BatchOutOfRange),
+        ((2, 1, BatchFlags::RESEND_BEGIN), Reason::ResendMisplaced),
+        ((2, 1, BatchFlags::RESEND_END), Reason::ResendMisplaced),
+    ];
+    for (batch, reason) in cases {
+        let (mut stream, mut store) = opened();
+        let taken = offer(&mut stream, &mut store, batch, &[]);
+        assert_eq!(refusal(taken), (reason, batch.0, 0));
+        let taken = offer(&mut stream, &mut store, (2, 1, plain), &[]);
+        assert_eq!(refusal(taken).0, Reason::SourceNotOpen, "after {reason:?}");
+    }
+}
+
+#[test]
+fn what_a_full_resend_leaves_out_is_gone_and_tokens_beyond_the_valid_place_are_refused() {
+    let plain = BatchFlags::default();
+    let (mut stream, mut store) = opened();
+    let rows = [record(3, 1), record(3, 2), record(4, 3)];
+    let _ = offer(&mut stream, &mut store, (2, 1, plain), &rows);
+    let _ = offer(&mut stream, &mut store, (3, 1, plain), &[record(7, 2)]);
+    let valid = Place::new(Seq(3), Rec(2));
+    let answer = stream.open(&open_of(2, valid, Switch::On), 1, &mut store).unwrap();
+    assert_eq!((answer.next_batch_no, answer.head_seq.0), (BatchNo(1), 7));
+    let _ = offer(&mut stream, &mut store, (1, 2, BatchFlags::RESEND_BEGIN), &[record(8, 1)]);
+    assert!(!stream.is_whole());
+    assert!(store.get(Rec(2)).is_some(), "what is not there yet may still come");
+    let ends = offer(&mut stream, &mut store, (2, 2, BatchFlags::RESEND_END), &[record(8, 4)]);
+    assert_eq!(ends, Taken::Sweeps);
+    assert_eq!(stream.sweep(2, &mut store), None, "two records are looked at");
+    assert!(stream.sweep(9, &mut store).is_some_and(|ack| ack.batch_no == BatchNo(2)));
+    let left: Vec<u64> = (1..9).filter(|rec| store.get(Rec(*rec)).is_some()).collect();
+    assert_eq!((left, stream.counters().swept), (vec![1, 4], 2));
+    let at = |seq, rec| Place::new(Seq(seq), Rec(rec));
+    let legal = |place| store.check(Epoch(1), place, &Filter::ALL).is_ok();
+    assert_eq!([at(3, 1), at(3, 2), at(3, 3), at(7, 2)].map(legal), [true, true, false, false]);
+    // The end of the resend has taken the next `seq`, whether anything went or not.
+    let taken = offer(&mut stream, &mut store, (3, 2, plain), &[record(9, 5)]);
+    assert_eq!(refusal(taken), (Reason::PlaceWentBack, 3, 1));
+}

@@ -1,0 +1,417 @@
+//! A core, a store and readers, and a network between them that loses, repeats and reorders.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use weir_delivery::stream::{GAP_INTERVAL, SourceStream, Taken, Window};
+use weir_delivery::{Filter, OrderStore, PageLimits, Place, Selection, StoreConfig};
+use weir_types::{BatchNo, Epoch, FirmId, Nanos, Reason, Rec, SessionId};
+use weir_wire::delivery::{OrderRow, RowFlags};
+use weir_wire::ingest::{
+    BatchFlags, OpenSource, SourceAck, SourceBatch, SourceGap, SourceOpened, SourceReject,
+};
+
+use crate::core::{Batch, Core, Random, Record, SOURCE, rows_of};
+
+pub const SESSION: SessionId = SessionId(7);
+pub const WINDOW: Window = Window { batches: 8, bytes: 1 << 20 };
+/// Rounds after which a stream that only has to be finished is stuck.
+const ROUNDS_MAX: u64 = 10_000;
+
+/// What is under way to the store, and from which connection.
+#[derive(Clone, Debug)]
+enum ToStore {
+    Open(OpenSource),
+    Batch(BatchNo, Epoch, Batch),
+    Gone,
+}
+
+#[derive(Clone, Debug)]
+enum ToCore {
+    Opened(SourceOpened),
+    Ack(SourceAck),
+    Gap(SourceGap),
+    Reject(SourceReject),
+}
+
+/// A reader with its copy, by token.
+pub struct Reader {
+    filter: Filter,
+    epoch: Epoch,
+    place: Place,
+    mirror: BTreeMap<Rec, OrderRow>,
+    pub resyncs: u64,
+}
+
+/// What the batches that were taken say: nothing but a fold over them.
+#[derive(Default)]
+struct Model {
+    records: BTreeMap<Rec, Record>,
+    resent: Option<BTreeSet<Rec>>,
+}
+
+pub struct World {
+    random: Random,
+    now: Nanos,
+    core: Core,
+    connection: u64,
+    is_open: bool,
+    sent: u64,
+    stream: SourceStream,
+    store: OrderStore,
+    model: Model,
+    /// The epoch and number of the last batch that the model has.
+    modelled: (Epoch, u64),
+    to_store: VecDeque<(u64, ToStore)>,
+    to_core: VecDeque<(u64, ToCore)>,
+    pub readers: Vec<Reader>,
+    pub met: BTreeMap<&'static str, u64>,
+}
+
+pub fn store() -> OrderStore {
+    OrderStore::new(StoreConfig::new(SOURCE, Epoch::NONE))
+}
+
+impl World {
+    pub fn new(seed: u64) -> World {
+        let reader = |firm| Reader {
+            filter: Filter { firm_id: FirmId(firm), ..Filter::ALL },
+            epoch: Epoch::NONE,
+            place: Place::START,
+            mirror: BTreeMap::new(),
+            resyncs: 0,
+        };
+        World {
+            random: Random(seed),
+            now: Nanos(1),
+            core: Core::new(),
+            connection: 1,
+            is_open: false,
+            sent: 0,
+            stream: SourceStream::new(SOURCE, WINDOW),
+            store: store(),
+            model: Model::default(),
+            modelled: (Epoch::NONE, 0),
+            to_store: VecDeque::new(),
+            to_core: VecDeque::new(),
+            readers: (0..3).map(reader).collect(),
+            met: BTreeMap::new(),
+        }
+    }
+
+    fn meet(&mut self, what: &'static str) {
+        *self.met.entry(what).or_insert(0) += 1;
+    }
+
+    pub fn step(&mut self) {
+        self.now.0 += 1_000_000;
+        match self.random.below(100) {
+            0..=24 => self.core.trade(&mut self.random),
+            25..=39 => self.core_sends(),
+            40..=64 => self.store_hears(),
+            65..=84 => self.core_hears(),
+            85..=94 => {
+                let reader = self.random.below(3) as usize;
+                self.read(reader);
+            }
+            95 => self.reconnect(),
+            96 => self.disturb(),
+            97 => self.now.0 += GAP_INTERVAL.0,
+            98 if self.random.below(20) == 0 => self.core_crashes(),
+            99 if self.random.below(60) == 0 => self.store_crashes(),
+            _ => self.core.remember(),
+        }
+    }
+
+    fn send(&mut self, message: ToStore) {
+        self.to_store.push_back((self.connection, message));
+    }
+
+    fn core_sends(&mut self) {
+        if !self.is_open {
+            let open = self.core.open(SESSION);
+            return self.send(ToStore::Open(open));
+        }
+        self.core.cut_batch();
+        let end = self.core.batches.len() as u64;
+        while self.sent < end && self.sent < self.core.acked + u64::from(WINDOW.batches) {
+            self.sent += 1;
+            let number = BatchNo(self.sent);
+            let batch = self.core.batch(number).clone();
+            self.send(ToStore::Batch(number, self.core.epoch, batch));
+        }
+    }
+
+    /// One message reaches the store, or is lost, repeated or overtaken.
+    fn store_hears(&mut self) {
+        self.sweep();
+        if self.stream.is_sweeping() {
+            return;
+        }
+        let Some((from, message)) = self.take_to_store() else { return self.remind() };
+        match message {
+            ToStore::Gone => self.stream.close(from),
+            ToStore::Open(open) => {
+                let answer = self.stream.open(&open, from, &mut self.store);
+                let answer = answer.map_or_else(ToCore::Reject, ToCore::Opened);
+                self.to_core.push_back((from, answer));
+            }
+            ToStore::Batch(number, epoch, batch) => self.offer(from, (number, epoch), &batch),
+        }
+    }
+
+    fn take_to_store(&mut self) -> Option<(u64, ToStore)> {
+        let front = self.to_store.pop_front()?;
+        // That a connection is gone is no message: it is neither lost nor overtaken.
+        if matches!(front.1, ToStore::Gone) {
+            return Some(front);
+        }
+        match self.random.below(40) {
+            0 => {
+                self.meet("lost");
+                None
+            }
+            1 => {
+                self.meet("repeated");
+                self.to_store.push_front(front.clone());
+                Some(front)
+            }
+            2 if matches!(self.to_store.front(), Some((_, ToStore::Batch(..)))) => {
+                self.meet("overtaken");
+                let next = self.to_store.pop_front();
+                self.to_store.push_front(front);
+                next
+            }
+            _ => Some(front),
+        }
+    }
+
+    fn offer(&mut self, from: u64, (number, epoch): (BatchNo, Epoch), batch: &Batch) {
+        let head = SourceBatch {
+            batch_no: number,
+            sending_time: self.now,
+            session_id: SESSION,
+            epoch,
+            source_id: SOURCE,
+            flags: batch.flags,
+        };
+        let before = self.stream.next_batch_no();
+        let bytes = rows_of(&batch.rows);
+        let rows = weir_wire::rows::take_rows(&bytes).expect("whole rows").0;
+        let taken = self.stream.offer((&head, rows), from, &mut self.store, self.now);
+        if self.stream.next_batch_no() > before {
+            self.model((number, epoch), batch);
+        }
+        let answer = match taken {
+            Taken::Stands(ack) => ToCore::Ack(ack),
+            Taken::Gap(gap) => ToCore::Gap(gap),
+            Taken::Rejected(reject) => ToCore::Reject(reject),
+            Taken::Sweeps | Taken::Early => return,
+        };
+        self.to_core.push_back((from, answer));
+    }
+
+    /// Folds a batch into the model: each once, and in the order of their numbers.
+    fn model(&mut self, (number, epoch): (BatchNo, Epoch), batch: &Batch) {
+        let follows = if self.modelled.0 == epoch { self.modelled.1 + 1 } else { 1 };
+        assert_eq!(number.0, follows, "batches are taken in order");
+        self.modelled = (epoch, number.0);
+        let model = &mut self.model;
+        if batch.flags.contains(BatchFlags::RESEND_BEGIN) {
+            model.resent = Some(BTreeSet::new());
+        }
+        for record in &batch.rows {
+            let rec = record.row.rec;
+            if record.row.flags == RowFlags::TOMBSTONE {
+                model.records.remove(&rec);
+            } else {
+                model.records.insert(rec, record.clone());
+            }
+            if let Some(resent) = &mut model.resent {
+                resent.insert(rec);
+            }
+        }
+        if batch.flags.contains(BatchFlags::RESEND_END) {
+            let resent = model.resent.take().expect("it began");
+            model.records.retain(|rec, _| resent.contains(rec));
+            self.met.entry("resend").and_modify(|count| *count += 1).or_insert(1);
+        }
+        let touched: Vec<Rec> = batch.rows.iter().map(|record| record.row.rec).collect();
+        touched.into_iter().for_each(|rec| self.check_record(rec));
+    }
+
+    fn check_record(&self, rec: Rec) {
+        let wanted = self.model.records.get(&rec);
+        assert_eq!(self.store.get(rec), wanted.map(|record| record.row), "record {rec}");
+        let attributes = wanted.map(|record| &record.attributes[..]);
+        assert_eq!(self.store.attributes(rec), attributes, "record {rec}");
+    }
+
+    pub fn check_all(&self) {
+        if self.stream.is_sweeping() {
+            return;
+        }
+        (0..=self.core.rec_max.0 + 1).for_each(|rec| self.check_record(Rec(rec)));
+    }
+
+    fn sweep(&mut self) {
+        if let Some(ack) = self.stream.sweep(3, &mut self.store) {
+            self.to_core.push_back((self.connection, ToCore::Ack(ack)));
+            self.meet("swept");
+        }
+    }
+
+    fn remind(&mut self) {
+        if let Some(gap) = self.stream.remind(self.now) {
+            self.to_core.push_back((self.connection, ToCore::Gap(gap)));
+            self.meet("reminded");
+        }
+    }
+
+    fn core_hears(&mut self) {
+        let Some((to, message)) = self.to_core.pop_front() else { return };
+        if to != self.connection || self.random.below(40) == 0 {
+            return;
+        }
+        match message {
+            ToCore::Opened(opened) if opened.epoch == self.core.epoch => {
+                let head = Place::new(opened.head_seq, opened.head_rec);
+                self.core.opened(opened.next_batch_no, head);
+                self.is_open = true;
+                self.core.store_epoch = opened.epoch;
+                self.sent = opened.next_batch_no.0 - 1;
+            }
+            ToCore::Ack(ack) if ack.epoch == self.core.epoch => {
+                self.core.acked = self.core.acked.max(ack.batch_no.0);
+            }
+            ToCore::Gap(gap) if gap.epoch == self.core.epoch => {
+                self.sent = self.sent.min(gap.next_batch_no.0 - 1);
+                self.meet("gap");
+            }
+            ToCore::Reject(reject) => self.rejected(&reject),
+            _ => {}
+        }
+    }
+
+    fn rejected(&mut self, reject: &SourceReject) {
+        self.is_open = false;
+        self.core.store_epoch = reject.epoch;
+        match reject.reason {
+            Reason::ResendNeeded => {
+                self.meet("resend needed");
+                self.core.begin_resend();
+            }
+            // What an earlier epoch or connection left in the network.
+            Reason::EpochNotOpen | Reason::EpochWentBack | Reason::SourceNotOpen => {}
+            // The same question again, overtaken by the first batch.
+            Reason::ResendNeedsEpoch => self.meet("asked again"),
+            Reason::SourceAlreadyOpen => self.meet("open already"),
+            // A window's worth of a network that lags may still be under way after a gap.
+            Reason::WindowOverrun => self.meet("window"),
+            other => panic!("{other:?}: {reject:?}"),
+        }
+    }
+
+    fn reconnect(&mut self) {
+        self.meet("reconnect");
+        let before = self.connection;
+        self.connection += 1;
+        self.is_open = false;
+        if self.random.below(8) == 0 {
+            // The store hears of the new connection before it hears that the old one is gone.
+            self.core_sends();
+        }
+        self.to_store.push_back((before, ToStore::Gone));
+    }
+
+    /// Whoever was not told that its source is closed notices by silence and opens it again.
+    fn disturb(&mut self) {
+        self.is_open = false;
+    }
+
+    fn core_crashes(&mut self) {
+        self.meet("core crash");
+        self.reconnect();
+        self.core.crash(&mut self.random);
+    }
+
+    fn store_crashes(&mut self) {
+        self.meet("store crash");
+        self.store = store();
+        self.stream = SourceStream::new(SOURCE, WINDOW);
+        self.model = Model::default();
+        self.modelled = (Epoch::NONE, 0);
+        // Its connections die with it: what was under way on them never comes.
+        self.to_store.clear();
+        self.reconnect();
+    }
+
+    fn read(&mut self, index: usize) {
+        if !self.stream.is_whole() {
+            return;
+        }
+        let reader = &mut self.readers[index];
+        if self.store.check(reader.epoch, reader.place, &reader.filter).is_err() {
+            reader.place = Place::START;
+            reader.mirror.clear();
+            reader.resyncs += 1;
+        }
+        let limits = PageLimits { rows_max: 5, bytes_max: 1 << 20, scan_max: 40 };
+        let mut selection = Selection::default();
+        let page = self.store.select(reader.place, &reader.filter, &limits, &mut selection);
+        for row in self.store.rows(&selection) {
+            assert!(Place::new(row.seq, row.rec) > reader.place, "a reader's places grow");
+            if row.flags == RowFlags::default() {
+                let row = OrderRow { merged_count: 0, ..row };
+                reader.mirror.insert(row.rec, row);
+            } else {
+                reader.mirror.remove(&row.rec);
+            }
+        }
+        (reader.place, reader.epoch) = (page.next, self.store.epoch());
+    }
+
+    /// All calms down: the core sends what is left, and readers read to the end.
+    pub fn settle(&mut self) {
+        for round in 0..ROUNDS_MAX {
+            self.now.0 += GAP_INTERVAL.0;
+            // The last acknowledgement may be lost too.
+            let is_quiet = !self.is_open || round % 50 == 49;
+            if is_quiet && self.to_store.is_empty() && self.to_core.is_empty() {
+                self.reconnect();
+            }
+            self.core_sends();
+            for _ in 0..10 {
+                self.store_hears();
+                self.core_hears();
+            }
+            if self.is_open
+                && self.core.is_fed()
+                && self.to_store.is_empty()
+                && self.stream.is_whole()
+            {
+                return self.check_settled();
+            }
+        }
+        panic!("the stream does not come to rest: {:?}", self.stream);
+    }
+
+    fn check_settled(&mut self) {
+        self.check_all();
+        let wanted: BTreeMap<Rec, OrderRow> =
+            self.core.records.iter().map(|(rec, record)| (*rec, record.row)).collect();
+        for index in 0..self.readers.len() {
+            loop {
+                let before = self.readers[index].place;
+                self.read(index);
+                if self.readers[index].place == before {
+                    break;
+                }
+            }
+            let filter = self.readers[index].filter;
+            let mut seen = wanted.clone();
+            seen.retain(|_, row| filter.firm_id.is_none() || row.firm_id == filter.firm_id);
+            assert_eq!(self.readers[index].mirror, seen, "reader {index}");
+        }
+        self.meet("settled");
+    }
+}

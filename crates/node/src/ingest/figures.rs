@@ -1,0 +1,192 @@
+//! What ingest counts, for the status page and Prometheus.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::Serialize;
+use weir_delivery::stream::StreamCounters;
+use weir_types::{BatchNo, Epoch, PartitionId};
+
+/// Figures that other threads read.
+#[derive(Debug, Default)]
+pub struct IngestFigures {
+    /// Connections now.
+    pub connections: AtomicU64,
+    /// Connections accepted.
+    pub accepted: AtomicU64,
+    /// Connections refused because there were as many as there may be.
+    pub connections_refused: AtomicU64,
+    /// Sessions logged on now.
+    pub sessions: AtomicU64,
+    /// Logons refused.
+    pub logons_refused: AtomicU64,
+    /// Messages that could not be read or have no place here.
+    pub malformed: AtomicU64,
+    /// Openings and batches refused.
+    pub refused: AtomicU64,
+    /// Connections that the node ended.
+    pub ended: AtomicU64,
+    /// Bytes of batches handed to the store.
+    pub batch_bytes: AtomicU64,
+    /// Times that reading waited for the store.
+    pub back_pressure: AtomicU64,
+    /// The sources.
+    pub sources: Mutex<BTreeMap<PartitionId, SourceFigures>>,
+}
+
+/// How a source stands.
+#[derive(Clone, Copy, Debug)]
+pub struct SourceFigures {
+    /// Its epoch; none before it was first opened.
+    pub epoch: Epoch,
+    /// The number of the batch that is taken next.
+    pub next_batch_no: BatchNo,
+    /// Whether somebody feeds it.
+    pub is_open: bool,
+    /// Whether its store has all that there is.
+    pub is_whole: bool,
+    /// Live orders.
+    pub live_orders: u32,
+    /// Ended orders that are kept, and marks.
+    pub ended_orders: u32,
+    /// What its stream counted.
+    pub counters: StreamCounters,
+}
+
+/// Ingest on the status page.
+#[derive(Clone, Debug, Serialize)]
+pub struct IngestReport {
+    /// Where it listens.
+    pub address: String,
+    /// Connections now.
+    pub connections: u64,
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections refused because there were as many as there may be.
+    pub connections_refused: u64,
+    /// Sessions logged on now.
+    pub sessions: u64,
+    /// Logons refused.
+    pub logons_refused: u64,
+    /// Messages that could not be read or have no place here.
+    pub malformed: u64,
+    /// Openings and batches refused.
+    pub refused: u64,
+    /// Connections that the node ended.
+    pub ended: u64,
+    /// Bytes of batches handed to the store.
+    pub batch_bytes: u64,
+    /// Times that reading waited for the store.
+    pub back_pressure: u64,
+    /// The sources.
+    pub sources: Vec<SourceReport>,
+}
+
+/// A source on the status page.
+#[derive(Clone, Debug, Serialize)]
+pub struct SourceReport {
+    /// Whose orders.
+    pub source: u16,
+    /// Its epoch; 0 before it was first opened.
+    pub epoch: u32,
+    /// The number of the batch that is taken next.
+    pub next_batch_no: u64,
+    /// Whether somebody feeds it.
+    pub is_open: bool,
+    /// Whether its store has all that there is.
+    pub is_whole: bool,
+    /// Live orders.
+    pub live_orders: u32,
+    /// Ended orders that are kept, and marks.
+    pub ended_orders: u32,
+    /// Times that it was opened.
+    pub opened: u64,
+    /// Batches taken in.
+    pub batches: u64,
+    /// Rows taken in.
+    pub rows: u64,
+    /// Batches that came again.
+    pub duplicates: u64,
+    /// Gaps told.
+    pub gaps: u64,
+    /// Batches that came too early and were dropped.
+    pub early: u64,
+    /// Openings and batches refused.
+    pub rejects: u64,
+    /// Full resends that came to their end.
+    pub resends: u64,
+    /// Records that full resends left out.
+    pub swept: u64,
+}
+
+impl IngestFigures {
+    /// The figures now.
+    #[must_use]
+    pub fn report(&self, address: std::net::SocketAddr) -> IngestReport {
+        let load = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
+        let sources = self.sources.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        IngestReport {
+            address: address.to_string(),
+            connections: load(&self.connections),
+            accepted: load(&self.accepted),
+            connections_refused: load(&self.connections_refused),
+            sessions: load(&self.sessions),
+            logons_refused: load(&self.logons_refused),
+            malformed: load(&self.malformed),
+            refused: load(&self.refused),
+            ended: load(&self.ended),
+            batch_bytes: load(&self.batch_bytes),
+            back_pressure: load(&self.back_pressure),
+            sources: sources.iter().map(|(source, figures)| figures.report(*source)).collect(),
+        }
+    }
+}
+
+impl SourceFigures {
+    fn report(&self, source: PartitionId) -> SourceReport {
+        let counters = &self.counters;
+        SourceReport {
+            source: source.0,
+            epoch: self.epoch.0,
+            next_batch_no: self.next_batch_no.0,
+            is_open: self.is_open,
+            is_whole: self.is_whole,
+            live_orders: self.live_orders,
+            ended_orders: self.ended_orders,
+            opened: counters.opened,
+            batches: counters.batches,
+            rows: counters.rows,
+            duplicates: counters.duplicates,
+            gaps: counters.gaps,
+            early: counters.early,
+            rejects: counters.rejects,
+            resends: counters.resends,
+            swept: counters.swept,
+        }
+    }
+}
+
+impl IngestReport {
+    /// The figures of the listener as Prometheus has them: name, help, kind, value.
+    #[must_use]
+    pub fn metrics(&self) -> [(&'static str, &'static str, &'static str, u64); 10] {
+        [
+            ("weir_ingest_connections", "Connections of cores.", "gauge", self.connections),
+            ("weir_ingest_sessions", "Sessions of cores.", "gauge", self.sessions),
+            ("weir_ingest_accepted_total", "Connections accepted.", "counter", self.accepted),
+            (
+                "weir_ingest_connections_refused_total",
+                "Connections over the limit.",
+                "counter",
+                self.connections_refused,
+            ),
+            ("weir_ingest_logons_refused_total", "Logons.", "counter", self.logons_refused),
+            ("weir_ingest_malformed_total", "Messages not read.", "counter", self.malformed),
+            ("weir_ingest_refused_total", "Openings and batches.", "counter", self.refused),
+            ("weir_ingest_ended_total", "Connections ended.", "counter", self.ended),
+            ("weir_ingest_batch_bytes_total", "Bytes of batches.", "counter", self.batch_bytes),
+            ("weir_ingest_back_pressure_total", "Waits.", "counter", self.back_pressure),
+        ]
+    }
+}

@@ -1,0 +1,270 @@
+//! What a core's frames say: its logon, its sources, its batches; and the answer to what has no
+//! place.
+
+use weir_types::{EventNo, Nanos, PartitionId, Reason, Role, SessionId};
+use weir_wire::dialogue::{peek_session_and_request, put_logon_ack};
+use weir_wire::frame::{BrokenFrame, Framing, RawMessage, next_frame, put_frame};
+use weir_wire::ingest::{OpenSource, SOURCE_FRAME_LEN_MAX, SourceReject};
+use weir_wire::session::{Label, LogonAck, LogonReject, Reject};
+use weir_wire::{ClientMessage, DecodeError};
+
+use super::agent::{IngestAgent, add, close};
+use super::feeds::WINDOW;
+use super::handoff::Asked;
+use super::link::{Link, LoggedOn};
+use crate::gateway::ConnectionId;
+use crate::gateway::directory::KnownSession;
+use crate::gateway::reception::{Via, heartbeat_granted};
+
+/// Malformed messages after which a connection is ended.
+const ERRORS_MAX: u32 = 16;
+
+/// What became of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Intake {
+    Done,
+    /// It has no room where it goes: it waits, and what is behind it.
+    NoRoom,
+}
+
+impl IngestAgent {
+    /// Takes whole frames until one has to wait; how many.
+    pub(super) fn take_frames(&mut self, id: u64, link: &mut Link, now: Nanos) -> usize {
+        let input = link.take_input();
+        let (mut consumed, mut frames) = (0, 0);
+        link.must_wait = false;
+        while link.closing_by.is_none() {
+            match next_frame(&input[consumed..], SOURCE_FRAME_LEN_MAX) {
+                Framing::Incomplete => break,
+                Framing::Broken(broken) => {
+                    add(&self.figures.malformed, 1);
+                    add(&self.figures.ended, 1);
+                    close(link, reason_of(broken), now);
+                }
+                Framing::Frame { len, message } => {
+                    let frame = &input[consumed..consumed + len];
+                    if self.take_frame(id, link, (frame, message), now) == Intake::NoRoom {
+                        add(&self.figures.back_pressure, 1);
+                        link.must_wait = true;
+                        break;
+                    }
+                    consumed += len;
+                    frames += 1;
+                }
+            }
+        }
+        link.return_input(input, consumed);
+        frames
+    }
+
+    fn take_frame(
+        &mut self,
+        id: u64,
+        link: &mut Link,
+        (frame, message): (&[u8], Result<RawMessage<'_>, DecodeError>),
+        now: Nanos,
+    ) -> Intake {
+        let raw = match message {
+            Ok(raw) => raw,
+            Err(error) => return self.refuse(link, None, (error.reason(), error.field()), now),
+        };
+        let via = Via { connection: ConnectionId(id), now };
+        match ClientMessage::decode(&raw) {
+            Ok(ClientMessage::Logon(logon, points)) => {
+                let known = self.reception.prove_by_key(&logon, via);
+                let asked = (logon.session_id, logon.heartbeat_interval_ms, points.len());
+                self.log_on(id, link, (known, asked), now);
+                Intake::Done
+            }
+            Ok(ClientMessage::ChallengeRequest(request)) => {
+                match self.reception.challenge(request.session_id, via) {
+                    Ok(challenge) => put_frame(&challenge, &mut link.output),
+                    Err(reject) => self.refuse_logon(link, &reject),
+                }
+                Intake::Done
+            }
+            Ok(ClientMessage::SignedLogon(logon, points)) => {
+                let Some(known) = self.reception.prove_by_signature((&raw, &logon), via) else {
+                    return Intake::NoRoom;
+                };
+                let asked = (logon.session_id, logon.heartbeat_interval_ms, points.len());
+                self.log_on(id, link, (known, asked), now);
+                Intake::Done
+            }
+            Ok(ClientMessage::Heartbeat(_)) => Intake::Done,
+            Ok(ClientMessage::Logout(_)) => {
+                close(link, Reason::LogoutRequested, now);
+                Intake::Done
+            }
+            Ok(ClientMessage::OpenSource(open)) => self.open(id, link, &open, &raw, now),
+            Ok(ClientMessage::SourceBatch(batch, _)) => {
+                let whose = (batch.session_id, batch.source_id);
+                self.hand_on(id, link, whose, (frame, &raw), now)
+            }
+            Ok(_) => self.refuse(link, Some(&raw), (Reason::NotServedHere, ""), now),
+            Err(error) => self.refuse(link, Some(&raw), (error.reason(), error.field()), now),
+        }
+    }
+
+    fn log_on(
+        &mut self,
+        id: u64,
+        link: &mut Link,
+        (known, (session_id, asked_ms, point_count)): (
+            Result<KnownSession, LogonReject>,
+            (SessionId, u32, usize),
+        ),
+        now: Nanos,
+    ) {
+        let known = known.and_then(|known| {
+            let refused = |reason| Err(logon_reject(session_id, reason));
+            if link.session.is_some() || self.by_session.contains_key(&session_id) {
+                return refused(Reason::AlreadyLoggedOn);
+            }
+            if known.role != Role::Source {
+                return refused(Reason::NotEntitled);
+            }
+            // No partition tells a session of ingest anything that could be resumed.
+            if point_count > 0 { refused(Reason::WrongPartition) } else { Ok(known) }
+        });
+        let known = match known {
+            Ok(known) => known,
+            Err(reject) => return self.refuse_logon(link, &reject),
+        };
+        let interval_ms = heartbeat_granted(asked_ms);
+        let heartbeat_interval = u64::from(interval_ms) * 1_000_000;
+        let valid_until = known.valid_until;
+        link.session = Some(LoggedOn { session_id, heartbeat_interval, valid_until });
+        self.by_session.insert(session_id, id);
+        let ack = LogonAck {
+            server_time: now,
+            session_id,
+            firm_id: known.firm_id,
+            heartbeat_interval_ms: interval_ms,
+            order_rate_max: known.order_rate_max,
+            in_flight_max: known.in_flight_max,
+            role: known.role,
+        };
+        put_logon_ack(&ack, &[], &mut link.output);
+    }
+
+    fn refuse_logon(&mut self, link: &mut Link, reject: &LogonReject) {
+        add(&self.figures.logons_refused, 1);
+        put_frame(reject, &mut link.output);
+    }
+
+    /// Hands an opening on, when the session may feed the source.
+    fn open(
+        &mut self,
+        id: u64,
+        link: &mut Link,
+        open: &OpenSource,
+        raw: &RawMessage<'_>,
+        now: Nanos,
+    ) -> Intake {
+        if !is_logged_on(link, open.session_id) {
+            return self.refuse(link, Some(raw), (Reason::NotLoggedOn, "session_id"), now);
+        }
+        let source = self.sources.iter().find(|(source, _)| *source == open.source_id);
+        let reason = match source {
+            None => Reason::UnknownSource,
+            Some((_, session_id)) if *session_id != open.session_id => Reason::NotEntitled,
+            Some(_) => {
+                // A connection that is gone may have had it open.
+                let asked = self.has_told_gone() && self.ask(id, Asked::Open(*open));
+                if asked && !link.sources.contains(&open.source_id) {
+                    link.sources.push(open.source_id);
+                }
+                return if asked { Intake::Done } else { Intake::NoRoom };
+            }
+        };
+        add(&self.figures.refused, 1);
+        put_frame(&source_reject(open, reason), &mut link.output);
+        Intake::Done
+    }
+
+    fn hand_on(
+        &mut self,
+        id: u64,
+        link: &mut Link,
+        (session_id, source_id): (SessionId, PartitionId),
+        (frame, raw): (&[u8], &RawMessage<'_>),
+        now: Nanos,
+    ) -> Intake {
+        if !is_logged_on(link, session_id) {
+            return self.refuse(link, Some(raw), (Reason::NotLoggedOn, "session_id"), now);
+        }
+        if !link.sources.contains(&source_id) {
+            return self.refuse(link, Some(raw), (Reason::SourceNotOpen, "source_id"), now);
+        }
+        let is_over = link.under_way + frame.len() > WINDOW.bytes as usize;
+        if is_over || !self.ask(id, Asked::Batch(frame.to_vec())) {
+            return Intake::NoRoom;
+        }
+        link.under_way += frame.len();
+        add(&self.figures.batch_bytes, frame.len() as u64);
+        Intake::Done
+    }
+
+    /// Answers what cannot be read or has no place, and ends who says too much of it.
+    fn refuse(
+        &mut self,
+        link: &mut Link,
+        raw: Option<&RawMessage<'_>>,
+        (reason, field): (Reason, &str),
+        now: Nanos,
+    ) -> Intake {
+        let (session_id, request_no) = raw.map(peek_session_and_request).unwrap_or_default();
+        let reject = Reject {
+            request_no,
+            field: Label::new(field),
+            session_id,
+            ref_template_id: raw.map_or(0, |raw| raw.template_id),
+            reason,
+        };
+        put_frame(&reject, &mut link.output);
+        add(&self.figures.malformed, 1);
+        link.error_count += 1;
+        if link.error_count >= ERRORS_MAX {
+            add(&self.figures.ended, 1);
+            close(link, Reason::TooManyErrors, now);
+        }
+        Intake::Done
+    }
+}
+
+fn is_logged_on(link: &Link, session_id: SessionId) -> bool {
+    link.session.is_some_and(|session| session.session_id == session_id)
+}
+
+fn reason_of(broken: BrokenFrame) -> Reason {
+    match broken {
+        BrokenFrame::Length(len) if len as usize > SOURCE_FRAME_LEN_MAX => Reason::FrameTooLong,
+        BrokenFrame::Length(_) | BrokenFrame::Encoding(_) => Reason::MalformedFrame,
+    }
+}
+
+fn logon_reject(session_id: SessionId, reason: Reason) -> LogonReject {
+    LogonReject {
+        oldest_event_no: EventNo::NONE,
+        next_event_no: EventNo::NONE,
+        session_id,
+        epoch: weir_types::Epoch::NONE,
+        partition_id: PartitionId::NONE,
+        reason,
+    }
+}
+
+fn source_reject(open: &OpenSource, reason: Reason) -> SourceReject {
+    SourceReject {
+        batch_no: weir_types::BatchNo::NONE,
+        next_batch_no: weir_types::BatchNo::NONE,
+        head_seq: weir_types::Seq(0),
+        head_rec: weir_types::Rec(0),
+        session_id: open.session_id,
+        epoch: weir_types::Epoch::NONE,
+        row_no: 0,
+        source_id: open.source_id,
+        reason,
+    }
+}

@@ -1,0 +1,18 @@
+//! Ingest: where outside cores feed the orders that delivery gives to readers.
+//!
+//! A thread of its own has the sockets ([`agent`], [`link`]) and hands whole batches to the
+//! delivery agent over a bounded ring ([`handoff`]); there each source has a store and a stream
+//! ([`feeds`]). INVARIANT: what a connection may make the node keep is bounded: one frame that is
+//! not whole, its window in front of the store, its output.
+
+pub mod agent;
+pub mod feeds;
+pub mod figures;
+pub mod handoff;
+mod intake;
+mod link;
+
+pub use self::agent::{IngestAgent, IngestLimits, IngestParts};
+pub use self::feeds::Feeds;
+pub use self::figures::{IngestFigures, IngestReport};
+pub use self::handoff::{IngestPort, StorePort, ingest_to_store};

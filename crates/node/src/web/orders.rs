@@ -1,0 +1,49 @@
+//! `GET /orders`: one page, as soon as there is something, or an empty one when the wait is over.
+
+use std::sync::Arc;
+
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use weir_io::{Clock, SystemClock};
+use weir_types::Reason;
+
+use super::add_one;
+use super::answer::{Answer, bad_parameter_json, json_response, refused};
+use super::ask::{Ask, credentials};
+use super::hub::Hub;
+
+pub async fn fetch(
+    State(hub): State<Arc<Hub>>,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let Some((session_id, key)) = credentials(&headers) else {
+        add_one(&hub.figures.keys_refused);
+        return refused(Reason::UnknownKey, &[]);
+    };
+    let mut reader = match hub.enter(session_id, key).await {
+        Ok(reader) => reader,
+        Err(reason) => return refused(reason, &[]),
+    };
+    // Only who may ask is told what is wrong with the question.
+    let ask = match Ask::of_query(query.as_deref().unwrap_or_default()) {
+        Ok(ask) => ask,
+        Err(bad) => {
+            add_one(&hub.figures.asks_refused);
+            return json_response(StatusCode::BAD_REQUEST, &bad_parameter_json(&bad));
+        }
+    };
+    let question = ask.question(session_id, 0);
+    if let Err(reason) = reader.ask(question, ask.token, SystemClock.now()).await {
+        return refused(reason, &[]);
+    }
+    match reader.next_page().await.as_deref().map(Answer::of) {
+        Some(Answer::Page { body, .. }) => json_response(StatusCode::OK, &body),
+        Some(Answer::Refused { reason, token, .. }) => {
+            add_one(&hub.figures.asks_refused);
+            refused(reason, &token)
+        }
+        None => refused(Reason::KeyReplaced, &[]),
+    }
+}

@@ -1,0 +1,310 @@
+//! `/orders/stream` over WebSocket: snapshot, then live, for several subscriptions at a time.
+//!
+//! A subscription has one question at the store at a time and asks the next when the page before is
+//! written, so a socket that is not read stops asking. With credit it asks as long as it has rows
+//! and bytes left.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::extract::State;
+use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use serde_json::{Value, json};
+use weir_io::{Clock, SystemClock};
+use weir_types::Reason;
+
+use super::add_one;
+use super::answer::{Answer, bad_parameter_json, refusal_json, refused};
+use super::ask::{Ask, BadParameter, credentials};
+use super::hub::{Hub, Reader, SUBSCRIPTIONS_MAX};
+
+/// The longest message of a reader's.
+const MESSAGE_LEN_MAX: usize = 16 * 1024;
+/// Messages of a reader's that are refused before its socket is closed.
+const ERRORS_MAX: u32 = 16;
+/// What a close says that is the reader's fault (RFC 6455, 7.4.1).
+const POLICY_VIOLATION: u16 = 1008;
+/// What it says when the node goes away.
+const GOING_AWAY: u16 = 1001;
+
+pub async fn open(
+    State(hub): State<Arc<Hub>>,
+    headers: HeaderMap,
+    upgrade: WebSocketUpgrade,
+) -> Response {
+    let Some((session_id, key)) = credentials(&headers) else {
+        add_one(&hub.figures.keys_refused);
+        return refused(Reason::UnknownKey, &[]);
+    };
+    match hub.enter(session_id, key).await {
+        Ok(reader) => {
+            upgrade.max_message_size(MESSAGE_LEN_MAX).on_upgrade(move |socket| async move {
+                hub.figures.sockets.fetch_add(1, Ordering::Relaxed);
+                Stream::new(reader, socket).run(&hub).await;
+                hub.figures.sockets.fetch_sub(1, Ordering::Relaxed);
+            })
+        }
+        Err(reason) => refused(reason, &[]),
+    }
+}
+
+/// What a subscription may still be sent; without a bound where there is none.
+#[derive(Clone, Copy, Debug, Default)]
+struct Credit {
+    rows: Option<u64>,
+    bytes: Option<u64>,
+}
+
+impl Credit {
+    fn is_used_up(&self) -> bool {
+        self.rows == Some(0) || self.bytes == Some(0)
+    }
+
+    fn spend(&mut self, rows: u64, bytes: u64) {
+        self.rows = self.rows.map(|left| left.saturating_sub(rows));
+        self.bytes = self.bytes.map(|left| left.saturating_sub(bytes));
+    }
+
+    /// More of each that is given; one without a bound stays so.
+    fn add(&mut self, more: Credit) {
+        let sum = |left: Option<u64>, more: Option<u64>| {
+            left.map(|left| left.saturating_add(more.unwrap_or(0)))
+        };
+        *self = Credit { rows: sum(self.rows, more.rows), bytes: sum(self.bytes, more.bytes) };
+    }
+}
+
+struct Subscription {
+    ask: Ask,
+    credit: Credit,
+    /// The number of its question at the store, while there is one.
+    asked: Option<u64>,
+}
+
+struct Stream {
+    reader: Reader,
+    socket: WebSocket,
+    subscriptions: HashMap<u32, Subscription>,
+    /// Questions at the store, those of subscriptions that ended included.
+    asked_count: usize,
+    question_no: u32,
+    error_count: u32,
+}
+
+/// What ends a stream.
+enum End {
+    /// The peer is gone.
+    Gone,
+    /// It is told why.
+    Closed(u16, Reason),
+}
+
+impl Stream {
+    fn new(reader: Reader, socket: WebSocket) -> Stream {
+        let subscriptions = HashMap::new();
+        Stream { reader, socket, subscriptions, asked_count: 0, question_no: 0, error_count: 0 }
+    }
+
+    async fn run(&mut self, hub: &Hub) {
+        let end = loop {
+            let outcome = tokio::select! {
+                page = self.reader.next_page() => match page {
+                    Some(frames) => self.on_page(&frames).await,
+                    None => Err(End::Closed(GOING_AWAY, Reason::KeyReplaced)),
+                },
+                message = self.socket.recv() => match message {
+                    Some(Ok(message)) => self.on_message(message, hub).await,
+                    Some(Err(_)) | None => Err(End::Gone),
+                },
+            };
+            if let Err(end) = outcome {
+                break end;
+            }
+        };
+        if let End::Closed(code, reason) = end {
+            let frame = CloseFrame { code, reason: format!("{reason:?}").into() };
+            // A peer that is gone has no use for it.
+            drop(self.socket.send(Message::Close(Some(frame))).await);
+        }
+    }
+
+    async fn on_message(&mut self, message: Message, hub: &Hub) -> Result<(), End> {
+        let refused = match message {
+            Message::Text(text) => self.take(text.as_str()).await?,
+            Message::Binary(_) => Some(bad("", "messages are JSON text")),
+            Message::Ping(_) | Message::Pong(_) => None,
+            Message::Close(_) => return Err(End::Gone),
+        };
+        let Some(bad) = refused else { return Ok(()) };
+        add_one(&hub.figures.asks_refused);
+        self.say(&bad_parameter_json(&bad)).await?;
+        self.error_count += 1;
+        if self.error_count >= ERRORS_MAX {
+            return Err(End::Closed(POLICY_VIOLATION, Reason::TooManyErrors));
+        }
+        Ok(())
+    }
+
+    /// Does what a message says, or tells what is wrong with it.
+    async fn take(&mut self, text: &str) -> Result<Option<BadParameter>, End> {
+        let command = match Command::of(text) {
+            Ok(command) => command,
+            Err(bad) => return Ok(Some(bad)),
+        };
+        match command {
+            Command::Subscribe(id, ask, credit) => {
+                if self.subscriptions.contains_key(&id) {
+                    return Ok(Some(bad("subscribe", "there is a subscription of this number")));
+                }
+                // One that ended has its place until its last page has come.
+                if self.subscriptions.len().max(self.asked_count) >= SUBSCRIPTIONS_MAX {
+                    return Ok(Some(bad("subscribe", "there are as many as there may be")));
+                }
+                self.subscriptions.insert(id, Subscription { ask, credit, asked: None });
+                self.go_on(id).await?;
+            }
+            Command::Credit(id, more) => {
+                let Some(subscription) = self.subscriptions.get_mut(&id) else {
+                    return Ok(Some(bad("credit", "there is no subscription of this number")));
+                };
+                subscription.credit.add(more);
+                self.go_on(id).await?;
+            }
+            Command::Unsubscribe(id) => {
+                if !self.subscriptions.contains_key(&id) {
+                    return Ok(Some(bad("unsubscribe", "there is no such subscription")));
+                }
+                self.leave(id).await?;
+            }
+        }
+        Ok(None)
+    }
+
+    async fn leave(&mut self, id: u32) -> Result<(), End> {
+        self.subscriptions.remove(&id);
+        self.say(&json!({ "id": id, "unsubscribed": true })).await
+    }
+
+    /// Asks a subscription's next question, unless one is asked or its credit is used up.
+    async fn go_on(&mut self, id: u32) -> Result<(), End> {
+        let session_id = self.reader.session_id;
+        let Some(subscription) = self.subscriptions.get_mut(&id) else { return Ok(()) };
+        if subscription.asked.is_some() || subscription.credit.is_used_up() {
+            return Ok(());
+        }
+        self.question_no = self.question_no.wrapping_add(1);
+        self.asked_count += 1;
+        let correlation_id = u64::from(self.question_no) << 32 | u64::from(id);
+        subscription.asked = Some(correlation_id);
+        let mut question = subscription.ask.question(session_id, correlation_id);
+        let at_most = |asked: u32, left: Option<u64>| match (asked, left) {
+            (asked, None) => asked,
+            (0, Some(left)) => u32::try_from(left).unwrap_or(u32::MAX),
+            (asked, Some(left)) => asked.min(u32::try_from(left).unwrap_or(u32::MAX)),
+        };
+        question.rows_max = at_most(question.rows_max, subscription.credit.rows);
+        question.bytes_max = at_most(question.bytes_max, subscription.credit.bytes);
+        let token = subscription.ask.token.clone();
+        let asked = self.reader.ask(question, token, SystemClock.now()).await;
+        asked.map_err(|reason| End::Closed(POLICY_VIOLATION, reason))
+    }
+
+    async fn on_page(&mut self, frames: &[u8]) -> Result<(), End> {
+        let answer = Answer::of(frames);
+        self.asked_count -= 1;
+        let id = answer.correlation_id() as u32;
+        // A subscription of this number that is another one by now has asked something else.
+        let asked = Some(answer.correlation_id());
+        let subscription = self.subscriptions.get_mut(&id).filter(|found| found.asked == asked);
+        let Some(subscription) = subscription else { return Ok(()) };
+        subscription.asked = None;
+        match answer {
+            Answer::Page { token, row_count, row_bytes, mut body, .. } => {
+                subscription.ask.token = token;
+                subscription.credit.spend(u64::from(row_count), row_bytes as u64);
+                body["id"] = Value::from(id);
+                self.say(&body).await?;
+                self.go_on(id).await
+            }
+            Answer::Refused { reason, token, .. } => {
+                let is_resync = matches!(
+                    reason,
+                    Reason::ResyncEpoch
+                        | Reason::ResyncFilter
+                        | Reason::ResyncFloor
+                        | Reason::ResyncToken
+                );
+                let mut refusal = refusal_json(reason, &token);
+                refusal["id"] = Value::from(id);
+                refusal["resync"] = Value::from(is_resync);
+                self.say(&refusal).await?;
+                if is_resync {
+                    // All that was said of it is void; it begins again from the oldest legal token.
+                    if let Some(subscription) = self.subscriptions.get_mut(&id) {
+                        subscription.ask.token = token;
+                    }
+                    self.go_on(id).await
+                } else {
+                    self.leave(id).await
+                }
+            }
+        }
+    }
+
+    async fn say(&mut self, value: &Value) -> Result<(), End> {
+        let text = Message::Text(value.to_string().into());
+        self.socket.send(text).await.map_err(|_| End::Gone)
+    }
+}
+
+/// What a reader may say.
+enum Command {
+    Subscribe(u32, Ask, Credit),
+    Credit(u32, Credit),
+    Unsubscribe(u32),
+}
+
+impl Command {
+    fn of(text: &str) -> Result<Command, BadParameter> {
+        let Ok(Value::Object(members)) = serde_json::from_str(text) else {
+            return Err(bad("", "a message is one JSON object"));
+        };
+        let ops = ["subscribe", "credit", "unsubscribe"];
+        let Some(op) = ops.into_iter().find(|op| members.contains_key(*op)) else {
+            return Err(bad("", "a message says subscribe, credit or unsubscribe"));
+        };
+        let (mut id, mut ask, mut credit) = (0, Ask::default(), Credit::default());
+        for (name, value) in &members {
+            match (op, name.as_str()) {
+                (_, name) if name == op => {
+                    let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
+                    id = number.ok_or_else(|| bad(op, "the subscription's number"))?;
+                }
+                ("subscribe" | "credit", "rows" | "bytes") => {
+                    let left = value.as_u64().filter(|left| *left > 0);
+                    let left = left.ok_or_else(|| bad(name, "a whole number above zero"))?;
+                    let to = if name == "rows" { &mut credit.rows } else { &mut credit.bytes };
+                    *to = Some(left);
+                }
+                ("subscribe", name) => match value {
+                    Value::String(text) => ask.set(name, text)?,
+                    Value::Number(_) | Value::Bool(_) => ask.set(name, &value.to_string())?,
+                    _ => return Err(bad(name, "text, a number or true or false")),
+                },
+                (_, name) => return Err(bad(name, "there is no such member")),
+            }
+        }
+        Ok(match op {
+            "subscribe" => Command::Subscribe(id, ask, credit),
+            "credit" => Command::Credit(id, credit),
+            _ => Command::Unsubscribe(id),
+        })
+    }
+}
+
+fn bad(parameter: &str, what: &'static str) -> BadParameter {
+    BadParameter { parameter: parameter.chars().take(40).collect(), what }
+}

@@ -1,0 +1,342 @@
+//! An outside core feeds a node over its ingest listener, and readers follow its orders by token:
+//! through crashes of the core, gaps, epochs and full resends.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use weir_client::follower::{Follower, FollowerConfig};
+use weir_client::source::{SourceConfig, SourceEvent, SourceMessage, SourceWriter};
+use weir_client::{Client, ClientError, Incoming, Limits};
+use weir_delivery::Place;
+use weir_types::{BatchNo, Epoch, Nanos, OrderId, PartitionId, Reason, Role, SessionId, Switch};
+use weir_wire::delivery::{FetchOrders, OrderRow};
+use weir_wire::dialogue::{put_fetch_orders, put_source_batch};
+use weir_wire::frame::put_frame;
+use weir_wire::ingest::{OpenSource, SourceBatch};
+
+use crate::common::following::Following;
+use crate::common::{HANG, Home, Node, OPERATOR, SUPERVISOR, Who, definition_of, until};
+
+#[path = "../../../delivery/tests/stream/core.rs"]
+#[allow(dead_code, reason = "the stream's own test takes the rest")]
+mod core;
+
+use self::core::{Batch, Core, Random, SOURCE};
+
+const CORE: Who = Who { session_id: SessionId(30), role: Role::Source, ..OPERATOR };
+const STRANGER: Who = Who { session_id: SessionId(31), role: Role::Source, ..OPERATOR };
+/// With its block and the length field, a row of 600 bytes.
+const ATTRIBUTES_LEN: u64 = 439;
+
+fn node() -> (Home, Node) {
+    let config = "[ingest]\nlisten = \"127.0.0.1:0\"\n[[ingest.source]]\nid = 40\nsession = 30\n";
+    let home = Home::with_config("os", config);
+    let node = home.start();
+    let mut admin = node.admin();
+    for who in [SUPERVISOR, CORE, STRANGER] {
+        admin.define_session(definition_of(&who)).unwrap();
+    }
+    admin.close().unwrap();
+    (home, node)
+}
+
+fn ingest_address(node: &Node) -> SocketAddr {
+    node.status()["ingest"]["address"].as_str().expect("it listens").parse().unwrap()
+}
+
+/// A core with the writer that feeds it to a node.
+struct Fed {
+    core: Core,
+    writer: SourceWriter,
+    pushed: usize,
+    refusals: Vec<Reason>,
+}
+
+impl Fed {
+    fn new(node: &Node, core: Core) -> Fed {
+        let config = config_of(&core);
+        let writer = SourceWriter::new(ingest_address(node), CORE.config(), config);
+        Fed { core, writer, pushed: 0, refusals: Vec::new() }
+    }
+
+    fn push(&mut self) {
+        self.core.cut_batch();
+        for batch in &self.core.batches[self.pushed..] {
+            self.writer.push(&rows(batch), batch.flags).unwrap();
+            self.pushed += 1;
+        }
+    }
+
+    /// Goes on in the core's epoch, whatever was sent before.
+    fn begin(&mut self) {
+        self.pushed = 0;
+        self.writer.begin(config_of(&self.core));
+    }
+
+    /// Feeds until the store has all.
+    fn until_fed(&mut self) {
+        let begun = Instant::now();
+        while !self.core.is_fed() {
+            assert!(begun.elapsed() < HANG, "the store does not take all: {:?}", self.refusals);
+            self.push();
+            let mut events = Vec::new();
+            self.writer.poll(Duration::from_millis(5), |event| events.push(event)).unwrap();
+            events.into_iter().for_each(|event| self.hear(event));
+        }
+    }
+
+    fn hear(&mut self, event: SourceEvent) {
+        match event {
+            SourceEvent::Opened { head, next } => {
+                self.core.opened(next, Place::new(head.0, head.1));
+                self.core.store_epoch = self.core.epoch;
+            }
+            SourceEvent::Acknowledged(batch_no) => {
+                self.core.acked = self.core.acked.max(batch_no.0);
+            }
+            SourceEvent::Refused(reject) => {
+                self.refusals.push(reject.reason);
+                self.core.store_epoch = reject.epoch;
+                assert_eq!(reject.reason, Reason::ResendNeeded, "{reject:?}");
+                self.core.begin_resend();
+                self.begin();
+            }
+            SourceEvent::SentAgain { .. } | SourceEvent::NotOurs => {}
+        }
+    }
+
+    /// Trades, feeds it all and sees that a reader comes to know it.
+    fn trade(&mut self, count: usize, random: &mut Random, reader: &mut Following) {
+        (0..count).for_each(|_| self.core.trade(random));
+        self.until_fed();
+        self.check(reader);
+    }
+
+    fn check(&self, reader: &mut Following) {
+        let records = self.core.records.values();
+        let wanted: BTreeMap<OrderId, OrderRow> =
+            records.map(|record| (record.row.order_id, record.row)).collect();
+        let begun = Instant::now();
+        while mirror(reader) != wanted {
+            assert!(begun.elapsed() < HANG, "the reader does not come to know all");
+            reader.poll(Duration::from_millis(5)).unwrap();
+        }
+        for record in self.core.records.values() {
+            let attributes = reader.follower.attributes(record.row.order_id);
+            assert_eq!(attributes, record.attributes, "{}", record.row.order_id);
+        }
+    }
+}
+
+fn mirror(reader: &Following) -> BTreeMap<OrderId, OrderRow> {
+    let orders = reader.follower.orders().iter();
+    orders.map(|(id, row)| (*id, OrderRow { merged_count: 0, ..*row })).collect()
+}
+
+fn rows(batch: &Batch) -> Vec<(OrderRow, &[u8])> {
+    batch.rows.iter().map(|record| (record.row, &record.attributes[..])).collect()
+}
+
+fn config_of(core: &Core) -> SourceConfig {
+    let open = core.open(CORE.session_id);
+    SourceConfig {
+        full_resend: open.full_resend == Switch::On,
+        valid_to: Some((open.valid_epoch, open.valid_seq, open.valid_rec)),
+        ..SourceConfig::full(CORE.session_id, SOURCE, open.epoch)
+    }
+}
+
+fn reader(node: &Node) -> Following {
+    let config = FollowerConfig {
+        source_id: SOURCE,
+        keep_orders: true,
+        ..FollowerConfig::new(SUPERVISOR.session_id)
+    };
+    Following::start_as(node, SUPERVISOR, Follower::new(config, Vec::new()))
+}
+
+fn source_figure(node: &Node, name: &str) -> u64 {
+    node.status()["ingest"]["sources"][0][name].as_u64().expect("a number")
+}
+
+#[test]
+fn a_reader_follows_an_outside_core_through_crashes_gaps_epochs_and_full_resends() {
+    let (_home, node) = node();
+    let mut random = Random(1);
+    let mut core = Core::new();
+    core.attributes_len = Some(ATTRIBUTES_LEN);
+    let mut fed = Fed::new(&node, core);
+    fed.until_fed();
+    let mut reader = reader(&node);
+    fed.trade(300, &mut random, &mut reader);
+
+    // The core's process is killed and comes back with all that it had.
+    let Fed { core, writer, .. } = fed;
+    drop(writer);
+    let mut fed = Fed::new(&node, core);
+    fed.trade(100, &mut random, &mut reader);
+    assert_eq!(source_figure(&node, "duplicates"), 0, "it went on where the store stood");
+
+    // It comes back without the end of its history.
+    fed.core.remember();
+    fed.trade(100, &mut random, &mut reader);
+    let epoch = fed.core.epoch;
+    while fed.core.epoch == epoch {
+        fed.core.crash(&mut random);
+    }
+    fed.begin();
+    fed.trade(50, &mut random, &mut reader);
+    assert_eq!(fed.refusals, [Reason::ResendNeeded], "the store had what the core had lost");
+    assert_eq!(reader.resyncs, [Reason::ResyncEpoch], "so had the reader");
+    assert!(source_figure(&node, "swept") > 0, "what was not sent again is gone");
+    assert_eq!(source_figure(&node, "resends"), 2);
+    assert!(node.get("/metrics").1.contains("weir_source_rows_total{source=\"40\"}"));
+}
+
+/// A session on the ingest listener, without a writer.
+fn log_on(node: &Node, who: Who) -> Client {
+    let address = ingest_address(node);
+    until("a logon", || {
+        let mut client = Client::connect(address, Limits::default()).unwrap();
+        match client.log_on(who.patient_config(), HANG) {
+            Ok(()) => Some(client),
+            // The agent has not heard of the session yet.
+            Err(ClientError::LogonRejected { reason: Reason::UnknownKey, .. }) => None,
+            Err(error) => panic!("{error}"),
+        }
+    })
+}
+
+/// Says something and hears what the store says to it.
+fn say(client: &mut Client, put: impl FnOnce(&mut Vec<u8>)) -> SourceMessage {
+    put(client.outbox());
+    let begun = Instant::now();
+    loop {
+        assert!(begun.elapsed() < HANG, "the store says nothing");
+        let mut said = None;
+        client
+            .poll(Duration::from_millis(5), |incoming, _| {
+                if let Incoming::Source(message) = incoming {
+                    said = Some(message);
+                }
+            })
+            .unwrap();
+        if let Some(said) = said {
+            return said;
+        }
+    }
+}
+
+fn open_of(session_id: SessionId, source_id: PartitionId, full_resend: Switch) -> OpenSource {
+    OpenSource {
+        valid_seq: weir_types::Seq(0),
+        valid_rec: weir_types::Rec(0),
+        session_id,
+        epoch: Epoch(1),
+        valid_epoch: Epoch::NONE,
+        source_id,
+        full_resend,
+    }
+}
+
+fn put_batch(number: u64, batch: &Batch, out: &mut Vec<u8>) {
+    let head = SourceBatch {
+        batch_no: BatchNo(number),
+        sending_time: Nanos(1),
+        session_id: CORE.session_id,
+        epoch: Epoch(1),
+        source_id: SOURCE,
+        flags: batch.flags,
+    };
+    put_source_batch(&head, rows(batch), out);
+}
+
+#[test]
+fn a_gap_is_told_and_closed_by_sending_again() {
+    let (_home, node) = node();
+    let mut client = log_on(&node, CORE);
+    let open = open_of(CORE.session_id, SOURCE, Switch::On);
+    let opened = say(&mut client, |out| put_frame(&open, out));
+    assert!(matches!(opened, SourceMessage::Opened(o) if o.next_batch_no == BatchNo(1)));
+    let mut core = Core::new();
+    core.opened(BatchNo(1), Place::START);
+    core.trade(&mut Random(1));
+    core.cut_batch();
+    let [first, second] = &core.batches[..] else { panic!("the resend, and a batch") };
+    let gap = say(&mut client, |out| put_batch(2, second, out));
+    assert!(matches!(gap, SourceMessage::Gap(gap) if gap.next_batch_no == BatchNo(1)), "{gap:?}");
+    let taken = say(&mut client, |out| put_batch(1, first, out));
+    assert!(matches!(taken, SourceMessage::Ack(ack) if ack.batch_no == BatchNo(1)), "{taken:?}");
+    let taken = say(&mut client, |out| put_batch(2, second, out));
+    assert!(matches!(taken, SourceMessage::Ack(ack) if ack.batch_no == BatchNo(2)), "{taken:?}");
+    let again = say(&mut client, |out| put_batch(1, first, out));
+    assert!(matches!(again, SourceMessage::Ack(ack) if ack.batch_no == BatchNo(2)), "{again:?}");
+    assert_eq!(["gaps", "duplicates"].map(|name| source_figure(&node, name)), [1, 1]);
+}
+
+#[test]
+fn nobody_feeds_a_source_that_is_not_its_own() {
+    let (_home, node) = node();
+    let mut core = log_on(&node, CORE);
+    let mut stranger = log_on(&node, STRANGER);
+    let reason = |said| match said {
+        SourceMessage::Reject(reject) => reject.reason,
+        other => panic!("{other:?}"),
+    };
+    let not_its_own = open_of(STRANGER.session_id, SOURCE, Switch::On);
+    let said = say(&mut stranger, |out| put_frame(&not_its_own, out));
+    assert_eq!(reason(said), Reason::NotEntitled);
+    let unknown = open_of(CORE.session_id, PartitionId(41), Switch::On);
+    let said = say(&mut core, |out| put_frame(&unknown, out));
+    assert_eq!(reason(said), Reason::UnknownSource);
+    let nothing = open_of(CORE.session_id, SOURCE, Switch::Off);
+    let said = say(&mut core, |out| put_frame(&nothing, out));
+    assert_eq!(reason(said), Reason::ResendNeeded);
+    let refused = Client::connect(ingest_address(&node), Limits::default())
+        .unwrap()
+        .log_on(SUPERVISOR.config(), HANG)
+        .unwrap_err();
+    let is_role = matches!(refused, ClientError::LogonRejected { reason: Reason::NotEntitled, .. });
+    assert!(is_role, "{refused}");
+    assert_eq!(node.status()["ingest"]["refused"], 3);
+}
+
+#[test]
+fn readers_are_told_which_sources_there_are_and_which_are_not_whole_yet() {
+    let (_home, node) = node();
+    let mut client = Client::connect(node.address(), Limits::default()).unwrap();
+    client.log_on(SUPERVISOR.config(), HANG).unwrap();
+    for (source_id, reason) in
+        [(SOURCE, Reason::PartitionAway), (PartitionId(41), Reason::UnknownSource)]
+    {
+        let fetch = FetchOrders {
+            correlation_id: 1,
+            session_id: SUPERVISOR.session_id,
+            firm_id: weir_types::FirmId::NONE,
+            account_id: weir_types::AccountId::NONE,
+            instrument_id: weir_types::InstrumentId::NONE,
+            rows_max: 0,
+            rows_min: 0,
+            bytes_max: 0,
+            wait_max_us: 0,
+            credit: 1,
+            live_only: Switch::Off,
+            source_id,
+        };
+        put_fetch_orders(&fetch, &[], client.outbox());
+        let told = until("a reject", || {
+            let mut told = None;
+            client
+                .poll(Duration::from_millis(5), |incoming, _| {
+                    use weir_client::SessionEvent::Refused;
+                    if let Incoming::Session(_, Refused { reject, .. }) = incoming {
+                        told = Some(reject.reason);
+                    }
+                })
+                .unwrap();
+            told
+        });
+        assert_eq!(told, reason);
+    }
+}

@@ -1,0 +1,290 @@
+//! Order state over HTTP: long poll and WebSocket, who may ask, and what is told to who may not.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use serde_json::{Value, json};
+use tungstenite::client::IntoClientRequest;
+use tungstenite::http::HeaderValue;
+use tungstenite::stream::MaybeTlsStream;
+use tungstenite::{Message, WebSocket};
+use weir_types::{ClOrdId, FirmId, OrdStatus, Role};
+use weir_wire::reference::DefineSession;
+
+use crate::common::following::Following;
+use crate::common::trader::Trader;
+use crate::common::{
+    ALICE, BOB, HANG, Home, INSTRUMENT, Node, SUPERVISOR, Who, definition_of, open_market,
+    trader_of, until,
+};
+
+fn market() -> (Home, Node) {
+    let home = Home::with_config("memory", "[web]\nlisten = \"127.0.0.1:0\"\n");
+    let node = home.start();
+    open_market(&node, &[ALICE, BOB]);
+    (home, node)
+}
+
+fn bearer(who: &Who) -> String {
+    let key: String = who.key().0.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("Bearer {}:{key}", who.session_id.0)
+}
+
+/// The code and the JSON that `GET path` is answered with.
+fn get_as(node: &Node, authorization: &str, path: &str) -> (u16, Value) {
+    let mut stream = TcpStream::connect(node.web()).unwrap();
+    stream.set_read_timeout(Some(HANG)).unwrap();
+    let ask = format!(
+        "GET {path} HTTP/1.1\r\nHost: weir\r\nAuthorization: {authorization}\r\n\
+         Connection: close\r\n\r\n"
+    );
+    stream.write_all(ask.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head, then a body");
+    let code = head.split(' ').nth(1).expect("HTTP/1.1 CODE").parse().unwrap();
+    (code, serde_json::from_str(body).unwrap_or(Value::Null))
+}
+
+fn get(node: &Node, who: &Who, path: &str) -> (u16, Value) {
+    get_as(node, &bearer(who), path)
+}
+
+fn page(node: &Node, who: &Who, path: &str) -> Value {
+    let (code, page) = get(node, who, path);
+    assert_eq!(code, 200, "{page}");
+    page
+}
+
+fn token_of(page: &Value) -> &str {
+    page["token"].as_str().expect("a token")
+}
+
+fn prices_of(page: &Value) -> Vec<i64> {
+    let rows = page["rows"].as_array().expect("rows");
+    rows.iter().map(|row| row["price"].as_i64().expect("a price")).collect()
+}
+
+#[test]
+fn orders_are_paged_and_the_token_goes_on_where_a_page_ended() {
+    let (_home, node) = market();
+    let mut alice = Trader::log_on(&node, ALICE);
+    for number in 1..=5 {
+        alice.ask_for_report(ALICE.sell(number, 100 + number.cast_signed(), 1));
+    }
+    let first = page(&node, &ALICE, "/orders?max_rows=2");
+    assert_eq!((prices_of(&first), &first["online"]), (vec![101, 102], &json!(false)));
+    let next = page(&node, &ALICE, &format!("/orders?token={}", token_of(&first)));
+    assert_eq!((prices_of(&next), &next["online"]), (vec![103, 104, 105], &json!(true)));
+    // Nothing new: an empty page when the wait is over, with a token all the same.
+    let empty = page(&node, &ALICE, &format!("/orders?wait_ms=1&token={}", token_of(&next)));
+    assert_eq!((empty["row_count"].as_u64(), prices_of(&empty)), (Some(0), vec![]));
+    // Another firm sees none of it, a supervisor all.
+    assert_eq!(prices_of(&page(&node, &BOB, "/orders?wait_ms=1")), [0; 0]);
+    assert_eq!(prices_of(&page(&node, &SUPERVISOR, "/orders")).len(), 5);
+    assert_eq!(prices_of(&page(&node, &SUPERVISOR, "/orders?firm=99&wait_ms=1")), [0; 0]);
+}
+
+#[test]
+fn who_waits_is_answered_when_something_comes() {
+    let (_home, node) = market();
+    let mut alice = Trader::log_on(&node, ALICE);
+    alice.ask_for_report(ALICE.sell(1, 101, 1));
+    let begin = page(&node, &ALICE, "/orders");
+    let path = format!("/orders?wait_ms=30000&token={}", token_of(&begin));
+    let waited = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| page(&node, &ALICE, &path));
+        until("the reader", || (node.status()["web"]["readers"] == 1).then_some(()));
+        alice.ask_for_report(ALICE.sell(2, 102, 1));
+        waiting.join().unwrap()
+    });
+    assert_eq!(prices_of(&waited), [102]);
+}
+
+#[test]
+fn a_token_is_the_same_over_http_and_over_the_binary_protocol() {
+    let (_home, node) = market();
+    let mut alice = Trader::log_on(&node, ALICE);
+    alice.ask_for_report(ALICE.sell(1, 101, 1));
+    let begin = page(&node, &SUPERVISOR, "/orders");
+    alice.ask_for_report(ALICE.sell(2, 102, 1));
+    let hex = token_of(&begin);
+    let token = (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16));
+    let token: Result<Vec<u8>, _> = token.collect();
+    let mut following = Following::start(&node, SUPERVISOR, token.unwrap());
+    following.until_online();
+    let prices: Vec<i64> = following.states().values().map(|row| row.price.0).collect();
+    assert_eq!(prices, [102], "only what came behind the token");
+    assert!(following.resyncs.is_empty());
+}
+
+#[test]
+fn nobody_gets_in_without_a_key_that_is_good() {
+    let (_home, node) = market();
+    let nobody = trader_of(99);
+    let bobs_key = bearer(&BOB).replace(&BOB.session_id.0.to_string(), "11");
+    for wrong in ["Bearer", "Basic 11:00", "Bearer 11:00", &bearer(&nobody), &bobs_key] {
+        let (code, refusal) = get_as(&node, wrong, "/orders");
+        assert_eq!((code, &refusal["error"]), (401, &json!("UnknownKey")), "{wrong}");
+    }
+    assert_eq!(node.status()["web"]["keys_refused"], 5);
+    let source =
+        DefineSession { role: Role::Source, firm_id: FirmId::NONE, ..definition_of(&nobody) };
+    node.admin().define_session(source).unwrap();
+    let (code, refusal) = get(&node, &nobody, "/orders");
+    assert_eq!((code, &refusal["error"]), (403, &json!("NotEntitled")));
+}
+
+#[test]
+fn what_is_wrong_with_a_question_is_told_by_its_name() {
+    let (_home, node) = market();
+    let (code, refusal) = get(&node, &ALICE, "/orders?firm=x");
+    assert_eq!((code, &refusal["parameter"]), (400, &json!("firm")));
+    let (code, refusal) = get(&node, &ALICE, "/orders?colour=red");
+    assert_eq!((code, &refusal["parameter"]), (400, &json!("colour")));
+    let (code, refusal) = get(&node, &ALICE, "/orders?firm=12");
+    assert_eq!((code, &refusal["error"]), (403, &json!("NotEntitled")), "another firm's");
+    let (code, refusal) = get(&node, &ALICE, "/orders?token=00ff");
+    assert_eq!((code, &refusal["error"]), (410, &json!("ResyncToken")));
+    // A token is one question's: with another filter it is another's.
+    let begin = page(&node, &ALICE, "/orders?wait_ms=1");
+    let other = format!("/orders?live=true&token={}", token_of(&begin));
+    let (code, refusal) = get(&node, &ALICE, &other);
+    assert_eq!((code, &refusal["error"]), (410, &json!("ResyncFilter")));
+    let oldest = refusal["token"].as_str().expect("the oldest legal token");
+    assert_eq!(
+        page(&node, &ALICE, &format!("/orders?live=true&wait_ms=1&token={oldest}"))["row_count"],
+        0
+    );
+}
+
+type Socket = WebSocket<MaybeTlsStream<TcpStream>>;
+
+fn open(node: &Node, who: &Who) -> Socket {
+    let mut request = format!("ws://{}/orders/stream", node.web()).into_client_request().unwrap();
+    let value = HeaderValue::from_str(&bearer(who)).unwrap();
+    request.headers_mut().insert("Authorization", value);
+    let (socket, _) = tungstenite::connect(request).unwrap();
+    let MaybeTlsStream::Plain(stream) = socket.get_ref() else { panic!("it is plain") };
+    stream.set_read_timeout(Some(HANG)).unwrap();
+    socket
+}
+
+fn say(socket: &mut Socket, message: &Value) {
+    socket.send(Message::text(message.to_string())).unwrap();
+}
+
+fn hear(socket: &mut Socket) -> Value {
+    loop {
+        match socket.read().unwrap() {
+            Message::Text(text) => return serde_json::from_str(&text).unwrap(),
+            Message::Close(frame) => panic!("closed: {frame:?}"),
+            _ => {}
+        }
+    }
+}
+
+/// The prices of a subscription's next page with rows.
+fn hear_prices(socket: &mut Socket, id: u32) -> Vec<i64> {
+    loop {
+        let message = hear(socket);
+        assert_eq!(message["id"], id, "{message}");
+        if message["row_count"] != 0 {
+            return prices_of(&message);
+        }
+    }
+}
+
+#[test]
+fn a_subscription_gives_what_is_there_and_then_what_comes() {
+    let (_home, node) = market();
+    let mut alice = Trader::log_on(&node, ALICE);
+    alice.ask_for_report(ALICE.sell(1, 101, 1));
+    let mut socket = open(&node, &ALICE);
+    say(&mut socket, &json!({"subscribe": 7}));
+    let first = hear(&mut socket);
+    assert_eq!((&first["id"], &first["online"]), (&json!(7), &json!(true)));
+    assert_eq!(prices_of(&first), [101]);
+    alice.ask_for_report(ALICE.sell(2, 102, 1));
+    assert_eq!(hear_prices(&mut socket, 7), [102]);
+    // A second one on the same socket, with a filter that the first has not.
+    let (first, cancel) = (ClOrdId::from_number(1), ClOrdId::from_number(3));
+    let cancel = weir_client::request::cancel(cancel, first, INSTRUMENT);
+    let canceled = alice.ask_for_report(cancel);
+    assert_eq!(canceled.ord_status, OrdStatus::Canceled);
+    assert_eq!(hear_prices(&mut socket, 7), [101]);
+    say(&mut socket, &json!({"unsubscribe": 7}));
+    assert_eq!(hear(&mut socket), json!({"id": 7, "unsubscribed": true}));
+    say(&mut socket, &json!({"subscribe": 8, "live": true}));
+    assert_eq!(hear_prices(&mut socket, 8), [102]);
+    until("the figures", || (node.status()["web"]["sockets"] == 1).then_some(()));
+    drop(socket);
+    until("its end", || (node.status()["web"]["readers"] == 0).then_some(()));
+}
+
+#[test]
+fn a_subscription_with_credit_gets_so_many_rows_and_no_more_until_it_has_more() {
+    let (_home, node) = market();
+    let mut alice = Trader::log_on(&node, ALICE);
+    for number in 1..=5 {
+        alice.ask_for_report(ALICE.sell(number, 100 + number.cast_signed(), 1));
+    }
+    let mut socket = open(&node, &ALICE);
+    say(&mut socket, &json!({"subscribe": 1, "rows": 3}));
+    assert_eq!(hear_prices(&mut socket, 1), [101, 102, 103]);
+    // Whatever comes meanwhile comes behind the answer to this.
+    say(&mut socket, &json!({"unsubscribe": 2}));
+    assert_eq!(hear(&mut socket)["parameter"], "unsubscribe");
+    say(&mut socket, &json!({"credit": 1, "rows": 1}));
+    assert_eq!(hear_prices(&mut socket, 1), [104]);
+    say(&mut socket, &json!({"credit": 1, "rows": 9}));
+    assert_eq!(hear_prices(&mut socket, 1), [105]);
+}
+
+#[test]
+fn what_is_wrong_with_a_message_is_told_and_too_much_of_it_closes_the_socket() {
+    let (_home, node) = market();
+    let mut socket = open(&node, &ALICE);
+    let wrongs = [
+        (json!([1]), ""),
+        (json!({"hello": 1}), ""),
+        (json!({"subscribe": -1}), "subscribe"),
+        (json!({"subscribe": 1, "firm": "x"}), "firm"),
+        (json!({"subscribe": 1, "rows": 0}), "rows"),
+        (json!({"credit": 5, "rows": 1}), "credit"),
+        (json!({"credit": 5, "live": true}), "live"),
+    ];
+    let count = wrongs.len();
+    for (wrong, parameter) in wrongs {
+        say(&mut socket, &wrong);
+        let refusal = hear(&mut socket);
+        assert_eq!(
+            (&refusal["error"], &refusal["parameter"]),
+            (&json!("BadParameter"), &json!(parameter))
+        );
+    }
+    for _ in count..16 {
+        say(&mut socket, &json!(null));
+        assert_eq!(hear(&mut socket)["error"], "BadParameter");
+    }
+    let Message::Close(Some(frame)) = socket.read().unwrap() else { panic!("it is to be closed") };
+    assert_eq!(frame.reason.as_str(), "TooManyErrors");
+}
+
+#[test]
+fn a_replaced_key_ends_who_came_in_by_the_old_one() {
+    let (_home, node) = market();
+    let mut socket = open(&node, &ALICE);
+    say(&mut socket, &json!({"subscribe": 1}));
+    let other =
+        DefineSession { credential: definition_of(&BOB).credential, ..definition_of(&ALICE) };
+    node.admin().define_session(other).unwrap();
+    let ended = loop {
+        if let Message::Close(frame) = socket.read().unwrap() {
+            break frame.expect("a reason");
+        }
+    };
+    assert_eq!(ended.reason.as_str(), "KeyReplaced");
+    let (code, refusal) = get(&node, &ALICE, "/orders");
+    assert_eq!((code, &refusal["error"]), (401, &json!("UnknownKey")));
+}
