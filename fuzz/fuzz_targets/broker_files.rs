@@ -6,10 +6,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weir_broker::{Broker, Config, Name, Place, Topic, TopicKind};
+use weir_broker::{Broker, Config, Name, Place, Source, Topic, TopicKind};
 use weir_fuzz::Recipe;
 use weir_io::SimDisk;
-use weir_types::{Epoch, Nanos, PartitionId, Position};
+use weir_types::{Epoch, Nanos, Position};
 
 const TOPIC: Topic = Topic { kind: TopicKind::Messages, key: 7 };
 const FILES: [&str; 3] =
@@ -29,7 +29,7 @@ fuzz_target!(|bytes: &[u8]| {
     let (mut broker, _) = Broker::open(config(), disk.clone(), Nanos(1)).expect("an empty disk");
     let name = Name::new("desk").expect("a name");
     let _saved_at_the_end = broker.create(&name, TOPIC, None, Nanos(1)).expect("a first one");
-    let (source, epoch) = (PartitionId(1), Epoch(1));
+    let (source, epoch) = (Source(1), Epoch(1));
     for record in 1..=2 {
         let place = Place { source, epoch, record: Position(record) };
         let _taken = broker.publish(TOPIC, place, body, Nanos(1)).expect("a small message");

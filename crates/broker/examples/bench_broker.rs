@@ -11,10 +11,10 @@ use std::time::Instant;
 
 use weir_broker::{
     Attachment, Broker, Config, Durability, MessageNo, Name, OnFull, Place, Published, Refused,
-    Topic, TopicKind,
+    Source, Topic, TopicKind,
 };
 use weir_io::{OsRng, Rng, SeededRng, ThreadDisk};
-use weir_types::{Epoch, Nanos, PartitionId, Position};
+use weir_types::{Epoch, Nanos, Position};
 
 const TOPIC: Topic = Topic { kind: TopicKind::Executions, key: 11 };
 const BODY: [u8; 200] = [0x5a; 200];
@@ -70,7 +70,7 @@ impl Bench {
     fn publish(&mut self, body: &[u8]) {
         self.record += 1;
         let record = Position(self.record);
-        let place = Place { source: PartitionId(1), epoch: Epoch(1), record };
+        let place = Place { source: Source(1), epoch: Epoch(1), record };
         loop {
             let now = self.now();
             match self.broker.publish(TOPIC, place, body, now) {

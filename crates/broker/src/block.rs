@@ -5,9 +5,9 @@
 //! written. Byte by byte: docs/protocols/broker-format.md. Nothing read here is trusted: wrong
 //! bytes are refused and never make it panic.
 
-use weir_types::{Epoch, Nanos, PartitionId, Position};
+use weir_types::{Epoch, Nanos, Position};
 
-use crate::name::{MessageNo, Place, Topic, TopicKind};
+use crate::name::{MessageNo, Place, Source, Topic, TopicKind};
 
 /// The format version that is written, of spill files and of the table.
 pub const FORMAT_VERSION: u32 = 1;
@@ -288,9 +288,8 @@ pub fn message_at(part: &[u8], at: usize) -> Option<StoredMessage<'_>> {
     let head = part.get(at..at + MESSAGE_HEADER)?;
     let len = usize::try_from(u32_at(head, 32)).ok()?;
     let body = part.get(at + MESSAGE_HEADER..at + MESSAGE_HEADER + len)?;
-    let source = u16::from_le_bytes([head[8], head[9]]);
     let place = Place {
-        source: PartitionId(source),
+        source: Source(u32_at(head, 8)),
         epoch: Epoch(u32_at(head, 12)),
         record: Position(u64_at(head, 16)),
     };

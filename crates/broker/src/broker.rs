@@ -15,11 +15,11 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use weir_io::{Completion, Disk};
-use weir_types::{Durability, Nanos, PartitionId};
+use weir_types::{Durability, Nanos};
 
 use crate::config::{Config, MESSAGE_BYTES_MAX, OnFull};
 use crate::error::{BrokerError, EvictReason, Refused};
-use crate::name::{MessageNo, Name, Place, Topic};
+use crate::name::{MessageNo, Name, Place, Source, Topic};
 use crate::saver::Saver;
 use crate::spill::Spill;
 use crate::subscription::Subscription;
@@ -142,7 +142,7 @@ pub struct Broker<D> {
     // INVARIANT: in order of number; what is in none of the four is written or not wanted.
     pub(crate) arrivals: VecDeque<Arrival>,
     /// The first messages that were given up with a subscription, by the change that says so.
-    pub(crate) ended: VecDeque<(MessageNo, u64)>,
+    pub(crate) ended: BTreeMap<u64, MessageNo>,
     /// What is on disk and may still be in memory: all of the topic before an index, whose
     /// message before has the number.
     pub(crate) written: VecDeque<(Topic, u64, MessageNo)>,
@@ -243,10 +243,11 @@ impl<D: Disk> Broker<D> {
         Published::Taken(self.last)
     }
 
+    /// The message is not acknowledged before a change of the table is saved. They do not come in
+    /// the order of their numbers: one for which nobody is left does not queue.
     fn note_ended(&mut self, no: MessageNo, change: u64) {
-        if self.ended.back().is_none_or(|(_, last)| *last < change) {
-            self.ended.push_back((no, change));
-        }
+        let first = self.ended.entry(change).or_insert(no);
+        *first = no.min(*first);
     }
 
     /// Sees to it that memory has room, by ending subscriptions if the configuration says so.
@@ -357,9 +358,9 @@ impl<D: Disk> Broker<D> {
             return;
         }
         let saved = self.saver.saved();
-        self.ended.retain(|(_, change)| *change > saved);
+        self.ended.retain(|change, _| *change > saved);
         let arrived = self.arrivals.front().map(|arrival| arrival.no);
-        let ended = self.ended.iter().map(|(no, _)| *no).min();
+        let ended = self.ended.values().copied().min();
         let sent = self.spill.sent.as_ref().filter(|sent| !sent.is_moved);
         let sent = sent.and_then(|sent| sent.parts.iter().map(|part| part.head.first).min());
         let open = [arrived, ended, sent].into_iter().flatten().min();
@@ -410,8 +411,20 @@ impl<D: Disk> Broker<D> {
 
     /// The newest place of a source in a topic: where its producer goes on after a restart.
     #[must_use]
-    pub fn last_place(&self, topic: Topic, source: PartitionId) -> Option<Place> {
+    pub fn last_place(&self, topic: Topic, source: Source) -> Option<Place> {
         self.topics.get(&topic)?.places.of(source)
+    }
+
+    /// Whether a message to a topic may be wanted: by somebody, or by one whose end is not saved.
+    #[must_use]
+    pub fn knows(&self, topic: Topic) -> bool {
+        self.topics.contains_key(&topic)
+    }
+
+    /// How many subscriptions there are, ended ones included.
+    #[must_use]
+    pub fn subscription_count(&self) -> u64 {
+        self.names.len() as u64
     }
 
     /// What happened to subscriptions since this was asked last.

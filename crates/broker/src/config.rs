@@ -2,6 +2,8 @@
 
 use weir_types::{Durability, Nanos};
 
+use crate::name::Places;
+
 /// The most bytes of one message's body.
 pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
@@ -22,6 +24,18 @@ impl Default for Quota {
         let week = Nanos(7 * 24 * 3600 * 1_000_000_000);
         Quota { bytes_max: 1 << 30, messages_max: 1 << 24, age_max: week }
     }
+}
+
+/// What somebody who makes a subscription asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// How far behind it may be; the configuration's when there is none.
+    pub quota: Option<Quota>,
+    /// How long nobody may be attached; the configuration's when there is none.
+    pub expire_after: Option<Nanos>,
+    /// Of each source the last place that it does not want: what its producer says again up to
+    /// there after a restart is not for it.
+    pub after: Places,
 }
 
 /// What is done when neither memory nor disk has room for what was not taken.
@@ -59,7 +73,8 @@ pub struct Config {
     pub sweep_every: Nanos,
     /// How long after the disk was found full it is tried again.
     pub full_pause: Nanos,
-    /// How long nobody may be attached before a subscription is removed.
+    /// How long nobody may be attached before a subscription that was made without a time of its
+    /// own is removed.
     pub expire_after: Nanos,
     /// The quota of subscriptions that are created without one.
     pub quota: Quota,

@@ -30,10 +30,10 @@ mod topic;
 mod work;
 
 pub use broker::{Broker, Counters, Holdings, Notice, Published};
-pub use config::{Config, MESSAGE_BYTES_MAX, OnFull, Quota};
+pub use config::{Config, MESSAGE_BYTES_MAX, OnFull, Quota, Terms};
 pub use deliver::{Attached, Attachment, Delivery};
 pub use error::{BrokerError, EvictReason, OpenReport, Refused, SubscriptionError};
-pub use name::{MessageNo, NAME_BYTES_MAX, Name, Place, Places, Topic, TopicKind};
+pub use name::{MessageNo, NAME_BYTES_MAX, Name, Place, Places, Source, Topic, TopicKind};
 pub use saver::Change;
 pub use subscription::{Lag, Listed};
 pub use table::{ATTACHED, Row, RowKind, Status, TOKEN_BYTES_MAX, Table, TableFault};

@@ -7,9 +7,9 @@ use weir_io::Disk;
 use weir_types::Nanos;
 
 use crate::broker::{Broker, Notice};
-use crate::config::Quota;
+use crate::config::{Quota, Terms};
 use crate::error::{EvictReason, SubscriptionError};
-use crate::name::{MessageNo, Name, Places, Topic};
+use crate::name::{MessageNo, Name, Topic};
 use crate::saver::Change;
 use crate::subscription::{Kind, Lag, Listed, Queue, Subscription};
 use crate::table::{Status, TOKEN_BYTES_MAX};
@@ -28,13 +28,32 @@ impl<D: Disk> Broker<D> {
         quota: Option<Quota>,
         now: Nanos,
     ) -> Result<Change, SubscriptionError> {
-        let mut queue = Queue::new(topic, self.last, Places::default());
+        self.create_on(name, topic, Terms { quota, ..Terms::default() }, now)
+    }
+
+    /// The same, on terms.
+    ///
+    /// # Errors
+    /// When the name is taken or there are too many.
+    pub fn create_on(
+        &mut self,
+        name: &Name,
+        topic: Topic,
+        terms: Terms,
+        now: Nanos,
+    ) -> Result<Change, SubscriptionError> {
         self.may_create(name)?;
         let state = self.topics.entry(topic).or_default();
+        if !state.is_wanted() {
+            terms.after.as_slice().iter().for_each(|place| {
+                state.places.advance(*place);
+            });
+        }
+        let mut queue = Queue::new(topic, self.last, terms.after.clone());
         queue.put_at(state.total, state.total_bytes);
         state.want(state.total);
         state.away += 1;
-        Ok(self.add(name, Kind::Queue(Box::new(queue)), quota, now))
+        Ok(self.add(name, Kind::Queue(Box::new(queue)), &terms, now))
     }
 
     /// Makes a subscription to state: a token that is kept under a name.
@@ -45,11 +64,12 @@ impl<D: Disk> Broker<D> {
         &mut self,
         name: &Name,
         token: &[u8],
+        terms: &Terms,
         now: Nanos,
     ) -> Result<Change, SubscriptionError> {
         self.may_create(name)?;
         check_token(token)?;
-        Ok(self.add(name, Kind::Token(token.to_vec()), None, now))
+        Ok(self.add(name, Kind::Token(token.to_vec()), terms, now))
     }
 
     fn may_create(&self, name: &Name) -> Result<(), SubscriptionError> {
@@ -66,13 +86,14 @@ impl<D: Disk> Broker<D> {
         Ok(())
     }
 
-    fn add(&mut self, name: &Name, kind: Kind, quota: Option<Quota>, now: Nanos) -> Change {
+    fn add(&mut self, name: &Name, kind: Kind, terms: &Terms, now: Nanos) -> Change {
         self.now = self.now.max(now);
         self.insert(Subscription {
             name: name.clone(),
             kind,
             status: Status::Live,
-            quota: quota.unwrap_or(self.config.quota),
+            quota: terms.quota.unwrap_or(self.config.quota),
+            expire_after: terms.expire_after.unwrap_or(self.config.expire_after),
             attachment: 0,
             detached_at: self.now,
             may_have_lost: false,
@@ -185,6 +206,37 @@ impl<D: Disk> Broker<D> {
         Ok(self.saver.changed_now())
     }
 
+    /// Gives up what a subscription has not taken, because an operator says so: it goes on with
+    /// the next message.
+    ///
+    /// # Errors
+    /// When there is none of the name, it ended, somebody is attached, or it is a token.
+    pub fn skip(&mut self, name: &Name) -> Result<Change, SubscriptionError> {
+        if self.has_stopped() {
+            return Err(SubscriptionError::Stopped);
+        }
+        let (id, last) = (self.find(name)?, self.last);
+        self.check_live(id)?;
+        if self.at(id).is_attached() {
+            return Err(SubscriptionError::Attached(name.clone()));
+        }
+        let Some(queue) = self.at(id).queue() else {
+            return Err(SubscriptionError::OtherKind(name.clone()));
+        };
+        let (topic, from) = (queue.topic, queue.acked_index);
+        let state = &self.topics[&topic];
+        let (to, bytes, places) = (state.total, state.total_bytes, state.places.clone());
+        let queue = self.at_mut(id).queue_mut().expect("it is one");
+        queue.acked = last;
+        places.as_slice().iter().for_each(|place| {
+            queue.taken.advance(*place);
+        });
+        queue.put_at(to, bytes);
+        self.topics.get_mut(&topic).expect("its topic is there").advance(from, to);
+        self.forget_taken(topic);
+        Ok(self.saver.changed_now())
+    }
+
     /// That a subscription gets messages or keeps a token; else what it came to.
     pub(crate) fn check_live(&self, id: usize) -> Result<(), SubscriptionError> {
         let subscription = self.at(id);
@@ -217,7 +269,7 @@ impl<D: Disk> Broker<D> {
         for id in 0..self.subscriptions.len() {
             let Some(subscription) = &self.subscriptions[id] else { continue };
             let away = self.now.since(subscription.detached_at);
-            let is_gone = !subscription.is_attached() && away >= self.config.expire_after;
+            let is_gone = !subscription.is_attached() && away >= subscription.expire_after;
             match subscription.status {
                 Status::Live if is_gone => {
                     let name = subscription.name.clone();

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use weir_types::{Epoch, PartitionId, Position};
+use weir_types::{Epoch, Position};
 
 /// What a topic's messages are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,11 +60,15 @@ impl MessageNo {
     }
 }
 
+/// Who says what is published: a number that its topics' producers have among themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Source(pub u32);
+
 /// Where a message comes from: what tells a repeated one from a new one, at both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     /// The source.
-    pub source: PartitionId,
+    pub source: Source,
     /// The source's epoch.
     pub epoch: Epoch,
     /// The record of the source's history, rising within an epoch and a topic.
@@ -101,9 +105,20 @@ impl Places {
 
     /// The newest place of a source.
     #[must_use]
-    pub fn of(&self, source: PartitionId) -> Option<Place> {
+    pub fn of(&self, source: Source) -> Option<Place> {
         let at = self.0.binary_search_by_key(&source, |known| known.source).ok()?;
         Some(self.0[at])
+    }
+
+    /// Keeps of each source the older place, and nothing of a source that one of both lacks.
+    pub(crate) fn keep_common(&mut self, other: &Places) {
+        self.0.retain_mut(|place| {
+            let Some(theirs) = other.of(place.source) else { return false };
+            if place.follows(&theirs) {
+                *place = theirs;
+            }
+            true
+        });
     }
 
     /// All of them, sorted by source.
@@ -152,8 +167,8 @@ impl fmt::Debug for Name {
 mod tests {
     use super::*;
 
-    fn place(source: u16, epoch: u32, record: u64) -> Place {
-        Place { source: PartitionId(source), epoch: Epoch(epoch), record: Position(record) }
+    fn place(source: u32, epoch: u32, record: u64) -> Place {
+        Place { source: Source(source), epoch: Epoch(epoch), record: Position(record) }
     }
 
     #[test]

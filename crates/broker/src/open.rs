@@ -185,12 +185,22 @@ impl<D: Disk> Broker<D> {
             file.parts.push((topic, first_index));
         }
         for topic in floors.into_keys() {
+            self.note_floor(topic);
             self.note_places(topic)?;
         }
         for id in 0..self.subscriptions.len() {
             self.place_queue(id)?;
         }
         Ok(())
+    }
+
+    /// What every subscription of a topic has taken its producers may say again: it is known.
+    fn note_floor(&mut self, topic: Topic) {
+        let queues = self.subscriptions.iter().flatten().filter_map(Subscription::live_queue);
+        let mut taken = queues.filter(|queue| queue.topic == topic).map(|queue| &queue.taken);
+        let Some(mut floor) = taken.next().cloned() else { return };
+        taken.for_each(|other| floor.keep_common(other));
+        self.topics.get_mut(&topic).expect("it is there").places = floor;
     }
 
     /// The newest place of each source of which a message is on disk.

@@ -149,6 +149,7 @@ pub(crate) struct Subscription {
     pub(crate) kind: Kind,
     pub(crate) status: Status,
     pub(crate) quota: Quota,
+    pub(crate) expire_after: Nanos,
     /// The number of the present attachment; zero when nobody is attached.
     pub(crate) attachment: u64,
     pub(crate) detached_at: Nanos,
@@ -168,6 +169,7 @@ impl Subscription {
             kind,
             status: row.status,
             quota: row.quota,
+            expire_after: row.expire_after,
             attachment: 0,
             detached_at: row.detached_at,
             may_have_lost: row.may_have_lost,
@@ -189,6 +191,7 @@ impl Subscription {
             kind,
             status: self.status,
             quota: self.quota,
+            expire_after: self.expire_after,
             detached_at: if self.is_attached() { ATTACHED } else { self.detached_at },
             may_have_lost: self.may_have_lost,
         }

@@ -4,12 +4,12 @@
 //! eviction from being saved and a torn write leaves the other slot. Byte by byte:
 //! docs/protocols/broker-format.md.
 
-use weir_types::{Durability, Epoch, Nanos, PartitionId, Position};
+use weir_types::{Durability, Epoch, Nanos, Position};
 
 use crate::block::{FORMAT_VERSION, NUMBER_MAX, put, u32_at, u64_at};
 use crate::config::Quota;
 use crate::error::EvictReason;
-use crate::name::{MessageNo, NAME_BYTES_MAX, Name, Place, Places, Topic, TopicKind};
+use crate::name::{MessageNo, NAME_BYTES_MAX, Name, Place, Places, Source, Topic, TopicKind};
 
 /// The files of the two slots.
 pub(crate) const SLOTS: [&str; 2] = ["subscriptions-0.wtable", "subscriptions-1.wtable"];
@@ -63,6 +63,8 @@ pub struct Row {
     pub status: Status,
     /// Its quota.
     pub quota: Quota,
+    /// How long nobody may be attached before it is removed.
+    pub expire_after: Nanos,
     /// When the last one to be attached left; [`ATTACHED`] while somebody is.
     pub detached_at: Nanos,
     /// Whether messages may have been lost that nobody was told of yet.
@@ -222,9 +224,8 @@ fn encode_row(row: &Row, out: &mut Vec<u8>) {
         name_len,
     ]);
     out.extend_from_slice(name);
-    for number in
-        [row.quota.bytes_max, row.quota.messages_max, row.quota.age_max.0, row.detached_at.0]
-    {
+    let Quota { bytes_max, messages_max, age_max } = row.quota;
+    for number in [bytes_max, messages_max, age_max.0, row.expire_after.0, row.detached_at.0] {
         out.extend_from_slice(&number.to_le_bytes());
     }
     match &row.kind {
@@ -238,7 +239,7 @@ fn encode_row(row: &Row, out: &mut Vec<u8>) {
             out.extend_from_slice(&topic.key.to_le_bytes());
             out.extend_from_slice(&acked.0.to_le_bytes());
             let places = taken.as_slice();
-            let len = u32::try_from(places.len()).expect("there are at most 65,536 sources");
+            let len = u32::try_from(places.len()).expect("there are fewer than 2^32 sources");
             out.extend_from_slice(&len.to_le_bytes());
             for place in places {
                 out.extend_from_slice(&place.source.0.to_le_bytes());
@@ -293,6 +294,7 @@ fn decode_row(reader: &mut Reader<'_>) -> Option<Row> {
     let name = Name::new(std::str::from_utf8(reader.take(name_len)?).ok()?)?;
     let (bytes_max, messages_max) = (reader.u64()?, reader.u64()?);
     let quota = Quota { bytes_max, messages_max, age_max: Nanos(reader.u64()?) };
+    let expire_after = Nanos(reader.u64()?);
     let detached_at = Nanos(reader.u64()?);
     let kind = if is_token {
         let len = usize::from(reader.u16()?);
@@ -303,7 +305,7 @@ fn decode_row(reader: &mut Reader<'_>) -> Option<Row> {
     } else {
         decode_queue(reader)?
     };
-    Some(Row { name, kind, status, quota, detached_at, may_have_lost })
+    Some(Row { name, kind, status, quota, expire_after, detached_at, may_have_lost })
 }
 
 fn decode_queue(reader: &mut Reader<'_>) -> Option<RowKind> {
@@ -314,7 +316,7 @@ fn decode_queue(reader: &mut Reader<'_>) -> Option<RowKind> {
     let count = reader.u32()?;
     let mut before = None;
     for _ in 0..count {
-        let source = PartitionId(reader.u16()?);
+        let source = Source(reader.u32()?);
         let place = Place { source, epoch: Epoch(reader.u32()?), record: Position(reader.u64()?) };
         if before.is_some_and(|before| before >= source) {
             return None;

@@ -183,7 +183,17 @@ impl<D: Disk> Broker<D> {
     fn is_due(&mut self) -> bool {
         self.pass_taken();
         let Some(front) = self.arrivals.front().copied() else { return false };
+        if self.waits_for_table(front.topic) {
+            return false;
+        }
         self.is_memory_short() || self.is_due_for_level(front.topic, front.at)
+    }
+
+    /// What is written of a topic is the beginning of what a subscription wants, without a hole.
+    /// One that ended no longer keeps messages in memory, and a crash brings it back until its end
+    /// is saved: nothing is written behind what it lost before.
+    fn waits_for_table(&self, topic: Topic) -> bool {
+        self.topics.get(&topic).is_some_and(|state| state.ending_change() > 0)
     }
 
     fn is_memory_short(&self) -> bool {
@@ -206,7 +216,8 @@ impl<D: Disk> Broker<D> {
             self.pass_taken();
             let Some(front) = self.arrivals.front().copied() else { break };
             debug_assert_eq!(self.fate(&front), Fate::Wanted);
-            if !is_short && !self.is_due_for_level(front.topic, front.at) {
+            let is_due = is_short || self.is_due_for_level(front.topic, front.at);
+            if !is_due || self.waits_for_table(front.topic) {
                 break;
             }
             let message = self.topics[&front.topic].resident(front.index);

@@ -8,7 +8,7 @@ mod common;
 use common::{body, config, name, place, settle, topic};
 use weir_broker::{
     Attachment, Broker, BrokerError, Config, Durability, EvictReason, MessageNo, Notice, OnFull,
-    Published, Quota, Refused, SubscriptionError,
+    Published, Quota, Refused, SubscriptionError, Terms,
 };
 use weir_io::{SimDisk, SimFaults};
 use weir_types::{Epoch, Nanos};
@@ -350,7 +350,7 @@ fn a_wrong_name_hold_or_acknowledgement_is_refused_by_type() {
 #[test]
 fn a_named_token_outlives_the_power() {
     let (mut broker, disk) = open(&config(Durability::Disk));
-    broker.create_token(&name(1), b"first", Nanos(1)).unwrap();
+    broker.create_token(&name(1), b"first", &Terms::default(), Nanos(1)).unwrap();
     let change = broker.keep_token(&name(1), b"second", Nanos(2)).unwrap();
     assert!(!broker.is_saved(change));
     settle(&mut broker, 2).unwrap();

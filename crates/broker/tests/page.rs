@@ -5,9 +5,9 @@
 mod common;
 
 use common::{config, topic};
-use weir_broker::{Broker, Durability, Name, Place, Quota};
+use weir_broker::{Broker, Durability, Name, Place, Quota, Source, Terms};
 use weir_io::SimDisk;
-use weir_types::{Epoch, Nanos, PartitionId, Position};
+use weir_types::{Epoch, Nanos, Position};
 
 const PAGE: &str = include_str!("../../../docs/protocols/broker-format.md");
 const ID: u128 = 0x0f0e_0d0c_0b0a_0908_0706_0504_0302_0100;
@@ -34,9 +34,11 @@ fn written() -> SimDisk {
     let (mut broker, _) = Broker::open(config, disk.clone(), Nanos(5)).unwrap();
     let name = Name::new("desk-11").unwrap();
     let quota = Quota { bytes_max: 1 << 20, messages_max: 1000, age_max: Nanos(1_000_000_000) };
-    let _saved_below = broker.create(&name, topic(11), Some(quota), Nanos(7)).unwrap();
+    let day = Some(Nanos(86_400_000_000_000));
+    let terms = Terms { quota: Some(quota), expire_after: day, ..Terms::default() };
+    let _saved_below = broker.create_on(&name, topic(11), terms, Nanos(7)).unwrap();
     common::settle(&mut broker, 7).unwrap();
-    let place = Place { source: PartitionId(1), epoch: Epoch(3), record: Position(12) };
+    let place = Place { source: Source(1), epoch: Epoch(3), record: Position(12) };
     let _taken = broker.publish(topic(11), place, b"hello, weir", Nanos(9)).unwrap();
     common::settle(&mut broker, 9).unwrap();
     disk
@@ -55,7 +57,7 @@ fn a_table_is_what_the_page_says_byte_by_byte() {
     put(&mut bytes, 56, 16, 1);
     bytes.extend_from_slice(&[0, 0, 0, 0, 7]);
     bytes.extend_from_slice(b"desk-11");
-    for number in [1_u64 << 20, 1000, 1_000_000_000, 7] {
+    for number in [1_u64 << 20, 1000, 1_000_000_000, 86_400_000_000_000, 7] {
         bytes.extend_from_slice(&number.to_le_bytes());
     }
     bytes.push(1);
@@ -82,7 +84,7 @@ fn a_spill_file_is_what_the_page_says_byte_by_byte() {
     put(&mut bytes, 508, 4, crc.into());
     let (block, part, message) = (512, 512 + 64, 512 + 64 + 56);
     put(&mut bytes, message, 8, (1 << 40) + 1);
-    put(&mut bytes, message + 8, 2, 1);
+    put(&mut bytes, message + 8, 4, 1);
     put(&mut bytes, message + 12, 4, 3);
     put(&mut bytes, message + 16, 8, 12);
     put(&mut bytes, message + 24, 8, 9);

@@ -43,6 +43,8 @@ pub enum Incoming<'a> {
     CopyMark(CopyMark),
     /// How the stream of a source stands, for its writer.
     Source(SourceMessage),
+    /// Something of subscriptions, for a subscriber or publisher.
+    Broker(NodeMessage<'a>),
 }
 
 /// A connection and its sessions.
@@ -343,6 +345,17 @@ impl Client {
                     sink(Incoming::Sources(states, sources), out);
                     continue;
                 }
+                NodeMessage::SubscriptionDone(_)
+                | NodeMessage::SubscriptionState(..)
+                | NodeMessage::SubscriptionAttached(..)
+                | NodeMessage::SubscribedMessage(..)
+                | NodeMessage::SubscriptionEnded(..)
+                | NodeMessage::PublishAck(_)
+                | NodeMessage::PublishReject(_)
+                | NodeMessage::NamedToken(..) => {
+                    sink(Incoming::Broker(message), out);
+                    continue;
+                }
                 ref other => match SourceMessage::of(other) {
                     Some(message) => {
                         sink(Incoming::Source(message), out);
@@ -417,6 +430,14 @@ fn addressee(message: &NodeMessage<'_>) -> SessionId {
         NodeMessage::SourceAck(m) => m.session_id,
         NodeMessage::SourceGap(m) => m.session_id,
         NodeMessage::SourceReject(m) => m.session_id,
+        NodeMessage::SubscriptionDone(m) => m.session_id,
+        NodeMessage::SubscriptionState(m, _) => m.session_id,
+        NodeMessage::SubscriptionAttached(m, _) => m.session_id,
+        NodeMessage::SubscribedMessage(m, _) => m.session_id,
+        NodeMessage::SubscriptionEnded(m, _) => m.session_id,
+        NodeMessage::PublishAck(m) => m.session_id,
+        NodeMessage::PublishReject(m) => m.session_id,
+        NodeMessage::NamedToken(m, _) => m.session_id,
     }
 }
 

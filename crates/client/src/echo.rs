@@ -109,6 +109,13 @@ pub(crate) fn answer(
             | ClientMessage::DropCopyRequest(_)
             | ClientMessage::OpenSource(_)
             | ClientMessage::SourceBatch(..)
+            | ClientMessage::CreateSubscription(..)
+            | ClientMessage::SubscriptionRequest(..)
+            | ClientMessage::AttachSubscription(..)
+            | ClientMessage::DetachSubscription(_)
+            | ClientMessage::AckMessages(_)
+            | ClientMessage::PublishMessage(..)
+            | ClientMessage::NamedToken(..)
             | ClientMessage::ChallengeRequest(_)
             | ClientMessage::SignedLogon(..) => {}
         }

@@ -531,8 +531,16 @@ impl Session {
             | NodeMessage::SourceOpened(_)
             | NodeMessage::SourceAck(_)
             | NodeMessage::SourceGap(_)
-            | NodeMessage::SourceReject(_) => {
-                unreachable!("pages, copies and streams of sources go to others than sessions")
+            | NodeMessage::SourceReject(_)
+            | NodeMessage::SubscriptionDone(_)
+            | NodeMessage::SubscriptionState(..)
+            | NodeMessage::SubscriptionAttached(..)
+            | NodeMessage::SubscribedMessage(..)
+            | NodeMessage::SubscriptionEnded(..)
+            | NodeMessage::PublishAck(_)
+            | NodeMessage::PublishReject(_)
+            | NodeMessage::NamedToken(..) => {
+                unreachable!("pages, copies, sources and subscriptions are not a session's")
             }
         })
     }

@@ -15,6 +15,7 @@ pub mod backup;
 pub mod bench_isolation;
 pub mod bench_probes;
 pub mod bench_roundtrip;
+pub mod broker;
 pub mod cli;
 pub mod config;
 pub mod control_feed;

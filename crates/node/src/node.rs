@@ -8,6 +8,7 @@
 //! thread delivery   delivery store
 //! thread web        order state over HTTP, and web-readers beside it, where it is configured
 //! thread ingest     sockets of outside cores, where there are any
+//! thread broker     durable subscriptions, their sockets, where they are served
 //! thread keeper     probe drain
 //! thread shadows    the shadow engines: event files, snapshots
 //! ```
@@ -37,6 +38,7 @@ use weir_wire::session::NodeId;
 use weir_wire::{Command, Definition, Request};
 
 use crate::agent::Agent;
+use crate::broker::{BrokerAgent, BrokerFigures, BrokerLimits, BrokerParts, FeedParts};
 use crate::config::{Config, parse_key};
 use crate::control_feed::{ControlFeed, FedPartition};
 use crate::cycles::CycleTimes;
@@ -103,6 +105,7 @@ struct Wakes {
     delivery: Wake,
     web: Wake,
     ingest: Wake,
+    broker: Wake,
 }
 
 /// Probe rings on their way to the drain.
@@ -154,6 +157,8 @@ impl Node {
         let feed = ControlFeed::new(control.reader(), vec![fed]);
         let (ingest, ingest_port) = assembly.ingest(&control)?.unzip();
         let ingest_address = ingest.as_ref().map(IngestAgent::address).transpose()?;
+        let broker = assembly.broker(&control, &trading, &mut notes)?;
+        let broker_address = broker.as_ref().map(BrokerAgent::address).transpose()?;
         let reader_ports = ReaderPorts { gateway: gateway_port, web: web.port };
         let delivery = assembly.delivery(reader_ports, ingest_port, &trading)?;
         let figures = [&control, &trading].map(|r| assembly.figures(r));
@@ -169,12 +174,14 @@ impl Node {
             tls: tls.clone(),
             web: web.hub.as_ref().map(|hub| hub.figures.clone()),
             ingest: ingest_address.map(|address| (address, assembly.ingest_figures.clone())),
+            broker: broker_address.map(|address| (address, assembly.broker_figures.clone())),
             latencies,
             hiccups,
             ..assembly.status()
         });
         let (web_readers, background) = (web.readers, [keeper(probes.drain), shadows]);
-        let others = Others { delivery, ingest, newcomers, handshakes, web_readers, background };
+        let others =
+            Others { delivery, ingest, broker, newcomers, handshakes, web_readers, background };
         let threads =
             assembly.start_threads((gateway, control, feed, trading), others, &wake_fd)?;
         assembly.wait_for_operator(definitions)?;
@@ -199,6 +206,12 @@ impl Node {
     #[must_use]
     pub fn ingest_address(&self) -> Option<SocketAddr> {
         self.status.ingest.as_ref().map(|(address, _)| *address)
+    }
+
+    /// Where subscribers and publishers connect, if durable subscriptions are served.
+    #[must_use]
+    pub fn broker_address(&self) -> Option<SocketAddr> {
+        self.status.broker.as_ref().map(|(address, _)| *address)
     }
 
     /// The node's figures.
@@ -258,6 +271,7 @@ impl Wakes {
             delivery: Wake::new(),
             web: Wake::new(),
             ingest: Wake::new(),
+            broker: Wake::new(),
         }
     }
 }
@@ -429,6 +443,7 @@ struct Others {
     delivery: DeliveryAgent,
     newcomers: Runner,
     ingest: Option<IngestAgent>,
+    broker: Option<BrokerAgent>,
     handshakes: Option<Runner>,
     web_readers: Option<HubAgent>,
     background: [Runner; 2],
@@ -452,6 +467,7 @@ struct Assembly<'a> {
     gateway_status: Arc<Mutex<GatewayStatus>>,
     delivery_figures: Arc<DeliveryFigures>,
     ingest_figures: Arc<IngestFigures>,
+    broker_figures: Arc<BrokerFigures>,
     cycles: Arc<CycleTimes>,
 }
 
@@ -465,6 +481,7 @@ impl<'a> Assembly<'a> {
             gateway_status: Arc::new(Mutex::new(GatewayStatus::default())),
             delivery_figures: Arc::new(DeliveryFigures::default()),
             ingest_figures: Arc::default(),
+            broker_figures: Arc::default(),
             cycles: Arc::new(CycleTimes::default()),
         }
     }
@@ -483,6 +500,7 @@ impl<'a> Assembly<'a> {
             web: None,
             delivery: self.delivery_figures.clone(),
             ingest: None,
+            broker: None,
             cycles: self.cycles.clone(),
             latencies: None,
             hiccups: None,
@@ -666,6 +684,53 @@ impl<'a> Assembly<'a> {
         Ok(Some((agent, store_port)))
     }
 
+    /// The agent of durable subscriptions, where they are served.
+    fn broker(
+        &self,
+        control: &Recovered,
+        trading: &Recovered,
+        notes: &mut Vec<String>,
+    ) -> anyhow::Result<Option<BrokerAgent>> {
+        let Some(section) = &self.config.broker else { return Ok(None) };
+        let listener = std::net::TcpListener::bind(section.listen)
+            .with_context(|| format!("cannot listen for subscribers on {}", section.listen))?;
+        let dir = section.dir.clone().unwrap_or_else(|| self.config.dir.join("broker"));
+        let id = (u128::from(OsRng.next_u64()) << 64) | u128::from(OsRng.next_u64());
+        let config = section.config(id, self.config.durability);
+        let (durability, quota) = (config.durability, config.quota);
+        let disk = weir_io::ThreadDisk::open(&dir, Some(self.wakes.broker.as_waker()))?;
+        let (broker, report) = weir_broker::Broker::open(config, disk, SystemClock.now())
+            .with_context(|| format!("cannot open the broker in {}", dir.display()))?;
+        if !report.was_closed && report.run > 1 {
+            notes.push(format!(
+                "broker: {} subscriptions, {} messages not taken, found after a crash",
+                report.subscriptions, report.messages
+            ));
+        }
+        let agent = BrokerAgent::new(BrokerParts {
+            listener,
+            broker,
+            durability,
+            quota,
+            feed: FeedParts {
+                partition_id: TRADING,
+                events: trading.reader(),
+                epoch: trading.epoch,
+                ended: trading.ended.clone(),
+            },
+            definitions: control.reader(),
+            node_id: NodeId(control.log.log_id().to_be_bytes()),
+            rng: Box::new(OsRng),
+            limits: BrokerLimits {
+                connections_max: section.connections_max,
+                logon_time_max: Nanos(self.config.gateway.logon_timeout_ms * 1_000_000),
+            },
+            draining: self.draining.clone(),
+            figures: self.broker_figures.clone(),
+        })?;
+        Ok(Some(agent))
+    }
+
     /// A partition's figures, by which its health is watched too.
     fn figures(&self, of: &Recovered) -> (PartitionId, Epoch, Arc<PartitionFigures>) {
         self.health.watch_partition(of.partition_id, of.figures.clone());
@@ -738,6 +803,14 @@ impl<'a> Assembly<'a> {
                 .sharing(DELIVERY_SHARE)
                 .giving_way()
                 .with_beat(self.beat("ingest"));
+            threads.push(runner.start()?);
+        }
+        if let Some(broker) = others.broker {
+            let runner = Runner::new("broker", self.wakes.broker.clone(), wait)
+                .with_sockets(broker)
+                .sharing(DELIVERY_SHARE)
+                .giving_way()
+                .with_beat(self.beat("broker"));
             threads.push(runner.start()?);
         }
         let runner = Runner::new("delivery", self.wakes.delivery.clone(), wait)

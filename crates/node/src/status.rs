@@ -12,6 +12,7 @@ use weir_types::{Durability, Epoch, PartitionId};
 use weir_wire::event::Uncrossed;
 use weir_wire::reference::DefineInstrument;
 
+use crate::broker::{BrokerFigures, BrokerReport};
 use crate::cycles::{CycleReport, CycleTimes};
 use crate::delivery_agent::DeliveryFigures;
 use crate::gateway::handshakes::{TlsDoor, TlsReport};
@@ -46,6 +47,8 @@ pub struct NodeStatus {
     pub delivery: Arc<DeliveryFigures>,
     /// Where outside cores feed their orders, and its figures.
     pub ingest: Option<(std::net::SocketAddr, Arc<IngestFigures>)>,
+    /// Durable subscriptions, where they are served.
+    pub broker: Option<(std::net::SocketAddr, Arc<BrokerFigures>)>,
     /// The cycles of the gateway's thread.
     pub cycles: Arc<CycleTimes>,
     /// The latencies, when orders are stamped.
@@ -79,6 +82,8 @@ pub struct StatusReport {
     pub web: Option<WebReport>,
     /// Outside cores; absent where none is to feed the node.
     pub ingest: Option<IngestReport>,
+    /// Durable subscriptions; absent where they are not served.
+    pub broker: Option<BrokerReport>,
     /// The instruments.
     pub instruments: Vec<InstrumentReport>,
     /// Cycles of the gateway's thread that did something, since the start.
@@ -329,6 +334,7 @@ impl NodeStatus {
             },
             web: self.web.as_ref().map(|web| web.report()),
             ingest: self.ingest.as_ref().map(|(address, figures)| figures.report(*address)),
+            broker: self.broker.as_ref().map(|(address, figures)| figures.report(*address)),
             instruments: instruments.collect(),
             cycles: self.cycles.report(),
             latencies: self.latency_reports(),
@@ -424,6 +430,7 @@ impl NodeStatus {
         report.tls.iter().for_each(|tls| put_handshakes(tls, text));
         report.web.iter().for_each(|web| put_web(web, text));
         report.ingest.iter().for_each(|ingest| put_ingest(ingest, text));
+        report.broker.iter().for_each(|broker| put_broker(broker, text));
         self.put_partitions(&report, text);
     }
 
@@ -557,6 +564,12 @@ fn put_web(web: &WebReport, text: &mut String) {
         ("weir_web_sockets", "WebSockets now.", "gauge", web.sockets),
     ];
     for (name, help, kind, value) in plain {
+        put_metric(text, (name, help, kind), &[(String::new(), value)]);
+    }
+}
+
+fn put_broker(broker: &BrokerReport, text: &mut String) {
+    for (name, help, kind, value) in broker.metrics() {
         put_metric(text, (name, help, kind), &[(String::new(), value)]);
     }
 }

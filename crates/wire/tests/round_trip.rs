@@ -24,6 +24,7 @@ use weir_wire::reference::*;
 use weir_wire::report::{ExecutionReport, StageTimes};
 use weir_wire::rows::{ATTRIBUTES_LEN_MAX, put_row, put_row_count, take_rows};
 use weir_wire::session::*;
+use weir_wire::subscription::*;
 use weir_wire::{
     ClientMessage, Command, Definition, Event, Message, NodeMessage, PlainEvent, Request,
     SCHEMA_ID, SCHEMA_VERSION, catalogue,
@@ -98,6 +99,7 @@ round_trips! {
     a_source_ack_reads_back SourceAck,
     a_source_gap_reads_back SourceGap,
     a_source_reject_reads_back SourceReject,
+    a_public_trade_reads_back PublicTrade,
     an_import_reads_back Import,
     a_tick_reads_back Tick,
     a_session_lost_reads_back SessionLost,

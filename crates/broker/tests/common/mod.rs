@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 
 use weir_broker::{
     Attachment, Broker, BrokerError, Config, Durability, MessageNo, Name, Notice, OpenReport,
-    Place, Published, Refused, SubscriptionError, Topic, TopicKind,
+    Place, Published, Refused, Source, SubscriptionError, Topic, TopicKind,
 };
 use weir_io::{Rng, SeededRng, SimDisk};
-use weir_types::{Epoch, Nanos, PartitionId, Position};
+use weir_types::{Epoch, Nanos, Position};
 
 /// A configuration so small that a test fills blocks, files and memory.
 pub(crate) fn config(level: Durability) -> Config {
@@ -36,8 +36,8 @@ pub(crate) fn name(number: u64) -> Name {
     Name::new(&format!("desk-{number}")).unwrap()
 }
 
-pub(crate) fn place(source: u16, record: u64) -> Place {
-    Place { source: PartitionId(source), epoch: Epoch(1), record: Position(record) }
+pub(crate) fn place(source: u32, record: u64) -> Place {
+    Place { source: Source(source), epoch: Epoch(1), record: Position(record) }
 }
 
 /// The bytes of the message at a place: they follow from it, so that anything invented shows.
@@ -144,7 +144,7 @@ impl Workload {
     fn publish(&mut self) {
         self.records += 1;
         let topic = topic(1 + self.rng.below(2) as u32);
-        let place = place(1 + self.rng.below(2) as u16, self.records);
+        let place = place(1 + self.rng.below(2) as u32, self.records);
         // Noted first: it may be on the disk as soon as it is published.
         match self.broker.publish(topic, place, &body(topic, place), Nanos(self.now)) {
             Ok(Published::Taken(no)) => {

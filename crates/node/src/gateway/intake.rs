@@ -188,7 +188,17 @@ impl Gateway {
                 self.log_out(connection, logout.session_id, now);
                 Taken::Done
             }
-            Ok(ClientMessage::OpenSource(_) | ClientMessage::SourceBatch(..)) => {
+            Ok(
+                ClientMessage::OpenSource(_)
+                | ClientMessage::SourceBatch(..)
+                | ClientMessage::CreateSubscription(..)
+                | ClientMessage::SubscriptionRequest(..)
+                | ClientMessage::AttachSubscription(..)
+                | ClientMessage::DetachSubscription(_)
+                | ClientMessage::AckMessages(_)
+                | ClientMessage::PublishMessage(..)
+                | ClientMessage::NamedToken(..),
+            ) => {
                 self.put_reject(connection, Refusal::misplaced(&raw), Reason::NotServedHere);
                 Taken::Done
             }

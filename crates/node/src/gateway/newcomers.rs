@@ -441,7 +441,17 @@ impl Newcomers {
             // There is nobody here whose sign of life it could be.
             Ok(ClientMessage::Heartbeat(_)) => return Taken::Done,
             Ok(ClientMessage::Request(request)) => Refusal::of(&request),
-            Ok(ClientMessage::OpenSource(_) | ClientMessage::SourceBatch(..)) => {
+            Ok(
+                ClientMessage::OpenSource(_)
+                | ClientMessage::SourceBatch(..)
+                | ClientMessage::CreateSubscription(..)
+                | ClientMessage::SubscriptionRequest(..)
+                | ClientMessage::AttachSubscription(..)
+                | ClientMessage::DetachSubscription(_)
+                | ClientMessage::AckMessages(_)
+                | ClientMessage::PublishMessage(..)
+                | ClientMessage::NamedToken(..),
+            ) => {
                 let refusal = Refusal::misplaced(raw);
                 put_reject(connection, refusal, Reason::NotServedHere, &mut self.counters);
                 return self.answered(connection, None, now);
