@@ -28,6 +28,7 @@ mod repeats;
 mod restart;
 mod service;
 mod slow_reader;
+mod subscriptions;
 mod tools;
 mod troubles;
 mod web;
