@@ -20,6 +20,7 @@ use weir_types::{Durability, Nanos};
 use crate::config::{Config, MESSAGE_BYTES_MAX, OnFull};
 use crate::error::{BrokerError, EvictReason, Refused};
 use crate::name::{MessageNo, Name, Place, Source, Topic};
+use crate::plant::{self, Plant};
 use crate::saver::Saver;
 use crate::spill::Spill;
 use crate::subscription::Subscription;
@@ -247,7 +248,9 @@ impl<D: Disk> Broker<D> {
     /// the order of their numbers: one for which nobody is left does not queue.
     fn note_ended(&mut self, no: MessageNo, change: u64) {
         let first = self.ended.entry(change).or_insert(no);
-        *first = no.min(*first);
+        if !plant::is(Plant::EndsTakenInOrder) {
+            *first = no.min(*first);
+        }
     }
 
     /// Sees to it that memory has room, by ending subscriptions if the configuration says so.
@@ -361,8 +364,10 @@ impl<D: Disk> Broker<D> {
         self.ended.retain(|change, _| *change > saved);
         let arrived = self.arrivals.front().map(|arrival| arrival.no);
         let ended = self.ended.values().copied().min();
+        let ended = ended.filter(|_| !plant::is(Plant::AckBeforeEndSaved));
         let sent = self.spill.sent.as_ref().filter(|sent| !sent.is_moved);
         let sent = sent.and_then(|sent| sent.parts.iter().map(|part| part.head.first).min());
+        let sent = sent.filter(|_| !plant::is(Plant::AckBeforeWrite));
         let open = [arrived, ended, sent].into_iter().flatten().min();
         let upto = open.map_or(self.last, |no| MessageNo(no.0 - 1));
         self.acknowledged = self.acknowledged.max(upto);

@@ -22,6 +22,7 @@ pub mod fuzzing;
 mod manage;
 mod name;
 mod open;
+pub mod plant;
 mod saver;
 mod spill;
 mod subscription;

@@ -10,6 +10,7 @@ use crate::broker::{Broker, Notice};
 use crate::config::{Quota, Terms};
 use crate::error::{EvictReason, SubscriptionError};
 use crate::name::{MessageNo, Name, Topic};
+use crate::plant::{self, Plant};
 use crate::saver::Change;
 use crate::subscription::{Kind, Lag, Listed, Queue, Subscription};
 use crate::table::{Status, TOKEN_BYTES_MAX};
@@ -297,7 +298,7 @@ impl<D: Disk> Broker<D> {
         let (lag, quota) = (self.lag(subscription), subscription.quota);
         if lag.bytes > quota.bytes_max {
             Some(EvictReason::Bytes)
-        } else if lag.messages > quota.messages_max {
+        } else if lag.messages > quota.messages_max + u64::from(plant::is(Plant::QuotaOffByOne)) {
             Some(EvictReason::Messages)
         } else if lag.age > quota.age_max {
             Some(EvictReason::Age)

@@ -25,6 +25,7 @@ use crate::broker::{Broker, Counters};
 use crate::config::Config;
 use crate::error::{BrokerError, OpenReport};
 use crate::name::{MessageNo, Topic};
+use crate::plant::{self, Plant};
 use crate::saver::Saver;
 use crate::spill::{Spill, SpillFile, UNNAMED, file_name, file_of};
 use crate::subscription::{Kind, Subscription};
@@ -199,7 +200,9 @@ impl<D: Disk> Broker<D> {
         let queues = self.subscriptions.iter().flatten().filter_map(Subscription::live_queue);
         let mut taken = queues.filter(|queue| queue.topic == topic).map(|queue| &queue.taken);
         let Some(mut floor) = taken.next().cloned() else { return };
-        taken.for_each(|other| floor.keep_common(other));
+        if !plant::is(Plant::FloorOfTheFirst) {
+            taken.for_each(|other| floor.keep_common(other));
+        }
         self.topics.get_mut(&topic).expect("it is there").places = floor;
     }
 
@@ -282,7 +285,7 @@ fn report_of<D: Disk>(table: &Table, config: &Config, disk: &D) -> OpenReport {
         Durability::Disk => false,
     };
     OpenReport {
-        run: table.run + 1,
+        run: table.run.max(1) + u32::from(!plant::is(Plant::RunNotCounted) && table.run > 0),
         was_closed: table.is_closed,
         level_before: if is_new { config.durability } else { table.level },
         may_have_lost: !is_new && !table.is_closed && is_lossy,

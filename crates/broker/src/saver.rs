@@ -6,6 +6,8 @@
 use weir_io::FileId;
 use weir_types::Nanos;
 
+use crate::plant::{self, Plant};
+
 /// A change of the table, to ask whether it is saved: see `Broker::is_saved`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Change(pub(crate) u64);
@@ -89,7 +91,9 @@ impl Saver {
         self.saved = change;
         self.saved_at = now;
         self.generation += 1;
-        self.next = 1 - self.next;
+        if !plant::is(Plant::OneSlotOnly) {
+            self.next = 1 - self.next;
+        }
         change
     }
 

@@ -7,6 +7,7 @@ use weir_types::Nanos;
 use crate::block::{PartHeader, StoredMessage, message_at};
 use crate::config::Quota;
 use crate::name::{MessageNo, Name, Place, Places, Topic};
+use crate::plant::{self, Plant};
 use crate::table::{ATTACHED, Row, RowKind, Status};
 
 /// A message that was delivered and is not acknowledged.
@@ -127,8 +128,22 @@ impl Queue {
         count
     }
 
+    /// What a saved table says to be taken.
+    fn saved_acked(&self) -> MessageNo {
+        if plant::is(Plant::CursorSavedAhead) {
+            self.last_delivered()
+        } else if plant::is(Plant::CursorNotSaved) {
+            MessageNo(self.acked.0.saturating_sub(3))
+        } else {
+            self.acked
+        }
+    }
+
     /// Forgets what was delivered and not taken: it will be delivered again.
     pub(crate) fn rewind(&mut self) {
+        if plant::is(Plant::DeliveredCountsAsTaken) {
+            self.take(self.last_delivered());
+        }
         self.window = VecDeque::new();
         self.loaded = None;
         self.cursor = self.acked_index;
@@ -182,14 +197,17 @@ impl Subscription {
             Kind::Token(token) => RowKind::Token(token.clone()),
             Kind::Queue(queue) => RowKind::Queue {
                 topic: queue.topic,
-                acked: queue.acked,
+                acked: queue.saved_acked(),
                 taken: queue.taken.clone(),
             },
         };
         Row {
             name: self.name.clone(),
             kind,
-            status: self.status,
+            status: match self.status {
+                Status::Evicted(_) if plant::is(Plant::EvictionNotSaved) => Status::Live,
+                status => status,
+            },
             quota: self.quota,
             expire_after: self.expire_after,
             detached_at: if self.is_attached() { ATTACHED } else { self.detached_at },

@@ -10,6 +10,7 @@ use weir_types::Nanos;
 
 use crate::block::PartHeader;
 use crate::name::{MessageNo, Place, Places};
+use crate::plant::{self, Plant};
 
 /// What a message takes in memory beside its body, in bytes: its own record, its place in the
 /// queues of the broker, and what the allocator adds.
@@ -157,7 +158,10 @@ impl TopicState {
 
     /// Takes away the parts that nobody wants any more.
     pub(crate) fn pop_dead_extent(&mut self) -> Option<Extent> {
-        let floor = self.saved_floor();
+        let floor = match plant::is(Plant::ReclaimedTooEarly) {
+            true => self.floor(),
+            false => self.saved_floor(),
+        };
         let is_dead = self.extents.front().is_some_and(|extent| extent.end_index() <= floor);
         if is_dead { self.extents.pop_front() } else { None }
     }

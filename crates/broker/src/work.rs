@@ -12,6 +12,7 @@ use crate::broker::{Broker, Fate};
 use crate::config::OnFull;
 use crate::error::{BrokerError, EvictReason};
 use crate::name::Topic;
+use crate::plant::{self, Plant};
 use crate::spill::{Roll, SentBlock, SentPart, SpillFile, UNNAMED, file_name};
 use crate::table::Table;
 use crate::topic::{Extent, Message};
@@ -174,7 +175,7 @@ impl<D: Disk> Broker<D> {
             offset: file.len + sent.from as u64,
             buf: std::mem::take(&mut sent.buf),
             from: sent.from,
-            sync: self.config.durability == Durability::Disk,
+            sync: self.config.durability == Durability::Disk && !plant::is(Plant::SyncSkipped),
         };
         self.disk.submit(BLOCK, op);
     }
@@ -193,7 +194,8 @@ impl<D: Disk> Broker<D> {
     /// One that ended no longer keeps messages in memory, and a crash brings it back until its end
     /// is saved: nothing is written behind what it lost before.
     fn waits_for_table(&self, topic: Topic) -> bool {
-        self.topics.get(&topic).is_some_and(|state| state.ending_change() > 0)
+        let is_ending = |state: &crate::topic::TopicState| state.ending_change() > 0;
+        self.topics.get(&topic).is_some_and(is_ending) && !plant::is(Plant::HoleBehindEviction)
     }
 
     fn is_memory_short(&self) -> bool {
@@ -350,7 +352,9 @@ impl<D: Disk> Broker<D> {
             return;
         };
         let from = std::mem::replace(&mut extent.file, file);
-        extent.offset = part.offset;
+        if !plant::is(Plant::MoveNotNoted) {
+            extent.offset = part.offset;
+        }
         self.counters.moved_bytes += length;
         self.spill.unwant(from, length);
         let known = self.spill.files.get_mut(&file).expect("a block's file stays");

@@ -110,6 +110,11 @@ fn crash_everywhere(level: Durability, seed: u64, steps: u64) -> Tally {
     tally
 }
 
+/// Faults found by losing power, or killing, at each write point of a workload.
+pub(crate) fn faults(level: Durability, seed: u64, steps: u64) -> usize {
+    crash_everywhere(level, seed, steps).faults.len()
+}
+
 fn campaign(level: Durability) {
     let seeds = from_environment("WEIR_BROKER_CRASH_SEEDS", 3);
     let steps = from_environment("WEIR_BROKER_CRASH_STEPS", 60);

@@ -348,7 +348,11 @@ impl World {
             assert!(!is_live || !client.has_ended || way != 0, "{name} was ended and lives");
             assert!(is_live || client.has_ended, "{name} ended by a restart");
             client.has_ended = !is_live;
-            client.behind = (found.lag.messages, found.lag.bytes);
+            let behind = (found.lag.messages, found.lag.bytes);
+            if way == 0 && is_live {
+                assert_eq!(behind, client.behind, "{name}: closing forgets nothing");
+            }
+            client.behind = behind;
             let RowKind::Queue { taken, .. } = &found.row.kind else { panic!("a queue") };
             for place in taken.as_slice() {
                 assert!(!client.seen.clone().advance(*place), "{name} took {place:?} unseen");
@@ -433,6 +437,15 @@ impl World {
         assert_eq!((held.messages, held.wanted_bytes), (0, 0), "all is taken");
         assert_eq!(self.broker.acknowledged(), self.broker.last());
     }
+}
+
+/// Lives through a seed's days and nights, and holds what it sees against the model.
+pub(crate) fn live(seed: u64, steps: u64) {
+    let mut world = World::new(seed);
+    for _ in 0..steps {
+        world.step();
+    }
+    world.drain();
 }
 
 #[test]

@@ -12,6 +12,7 @@
 
 pub mod agent;
 pub mod backup;
+pub mod bench_broker;
 pub mod bench_isolation;
 pub mod bench_probes;
 pub mod bench_roundtrip;

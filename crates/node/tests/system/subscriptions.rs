@@ -440,7 +440,7 @@ fn hear(who: &Who, from: &mut Subscription, seen: &mut BTreeMap<SessionId, (Seen
     while let Next::Message(message) = from.next(Duration::ZERO) {
         let known = seen.entry(who.session_id).or_insert((Seen::new(), 0));
         let next = if known.1 == 0 { first } else { known.1 + 2 };
-        assert_eq!(String::from_utf8_lossy(&message.body), format!("message {next}"));
+        assert_eq!(String::from_utf8_lossy(&message.body).trim_end(), format!("message {next}"));
         known.1 = next;
         from.ack(&message);
         known.0 = from.seen().expect("it is attached").clone();
@@ -473,4 +473,76 @@ fn a_token_is_kept_under_its_name_over_a_kill() {
     node.kill();
     let node = home.start();
     assert_eq!(token_of(&mut broker(&node, SUPERVISOR)).1, b"as of noon");
+}
+
+/// A publisher goes on while two subscribers come and go: each message comes once and in order, and
+/// the disk holds no more than what is not taken, twice, and five files.
+#[test]
+fn a_soak_with_subscribers_that_come_and_go_loses_nothing_and_fills_no_disk() {
+    const FILE: u64 = 16 << 20;
+    let count: u64 = std::env::var("WEIR_BROKER_SOAK").map_or(4_000, |text| text.parse().unwrap());
+    let home = home("disk", "memory_bytes_max = 2097152\n");
+    let node = start(&home);
+    let letters = NewSubscription::new("letters", SubscriptionKind::Messages);
+    make(&node, ALICE, &letters);
+    make(&node, BOB, &letters);
+    let mut publisher = Publisher::new(address(&node), SUPERVISOR.config(), (Epoch(1), 0));
+    let mut seen: BTreeMap<SessionId, (Seen, u64)> = BTreeMap::new();
+    let mut present: BTreeMap<u32, (Who, Subscription)> = BTreeMap::new();
+    let (mut number, mut disk_max, mut acknowledged) = (0, 0, 0);
+    while acknowledged < count {
+        for _ in 0..if number < count { 50 } else { 0 } {
+            publisher.publish(ALICE.session_id, &long_body(number + 1));
+            publisher.publish(BOB.session_id, &long_body(number + 2));
+            number += 2;
+        }
+        // One who is slow to acknowledge is not to make the publisher's queue the longest.
+        while publisher.unacknowledged() > 1_000 || (number >= count && acknowledged < number) {
+            acknowledged = publisher.poll(STEP);
+        }
+        acknowledged = publisher.poll(Duration::ZERO);
+        for who in [ALICE, BOB] {
+            let is_there = (number / 1_000 + u64::from(who.session_id.0)) % 3 > 0;
+            if !is_there {
+                present.remove(&who.session_id.0);
+            } else if !present.contains_key(&who.session_id.0) {
+                let known = seen.get(&who.session_id).map_or_else(Seen::new, |(s, _)| s.clone());
+                let from = Subscription::new(address(&node), who.config(), "letters", known);
+                present.insert(who.session_id.0, (who, from));
+            }
+        }
+        present.values_mut().for_each(|(who, from)| hear(who, from, &mut seen));
+        if number % 1_000 == 0 {
+            let (held, wanted) = (figure(&node, "disk_bytes"), figure(&node, "wanted_bytes"));
+            assert!(held <= 2 * wanted + 6 * FILE, "{held} bytes for {wanted}");
+            disk_max = disk_max.max(held);
+        }
+    }
+    present.clear();
+    for (who, last) in [(ALICE, number - 1), (BOB, number)] {
+        let known = seen.get(&who.session_id).map_or_else(Seen::new, |(s, _)| s.clone());
+        let mut from = Subscription::new(address(&node), who.config(), "letters", known);
+        let begun = Instant::now();
+        while seen.get(&who.session_id).is_none_or(|(_, got)| *got < last) {
+            assert!(begun.elapsed() < HANG, "the last does not come");
+            hear(&who, &mut from, &mut seen);
+        }
+        assert_eq!(from.next(STEP), Next::Nothing);
+    }
+    assert_eq!(figure_when_below(&node, "wanted_bytes", 1), 0);
+    assert_eq!(figure(&node, "evicted"), 0);
+    println!("{number} messages, at most {disk_max} bytes of disk");
+}
+
+fn figure_when_below(node: &Node, name: &str, bound: u64) -> u64 {
+    let begun = Instant::now();
+    while figure(node, name) >= bound && begun.elapsed() < HANG {}
+    figure(node, name)
+}
+
+/// A message's number, and enough behind it that a few hundred are a block.
+fn long_body(number: u64) -> Vec<u8> {
+    let mut bytes = body(number);
+    bytes.resize(1_000, b' ');
+    bytes
 }
