@@ -10,6 +10,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use weir_client::clock::WaitStrategy;
 use weir_client::load::setup::key_hash;
 use weir_client::subscription::{
     BrokerClient, Credit, NewSubscription, Next, Publisher, Seen, Subscription,
@@ -25,7 +26,6 @@ use weir_wire::subscription::PublishMessage;
 
 use crate::bench_roundtrip::{Child, WorkDir};
 use crate::cli::endpoint::TIMEOUT;
-use crate::runner::WaitStrategy;
 
 const OPERATOR: SessionId = SessionId(1);
 const READER: SessionId = SessionId(2);
@@ -308,7 +308,7 @@ pub fn run(args: BrokerArgs) -> anyhow::Result<()> {
     let churned = churn(&mut brokered, &args, &mut number)?;
     drop(node);
     let report = serde_json::json!({
-        "durability": args.durability.to_string(), "wait": args.wait, "body_bytes": args.body,
+        "durability": args.durability.to_string(), "wait": args.wait.to_string(), "body_bytes": args.body,
         "rounds": args.rounds, "pings": args.pings, "stream": args.stream, "window": args.window,
         "broker_p50_ns": all(&ours, &p50), "relay_p50_ns": all(&theirs, &p50),
         "p50_ratio": ratio(&p50),

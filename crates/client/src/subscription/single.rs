@@ -64,20 +64,7 @@ impl Subscription {
     /// The next message, waited for at most `timeout`.
     pub fn next(&mut self, timeout: Duration) -> Next {
         if self.came.is_empty() && self.ended.is_none() {
-            let (came, ended, lost) = (&mut self.came, &mut self.ended, &mut self.may_have_lost);
-            self.client.poll(timeout, |event| match event {
-                BrokerEvent::Message(head, body) => {
-                    came.push_back(Message { head: *head, body: body.to_vec() });
-                }
-                // What was not acknowledged before comes again behind this.
-                BrokerEvent::Attached { may_have_lost, .. } => {
-                    came.clear();
-                    *lost |= may_have_lost;
-                }
-                BrokerEvent::Ended { reason, taken, .. } => *ended = Some((reason, taken)),
-                BrokerEvent::Token { .. } | BrokerEvent::Published(_) | BrokerEvent::Refused(_) => {
-                }
-            });
+            self.pump(timeout);
         }
         match (self.came.pop_front(), &self.ended) {
             (Some(message), _) => Next::Message(message),
@@ -86,7 +73,29 @@ impl Subscription {
         }
     }
 
-    /// Acknowledges a message and all before it; it is told with the next wait.
+    /// Tells the node at once what was acknowledged; else it is told with the next wait.
+    pub fn flush(&mut self) {
+        self.pump(Duration::ZERO);
+    }
+
+    fn pump(&mut self, timeout: Duration) {
+        let (came, ended, lost) = (&mut self.came, &mut self.ended, &mut self.may_have_lost);
+        self.client.poll(timeout, |event| match event {
+            BrokerEvent::Message(head, body) => {
+                came.push_back(Message { head: *head, body: body.to_vec() });
+            }
+            // What was not acknowledged before comes again behind this.
+            BrokerEvent::Attached { may_have_lost, .. } => {
+                came.clear();
+                *lost |= may_have_lost;
+            }
+            BrokerEvent::Ended { reason, taken, .. } => *ended = Some((reason, taken)),
+            BrokerEvent::Token { .. } | BrokerEvent::Published(_) | BrokerEvent::Refused(_) => {}
+        });
+    }
+
+    /// Acknowledges a message and all before it; it is told with the next wait that finds none
+    /// here already, or by [`Subscription::flush`].
     pub fn ack(&mut self, message: &Message) {
         self.client.ack(self.handle, message.head.message_no);
     }

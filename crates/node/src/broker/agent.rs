@@ -260,7 +260,9 @@ impl BrokerAgent {
                 link.fill(&mut scratch, now);
                 frames += self.take_frames(*id, &mut link, now);
             }
-            if link.must_wait || link.has_input() && !link.has_room() {
+            // What is still in the socket is not told of again.
+            let has_more = link.readable || link.has_input() && !link.has_room();
+            if (link.must_wait || has_more) && link.closing_by.is_none() && !link.is_gone {
                 self.waiting.insert(*id);
             }
             self.links.insert(*id, link);

@@ -223,8 +223,7 @@ fn read(client: BrokerClient, name: &str, count: u64) -> anyhow::Result<()> {
             }
         }
     }
-    // The last acknowledgement goes out with the next look.
-    let _ = from.next(Duration::ZERO);
+    from.flush();
     Ok(())
 }
 
