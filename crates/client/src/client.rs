@@ -320,6 +320,10 @@ impl Client {
                 sink(Incoming::Copy(head, copied(&head, &message)?), out);
                 continue;
             }
+            if is_of_broker(&message) {
+                sink(Incoming::Broker(message), out);
+                continue;
+            }
             let session_id = match message {
                 NodeMessage::ReportCopy(head) => {
                     self.copy_head = Some(head);
@@ -343,17 +347,6 @@ impl Client {
                 }
                 NodeMessage::SourceStates(states, sources) => {
                     sink(Incoming::Sources(states, sources), out);
-                    continue;
-                }
-                NodeMessage::SubscriptionDone(_)
-                | NodeMessage::SubscriptionState(..)
-                | NodeMessage::SubscriptionAttached(..)
-                | NodeMessage::SubscribedMessage(..)
-                | NodeMessage::SubscriptionEnded(..)
-                | NodeMessage::PublishAck(_)
-                | NodeMessage::PublishReject(_)
-                | NodeMessage::NamedToken(..) => {
-                    sink(Incoming::Broker(message), out);
                     continue;
                 }
                 ref other => match SourceMessage::of(other) {
@@ -405,6 +398,21 @@ impl Client {
         }
         Ok(())
     }
+}
+
+/// Whether a message is for a subscriber or publisher.
+fn is_of_broker(message: &NodeMessage<'_>) -> bool {
+    matches!(
+        message,
+        NodeMessage::SubscriptionDone(_)
+            | NodeMessage::SubscriptionState(..)
+            | NodeMessage::SubscriptionAttached(..)
+            | NodeMessage::SubscribedMessage(..)
+            | NodeMessage::SubscriptionEnded(..)
+            | NodeMessage::PublishAck(_)
+            | NodeMessage::PublishReject(_)
+            | NodeMessage::NamedToken(..)
+    )
 }
 
 /// The session that a message names.

@@ -522,26 +522,7 @@ impl Session {
                 self.phase = Phase::Closed;
                 SessionEvent::LoggedOut(*logout)
             }
-            NodeMessage::OrderPage(..)
-            | NodeMessage::OrderPageBody(..)
-            | NodeMessage::SourceStates(..)
-            | NodeMessage::DropCopyState(_)
-            | NodeMessage::ReportCopy(_)
-            | NodeMessage::CopyMark(_)
-            | NodeMessage::SourceOpened(_)
-            | NodeMessage::SourceAck(_)
-            | NodeMessage::SourceGap(_)
-            | NodeMessage::SourceReject(_)
-            | NodeMessage::SubscriptionDone(_)
-            | NodeMessage::SubscriptionState(..)
-            | NodeMessage::SubscriptionAttached(..)
-            | NodeMessage::SubscribedMessage(..)
-            | NodeMessage::SubscriptionEnded(..)
-            | NodeMessage::PublishAck(_)
-            | NodeMessage::PublishReject(_)
-            | NodeMessage::NamedToken(..) => {
-                unreachable!("pages, copies, sources and subscriptions are not a session's")
-            }
+            _ => unreachable!("pages, copies, sources and subscriptions are not a session's"),
         })
     }
 

@@ -308,7 +308,8 @@ pub fn run(args: BrokerArgs) -> anyhow::Result<()> {
     let churned = churn(&mut brokered, &args, &mut number)?;
     drop(node);
     let report = serde_json::json!({
-        "durability": args.durability.to_string(), "wait": args.wait.to_string(), "body_bytes": args.body,
+        "durability": args.durability.to_string(), "wait": args.wait.to_string(),
+        "body_bytes": args.body,
         "rounds": args.rounds, "pings": args.pings, "stream": args.stream, "window": args.window,
         "broker_p50_ns": all(&ours, &p50), "relay_p50_ns": all(&theirs, &p50),
         "p50_ratio": ratio(&p50),

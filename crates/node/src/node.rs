@@ -758,6 +758,31 @@ impl<'a> Assembly<'a> {
         anyhow::bail!("the control log took no definition of an operator within {START_TIME:?}")
     }
 
+    /// Starts the threads of those with sockets of their own, beside the gateway's.
+    fn start_doors(
+        &self,
+        (ingest, broker): (Option<IngestAgent>, Option<BrokerAgent>),
+        threads: &mut Vec<RunningThread>,
+    ) -> anyhow::Result<()> {
+        if let Some(ingest) = ingest {
+            let runner = Runner::new("ingest", self.wakes.ingest.clone(), WaitStrategy::Park)
+                .with_sockets(ingest)
+                .sharing(DELIVERY_SHARE)
+                .giving_way()
+                .with_beat(self.beat("ingest"));
+            threads.push(runner.start()?);
+        }
+        if let Some(broker) = broker {
+            let runner = Runner::new("broker", self.wakes.broker.clone(), self.config.wait)
+                .with_sockets(broker)
+                .sharing(DELIVERY_SHARE)
+                .giving_way()
+                .with_beat(self.beat("broker"));
+            threads.push(runner.start()?);
+        }
+        Ok(())
+    }
+
     fn start_threads(
         &self,
         cores: Cores,
@@ -797,22 +822,7 @@ impl<'a> Assembly<'a> {
                 .on_core(core(0));
             threads.push(runner.start()?);
         }
-        if let Some(ingest) = others.ingest {
-            let runner = Runner::new("ingest", self.wakes.ingest.clone(), WaitStrategy::Park)
-                .with_sockets(ingest)
-                .sharing(DELIVERY_SHARE)
-                .giving_way()
-                .with_beat(self.beat("ingest"));
-            threads.push(runner.start()?);
-        }
-        if let Some(broker) = others.broker {
-            let runner = Runner::new("broker", self.wakes.broker.clone(), wait)
-                .with_sockets(broker)
-                .sharing(DELIVERY_SHARE)
-                .giving_way()
-                .with_beat(self.beat("broker"));
-            threads.push(runner.start()?);
-        }
+        self.start_doors((others.ingest, others.broker), &mut threads)?;
         let runner = Runner::new("delivery", self.wakes.delivery.clone(), wait)
             .with_agent(others.delivery)
             .sharing(DELIVERY_SHARE)

@@ -1,7 +1,7 @@
 //! Messages out: to each subscription that has some, as far as its credit, its window and its
 //! connection's output go; and acknowledgements to publishers.
 
-use weir_broker::{Delivery, Place, Places};
+use weir_broker::{Delivery, Notice, Place, Places};
 use weir_types::{AckLevel, Durability, Nanos, SessionId};
 use weir_wire::dialogue::{put_with_data, put_with_taken};
 use weir_wire::frame::put_frame;
@@ -108,8 +108,7 @@ impl BrokerAgent {
     /// Tells those who are attached that their subscription has ended.
     pub(super) fn tell_ends(&mut self) {
         for notice in self.broker.take_notices() {
-            let (weir_broker::Notice::Evicted { name, .. } | weir_broker::Notice::Expired { name }) =
-                notice;
+            let (Notice::Evicted { name, .. } | Notice::Expired { name }) = notice;
             let Some((id, handle)) = self.holders.remove(&name) else { continue };
             let Some(link) = self.links.get_mut(&id) else { continue };
             let held = link.held.remove(&handle);

@@ -169,7 +169,8 @@ fn table(all: &[Listed], json: bool) -> String {
         let [name, kind, of, messages, bytes, spilled, age, status] = heads;
         let _ = writeln!(
             text,
-            "{name:<28} {kind:<10} {of:>6} {messages:>9} {bytes:>11} {spilled:>11} {age:>9} {status}"
+            "{name:<28} {kind:<10} {of:>6} {messages:>9} {bytes:>11} {spilled:>11} {age:>9} \
+             {status}"
         );
     }
     for Listed { name, state } in all {
