@@ -6,7 +6,7 @@
 //! | an unsound slot of the table | the other one |
 //! | an unsound block that had been synced | refused: damaged |
 //! | an unsound block, no sync known | it and what follows is filled with zeros |
-//! | at `disk`, sound blocks, no sync known | their parts are written again and synced |
+//! | at `disk`, sound blocks, no sync known | written again elsewhere, then in place; synced |
 //! | the same part twice | the copy with the higher block number |
 //! | parts that nobody wants | their files are removed |
 //!
@@ -18,8 +18,8 @@ use weir_io::{Access, Disk, DiskErrorKind, FileId};
 use weir_types::{Durability, Nanos};
 
 use crate::block::{
-    BlockBuilder, FILE_HEADER, FileHeader, HeaderFault, PartHeader, Scan, message_at, open_part,
-    scan,
+    BLOCK_HEADER, BlockBuilder, FILE_HEADER, FileHeader, HeaderFault, PartHeader, Scan, message_at,
+    open_part, scan,
 };
 use crate::broker::{Broker, Counters};
 use crate::config::Config;
@@ -92,9 +92,11 @@ impl<D: Disk> Broker<D> {
         let mut saver = Saver::new(slots, next_slot, table.generation);
         saver.changed();
         let mut found = parts_of(&files);
+        let unproven: Vec<_> = files.iter().filter_map(|file| unproven_of(file, proven)).collect();
         keep_files(&mut spill, files);
         if config.durability == Durability::Disk {
             write_again(&mut disk, &mut spill, &mut found, proven)?;
+            settle(&mut disk, &unproven)?;
         }
         let mut broker = Broker::empty(disk, config, &report, spill, saver, now);
         broker.add_rows(table, report.may_have_lost);
@@ -479,6 +481,29 @@ fn keep_files(spill: &mut Spill, files: Vec<FoundFile>) {
         let kept = SpillFile { id: file.id, len: file.len, wanted: 0, parts: Vec::new() };
         spill.files.insert(file.number, kept);
     }
+}
+
+/// Where in a file the blocks are of which no sync is known.
+fn unproven_of(file: &FoundFile, proven: u64) -> Option<(FileId, u64, u64)> {
+    let at = file.scan.blocks.iter().position(|block| block.seq > proven)?;
+    let first = file.scan.blocks[at].parts.first().map_or(0, |(offset, _)| *offset);
+    // The file's header goes with its first block.
+    let start = if at == 0 { 0 } else { first - BLOCK_HEADER as u64 };
+    Some((file.id, start, file.scan.end))
+}
+
+/// Writes blocks of which no sync is known over themselves and syncs them. Their parts are safe
+/// elsewhere by then; but what is written from now on says that all before it is on the medium, and
+/// a power loss that took them after all would look like damage.
+fn settle<D: Disk>(disk: &mut D, unproven: &[(FileId, u64, u64)]) -> Result<(), BrokerError> {
+    for (file, start, end) in unproven.iter().copied() {
+        let len = usize::try_from(end - start).expect("a file fits in memory");
+        let mut bytes = vec![0; len];
+        let read = disk.read(file, start, &mut bytes)?;
+        disk.write_all(file, start, &bytes[..read])?;
+        disk.sync(file)?;
+    }
+    Ok(())
 }
 
 /// Writes the parts of which no sync is known again, in a file of their own, and syncs them.
