@@ -67,6 +67,15 @@ fuzz_target!(|bytes: &[u8]| {
             NodeMessage::SourceAck(m) => feed_hears(&mut feed, SourceMessage::Ack(*m)),
             NodeMessage::SourceGap(m) => feed_hears(&mut feed, SourceMessage::Gap(*m)),
             NodeMessage::SourceReject(m) => feed_hears(&mut feed, SourceMessage::Reject(*m)),
+            // A subscriber's: a session's client hands them on.
+            NodeMessage::SubscriptionDone(_)
+            | NodeMessage::SubscriptionState(..)
+            | NodeMessage::SubscriptionAttached(..)
+            | NodeMessage::SubscribedMessage(..)
+            | NodeMessage::SubscriptionEnded(..)
+            | NodeMessage::PublishAck(_)
+            | NodeMessage::PublishReject(_)
+            | NodeMessage::NamedToken(..) => {}
             _ => {
                 let _ = session.on_message(&message, &mut out);
                 assert_eq!(signatures(&out), 0, "a session with an API key signs nothing");

@@ -61,6 +61,8 @@ fn node_message(raw: &RawMessage<'_>) {
                 NodeMessage::LogonAck(_, partitions) => (partitions.len(), partitions.count()),
                 NodeMessage::OrderPageBody(_, rows) => (rows.len(), rows.count()),
                 NodeMessage::SourceStates(_, sources) => (sources.len(), sources.count()),
+                NodeMessage::SubscriptionAttached(_, taken) => (taken.len(), taken.count()),
+                NodeMessage::SubscriptionEnded(_, taken) => (taken.len(), taken.count()),
                 _ => return,
             };
             assert_eq!(taken, expected, "a group lost entries");

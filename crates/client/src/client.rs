@@ -43,6 +43,8 @@ pub enum Incoming<'a> {
     CopyMark(CopyMark),
     /// How the stream of a source stands, for its writer.
     Source(SourceMessage),
+    /// Something of subscriptions, for a subscriber or publisher.
+    Broker(NodeMessage<'a>),
 }
 
 /// A connection and its sessions.
@@ -318,6 +320,10 @@ impl Client {
                 sink(Incoming::Copy(head, copied(&head, &message)?), out);
                 continue;
             }
+            if is_of_broker(&message) {
+                sink(Incoming::Broker(message), out);
+                continue;
+            }
             let session_id = match message {
                 NodeMessage::ReportCopy(head) => {
                     self.copy_head = Some(head);
@@ -394,6 +400,21 @@ impl Client {
     }
 }
 
+/// Whether a message is for a subscriber or publisher.
+fn is_of_broker(message: &NodeMessage<'_>) -> bool {
+    matches!(
+        message,
+        NodeMessage::SubscriptionDone(_)
+            | NodeMessage::SubscriptionState(..)
+            | NodeMessage::SubscriptionAttached(..)
+            | NodeMessage::SubscribedMessage(..)
+            | NodeMessage::SubscriptionEnded(..)
+            | NodeMessage::PublishAck(_)
+            | NodeMessage::PublishReject(_)
+            | NodeMessage::NamedToken(..)
+    )
+}
+
 /// The session that a message names.
 fn addressee(message: &NodeMessage<'_>) -> SessionId {
     match message {
@@ -419,6 +440,14 @@ fn addressee(message: &NodeMessage<'_>) -> SessionId {
         NodeMessage::SourceReject(m) => m.session_id,
         NodeMessage::FollowState(m) => m.session_id,
         NodeMessage::SnapshotChunk(m, _) => m.session_id,
+        NodeMessage::SubscriptionDone(m) => m.session_id,
+        NodeMessage::SubscriptionState(m, _) => m.session_id,
+        NodeMessage::SubscriptionAttached(m, _) => m.session_id,
+        NodeMessage::SubscribedMessage(m, _) => m.session_id,
+        NodeMessage::SubscriptionEnded(m, _) => m.session_id,
+        NodeMessage::PublishAck(m) => m.session_id,
+        NodeMessage::PublishReject(m) => m.session_id,
+        NodeMessage::NamedToken(m, _) => m.session_id,
     }
 }
 

@@ -368,6 +368,7 @@ impl DropCopyReader {
                 | Incoming::Page(..)
                 | Incoming::Rows(..)
                 | Incoming::Source(_)
+                | Incoming::Broker(_)
                 | Incoming::Sources(..) => Ok(()),
             };
         });

@@ -110,6 +110,13 @@ pub(crate) fn answer(
             | ClientMessage::OpenSource(_)
             | ClientMessage::FollowSource(_)
             | ClientMessage::SourceBatch(..)
+            | ClientMessage::CreateSubscription(..)
+            | ClientMessage::SubscriptionRequest(..)
+            | ClientMessage::AttachSubscription(..)
+            | ClientMessage::DetachSubscription(_)
+            | ClientMessage::AckMessages(_)
+            | ClientMessage::PublishMessage(..)
+            | ClientMessage::NamedToken(..)
             | ClientMessage::ChallengeRequest(_)
             | ClientMessage::SignedLogon(..) => {}
         }

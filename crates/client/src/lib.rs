@@ -11,6 +11,7 @@
 //! * [`follower`]: order state by token; [`open_orders`]: what is live now, once.
 //! * [`drop_copy`]: copies of a firm's reports, in order and without a gap.
 //! * [`source`]: an outside core's orders on their way into a delivery store.
+//! * [`subscription`]: durable subscriptions, and messages for others.
 //! * [`admin`]: reference data, money, phases, kill switches.
 //! * [`status`]: the node's status page.
 //! * [`flow`]: recorded order flow as orders.
@@ -36,6 +37,7 @@ pub mod request;
 pub mod session;
 pub mod source;
 pub mod status;
+pub mod subscription;
 
 pub use admin::Admin;
 pub use client::{Client, Incoming};
@@ -47,3 +49,4 @@ pub use key::{Key, SigningKey};
 pub use open_orders::OpenOrders;
 pub use session::{Session, SessionConfig, SessionEvent, Submit, Times};
 pub use source::{SourceConfig, SourceEvent, SourceWriter};
+pub use subscription::{BrokerClient, BrokerEvent, Publisher, Subscription};

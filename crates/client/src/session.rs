@@ -527,18 +527,7 @@ impl Session {
             NodeMessage::FollowState(_) | NodeMessage::SnapshotChunk(..) => {
                 return Err(DecodeError::Unexpected(FollowState::NAME).into());
             }
-            NodeMessage::OrderPage(..)
-            | NodeMessage::OrderPageBody(..)
-            | NodeMessage::SourceStates(..)
-            | NodeMessage::DropCopyState(_)
-            | NodeMessage::ReportCopy(_)
-            | NodeMessage::CopyMark(_)
-            | NodeMessage::SourceOpened(_)
-            | NodeMessage::SourceAck(_)
-            | NodeMessage::SourceGap(_)
-            | NodeMessage::SourceReject(_) => {
-                unreachable!("pages, copies and streams of sources go to others than sessions")
-            }
+            _ => unreachable!("pages, copies, sources and subscriptions are not a session's"),
         })
     }
 

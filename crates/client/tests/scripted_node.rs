@@ -110,11 +110,7 @@ impl Peer {
                     ClientMessage::DropCopyRequest(request) => Said::DropCopy(request),
                     ClientMessage::Logout(_) => Said::Logout,
                     ClientMessage::Heartbeat(_) => Said::Heartbeat,
-                    ClientMessage::OpenSource(_)
-                    | ClientMessage::FollowSource(_)
-                    | ClientMessage::SourceBatch(..) => {
-                        panic!("a client of order entry opened a source")
-                    }
+                    other => panic!("a client of order entry said {other:?}"),
                 };
                 self.inbox.drain(..len);
                 return said;
@@ -741,7 +737,8 @@ fn follow(
                 | Incoming::CopyState(_)
                 | Incoming::Copy(..)
                 | Incoming::CopyMark(_)
-                | Incoming::Source(_) => Ok(()),
+                | Incoming::Source(_)
+                | Incoming::Broker(_) => Ok(()),
             };
             failed = failed.take().or(outcome.err());
         })?;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use weir_io::SyncStrategy;
 use weir_tls::ServerFiles;
-use weir_types::{Durability, PartitionId};
+use weir_types::{Durability, Nanos, PartitionId};
 
 use crate::diagnostics::{LineFormat, LineLevel};
 use crate::runner::WaitStrategy;
@@ -88,6 +88,8 @@ pub struct Config {
     pub ingest: Option<IngestSection>,
     /// The node whose sources this one follows; without it none.
     pub replica: Option<ReplicaSection>,
+    /// Durable subscriptions; not served without it.
+    pub broker: Option<BrokerSection>,
     /// Probes.
     pub probes: ProbesSection,
     /// What is written on standard error.
@@ -354,6 +356,152 @@ impl IngestSection {
     }
 }
 
+/// Durable subscriptions.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BrokerSection {
+    /// Where subscribers and publishers connect.
+    pub listen: SocketAddr,
+    /// The directory of what was not taken; `broker` in the node's own without it.
+    #[serde(default)]
+    pub dir: Option<PathBuf>,
+    /// Connections at the same time.
+    #[serde(default = "default_broker_connections_max")]
+    pub connections_max: usize,
+    /// Bytes of memory that messages may take; from half of it on they go to disk.
+    #[serde(default = "default_broker_memory_bytes_max")]
+    pub memory_bytes_max: u64,
+    /// Bytes of disk that what was not taken may take.
+    #[serde(default = "default_broker_disk_bytes_max")]
+    pub disk_bytes_max: u64,
+    /// What is done when neither has room: `evict` who is the furthest behind, or `refuse`
+    /// publishers.
+    #[serde(default)]
+    pub on_full: WhenFull,
+    /// How many subscriptions there may be.
+    #[serde(default = "default_broker_subscriptions_max")]
+    pub subscriptions_max: usize,
+    /// The quota of subscriptions that ask for none: bytes not taken.
+    #[serde(default = "default_broker_quota_bytes")]
+    pub quota_bytes: u64,
+    /// The same: messages not taken.
+    #[serde(default = "default_broker_quota_messages")]
+    pub quota_messages: u64,
+    /// The same: how old a message may be that is not taken, in seconds.
+    #[serde(default = "default_broker_quota_age_s")]
+    pub quota_age_s: u64,
+    /// How long nobody may be attached to a subscription that asks for no time, in seconds.
+    #[serde(default = "default_broker_expire_after_s")]
+    pub expire_after_s: u64,
+    /// How long a message waits to be taken by subscribers that are there before it is written, in
+    /// microseconds.
+    #[serde(default = "default_broker_hold_us")]
+    pub hold_us: u64,
+}
+
+/// What is done when neither memory nor disk has room for what was not taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WhenFull {
+    /// Who is the furthest behind is evicted.
+    #[default]
+    Evict,
+    /// Publishers are refused until there is room.
+    Refuse,
+}
+
+fn default_broker_connections_max() -> usize {
+    4_096
+}
+
+fn default_broker_memory_bytes_max() -> u64 {
+    256 << 20
+}
+
+fn default_broker_disk_bytes_max() -> u64 {
+    64 << 30
+}
+
+fn default_broker_subscriptions_max() -> usize {
+    10_000
+}
+
+fn default_broker_quota_bytes() -> u64 {
+    1 << 30
+}
+
+fn default_broker_quota_messages() -> u64 {
+    1 << 24
+}
+
+fn default_broker_quota_age_s() -> u64 {
+    7 * 24 * 3600
+}
+
+fn default_broker_expire_after_s() -> u64 {
+    30 * 24 * 3600
+}
+
+fn default_broker_hold_us() -> u64 {
+    2_000
+}
+
+impl BrokerSection {
+    fn check(&self, has_tls: bool) -> Result<(), ConfigError> {
+        if has_tls {
+            let (key, value) = ("broker.listen", self.listen.to_string());
+            return Err(ConfigError::OutOfRange {
+                key,
+                value,
+                want: "no TLS: the broker does not speak it yet",
+            });
+        }
+        let count = |value: usize| value as u64;
+        let (gib, seconds) = (1 << 30, 10 * 366 * 24 * 3600);
+        let ranges = [
+            ("broker.connections_max", count(self.connections_max), 1, 65_536, "1 to 65536"),
+            ("broker.subscriptions_max", count(self.subscriptions_max), 1, 1 << 20, "1 to 1048576"),
+            ("broker.memory_bytes_max", self.memory_bytes_max, 1 << 20, 1024 * gib, "from 1 MiB"),
+            ("broker.disk_bytes_max", self.disk_bytes_max, 1 << 20, 1 << 50, "from 1 MiB"),
+            ("broker.quota_bytes", self.quota_bytes, 1, 1 << 50, "at least 1"),
+            ("broker.quota_messages", self.quota_messages, 1, 1 << 50, "at least 1"),
+            ("broker.quota_age_s", self.quota_age_s, 1, seconds, "1 to ten years' seconds"),
+            ("broker.expire_after_s", self.expire_after_s, 1, seconds, "1 to ten years' seconds"),
+            ("broker.hold_us", self.hold_us, 0, 10_000_000, "0 to 10000000"),
+        ];
+        for (key, value, least, most, want) in ranges {
+            if !(least..=most).contains(&value) {
+                return Err(ConfigError::OutOfRange { key, value: value.to_string(), want });
+            }
+        }
+        Ok(())
+    }
+
+    /// The broker's own configuration, at the node's level.
+    #[must_use]
+    pub fn config(&self, id_if_new: u128, durability: Durability) -> weir_broker::Config {
+        const SECOND: u64 = 1_000_000_000;
+        weir_broker::Config {
+            durability,
+            memory_bytes_max: self.memory_bytes_max,
+            disk_bytes_max: self.disk_bytes_max,
+            hold: Nanos(self.hold_us * 1_000),
+            expire_after: Nanos(self.expire_after_s * SECOND),
+            quota: weir_broker::Quota {
+                bytes_max: self.quota_bytes,
+                messages_max: self.quota_messages,
+                age_max: Nanos(self.quota_age_s * SECOND),
+            },
+            on_full: match self.on_full {
+                WhenFull::Evict => weir_broker::OnFull::Evict,
+                WhenFull::Refuse => weir_broker::OnFull::Refuse,
+            },
+            subscriptions_max: self.subscriptions_max,
+            ..weir_broker::Config::new(id_if_new)
+        }
+    }
+}
+
 /// Probes.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -398,6 +546,7 @@ impl Default for Config {
             web: None,
             ingest: None,
             replica: None,
+            broker: None,
             probes: ProbesSection::default(),
             diagnostics: DiagnosticsSection::default(),
         }
@@ -587,6 +736,9 @@ impl Config {
         }
         if let Some(replica) = &self.replica {
             replica.check(self.ingest.as_ref())?;
+        }
+        if let Some(broker) = &self.broker {
+            broker.check(self.tls.is_some())?;
         }
         if let Some(key) = &self.bootstrap_key
             && parse_key(key).is_none()

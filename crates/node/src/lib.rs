@@ -13,9 +13,11 @@
 pub mod agent;
 pub mod backup;
 pub mod bench_delivery;
+pub mod bench_broker;
 pub mod bench_isolation;
 pub mod bench_probes;
 pub mod bench_roundtrip;
+pub mod broker;
 pub mod cli;
 pub mod config;
 pub mod control_feed;

@@ -9,6 +9,7 @@
 //! thread web        order state over HTTP, and web-readers beside it, where it is configured
 //! thread ingest     sockets of outside cores, where there are any
 //! thread replica    asks another node for what comes next, where one is followed
+//! thread broker     durable subscriptions, their sockets, where they are served
 //! thread keeper     probe drain
 //! thread shadows    the shadow engines: event files, snapshots
 //! ```
@@ -39,6 +40,7 @@ use weir_wire::{Command, Definition, Request};
 
 use crate::agent::Agent;
 use crate::config::{Config, SourceSection, parse_key};
+use crate::broker::{BrokerAgent, BrokerFigures, BrokerLimits, BrokerParts, FeedParts};
 use crate::control_feed::{ControlFeed, FedPartition};
 use crate::cycles::CycleTimes;
 use crate::delivery_agent::{DeliveryAgent, DeliveryFigures, DeliveryParts, ReaderPorts};
@@ -109,6 +111,7 @@ struct Wakes {
     web: Wake,
     ingest: Wake,
     replica: Wake,
+    broker: Wake,
 }
 
 /// Probe rings on their way to the drain.
@@ -160,6 +163,8 @@ impl Node {
         let feed = ControlFeed::new(control.reader(), vec![fed]);
         let (ingest, ingest_port) = assembly.ingest(&control)?.unzip();
         let ingest_address = ingest.as_ref().map(IngestAgent::address).transpose()?;
+        let broker = assembly.broker(&control, &trading, &mut notes)?;
+        let broker_address = broker.as_ref().map(BrokerAgent::address).transpose()?;
         let reader_ports = ReaderPorts { gateway: gateway_port, web: web.port };
         let (replica, update_port) = assembly.replica()?.unzip();
         let (delivery, kept) =
@@ -178,13 +183,15 @@ impl Node {
             tls: tls.clone(),
             web: web.hub.as_ref().map(|hub| hub.figures.clone()),
             ingest: ingest_address.map(|address| (address, assembly.ingest_figures.clone())),
+            broker: broker_address.map(|address| (address, assembly.broker_figures.clone())),
             latencies,
             hiccups,
             ..assembly.status()
         });
         let background = assembly.background(replica, [keeper(probes.drain), shadows], kept.writer);
         let web_readers = web.readers;
-        let others = Others { delivery, ingest, newcomers, handshakes, web_readers, background };
+        let others =
+            Others { delivery, ingest, broker, newcomers, handshakes, web_readers, background };
         let threads =
             assembly.start_threads((gateway, control, feed, trading), others, &wake_fd)?;
         assembly.wait_for_operator(definitions)?;
@@ -209,6 +216,12 @@ impl Node {
     #[must_use]
     pub fn ingest_address(&self) -> Option<SocketAddr> {
         self.status.ingest.as_ref().map(|(address, _)| *address)
+    }
+
+    /// Where subscribers and publishers connect, if durable subscriptions are served.
+    #[must_use]
+    pub fn broker_address(&self) -> Option<SocketAddr> {
+        self.status.broker.as_ref().map(|(address, _)| *address)
     }
 
     /// The node's figures.
@@ -269,6 +282,7 @@ impl Wakes {
             web: Wake::new(),
             ingest: Wake::new(),
             replica: Wake::new(),
+            broker: Wake::new(),
         }
     }
 }
@@ -448,6 +462,7 @@ struct Others {
     delivery: DeliveryAgent,
     newcomers: Runner,
     ingest: Option<IngestAgent>,
+    broker: Option<BrokerAgent>,
     handshakes: Option<Runner>,
     web_readers: Option<HubAgent>,
     background: Vec<Runner>,
@@ -472,6 +487,7 @@ struct Assembly<'a> {
     delivery_figures: Arc<DeliveryFigures>,
     ingest_figures: Arc<IngestFigures>,
     replica_figures: Arc<ReplicaFigures>,
+    broker_figures: Arc<BrokerFigures>,
     cycles: Arc<CycleTimes>,
 }
 
@@ -486,6 +502,7 @@ impl<'a> Assembly<'a> {
             delivery_figures: Arc::new(DeliveryFigures::default()),
             ingest_figures: Arc::default(),
             replica_figures: Arc::default(),
+            broker_figures: Arc::default(),
             cycles: Arc::new(CycleTimes::default()),
         }
     }
@@ -505,6 +522,7 @@ impl<'a> Assembly<'a> {
             delivery: self.delivery_figures.clone(),
             ingest: None,
             replica: self.config.replica.as_ref().map(|_| self.replica_figures.clone()),
+            broker: None,
             cycles: self.cycles.clone(),
             latencies: None,
             hiccups: None,
@@ -750,6 +768,53 @@ impl<'a> Assembly<'a> {
         Ok(Some((agent, store_port)))
     }
 
+    /// The agent of durable subscriptions, where they are served.
+    fn broker(
+        &self,
+        control: &Recovered,
+        trading: &Recovered,
+        notes: &mut Vec<String>,
+    ) -> anyhow::Result<Option<BrokerAgent>> {
+        let Some(section) = &self.config.broker else { return Ok(None) };
+        let listener = std::net::TcpListener::bind(section.listen)
+            .with_context(|| format!("cannot listen for subscribers on {}", section.listen))?;
+        let dir = section.dir.clone().unwrap_or_else(|| self.config.dir.join("broker"));
+        let id = (u128::from(OsRng.next_u64()) << 64) | u128::from(OsRng.next_u64());
+        let config = section.config(id, self.config.durability);
+        let (durability, quota) = (config.durability, config.quota);
+        let disk = weir_io::ThreadDisk::open(&dir, Some(self.wakes.broker.as_waker()))?;
+        let (broker, report) = weir_broker::Broker::open(config, disk, SystemClock.now())
+            .with_context(|| format!("cannot open the broker in {}", dir.display()))?;
+        if !report.was_closed && report.run > 1 {
+            notes.push(format!(
+                "broker: {} subscriptions, {} messages not taken, found after a crash",
+                report.subscriptions, report.messages
+            ));
+        }
+        let agent = BrokerAgent::new(BrokerParts {
+            listener,
+            broker,
+            durability,
+            quota,
+            feed: FeedParts {
+                partition_id: TRADING,
+                events: trading.reader(),
+                epoch: trading.epoch,
+                ended: trading.ended.clone(),
+            },
+            definitions: control.reader(),
+            node_id: NodeId(control.log.log_id().to_be_bytes()),
+            rng: Box::new(OsRng),
+            limits: BrokerLimits {
+                connections_max: section.connections_max,
+                logon_time_max: Nanos(self.config.gateway.logon_timeout_ms * 1_000_000),
+            },
+            draining: self.draining.clone(),
+            figures: self.broker_figures.clone(),
+        })?;
+        Ok(Some(agent))
+    }
+
     /// A partition's figures, by which its health is watched too.
     fn figures(&self, of: &Recovered) -> (PartitionId, Epoch, Arc<PartitionFigures>) {
         self.health.watch_partition(of.partition_id, of.figures.clone());
@@ -775,6 +840,31 @@ impl<'a> Assembly<'a> {
             std::thread::sleep(Duration::from_millis(1));
         }
         anyhow::bail!("the control log took no definition of an operator within {START_TIME:?}")
+    }
+
+    /// Starts the threads of those with sockets of their own, beside the gateway's.
+    fn start_doors(
+        &self,
+        (ingest, broker): (Option<IngestAgent>, Option<BrokerAgent>),
+        threads: &mut Vec<RunningThread>,
+    ) -> anyhow::Result<()> {
+        if let Some(ingest) = ingest {
+            let runner = Runner::new("ingest", self.wakes.ingest.clone(), WaitStrategy::Park)
+                .with_sockets(ingest)
+                .sharing(DELIVERY_SHARE)
+                .giving_way()
+                .with_beat(self.beat("ingest"));
+            threads.push(runner.start()?);
+        }
+        if let Some(broker) = broker {
+            let runner = Runner::new("broker", self.wakes.broker.clone(), self.config.wait)
+                .with_sockets(broker)
+                .sharing(DELIVERY_SHARE)
+                .giving_way()
+                .with_beat(self.beat("broker"));
+            threads.push(runner.start()?);
+        }
+        Ok(())
     }
 
     fn start_threads(
@@ -816,14 +906,7 @@ impl<'a> Assembly<'a> {
                 .on_core(core(0));
             threads.push(runner.start()?);
         }
-        if let Some(ingest) = others.ingest {
-            let runner = Runner::new("ingest", self.wakes.ingest.clone(), WaitStrategy::Park)
-                .with_sockets(ingest)
-                .sharing(DELIVERY_SHARE)
-                .giving_way()
-                .with_beat(self.beat("ingest"));
-            threads.push(runner.start()?);
-        }
+        self.start_doors((others.ingest, others.broker), &mut threads)?;
         let runner = Runner::new("delivery", self.wakes.delivery.clone(), wait)
             .with_agent(others.delivery)
             .sharing(DELIVERY_SHARE)

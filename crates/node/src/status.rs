@@ -12,6 +12,7 @@ use weir_types::{Durability, Epoch, PartitionId};
 use weir_wire::event::Uncrossed;
 use weir_wire::reference::DefineInstrument;
 
+use crate::broker::{BrokerFigures, BrokerReport};
 use crate::cycles::{CycleReport, CycleTimes};
 use crate::delivery_agent::DeliveryFigures;
 use crate::gateway::handshakes::{TlsDoor, TlsReport};
@@ -50,6 +51,8 @@ pub struct NodeStatus {
     pub ingest: Option<(std::net::SocketAddr, Arc<IngestFigures>)>,
     /// The node whose sources are followed.
     pub replica: Option<Arc<ReplicaFigures>>,
+    /// Durable subscriptions, where they are served.
+    pub broker: Option<(std::net::SocketAddr, Arc<BrokerFigures>)>,
     /// The cycles of the gateway's thread.
     pub cycles: Arc<CycleTimes>,
     /// The latencies, when orders are stamped.
@@ -85,6 +88,8 @@ pub struct StatusReport {
     pub ingest: Option<IngestReport>,
     /// Sources of another node; absent where none is followed.
     pub replica: Option<ReplicaReport>,
+    /// Durable subscriptions; absent where they are not served.
+    pub broker: Option<BrokerReport>,
     /// The instruments.
     pub instruments: Vec<InstrumentReport>,
     /// Cycles of the gateway's thread that did something, since the start.
@@ -357,6 +362,7 @@ impl NodeStatus {
             web: self.web.as_ref().map(|web| web.report()),
             ingest: self.ingest.as_ref().map(|(address, figures)| figures.report(*address)),
             replica: self.replica.as_ref().map(|replica| replica.report()),
+            broker: self.broker.as_ref().map(|(address, figures)| figures.report(*address)),
             instruments: instruments.collect(),
             cycles: self.cycles.report(),
             latencies: self.latency_reports(),
@@ -454,6 +460,7 @@ impl NodeStatus {
         report.ingest.iter().for_each(|ingest| put_ingest(ingest, text));
         put_stores(&report, text);
         report.replica.iter().for_each(|replica| put_replica(replica, text));
+        report.broker.iter().for_each(|broker| put_broker(broker, text));
         self.put_partitions(&report, text);
     }
 
@@ -587,6 +594,12 @@ fn put_web(web: &WebReport, text: &mut String) {
         ("weir_web_sockets", "WebSockets now.", "gauge", web.sockets),
     ];
     for (name, help, kind, value) in plain {
+        put_metric(text, (name, help, kind), &[(String::new(), value)]);
+    }
+}
+
+fn put_broker(broker: &BrokerReport, text: &mut String) {
+    for (name, help, kind, value) in broker.metrics() {
         put_metric(text, (name, help, kind), &[(String::new(), value)]);
     }
 }

@@ -23,6 +23,7 @@ pub use id::{
 pub use num::{Cash, Nanos, Price, Qty};
 pub use order::{
     AckLevel, CredentialKind, ExecInst, ExecType, KillScope, Liquidity, MassCancelScope, OrdStatus,
-    OrdType, Phase, Role, SelfTradePrevention, Side, SourceStatus, Switch, TimeInForce,
+    OrdType, Phase, Role, SelfTradePrevention, Side, SourceStatus, SubscriptionAction,
+    SubscriptionKind, SubscriptionStatus, Switch, TimeInForce,
 };
 pub use reason::Reason;

@@ -220,6 +220,40 @@ codes! {
         Disk = 3,
     }
 
+    /// What a durable subscription is to.
+    SubscriptionKind {
+        /// The trades of a firm's orders, each with its order as it is then, and their busts.
+        Executions = 1,
+        /// Trades as everybody may know them.
+        Trades = 2,
+        /// Messages that are addressed to a session.
+        Messages = 3,
+        /// Order state: a token that is kept under a name.
+        State = 4,
+    }
+
+    /// How a durable subscription stands.
+    SubscriptionStatus {
+        /// It gets what is published.
+        Live = 1,
+        /// It was too far behind: what it had not taken is gone.
+        Evicted = 2,
+        /// Nobody attached for too long: what it had not taken is gone.
+        Expired = 3,
+    }
+
+    /// What is asked of a durable subscription.
+    SubscriptionAction {
+        /// That it be removed.
+        Delete = 1,
+        /// How it and those behind it stand.
+        List = 2,
+        /// That it lose what it has not taken, and end: for supervisors and operators.
+        Evict = 3,
+        /// That it lose what it has not taken, and go on.
+        Drain = 4,
+    }
+
     /// By what a session proves at logon that it is itself.
     CredentialKind {
         /// A shared secret, of which the node keeps the BLAKE3 hash.

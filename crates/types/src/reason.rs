@@ -212,6 +212,45 @@ reasons! {
     BatchOutOfRange = 136, "the batch's number is out of range";
     /// The store has no room for the row.
     StoreFull = 137, "the store has no room for more";
+
+    /// No subscription of the session's has this name.
+    SubscriptionUnknown = 170, "no subscription has this name";
+    /// A subscription has this name already.
+    SubscriptionExists = 171, "a subscription has this name already";
+    /// There are as many subscriptions as there may be.
+    TooManySubscriptions = 172, "there are as many subscriptions as there may be";
+    /// Somebody is attached to the subscription.
+    SubscriptionInUse = 173, "somebody is attached to the subscription";
+    /// The connection has not attached to a subscription by this handle.
+    NotAttached = 174, "nothing is attached to by this handle";
+    /// The subscription is of another kind.
+    SubscriptionOtherKind = 175, "a subscription of this kind does not have that";
+    /// Evicted: too many bytes were not taken.
+    QuotaBytes = 176, "evicted: too many bytes were not taken";
+    /// Evicted: too many messages were not taken.
+    QuotaMessages = 177, "evicted: too many messages were not taken";
+    /// Evicted: a message was not taken for too long.
+    QuotaAge = 178, "evicted: a message was not taken for too long";
+    /// Evicted, or not taken: memory was full.
+    BrokerMemoryFull = 179, "memory is full of messages that are not taken";
+    /// Evicted, or not taken: the disk was full.
+    BrokerDiskFull = 180, "the disk is full of messages that are not taken";
+    /// Evicted: its messages on the disk could not be read.
+    SpillUnreadable = 181, "evicted: its messages on the disk could not be read";
+    /// Evicted because an operator asked for it.
+    EvictedByOperator = 182, "evicted by an operator";
+    /// Nobody had attached to the subscription for too long.
+    SubscriptionExpired = 183, "nobody had attached to the subscription for too long";
+    /// A message was acknowledged that was not delivered.
+    AckAhead = 184, "the message was not delivered on this connection";
+    /// The addressee has no subscription: the message is not kept.
+    NobodySubscribes = 185, "the addressee has no subscription to messages";
+    /// The publisher's number or epoch does not grow.
+    MessageNoTaken = 186, "the publisher's number or epoch does not grow";
+    /// The broker has stopped after a failure of its disk.
+    BrokerStopped = 187, "the broker has stopped after a failure of its disk";
+    /// The node's durability level is below the one asked for.
+    LevelNotServed = 188, "the node's durability level is below the one asked for";
 }
 
 impl fmt::Display for Reason {

@@ -6,7 +6,8 @@
 
 use weir_types::{
     AckLevel, CredentialKind, ExecInst, ExecType, KillScope, Liquidity, MassCancelScope, OrdStatus,
-    OrdType, Phase, Reason, Role, SelfTradePrevention, Side, SourceStatus, Switch, TimeInForce,
+    OrdType, Phase, Reason, Role, SelfTradePrevention, Side, SourceStatus, SubscriptionAction,
+    SubscriptionKind, SubscriptionStatus, Switch, TimeInForce,
 };
 
 use crate::delivery::{
@@ -31,6 +32,12 @@ use crate::report::ExecutionReport;
 use crate::session::{
     Challenge, ChallengeRequest, Heartbeat, Logon, LogonAck, LogonReject, Logout, PartitionState,
     Reject, ResumePoint, SignedLogon,
+};
+use crate::subscription::{
+    AckMessages, AttachSubscription, CreateSubscription, DetachSubscription, MessageFlags,
+    NamedToken, PublicTrade, PublishAck, PublishMessage, PublishReject, SubscribedMessage,
+    SubscriptionAttached, SubscriptionDone, SubscriptionEnded, SubscriptionRequest,
+    SubscriptionState, TakenPlace,
 };
 
 /// What can be done with a block whose message is known by its template id only.
@@ -200,6 +207,21 @@ const MESSAGES: &[MessageInfo] = &[
     plain::<FollowSource>(),
     plain::<FollowState>(),
     info::<SnapshotChunk>(Tail::Data("bytes")),
+    info::<CreateSubscription>(Tail::Data("name")),
+    info::<SubscriptionRequest>(Tail::Data("name")),
+    plain::<SubscriptionDone>(),
+    info::<SubscriptionState>(Tail::Data("name")),
+    info::<AttachSubscription>(Tail::Data("name")),
+    info::<SubscriptionAttached>(group::<TakenPlace>("taken")),
+    plain::<DetachSubscription>(),
+    plain::<AckMessages>(),
+    info::<SubscribedMessage>(Tail::Data("body")),
+    info::<SubscriptionEnded>(group::<TakenPlace>("taken")),
+    info::<PublishMessage>(Tail::Data("body")),
+    plain::<PublishAck>(),
+    plain::<PublishReject>(),
+    info::<NamedToken>(Tail::Data("token")),
+    plain::<PublicTrade>(),
     info::<Import>(Tail::Definition),
     plain::<Tick>(),
     plain::<SessionLost>(),
@@ -233,6 +255,7 @@ pub fn codes(schema_type: &str) -> Option<Vec<u16>> {
                 <PageFlags as Field>::SCHEMA_TYPE => Some(flag_codes::<PageFlags>()),
                 <RowFlags as Field>::SCHEMA_TYPE => Some(flag_codes::<RowFlags>()),
                 <BatchFlags as Field>::SCHEMA_TYPE => Some(flag_codes::<BatchFlags>()),
+                <MessageFlags as Field>::SCHEMA_TYPE => Some(flag_codes::<MessageFlags>()),
                 _ => None,
             }
         };
@@ -240,6 +263,7 @@ pub fn codes(schema_type: &str) -> Option<Vec<u16>> {
     enums! {
         Side OrdType TimeInForce ExecType OrdStatus SelfTradePrevention Liquidity Phase
         MassCancelScope KillScope Switch Role CredentialKind AckLevel SourceStatus
+        SubscriptionAction SubscriptionKind SubscriptionStatus
         Reason
     }
 }

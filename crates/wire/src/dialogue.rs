@@ -28,6 +28,13 @@ use crate::session::{
     Reject, ResumePoint, SignedLogon,
 };
 
+use crate::subscription::{
+    AckMessages, AttachSubscription, BODY_LEN_MAX, CreateSubscription, DetachSubscription,
+    NamedToken, PublishAck, PublishMessage, PublishReject, SUBSCRIPTION_NAME_LEN_MAX,
+    SubscribedMessage, SubscriptionAttached, SubscriptionDone, SubscriptionEnded,
+    SubscriptionRequest, SubscriptionState, TakenPlace,
+};
+
 /// The most resume points of a logon: one per partition.
 pub const RESUME_POINT_COUNT_MAX: usize = 64;
 /// The longest token in bytes: 32, and 26 for each of 64 sources.
@@ -58,6 +65,20 @@ pub enum ClientMessage<'a> {
     SourceBatch(SourceBatch, Rows<'a>),
     /// A replica asks for what comes next of a source.
     FollowSource(FollowSource),
+    /// Makes a subscription of this name: at most [`SUBSCRIPTION_NAME_LEN_MAX`] bytes.
+    CreateSubscription(CreateSubscription, &'a [u8]),
+    /// Asks something of the subscription of this name.
+    SubscriptionRequest(SubscriptionRequest, &'a [u8]),
+    /// Attaches to the subscription of this name.
+    AttachSubscription(AttachSubscription, &'a [u8]),
+    /// Leaves a subscription.
+    DetachSubscription(DetachSubscription),
+    /// Messages are taken, more may come.
+    AckMessages(AckMessages),
+    /// A message for another session: at most [`BODY_LEN_MAX`] bytes.
+    PublishMessage(PublishMessage, &'a [u8]),
+    /// A token to be kept: at most [`TOKEN_LEN_MAX`] bytes.
+    NamedToken(NamedToken, &'a [u8]),
 }
 
 /// A message that a node may send.
@@ -107,6 +128,22 @@ pub enum NodeMessage<'a> {
     FollowState(FollowState),
     /// A piece of a snapshot.
     SnapshotChunk(SnapshotChunk, &'a [u8]),
+    /// A request about subscriptions was carried out, or refused.
+    SubscriptionDone(SubscriptionDone),
+    /// How the subscription of this name stands.
+    SubscriptionState(SubscriptionState, &'a [u8]),
+    /// A subscription is attached to; what was taken of it.
+    SubscriptionAttached(SubscriptionAttached, Group<'a, TakenPlace>),
+    /// A message of a subscription, with its body.
+    SubscribedMessage(SubscribedMessage, &'a [u8]),
+    /// A subscription has ended; what was taken of it.
+    SubscriptionEnded(SubscriptionEnded, Group<'a, TakenPlace>),
+    /// A publisher's messages are taken in.
+    PublishAck(PublishAck),
+    /// A publisher's message was not taken.
+    PublishReject(PublishReject),
+    /// The token that is kept.
+    NamedToken(NamedToken, &'a [u8]),
 }
 
 /// What a template that is not the sender's is called.
@@ -138,12 +175,28 @@ fn points_of<'a, M: Message>(raw: &RawMessage<'a>) -> Result<Group<'a, ResumePoi
 }
 
 fn token_of<'a, M: Message>(raw: &RawMessage<'a>) -> Result<&'a [u8], DecodeError> {
-    let (token, rest) = take_data(raw.rest())?;
+    data_of::<M>(raw, "token", TOKEN_LEN_MAX)
+}
+
+fn name_of<'a, M: Message>(raw: &RawMessage<'a>) -> Result<&'a [u8], DecodeError> {
+    data_of::<M>(raw, "name", SUBSCRIPTION_NAME_LEN_MAX)
+}
+
+fn body_of<'a, M: Message>(raw: &RawMessage<'a>) -> Result<&'a [u8], DecodeError> {
+    data_of::<M>(raw, "body", BODY_LEN_MAX)
+}
+
+fn data_of<'a, M: Message>(
+    raw: &RawMessage<'a>,
+    field: &'static str,
+    len_max: usize,
+) -> Result<&'a [u8], DecodeError> {
+    let (data, rest) = take_data(raw.rest())?;
     raw.expect_end::<M>(rest)?;
-    if token.len() > TOKEN_LEN_MAX {
-        return Err(tail_out_of_range::<M>("token"));
+    if data.len() > len_max {
+        return Err(tail_out_of_range::<M>(field));
     }
-    Ok(token)
+    Ok(data)
 }
 
 fn rows_of<'a, M: Message>(raw: &RawMessage<'a>) -> Result<Rows<'a>, DecodeError> {
@@ -178,6 +231,7 @@ impl<'a> ClientMessage<'a> {
                 Ok(ClientMessage::SourceBatch(raw.decode()?, rows_of::<SourceBatch>(raw)?))
             }
             FollowSource::TEMPLATE_ID => raw.decode_whole().map(ClientMessage::FollowSource),
+            CreateSubscription::TEMPLATE_ID..=NamedToken::TEMPLATE_ID => subscriber_message(raw),
             template_id => match Request::decode(raw) {
                 Err(DecodeError::UnknownTemplate(_)) => Err(misplaced(template_id)),
                 request => request.map(ClientMessage::Request),
@@ -208,6 +262,13 @@ impl<'a> ClientMessage<'a> {
                     rows.put(out);
                 });
             }
+            ClientMessage::CreateSubscription(message, name) => put_with_data(message, name, out),
+            ClientMessage::SubscriptionRequest(message, name) => put_with_data(message, name, out),
+            ClientMessage::AttachSubscription(message, name) => put_with_data(message, name, out),
+            ClientMessage::DetachSubscription(message) => put_frame(message, out),
+            ClientMessage::AckMessages(message) => put_frame(message, out),
+            ClientMessage::PublishMessage(message, body) => put_with_data(message, body, out),
+            ClientMessage::NamedToken(message, token) => put_with_data(message, token, out),
         }
     }
 }
@@ -253,6 +314,9 @@ impl<'a> NodeMessage<'a> {
                 let (chunk, bytes) = snapshot_chunk_of(raw)?;
                 NodeMessage::SnapshotChunk(chunk, bytes)
             }
+            CreateSubscription::TEMPLATE_ID..=NamedToken::TEMPLATE_ID => {
+                return broker_message(raw);
+            }
             template_id => return Err(misplaced(template_id)),
         })
     }
@@ -291,8 +355,92 @@ impl<'a> NodeMessage<'a> {
             NodeMessage::SourceReject(message) => put_frame(message, out),
             NodeMessage::FollowState(message) => put_frame(message, out),
             NodeMessage::SnapshotChunk(chunk, bytes) => put_snapshot_chunk(chunk, bytes, out),
+            NodeMessage::SubscriptionDone(message) => put_frame(message, out),
+            NodeMessage::SubscriptionState(message, name) => put_with_data(message, name, out),
+            NodeMessage::SubscriptionAttached(message, taken) => {
+                put_frame_with(out, |out| put_message_and_group(message, taken, out));
+            }
+            NodeMessage::SubscribedMessage(message, body) => put_with_data(message, body, out),
+            NodeMessage::SubscriptionEnded(message, taken) => {
+                put_frame_with(out, |out| put_message_and_group(message, taken, out));
+            }
+            NodeMessage::PublishAck(message) => put_frame(message, out),
+            NodeMessage::PublishReject(message) => put_frame(message, out),
+            NodeMessage::NamedToken(message, token) => put_with_data(message, token, out),
         }
     }
+}
+
+/// What subscribers and publishers say.
+fn subscriber_message<'a>(raw: &RawMessage<'a>) -> Result<ClientMessage<'a>, DecodeError> {
+    Ok(match raw.template_id {
+        CreateSubscription::TEMPLATE_ID => {
+            ClientMessage::CreateSubscription(raw.decode()?, name_of::<CreateSubscription>(raw)?)
+        }
+        SubscriptionRequest::TEMPLATE_ID => {
+            ClientMessage::SubscriptionRequest(raw.decode()?, name_of::<SubscriptionRequest>(raw)?)
+        }
+        AttachSubscription::TEMPLATE_ID => {
+            ClientMessage::AttachSubscription(raw.decode()?, name_of::<AttachSubscription>(raw)?)
+        }
+        DetachSubscription::TEMPLATE_ID => ClientMessage::DetachSubscription(raw.decode_whole()?),
+        AckMessages::TEMPLATE_ID => ClientMessage::AckMessages(raw.decode_whole()?),
+        PublishMessage::TEMPLATE_ID => {
+            ClientMessage::PublishMessage(raw.decode()?, body_of::<PublishMessage>(raw)?)
+        }
+        NamedToken::TEMPLATE_ID => {
+            ClientMessage::NamedToken(raw.decode()?, token_of::<NamedToken>(raw)?)
+        }
+        template_id => return Err(misplaced(template_id)),
+    })
+}
+
+/// What they are told.
+fn broker_message<'a>(raw: &RawMessage<'a>) -> Result<NodeMessage<'a>, DecodeError> {
+    Ok(match raw.template_id {
+        SubscriptionDone::TEMPLATE_ID => NodeMessage::SubscriptionDone(raw.decode_whole()?),
+        SubscriptionState::TEMPLATE_ID => {
+            NodeMessage::SubscriptionState(raw.decode()?, name_of::<SubscriptionState>(raw)?)
+        }
+        SubscriptionAttached::TEMPLATE_ID => NodeMessage::SubscriptionAttached(
+            raw.decode()?,
+            group_of::<SubscriptionAttached, _>(raw)?,
+        ),
+        SubscribedMessage::TEMPLATE_ID => {
+            NodeMessage::SubscribedMessage(raw.decode()?, body_of::<SubscribedMessage>(raw)?)
+        }
+        SubscriptionEnded::TEMPLATE_ID => {
+            NodeMessage::SubscriptionEnded(raw.decode()?, group_of::<SubscriptionEnded, _>(raw)?)
+        }
+        PublishAck::TEMPLATE_ID => NodeMessage::PublishAck(raw.decode_whole()?),
+        PublishReject::TEMPLATE_ID => NodeMessage::PublishReject(raw.decode_whole()?),
+        NamedToken::TEMPLATE_ID => {
+            NodeMessage::NamedToken(raw.decode()?, token_of::<NamedToken>(raw)?)
+        }
+        template_id => return Err(misplaced(template_id)),
+    })
+}
+
+/// Appends the frame of a message with a data field behind it.
+///
+/// # Panics
+/// When the data has more than 65,535 bytes.
+pub fn put_with_data<M: Message>(message: &M, data: &[u8], out: &mut Vec<u8>) {
+    put_frame_with(out, |out| {
+        put_message(message, out);
+        put_data(data, out);
+    });
+}
+
+/// Appends the frame of a message with the places that a subscription took.
+///
+/// # Panics
+/// When there are more than 65,535 places.
+pub fn put_with_taken<M: Message>(message: &M, taken: &[TakenPlace], out: &mut Vec<u8>) {
+    put_frame_with(out, |out| {
+        put_message(message, out);
+        put_group(taken, out);
+    });
 }
 
 fn put_message_and_group<M: Message, E: Message>(

@@ -8,7 +8,8 @@ use weir_types::{
     EventNo, ExecId, ExecInst, ExecType, FirmId, InstrumentId, KillScope, Liquidity,
     MassCancelScope, MatchId, Nanos, OrdStatus, OrdType, OrderId, PartitionId, Phase, Position,
     Price, Qty, Reason, Rec, RequestNo, Role, SelfTradePrevention, Seq, SessionId, Side,
-    SourceStatus, Switch, Symbol, TimeInForce,
+    SourceStatus, SubscriptionAction, SubscriptionKind, SubscriptionStatus, Switch, Symbol,
+    TimeInForce,
 };
 use zerocopy::little_endian::{I64, I128, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -181,6 +182,9 @@ code_fields! {
     CredentialKind "credentialKind";
     AckLevel "ackLevel";
     SourceStatus "sourceStatus";
+    SubscriptionKind "subscriptionKind";
+    SubscriptionStatus "subscriptionStatus";
+    SubscriptionAction "subscriptionAction";
 }
 
 impl Field for u8 {

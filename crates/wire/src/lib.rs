@@ -7,8 +7,8 @@
 //!
 //! * [`frame`]: where a message begins and ends in a byte stream.
 //! * [`challenge`]: what a session with an Ed25519 key signs to log on.
-//! * [`session`], [`order_entry`], [`reference`], [`delivery`], [`drop_copy`], [`ingest`]: what
-//!   both say.
+//! * [`session`], [`order_entry`], [`reference`], [`delivery`], [`drop_copy`], [`ingest`],
+//!   [`subscription`]: what both say.
 //! * [`rows`]: orders with their attributes, on pages and in batches.
 //! * [`event`], [`report`]: what the engine says, and how its sender hears it.
 //! * [`dialogue`]: all that a client may say, and all that a node may, as one type each.
@@ -33,6 +33,7 @@ pub mod replica;
 pub mod report;
 pub mod rows;
 pub mod session;
+pub mod subscription;
 
 pub use catalogue::{MessageInfo, catalogue};
 pub use dialogue::{ClientMessage, NodeMessage};

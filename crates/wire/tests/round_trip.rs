@@ -25,6 +25,7 @@ use weir_wire::replica::*;
 use weir_wire::report::{ExecutionReport, StageTimes};
 use weir_wire::rows::{ATTRIBUTES_LEN_MAX, put_row, put_row_count, take_rows};
 use weir_wire::session::*;
+use weir_wire::subscription::*;
 use weir_wire::{
     ClientMessage, Command, Definition, Event, Message, NodeMessage, PlainEvent, Request,
     SCHEMA_ID, SCHEMA_VERSION, catalogue,
@@ -102,6 +103,22 @@ round_trips! {
     a_follow_source_reads_back FollowSource,
     a_follow_state_reads_back FollowState,
     a_snapshot_chunk_reads_back SnapshotChunk,
+    a_create_subscription_reads_back CreateSubscription,
+    a_subscription_request_reads_back SubscriptionRequest,
+    a_subscription_done_reads_back SubscriptionDone,
+    a_subscription_state_reads_back SubscriptionState,
+    an_attach_subscription_reads_back AttachSubscription,
+    a_subscription_attached_reads_back SubscriptionAttached,
+    a_detach_subscription_reads_back DetachSubscription,
+    an_ack_messages_reads_back AckMessages,
+    a_subscribed_message_reads_back SubscribedMessage,
+    a_subscription_ended_reads_back SubscriptionEnded,
+    a_taken_place_reads_back TakenPlace,
+    a_publish_message_reads_back PublishMessage,
+    a_publish_ack_reads_back PublishAck,
+    a_publish_reject_reads_back PublishReject,
+    a_named_token_reads_back NamedToken,
+    a_public_trade_reads_back PublicTrade,
     an_import_reads_back Import,
     a_tick_reads_back Tick,
     a_session_lost_reads_back SessionLost,

@@ -30,6 +30,11 @@ const ARROWS: &[Arrow] = &[
     },
     Arrow { name: "weir-engine", may_know: VIEW_KNOWS, tests_may_know: &[] },
     Arrow { name: "weir-delivery", may_know: VIEW_KNOWS, tests_may_know: &[] },
+    Arrow {
+        name: "weir-broker",
+        may_know: &["weir-types", "weir-wire", "weir-io"],
+        tests_may_know: &[],
+    },
     Arrow { name: "weir-market", may_know: VIEW_KNOWS, tests_may_know: &[] },
     Arrow { name: "weir-query", may_know: VIEW_KNOWS, tests_may_know: &[] },
     Arrow { name: "weir-flow", may_know: VIEW_KNOWS, tests_may_know: &[] },

@@ -2,7 +2,7 @@
 //!
 //! Each prints one JSON object as its last line.
 
-use crate::{bench_delivery, bench_isolation, bench_probes, bench_roundtrip};
+use crate::{bench_broker, bench_delivery, bench_isolation, bench_probes, bench_roundtrip};
 
 /// Options of `weir bench`.
 #[derive(Debug, clap::Args)]
@@ -15,6 +15,8 @@ pub struct BenchArgs {
 enum BenchCommand {
     /// Order to execution report over loopback TCP, beside an echo.
     Roundtrip(bench_roundtrip::RoundtripArgs),
+    /// A message to a subscriber that is there, beside a relay; and to one that comes and goes.
+    Broker(bench_broker::BrokerArgs),
     /// What stamping every order costs: a node with probes beside one without.
     Probes(bench_probes::ProbesArgs),
     /// What good sessions notice of one that does not read, one that floods, 1,000 hostile ones.
@@ -45,6 +47,7 @@ enum BenchCommand {
 pub fn run(args: BenchArgs) -> anyhow::Result<()> {
     match args.command {
         BenchCommand::Roundtrip(args) => bench_roundtrip::run(args),
+        BenchCommand::Broker(args) => bench_broker::run(args),
         BenchCommand::Probes(args) => bench_probes::run(args),
         BenchCommand::Isolation(args) => bench_isolation::run(args),
         BenchCommand::DeliveryE2e(args) => bench_delivery::run_e2e(args),

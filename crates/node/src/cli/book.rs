@@ -95,7 +95,8 @@ fn take(client: &mut Client, follower: &mut Follower) -> anyhow::Result<()> {
             | Incoming::CopyState(_)
             | Incoming::Copy(..)
             | Incoming::CopyMark(_)
-            | Incoming::Source(_) => Ok(()),
+            | Incoming::Source(_)
+            | Incoming::Broker(_) => Ok(()),
         };
         failed = failed.take().or(outcome.err());
     })?;

@@ -7,6 +7,7 @@ pub mod book;
 pub mod calendar;
 pub mod certificate;
 pub mod civil;
+pub mod delivery;
 pub mod demo;
 pub mod drop_copy;
 pub mod emulate;
@@ -58,6 +59,8 @@ enum Command {
     Book(book::BookArgs),
     /// Follow the state of orders by token.
     Orders(orders::OrdersArgs),
+    /// Durable subscriptions: list, make, read, drain, evict, delete.
+    Delivery(delivery::DeliveryArgs),
     /// Print copies of the reports to a firm's sessions.
     DropCopy(drop_copy::DropCopyArgs),
     /// Show a node's figures.
@@ -91,6 +94,7 @@ impl Cli {
             Command::Admin(args) => admin::run(args),
             Command::Book(args) => book::run(args),
             Command::Orders(args) => orders::run(args),
+            Command::Delivery(args) => delivery::run(args),
             Command::DropCopy(args) => drop_copy::run(args),
             Command::Status(args) => status::run(args),
             Command::Token(args) => token::run(args),

@@ -139,7 +139,8 @@ fn take(args: &OrdersArgs, client: &mut Client, follower: &mut Follower) -> anyh
             | Incoming::CopyState(_)
             | Incoming::Copy(..)
             | Incoming::CopyMark(_)
-            | Incoming::Source(_) => Ok(()),
+            | Incoming::Source(_)
+            | Incoming::Broker(_) => Ok(()),
         };
         if let Err(error) = outcome {
             failed = Some(error.into());

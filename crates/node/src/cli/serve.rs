@@ -166,7 +166,9 @@ async fn live(config: Config, side: Arc<Side>, http: SocketAddr) -> anyhow::Resu
     let web = node.web_address().map_or(String::new(), |address| format!(" web={address}"));
     let ingest = node.ingest_address().map(|address| format!(" ingest={address}"));
     let ingest = ingest.unwrap_or_default();
-    println!("weir ready order-entry={} http={http}{ingest}{web}", node.address());
+    let broker = node.broker_address().map(|address| format!(" broker={address}"));
+    let broker = broker.unwrap_or_default();
+    println!("weir ready order-entry={} http={http}{ingest}{broker}{web}", node.address());
     let outcome = tokio::select! {
         biased;
         () = &mut told_to_stop => Ok(()),

@@ -191,7 +191,14 @@ impl Gateway {
             Ok(
                 ClientMessage::OpenSource(_)
                 | ClientMessage::SourceBatch(..)
-                | ClientMessage::FollowSource(_),
+                | ClientMessage::FollowSource(_)
+                | ClientMessage::CreateSubscription(..)
+                | ClientMessage::SubscriptionRequest(..)
+                | ClientMessage::AttachSubscription(..)
+                | ClientMessage::DetachSubscription(_)
+                | ClientMessage::AckMessages(_)
+                | ClientMessage::PublishMessage(..)
+                | ClientMessage::NamedToken(..),
             ) => {
                 self.put_reject(connection, Refusal::misplaced(&raw), Reason::NotServedHere);
                 Taken::Done

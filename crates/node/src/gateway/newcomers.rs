@@ -444,7 +444,14 @@ impl Newcomers {
             Ok(
                 ClientMessage::OpenSource(_)
                 | ClientMessage::SourceBatch(..)
-                | ClientMessage::FollowSource(_),
+                | ClientMessage::FollowSource(_)
+                | ClientMessage::CreateSubscription(..)
+                | ClientMessage::SubscriptionRequest(..)
+                | ClientMessage::AttachSubscription(..)
+                | ClientMessage::DetachSubscription(_)
+                | ClientMessage::AckMessages(_)
+                | ClientMessage::PublishMessage(..)
+                | ClientMessage::NamedToken(..),
             ) => {
                 let refusal = Refusal::misplaced(raw);
                 put_reject(connection, refusal, Reason::NotServedHere, &mut self.counters);

@@ -71,7 +71,8 @@ impl Following {
             | Incoming::CopyState(_)
             | Incoming::Copy(..)
             | Incoming::CopyMark(_)
-            | Incoming::Source(_) => {}
+            | Incoming::Source(_)
+            | Incoming::Broker(_) => {}
         })
     }
 

@@ -31,6 +31,7 @@ mod replica;
 mod restart;
 mod service;
 mod slow_reader;
+mod subscriptions;
 mod tools;
 mod troubles;
 mod web;

@@ -164,7 +164,8 @@ impl Task {
                 | Incoming::CopyState(_)
                 | Incoming::Copy(..)
                 | Incoming::CopyMark(_)
-                | Incoming::Source(_) => Ok(()),
+                | Incoming::Source(_)
+                | Incoming::Broker(_) => Ok(()),
             };
             if let Err(error) = outcome {
                 failed = Some(error);

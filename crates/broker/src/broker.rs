@@ -1,0 +1,463 @@
+//! The broker: messages in, the state of what was acknowledged, and the duty cycle.
+//!
+//! A state machine of one thread: time comes with each call, the disk is the only effect. Nothing
+//! here waits but `open` and `close`, and reading a part for a subscriber that is behind.
+//!
+//! What becomes of a message:
+//!
+//! | | at `memory` | at `os`, `disk` |
+//! | --- | --- | --- |
+//! | everybody took it | forgotten | forgotten, and acknowledged if it was not written |
+//! | somebody is away | kept in memory | written at once, then acknowledged |
+//! | all are there, not taken within `hold` | kept in memory | written, then acknowledged |
+//! | memory is half full | written in a large block, then only on disk | only on disk |
+
+use std::collections::{BTreeMap, VecDeque};
+
+use weir_io::{Completion, Disk};
+use weir_types::{Durability, Nanos};
+
+use crate::config::{Config, MESSAGE_BYTES_MAX, OnFull};
+use crate::error::{BrokerError, EvictReason, Refused};
+use crate::name::{MessageNo, Name, Place, Source, Topic};
+use crate::plant::{self, Plant};
+use crate::saver::Saver;
+use crate::spill::Spill;
+use crate::subscription::Subscription;
+use crate::topic::{MESSAGE_OVERHEAD, TopicState};
+
+/// What became of a message that was published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Published {
+    /// It has this number; it is acknowledged when [`Broker::acknowledged`] reaches it.
+    Taken(MessageNo),
+    /// Its place was published before; that is acknowledged when this number is reached.
+    Repeated(MessageNo),
+    /// Nobody subscribes to the topic: there is nothing to keep.
+    Unwanted,
+}
+
+/// What happened to a subscription without its client's doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// It was evicted.
+    Evicted {
+        /// The subscription.
+        name: Name,
+        /// Why.
+        reason: EvictReason,
+    },
+    /// Nobody attached for too long.
+    Expired {
+        /// The subscription.
+        name: Name,
+    },
+}
+
+/// What a broker has done in this run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Messages taken from producers.
+    pub published: u64,
+    /// Messages whose place had been published before.
+    pub repeated: u64,
+    /// Messages of topics that nobody subscribes to.
+    pub unwanted: u64,
+    /// Messages refused.
+    pub refused: u64,
+    /// Deliveries, repeated ones included.
+    pub delivered: u64,
+    /// Acknowledged deliveries.
+    pub taken: u64,
+    /// Acknowledgements refused: of messages that were not delivered.
+    pub acks_refused: u64,
+    /// Messages written to disk.
+    pub written: u64,
+    /// Blocks written, moved ones included.
+    pub blocks: u64,
+    /// Bytes of blocks written, moved ones included.
+    pub block_bytes: u64,
+    /// Bytes of parts that were written a second time to empty a file.
+    pub moved_bytes: u64,
+    /// Parts read from disk for subscribers.
+    pub parts_read: u64,
+    /// Files removed.
+    pub files_removed: u64,
+    /// How often the table was saved.
+    pub tables: u64,
+    /// How often the disk was found full.
+    pub full: u64,
+    /// Subscriptions evicted.
+    pub evicted: u64,
+    /// Subscriptions expired.
+    pub expired: u64,
+}
+
+/// What a broker holds now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holdings {
+    /// Messages in memory.
+    pub messages: u64,
+    /// Bytes that they take there, overhead included.
+    pub memory_bytes: u64,
+    /// Bytes of spill files.
+    pub disk_bytes: u64,
+    /// Of these, bytes of parts that somebody wants.
+    pub wanted_bytes: u64,
+    /// Spill files.
+    pub files: u64,
+}
+
+/// A message that is neither written nor taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    pub(crate) no: MessageNo,
+    pub(crate) topic: Topic,
+    pub(crate) index: u64,
+    pub(crate) at: Nanos,
+}
+
+/// What a message in the queue of arrivals still needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// Nothing: everybody took it.
+    Taken,
+    /// That the end of the last subscription that wanted it is saved, by this change.
+    Ended(u64),
+    /// To be written or taken.
+    Wanted,
+}
+
+/// See the module's documentation.
+pub struct Broker<D> {
+    pub(crate) disk: D,
+    pub(crate) config: Config,
+    pub(crate) run: u32,
+    pub(crate) last: MessageNo,
+    pub(crate) acknowledged: MessageNo,
+    pub(crate) topics: BTreeMap<Topic, TopicState>,
+    pub(crate) subscriptions: Vec<Option<Subscription>>,
+    pub(crate) names: BTreeMap<Name, u32>,
+    pub(crate) attachments: u64,
+    // INVARIANT: in order of number; what is in none of the four is written or not wanted.
+    pub(crate) arrivals: VecDeque<Arrival>,
+    /// The first messages that were given up with a subscription, by the change that says so.
+    pub(crate) ended: BTreeMap<u64, MessageNo>,
+    /// What is on disk and may still be in memory: all of the topic before an index, whose
+    /// message before has the number.
+    pub(crate) written: VecDeque<(Topic, u64, MessageNo)>,
+    pub(crate) written_look: usize,
+    pub(crate) memory_bytes: u64,
+    pub(crate) memory_messages: u64,
+    pub(crate) spill: Spill,
+    pub(crate) saver: Saver,
+    pub(crate) now: Nanos,
+    pub(crate) sweep_at: Nanos,
+    /// The disk was found full and is tried again at this time.
+    pub(crate) full_until: Option<Nanos>,
+    pub(crate) notices: Vec<Notice>,
+    pub(crate) counters: Counters,
+    pub(crate) failed: Option<BrokerError>,
+    /// All that is wanted is written now, to close.
+    pub(crate) is_settling: bool,
+    pub(crate) is_closed: bool,
+    pub(crate) reaped: Vec<Completion>,
+}
+
+impl<D: Disk> Broker<D> {
+    /// Takes a message from a producer. Never waits.
+    ///
+    /// # Errors
+    /// When the message or its place cannot be, or there is no room: nothing was changed then.
+    pub fn publish(
+        &mut self,
+        topic: Topic,
+        place: Place,
+        body: &[u8],
+        now: Nanos,
+    ) -> Result<Published, Refused> {
+        let published = self.take(topic, place, body, now);
+        match published {
+            Ok(Published::Taken(_)) => self.counters.published += 1,
+            Ok(Published::Repeated(_)) => self.counters.repeated += 1,
+            Ok(Published::Unwanted) => self.counters.unwanted += 1,
+            Err(_) => self.counters.refused += 1,
+        }
+        published
+    }
+
+    fn take(
+        &mut self,
+        topic: Topic,
+        place: Place,
+        body: &[u8],
+        now: Nanos,
+    ) -> Result<Published, Refused> {
+        if self.has_stopped() {
+            return Err(Refused::Stopped);
+        }
+        if body.len() > MESSAGE_BYTES_MAX {
+            return Err(Refused::TooLong { bytes: body.len(), max: MESSAGE_BYTES_MAX });
+        }
+        self.now = self.now.max(now);
+        let Some(state) = self.topics.get(&topic) else { return Ok(Published::Unwanted) };
+        if !state.has_subscribers() {
+            let change = state.ending_change();
+            return Ok(self.take_for_nobody(change));
+        }
+        if let Some(last) = state.places.of(place.source) {
+            if place.epoch < last.epoch {
+                return Err(Refused::EpochBack { last });
+            }
+            if !place.follows(&last) {
+                return Ok(Published::Repeated(self.last));
+            }
+        }
+        self.make_room(body.len() as u64 + MESSAGE_OVERHEAD)?;
+        // Making room may have ended the last subscription that wanted it.
+        let state = self.topics.get_mut(&topic).expect("a topic stays until a table is saved");
+        if !state.has_subscribers() {
+            let change = state.ending_change();
+            return Ok(self.take_for_nobody(change));
+        }
+        self.last = MessageNo(self.last.0 + 1);
+        let (no, at, index) = (self.last, self.now, state.total);
+        state.places.advance(place);
+        self.memory_bytes += state.push(no, place, at, body);
+        self.memory_messages += 1;
+        self.arrivals.push_back(Arrival { no, topic, index, at });
+        if self.config.durability == Durability::Memory {
+            self.acknowledged = no;
+        }
+        Ok(Published::Taken(no))
+    }
+
+    /// A message that no live subscription wants. As long as the end of the last one is not saved
+    /// a crash may bring it back: the message is not acknowledged before.
+    fn take_for_nobody(&mut self, change: u64) -> Published {
+        if change == 0 {
+            return Published::Unwanted;
+        }
+        self.last = MessageNo(self.last.0 + 1);
+        self.note_ended(self.last, change);
+        Published::Taken(self.last)
+    }
+
+    /// The message is not acknowledged before a change of the table is saved. They do not come in
+    /// the order of their numbers: one for which nobody is left does not queue.
+    fn note_ended(&mut self, no: MessageNo, change: u64) {
+        let first = self.ended.entry(change).or_insert(no);
+        if !plant::is(Plant::EndsTakenInOrder) {
+            *first = no.min(*first);
+        }
+    }
+
+    /// Sees to it that memory has room, by ending subscriptions if the configuration says so.
+    fn make_room(&mut self, bytes: u64) -> Result<(), Refused> {
+        while self.memory_bytes + bytes > self.config.memory_bytes_max {
+            self.drop_written(self.config.memory_bytes_max - bytes);
+            if self.memory_bytes + bytes <= self.config.memory_bytes_max {
+                break;
+            }
+            let is_full = self.full_until.is_some();
+            let refused = if is_full { Refused::DiskFull } else { Refused::MemoryFull };
+            if self.config.on_full == OnFull::Refuse {
+                return Err(refused);
+            }
+            let reason = if is_full { EvictReason::DiskFull } else { EvictReason::MemoryFull };
+            let victim = self.furthest_behind(|state, bytes| {
+                state.total_bytes - bytes.max(state.bytes_before_memory())
+            });
+            self.evict_at(victim.ok_or(refused)?, reason);
+        }
+        Ok(())
+    }
+
+    /// Forgets in memory what is on disk, oldest first, until at most `bytes` are taken.
+    pub(crate) fn drop_written(&mut self, bytes: u64) {
+        while let Some((topic, end, no)) = self.written.front().copied() {
+            let is_there = self.is_in_memory(topic, end, no);
+            if is_there && self.memory_bytes <= bytes {
+                break;
+            }
+            if is_there {
+                self.forget(topic, end);
+            }
+            self.written.pop_front();
+        }
+        if self.written.len() > self.written_look {
+            let mut written = std::mem::take(&mut self.written);
+            written.retain(|(topic, end, no)| self.is_in_memory(*topic, *end, *no));
+            self.written_look = (2 * written.len()).max(1024);
+            self.written = written;
+        }
+    }
+
+    /// Whether the last message before an index is in memory and is the one of that number.
+    fn is_in_memory(&self, topic: Topic, end: u64, no: MessageNo) -> bool {
+        let message = self.topics.get(&topic).and_then(|state| state.resident(end - 1));
+        message.is_some_and(|message| message.no == no)
+    }
+
+    /// Forgets a topic's messages in memory before an index.
+    pub(crate) fn forget(&mut self, topic: Topic, index: u64) {
+        if let Some(state) = self.topics.get_mut(&topic) {
+            let (count, freed) = state.drop_resident(index);
+            self.memory_messages -= count;
+            self.memory_bytes -= freed;
+        }
+    }
+
+    /// Forgets what nobody wants of a topic any more, in memory and on disk.
+    pub(crate) fn forget_taken(&mut self, topic: Topic) {
+        let Some(state) = self.topics.get_mut(&topic) else { return };
+        let floor = state.floor();
+        while let Some(extent) = state.pop_dead_extent() {
+            self.spill.unwant(extent.file, u64::from(extent.head.length));
+        }
+        self.forget(topic, floor);
+    }
+
+    pub(crate) fn fate(&self, arrival: &Arrival) -> Fate {
+        let Some(state) = self.topics.get(&arrival.topic) else { return Fate::Taken };
+        match state.resident(arrival.index) {
+            Some(message) if message.no == arrival.no => Fate::Wanted,
+            // Not wanted by the living; a topic that was forgotten meanwhile has no ends to save.
+            _ if state.ending_change() > 0 => Fate::Ended(state.ending_change()),
+            _ => Fate::Taken,
+        }
+    }
+
+    /// Takes from the front of the arrivals what needs no writing.
+    pub(crate) fn pass_taken(&mut self) {
+        while let Some(arrival) = self.arrivals.front().copied() {
+            match self.fate(&arrival) {
+                Fate::Wanted => break,
+                Fate::Taken => {}
+                Fate::Ended(change) => self.note_ended(arrival.no, change),
+            }
+            self.arrivals.pop_front();
+        }
+        // One that stays in front must not keep the others that were taken behind it.
+        let wanted_max = usize::try_from(self.memory_messages).expect("they are in memory");
+        if self.arrivals.len() > 2 * wanted_max + 1024 {
+            let mut arrivals = std::mem::take(&mut self.arrivals);
+            arrivals.retain(|arrival| self.fate(arrival) != Fate::Taken);
+            self.arrivals = arrivals;
+        }
+    }
+
+    /// All messages up to this number are acknowledged: each has been taken by everybody who wants
+    /// it, or survives what the level says. Moves in [`Broker::do_work`].
+    #[must_use]
+    pub fn acknowledged(&self) -> MessageNo {
+        self.acknowledged
+    }
+
+    pub(crate) fn acknowledge(&mut self) {
+        if self.config.durability == Durability::Memory {
+            self.acknowledged = self.last;
+            return;
+        }
+        let saved = self.saver.saved();
+        self.ended.retain(|change, _| *change > saved);
+        let arrived = self.arrivals.front().map(|arrival| arrival.no);
+        let ended = self.ended.values().copied().min();
+        let ended = ended.filter(|_| !plant::is(Plant::AckBeforeEndSaved));
+        let sent = self.spill.sent.as_ref().filter(|sent| !sent.is_moved);
+        let sent = sent.and_then(|sent| sent.parts.iter().map(|part| part.head.first).min());
+        let sent = sent.filter(|_| !plant::is(Plant::AckBeforeWrite));
+        let open = [arrived, ended, sent].into_iter().flatten().min();
+        let upto = open.map_or(self.last, |no| MessageNo(no.0 - 1));
+        self.acknowledged = self.acknowledged.max(upto);
+    }
+
+    /// One cycle of everything that is not an answer: writes, syncs, quotas, expiry, the table.
+    /// Returns how much there was to do; waits for nothing.
+    ///
+    /// # Errors
+    /// When the disk failed. The broker has stopped then: it takes and acknowledges nothing more.
+    pub fn do_work(&mut self, now: Nanos) -> Result<usize, BrokerError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        self.now = self.now.max(now);
+        let worked = self.cycle();
+        match &worked {
+            Ok(_) => self.acknowledge(),
+            Err(error) => self.failed = Some(error.clone()),
+        }
+        worked
+    }
+
+    /// Whether it takes nothing more.
+    #[must_use]
+    pub fn has_stopped(&self) -> bool {
+        self.failed.is_some() || self.is_closed
+    }
+
+    /// Whether the disk was found full and is waited for.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.full_until.is_some()
+    }
+
+    /// Whether nothing is under way at the disk.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.disk.in_flight() == 0 && self.spill.sent.is_none() && self.spill.removals.is_empty()
+    }
+
+    /// Waits until the disk has finished something; returns at once when nothing is under way.
+    pub fn wait(&mut self) {
+        self.disk.wait();
+    }
+
+    /// The newest place of a source in a topic: where its producer goes on after a restart.
+    #[must_use]
+    pub fn last_place(&self, topic: Topic, source: Source) -> Option<Place> {
+        self.topics.get(&topic)?.places.of(source)
+    }
+
+    /// Whether a message to a topic may be wanted: by somebody, or by one whose end is not saved.
+    #[must_use]
+    pub fn knows(&self, topic: Topic) -> bool {
+        self.topics.contains_key(&topic)
+    }
+
+    /// How many subscriptions there are, ended ones included.
+    #[must_use]
+    pub fn subscription_count(&self) -> u64 {
+        self.names.len() as u64
+    }
+
+    /// What happened to subscriptions since this was asked last.
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// What was done in this run.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// What is held now.
+    #[must_use]
+    pub fn holdings(&self) -> Holdings {
+        Holdings {
+            messages: self.memory_messages,
+            memory_bytes: self.memory_bytes,
+            disk_bytes: self.spill.bytes(),
+            wanted_bytes: self.spill.files.values().map(|file| file.wanted).sum(),
+            files: self.spill.files.len() as u64,
+        }
+    }
+
+    /// The run's number, from 1.
+    #[must_use]
+    pub fn run(&self) -> u32 {
+        self.run
+    }
+}

@@ -1,0 +1,121 @@
+//! How a broker is kept: its limits, and what it does when one is met.
+
+use weir_types::{Durability, Nanos};
+
+use crate::name::Places;
+
+/// The most bytes of one message's body.
+pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
+
+/// How far a subscription may be behind before it is evicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// Bytes of bodies not taken.
+    pub bytes_max: u64,
+    /// Messages not taken.
+    pub messages_max: u64,
+    /// Age of the oldest message not taken.
+    pub age_max: Nanos,
+}
+
+impl Default for Quota {
+    /// 1 GiB, 16 million messages, a week.
+    fn default() -> Quota {
+        let week = Nanos(7 * 24 * 3600 * 1_000_000_000);
+        Quota { bytes_max: 1 << 30, messages_max: 1 << 24, age_max: week }
+    }
+}
+
+/// What somebody who makes a subscription asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// How far behind it may be; the configuration's when there is none.
+    pub quota: Option<Quota>,
+    /// How long nobody may be attached; the configuration's when there is none.
+    pub expire_after: Option<Nanos>,
+    /// Of each source the last place that it does not want: what its producer says again up to
+    /// there after a restart is not for it.
+    pub after: Places,
+}
+
+/// What is done when neither memory nor disk has room for what was not taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnFull {
+    /// The subscription that is the furthest behind is evicted: publishing goes on.
+    #[default]
+    Evict,
+    /// Publishing is refused with a reason until there is room: nobody loses anything.
+    Refuse,
+}
+
+/// How a broker is kept.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The broker's identity if this opening creates it: a random number.
+    pub id_if_new: u128,
+    /// What an acknowledged message survives until every subscription has taken it.
+    pub durability: Durability,
+    /// The memory of all messages together in bytes, overhead included. From half of it on what
+    /// was not taken goes to disk.
+    pub memory_bytes_max: u64,
+    /// A block that is written because memory is short holds at least so many bytes.
+    pub block_bytes: usize,
+    /// The size in bytes from which a spill file takes no further block.
+    pub file_bytes: u64,
+    /// The bytes that spill files may take on the disk.
+    pub disk_bytes_max: u64,
+    /// At `os` and `disk`: how long a message whose subscribers are all there waits to be taken
+    /// before it is written. A message taken by then is never written.
+    pub hold: Nanos,
+    /// How often the table of subscriptions is saved when nothing but what was taken has changed.
+    pub save_every: Nanos,
+    /// How often quotas and expiry are looked at.
+    pub sweep_every: Nanos,
+    /// How long after the disk was found full it is tried again.
+    pub full_pause: Nanos,
+    /// How long nobody may be attached before a subscription that was made without a time of its
+    /// own is removed.
+    pub expire_after: Nanos,
+    /// The quota of subscriptions that are created without one.
+    pub quota: Quota,
+    /// What is done when there is no room.
+    pub on_full: OnFull,
+    /// How many subscriptions there may be.
+    pub subscriptions_max: usize,
+    /// How many messages a subscriber may have before it acknowledges the first of them.
+    pub window_max: usize,
+}
+
+impl Config {
+    /// The defaults: level `disk`, 256 MiB of memory, blocks of 256 KiB, files of 16 MiB, 64 GiB
+    /// of disk, 2 ms of hold, the table each second, expiry after 30 days.
+    #[must_use]
+    pub fn new(id_if_new: u128) -> Config {
+        Config {
+            id_if_new,
+            durability: Durability::default(),
+            memory_bytes_max: 256 << 20,
+            block_bytes: 256 << 10,
+            file_bytes: 16 << 20,
+            disk_bytes_max: 64 << 30,
+            hold: Nanos(2_000_000),
+            save_every: Nanos(1_000_000_000),
+            sweep_every: Nanos(10_000_000),
+            full_pause: Nanos(50_000_000),
+            expire_after: Nanos(30 * 24 * 3600 * 1_000_000_000),
+            quota: Quota::default(),
+            on_full: OnFull::default(),
+            subscriptions_max: 100_000,
+            window_max: 4096,
+        }
+    }
+
+    /// # Panics
+    /// When the sizes cannot work.
+    pub(crate) fn check(&self) {
+        assert!((512..=16 << 20).contains(&self.block_bytes), "a block has 512 bytes to 16 MiB");
+        assert!(self.memory_bytes_max >= 4 * self.block_bytes as u64, "memory holds four blocks");
+        assert!(self.file_bytes >= self.block_bytes as u64, "a file holds a block");
+        assert!(self.window_max > 0, "a subscriber takes at least one message at a time");
+    }
+}

@@ -1,0 +1,259 @@
+//! Messages out: attach, take what is there, acknowledge, leave.
+//!
+//! A subscriber that keeps up is served from memory. One that is behind reads its parts from disk
+//! in their order, one part a call. Nobody else waits for either, but for that one read.
+
+use weir_io::Disk;
+use weir_types::Nanos;
+
+use crate::block::open_part;
+use crate::broker::Broker;
+use crate::error::SubscriptionError;
+use crate::name::{MessageNo, Name, Place, Places, Topic};
+use crate::subscription::{Loaded, Queue};
+use crate::topic::{Extent, TopicState};
+
+/// Somebody's hold on a subscription; of no use once it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attachment {
+    id: u32,
+    number: u64,
+}
+
+/// What somebody who attaches is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attached {
+    /// The hold.
+    pub attachment: Attachment,
+    /// All up to this message are taken.
+    pub acked: MessageNo,
+    /// The last place of each source that was taken: what is not after them is known already.
+    pub taken: Places,
+    /// Messages may be missing, as the level of an earlier run allows that did not end by closing.
+    pub may_have_lost: bool,
+}
+
+/// A message on its way to a subscriber.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivery<'a> {
+    /// Its number.
+    pub no: MessageNo,
+    /// Its place: what tells a client that it has seen it, also across a crash of the broker.
+    pub place: Place,
+    /// When it was published.
+    pub at: Nanos,
+    /// Whether it was delivered before in this run.
+    pub is_again: bool,
+    /// Its bytes.
+    pub body: &'a [u8],
+}
+
+/// Where a subscriber's next message is.
+enum Next {
+    /// In memory.
+    Memory,
+    /// In the part that was read.
+    Loaded,
+    /// In a part on disk, not read yet.
+    Disk(Extent),
+    /// There is none.
+    None,
+}
+
+impl<D: Disk> Broker<D> {
+    /// Attaches to a subscription: its messages from the first one not taken on.
+    ///
+    /// # Errors
+    /// When there is none, somebody is attached, it ended, or it is a token.
+    pub fn attach(&mut self, name: &Name, now: Nanos) -> Result<Attached, SubscriptionError> {
+        if self.has_stopped() {
+            return Err(SubscriptionError::Stopped);
+        }
+        self.now = self.now.max(now);
+        let id = self.find(name)?;
+        self.check_live(id)?;
+        let subscription = self.subscriptions[id].as_mut().expect("a name is of a subscription");
+        if subscription.is_attached() {
+            return Err(SubscriptionError::Attached(name.clone()));
+        }
+        let Some(queue) = subscription.queue() else {
+            return Err(SubscriptionError::OtherKind(name.clone()));
+        };
+        let (acked, taken) = (queue.acked, queue.taken.clone());
+        self.topics.get_mut(&queue.topic).expect("its topic is there").away -= 1;
+        self.attachments += 1;
+        subscription.attachment = self.attachments;
+        let may_have_lost = std::mem::take(&mut subscription.may_have_lost);
+        self.saver.changed();
+        let id = u32::try_from(id).expect("fewer than 2^32 subscriptions");
+        let attachment = Attachment { id, number: self.attachments };
+        Ok(Attached { attachment, acked, taken, may_have_lost })
+    }
+
+    /// Ends an attachment. What was delivered and not acknowledged will be delivered again.
+    ///
+    /// # Errors
+    /// When it has ended already.
+    pub fn detach(&mut self, hold: Attachment, now: Nanos) -> Result<(), SubscriptionError> {
+        let id = self.held(hold)?;
+        self.now = self.now.max(now);
+        let now = self.now;
+        let subscription = self.at_mut(id);
+        subscription.attachment = 0;
+        subscription.detached_at = now;
+        let queue = subscription.queue_mut().expect("only queues are attached to");
+        queue.rewind();
+        let topic = queue.topic;
+        self.topics.get_mut(&topic).expect("its topic is there").away += 1;
+        self.saver.changed();
+        Ok(())
+    }
+
+    /// The subscription that an attachment holds.
+    fn held(&self, hold: Attachment) -> Result<usize, SubscriptionError> {
+        let id = hold.id as usize;
+        let subscription = self.subscriptions.get(id).and_then(Option::as_ref);
+        match subscription {
+            Some(subscription) if subscription.attachment == hold.number => Ok(id),
+            _ => Err(SubscriptionError::NotAttached),
+        }
+    }
+
+    /// Hands over the next messages, at most `max` of them and as many as the window leaves;
+    /// returns how many. Reads at most one part from disk.
+    ///
+    /// # Errors
+    /// When the attachment has ended, also by an eviction, which [`Broker::attach`] tells of.
+    pub fn take_messages(
+        &mut self,
+        hold: Attachment,
+        max: usize,
+        mut deliver: impl FnMut(Delivery<'_>),
+    ) -> Result<usize, SubscriptionError> {
+        let id = self.held(hold)?;
+        if self.has_stopped() {
+            return Err(SubscriptionError::Stopped);
+        }
+        let (mut count, mut reads) = (0, 0);
+        let max = max.min(self.config.window_max);
+        while count < max {
+            let subscription = self.subscriptions[id].as_mut().expect("it is held");
+            let queue = subscription.queue_mut().expect("only queues are attached to");
+            if queue.window.len() >= self.config.window_max {
+                break;
+            }
+            let topic = queue.topic;
+            let state = &self.topics[&topic];
+            match next_of(queue, state) {
+                Next::None => break,
+                Next::Memory => hand_over_resident(queue, state, &mut deliver),
+                Next::Loaded => hand_over_loaded(queue, &mut deliver),
+                Next::Disk(_) if reads > 0 => break,
+                Next::Disk(extent) => {
+                    reads += 1;
+                    if !self.load(id, topic, &extent) {
+                        break;
+                    }
+                    continue;
+                }
+            }
+            count += 1;
+        }
+        self.counters.delivered += count as u64;
+        Ok(count)
+    }
+
+    /// Reads a part for a subscriber; false when it could not and the subscriber was evicted.
+    fn load(&mut self, id: usize, topic: Topic, extent: &Extent) -> bool {
+        let place = (extent.offset, extent.head.length);
+        let read = self.spill.read_part(&mut self.disk, extent.file, place);
+        let sound = read.ok().and_then(|bytes| {
+            let (head, starts) = open_part(&bytes)?;
+            (head == extent.head).then_some((bytes, starts))
+        });
+        let Some((bytes, starts)) = sound else {
+            self.lose_part(topic, extent);
+            return false;
+        };
+        self.counters.parts_read += 1;
+        let at = (extent.first_index, extent.bytes_before);
+        let loaded = Loaded::new(at, extent.head, bytes, starts);
+        let queue = self.at_mut(id).queue_mut().expect("only queues are attached to");
+        queue.loaded = Some(loaded);
+        true
+    }
+
+    /// Acknowledges all messages up to one that was delivered; returns how many that were new.
+    /// One that was acknowledged before changes nothing.
+    ///
+    /// # Errors
+    /// When the attachment has ended, or the message was not delivered in it.
+    pub fn ack(
+        &mut self,
+        hold: Attachment,
+        upto: MessageNo,
+        now: Nanos,
+    ) -> Result<u64, SubscriptionError> {
+        let id = self.held(hold)?;
+        if self.has_stopped() {
+            return Err(SubscriptionError::Stopped);
+        }
+        self.now = self.now.max(now);
+        let queue = self.at_mut(id).queue_mut().expect("only queues are attached to");
+        let delivered = queue.last_delivered();
+        if upto > delivered {
+            self.counters.acks_refused += 1;
+            return Err(SubscriptionError::AckAhead { acked: upto, delivered });
+        }
+        let (from, topic) = (queue.acked_index, queue.topic);
+        let count = queue.take(upto);
+        let to = queue.acked_index;
+        if to > from {
+            self.topics.get_mut(&topic).expect("its topic is there").advance(from, to);
+            self.forget_taken(topic);
+            self.saver.changed();
+        }
+        self.counters.taken += count;
+        Ok(count)
+    }
+}
+
+/// Where a subscriber's next message is.
+fn next_of(queue: &mut Queue, state: &TopicState) -> Next {
+    if queue.cursor >= state.total {
+        queue.loaded = None;
+        return Next::None;
+    }
+    if queue.cursor >= state.resident_first() {
+        queue.loaded = None;
+        return Next::Memory;
+    }
+    if queue.loaded.as_ref().is_some_and(|loaded| loaded.holds(queue.cursor)) {
+        return Next::Loaded;
+    }
+    let extent = state.extent_at(queue.cursor).expect("what is wanted is in memory or on disk");
+    assert!(extent.first_index <= queue.cursor, "nothing that is wanted is missing");
+    Next::Disk(*extent)
+}
+
+fn hand_over_resident(
+    queue: &mut Queue,
+    state: &TopicState,
+    deliver: &mut impl FnMut(Delivery<'_>),
+) {
+    let message = state.resident(queue.cursor).expect("it is in memory");
+    let bytes_end = message.bytes_before + message.body.len() as u64;
+    let is_again = queue.deliver(message.no, message.place, bytes_end);
+    let &crate::topic::Message { no, place, at, ref body, .. } = message;
+    deliver(Delivery { no, place, at, is_again, body });
+}
+
+fn hand_over_loaded(queue: &mut Queue, deliver: &mut impl FnMut(Delivery<'_>)) {
+    let mut loaded = queue.loaded.take().expect("it was read");
+    let (message, bytes_before) = loaded.message(queue.cursor);
+    let bytes_end = bytes_before + message.body.len() as u64;
+    let is_again = queue.deliver(message.no, message.place, bytes_end);
+    let crate::block::StoredMessage { no, place, at, body } = message;
+    deliver(Delivery { no, place, at, is_again, body });
+    queue.loaded = Some(loaded);
+}

@@ -1,0 +1,23 @@
+//! Entry points for the fuzz targets: the decoders of what lies on disk, on any bytes.
+
+use crate::block::{FileHeader, scan};
+use crate::table::Table;
+
+/// Reads bytes as a spill file and as a slot of the table; returns how many parts were sound.
+/// Never panics, and a table that it reads is written as it was.
+pub fn decode(bytes: &[u8]) -> usize {
+    if let Ok(table) = Table::decode(bytes) {
+        let again = table.encode();
+        assert_eq!(Table::decode(&again).as_ref(), Ok(&table), "a table reads back");
+        // Bytes that no field uses may differ, and with them the checksum; nothing else.
+        assert_eq!(
+            again.len(),
+            bytes.len().min(again.len()),
+            "a table is not longer than its slot"
+        );
+    }
+    let Ok(header) = FileHeader::decode(bytes) else { return 0 };
+    let found = scan(bytes, &header);
+    assert!(found.end <= (bytes.len() as u64).next_multiple_of(512), "it ends within the file");
+    found.blocks.iter().map(|block| block.parts.len()).sum()
+}

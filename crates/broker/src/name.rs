@@ -1,0 +1,196 @@
+//! What topics, messages and subscriptions are called.
+
+use core::fmt;
+
+use weir_types::{Epoch, Position};
+
+/// What a topic's messages are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum TopicKind {
+    /// Executions; the key is a firm.
+    Executions = 1,
+    /// Trades; the key is an instrument, zero for all of them.
+    Trades = 2,
+    /// Messages that are addressed to a participant; the key is its session.
+    Messages = 3,
+}
+
+impl TopicKind {
+    /// Every kind, in the order of the codes.
+    pub const ALL: [TopicKind; 3] = [TopicKind::Executions, TopicKind::Trades, TopicKind::Messages];
+
+    /// The kind of a code; `None` for a code that has none.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<TopicKind> {
+        TopicKind::ALL.into_iter().find(|kind| *kind as u8 == code)
+    }
+}
+
+/// A stream of messages of which each subscription gets all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Topic {
+    /// What its messages are.
+    pub kind: TopicKind,
+    /// Whose: by the kind, a firm, an instrument or a session.
+    pub key: u32,
+}
+
+/// The number of a message, from 1: rising over all topics and all runs of a broker, not dense.
+///
+/// The run's number is in the upper 24 bits, so that no run gives out a number of another one,
+/// however it ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MessageNo(pub u64);
+
+impl MessageNo {
+    /// Before all messages.
+    pub const NONE: MessageNo = MessageNo(0);
+    /// How many bits number the messages of one run.
+    const BITS: u32 = 40;
+
+    /// The number before the first one of a run.
+    ///
+    /// # Panics
+    /// When there were more than 16 million runs.
+    #[must_use]
+    pub(crate) fn before_run(run: u32) -> MessageNo {
+        assert!(run < 1 << (64 - MessageNo::BITS), "a broker starts at most 16 million times");
+        MessageNo(u64::from(run) << MessageNo::BITS)
+    }
+}
+
+/// Who says what is published: a number that its topics' producers have among themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Source(pub u32);
+
+/// Where a message comes from: what tells a repeated one from a new one, at both ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// The source.
+    pub source: Source,
+    /// The source's epoch.
+    pub epoch: Epoch,
+    /// The record of the source's history, rising within an epoch and a topic.
+    pub record: Position,
+}
+
+impl Place {
+    /// Whether a message of this place comes after one of the other, of the same source.
+    #[must_use]
+    pub fn follows(&self, other: &Place) -> bool {
+        (self.epoch, self.record) > (other.epoch, other.record)
+    }
+}
+
+/// The newest place of each source, sorted by source: what a client has seen, or has taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Places(Vec<Place>);
+
+impl Places {
+    /// Notes a place; false when that one or a later one of its source was noted before.
+    pub fn advance(&mut self, place: Place) -> bool {
+        match self.0.binary_search_by_key(&place.source, |known| known.source) {
+            Ok(at) if place.follows(&self.0[at]) => {
+                self.0[at] = place;
+                true
+            }
+            Ok(_) => false,
+            Err(at) => {
+                self.0.insert(at, place);
+                true
+            }
+        }
+    }
+
+    /// The newest place of a source.
+    #[must_use]
+    pub fn of(&self, source: Source) -> Option<Place> {
+        let at = self.0.binary_search_by_key(&source, |known| known.source).ok()?;
+        Some(self.0[at])
+    }
+
+    /// Keeps of each source the older place, and nothing of a source that one of both lacks.
+    pub(crate) fn keep_common(&mut self, other: &Places) {
+        self.0.retain_mut(|place| {
+            let Some(theirs) = other.of(place.source) else { return false };
+            if place.follows(&theirs) {
+                *place = theirs;
+            }
+            true
+        });
+    }
+
+    /// All of them, sorted by source.
+    #[must_use]
+    pub fn as_slice(&self) -> &[Place] {
+        &self.0
+    }
+}
+
+/// The longest name of a subscription in bytes.
+pub const NAME_BYTES_MAX: usize = 64;
+
+/// A subscription's name: 1 to 64 printable ASCII characters without a space.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(Box<str>);
+
+impl Name {
+    /// The name written as `text`; `None` when it is none.
+    #[must_use]
+    pub fn new(text: &str) -> Option<Name> {
+        let is_name = (1..=NAME_BYTES_MAX).contains(&text.len())
+            && text.bytes().all(|byte| (0x21..=0x7e).contains(&byte));
+        is_name.then(|| Name(text.into()))
+    }
+
+    /// Its text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Name({})", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(source: u32, epoch: u32, record: u64) -> Place {
+        Place { source: Source(source), epoch: Epoch(epoch), record: Position(record) }
+    }
+
+    #[test]
+    fn a_place_is_new_once_by_source_epoch_and_record() {
+        let mut seen = Places::default();
+        assert!(seen.advance(place(2, 1, 5)));
+        assert!(seen.advance(place(1, 1, 9)));
+        assert!(!seen.advance(place(2, 1, 5)));
+        assert!(!seen.advance(place(2, 1, 4)));
+        assert!(seen.advance(place(2, 2, 1)), "a later epoch begins its records anew");
+        assert!(!seen.advance(place(2, 1, 6)), "an epoch that is over says nothing new");
+        assert_eq!(seen.as_slice(), [place(1, 1, 9), place(2, 2, 1)]);
+    }
+
+    #[test]
+    fn names_are_short_printable_text() {
+        let long = "x".repeat(NAME_BYTES_MAX);
+        for (text, is_name) in
+            [("desk-11/fills", true), ("", false), ("a b", false), ("é", false), (&*long, true)]
+        {
+            assert_eq!(Name::new(text).is_some(), is_name, "{text:?}");
+        }
+        assert_eq!(Name::new(&(long + "x")), None);
+    }
+}

@@ -1,0 +1,546 @@
+//! Opening: what the disk holds becomes the broker's state again.
+//!
+//! | found | done |
+//! | --- | --- |
+//! | nothing | a new broker |
+//! | an unsound slot of the table | the other one |
+//! | an unsound block that had been synced | refused: damaged |
+//! | an unsound block, no sync known | it and what follows is filled with zeros |
+//! | at `disk`, sound blocks, no sync known | written again elsewhere, then in place; synced |
+//! | the same part twice | the copy with the higher block number |
+//! | parts that nobody wants | their files are removed |
+//!
+//! Everything can be done again: a crash in it leaves what opens to the same.
+
+use std::collections::BTreeMap;
+
+use weir_io::{Access, Disk, DiskErrorKind, FileId};
+use weir_types::{Durability, Nanos};
+
+use crate::block::{
+    BLOCK_HEADER, BlockBuilder, FILE_HEADER, FileHeader, HeaderFault, PartHeader, Scan, message_at,
+    open_part, scan,
+};
+use crate::broker::{Broker, Counters};
+use crate::config::Config;
+use crate::error::{BrokerError, OpenReport};
+use crate::name::{MessageNo, Topic};
+use crate::plant::{self, Plant};
+use crate::saver::Saver;
+use crate::spill::{Spill, SpillFile, UNNAMED, file_name, file_of};
+use crate::subscription::{Kind, Subscription};
+use crate::table::{ATTACHED, SLOTS, Status, Table, TableFault};
+use crate::topic::Extent;
+
+/// What a slot is called until it is whole for the first time.
+const UNNAMED_SLOT: &str = "subscriptions.part";
+
+/// A part that was found.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    head: PartHeader,
+    file: u64,
+    offset: u64,
+    seq: u64,
+}
+
+/// A spill file that was found.
+struct FoundFile {
+    number: u64,
+    id: FileId,
+    len: u64,
+    /// `None` when its header is not sound.
+    header: Option<FileHeader>,
+    scan: Scan,
+}
+
+impl FoundFile {
+    /// The number of its last sound block, or the one before its first.
+    fn last_seq(&self) -> Option<u64> {
+        let header = self.header?;
+        Some((header.first_seq + self.scan.blocks.len() as u64).saturating_sub(1))
+    }
+}
+
+impl<D: Disk> Broker<D> {
+    /// Opens the broker of a directory, or makes one. Blocks.
+    ///
+    /// # Errors
+    /// When the disk fails or what is on it is damaged. Opening again finds the same.
+    pub fn open(
+        config: Config,
+        mut disk: D,
+        now: Nanos,
+    ) -> Result<(Broker<D>, OpenReport), BrokerError> {
+        config.check();
+        disk.lock()?;
+        let names = disk.list()?;
+        for unfinished in names.iter().filter(|name| [UNNAMED, UNNAMED_SLOT].contains(&&***name)) {
+            disk.remove(unfinished)?;
+        }
+        let (table, slots, next_slot) = open_table(&mut disk, &config, &names)?;
+        let mut report = report_of(&table, &config, &disk);
+        let mut files = open_files(&mut disk, &table, &names)?;
+        let proven = check_files(&files, &table)?;
+        mend_files(&mut disk, &mut files, &mut report)?;
+
+        let next_file = files.last().map_or(0, |file| file.number).max(table.synced_end.0) + 1;
+        let seqs = files.iter().filter_map(FoundFile::last_seq);
+        let next_seq = seqs.max().unwrap_or(table.synced_seq) + 1;
+        let mut spill = Spill::new(table.id, next_file, next_seq, proven.min(next_seq - 1));
+        spill.synced_end = table.synced_end;
+        let mut saver = Saver::new(slots, next_slot, table.generation);
+        saver.changed();
+        let mut found = parts_of(&files);
+        let unproven: Vec<_> = files.iter().filter_map(|file| unproven_of(file, proven)).collect();
+        keep_files(&mut spill, files);
+        if config.durability == Durability::Disk {
+            write_again(&mut disk, &mut spill, &mut found, proven)?;
+            settle(&mut disk, &unproven)?;
+        }
+        let mut broker = Broker::empty(disk, config, &report, spill, saver, now);
+        broker.add_rows(table, report.may_have_lost);
+        broker.add_parts(found, &mut report)?;
+        report.bytes = broker.spill.bytes();
+        broker.begin_run()?;
+        Ok((broker, report))
+    }
+
+    fn empty(
+        disk: D,
+        config: Config,
+        report: &OpenReport,
+        spill: Spill,
+        saver: Saver,
+        now: Nanos,
+    ) -> Broker<D> {
+        let last = MessageNo::before_run(report.run);
+        Broker {
+            disk,
+            config,
+            run: report.run,
+            last,
+            acknowledged: last,
+            topics: BTreeMap::new(),
+            subscriptions: Vec::new(),
+            names: BTreeMap::new(),
+            attachments: 0,
+            arrivals: Default::default(),
+            ended: Default::default(),
+            written: Default::default(),
+            written_look: 1024,
+            memory_bytes: 0,
+            memory_messages: 0,
+            spill,
+            saver,
+            now,
+            sweep_at: now,
+            full_until: None,
+            notices: Vec::new(),
+            counters: Counters::default(),
+            failed: None,
+            is_settling: false,
+            is_closed: false,
+            reaped: Vec::new(),
+        }
+    }
+
+    fn add_rows(&mut self, table: Table, may_have_lost: bool) {
+        for mut row in table.rows {
+            if row.detached_at == ATTACHED {
+                row.detached_at = self.now;
+            }
+            let is_queue = matches!(row.kind, crate::table::RowKind::Queue { .. });
+            row.may_have_lost |= may_have_lost && is_queue && row.status == Status::Live;
+            self.insert(Subscription::from_row(row));
+        }
+    }
+
+    /// Gives the topics what was found of them, and the subscriptions their places in it.
+    fn add_parts(
+        &mut self,
+        found: BTreeMap<(Topic, MessageNo), Found>,
+        report: &mut OpenReport,
+    ) -> Result<(), BrokerError> {
+        let mut floors: BTreeMap<Topic, MessageNo> = BTreeMap::new();
+        for queue in self.subscriptions.iter().flatten().filter_map(Subscription::live_queue) {
+            let floor = floors.entry(queue.topic).or_insert(queue.acked);
+            *floor = (*floor).min(queue.acked);
+            self.topics.entry(queue.topic).or_default();
+        }
+        report.subscriptions = self.names.len();
+        for ((topic, _), part) in found {
+            let wanted = floors.get(&topic).is_some_and(|floor| part.head.last > *floor);
+            let state = self.topics.get_mut(&topic).filter(|_| wanted);
+            let Some(state) = state else { continue };
+            // Whole parts only: one that overlaps another is of no broker's making.
+            if state.extents.back().is_some_and(|before| before.head.last >= part.head.first) {
+                continue;
+            }
+            let Found { head, file, offset, .. } = part;
+            let (first_index, bytes_before) = (state.total, state.total_bytes);
+            state.extents.push_back(Extent { first_index, bytes_before, head, file, offset });
+            state.total += u64::from(head.count);
+            state.total_bytes += u64::from(head.body_bytes);
+            report.messages += u64::from(head.count);
+            let file = self.spill.files.get_mut(&file).expect("it was found there");
+            file.wanted += u64::from(head.length);
+            file.parts.push((topic, first_index));
+        }
+        for topic in floors.into_keys() {
+            self.note_floor(topic);
+            self.note_places(topic)?;
+        }
+        for id in 0..self.subscriptions.len() {
+            self.place_queue(id)?;
+        }
+        Ok(())
+    }
+
+    /// What every subscription of a topic has taken its producers may say again: it is known.
+    fn note_floor(&mut self, topic: Topic) {
+        let queues = self.subscriptions.iter().flatten().filter_map(Subscription::live_queue);
+        let mut taken = queues.filter(|queue| queue.topic == topic).map(|queue| &queue.taken);
+        let Some(mut floor) = taken.next().cloned() else { return };
+        if !plant::is(Plant::FloorOfTheFirst) {
+            taken.for_each(|other| floor.keep_common(other));
+        }
+        self.topics.get_mut(&topic).expect("it is there").places = floor;
+    }
+
+    /// The newest place of each source of which a message is on disk.
+    fn note_places(&mut self, topic: Topic) -> Result<(), BrokerError> {
+        let extents: Vec<Extent> = self.topics[&topic].extents.iter().copied().collect();
+        for extent in extents {
+            let (bytes, starts) = self.read_sound(&extent)?;
+            let state = self.topics.get_mut(&topic).expect("it is there");
+            for at in starts {
+                let message = message_at(&bytes, at as usize).expect("the part is sound");
+                state.places.advance(message.place);
+            }
+        }
+        Ok(())
+    }
+
+    fn read_sound(&mut self, extent: &Extent) -> Result<(Vec<u8>, Vec<u32>), BrokerError> {
+        let place = (extent.offset, extent.head.length);
+        let bytes = self.spill.read_part(&mut self.disk, extent.file, place)?;
+        match open_part(&bytes) {
+            Some((head, starts)) if head == extent.head => Ok((bytes, starts)),
+            _ => {
+                let file = file_name(extent.file);
+                Err(BrokerError::Damaged { file, offset: extent.offset })
+            }
+        }
+    }
+
+    /// Puts a queue behind what it has taken.
+    fn place_queue(&mut self, id: usize) -> Result<(), BrokerError> {
+        let queue = self.subscriptions[id].as_ref().and_then(Subscription::live_queue);
+        let Some((topic, acked)) = queue.map(|queue| (queue.topic, queue.acked)) else {
+            return Ok(());
+        };
+        let state = &self.topics[&topic];
+        let at = state.extents.partition_point(|extent| extent.head.last <= acked);
+        let (mut index, mut bytes) = (state.total, state.total_bytes);
+        if let Some(extent) = state.extents.get(at).copied() {
+            (index, bytes) = (extent.first_index, extent.bytes_before);
+            if extent.head.first <= acked {
+                let (part, starts) = self.read_sound(&extent)?;
+                let known = starts
+                    .iter()
+                    .map(|at| message_at(&part, *at as usize).expect("the part is sound"));
+                for message in known.take_while(|message| message.no <= acked) {
+                    (index, bytes) = (index + 1, bytes + message.body.len() as u64);
+                }
+            }
+        }
+        let state = self.topics.get_mut(&topic).expect("it is there");
+        state.want(index);
+        state.away += 1;
+        let subscription = self.subscriptions[id].as_mut().expect("it is there");
+        if let Kind::Queue(queue) = &mut subscription.kind {
+            queue.put_at(index, bytes);
+        }
+        Ok(())
+    }
+
+    /// Saves that this run has begun, before it numbers anything.
+    fn begin_run(&mut self) -> Result<(), BrokerError> {
+        for topic in self.topics.keys().copied().collect::<Vec<_>>() {
+            self.forget_taken(topic);
+        }
+        let bytes = self.table().encode();
+        let file = self.saver.send();
+        self.disk.write_all(file, 0, &bytes)?;
+        self.disk.sync(file)?;
+        self.saver.done(self.now);
+        Ok(())
+    }
+}
+
+fn report_of<D: Disk>(table: &Table, config: &Config, disk: &D) -> OpenReport {
+    let is_new = table.run == 0;
+    let is_lossy = match table.level {
+        Durability::Memory => true,
+        Durability::Os => table.boot_id != disk.boot_id(),
+        Durability::Disk => false,
+    };
+    OpenReport {
+        run: table.run.max(1) + u32::from(!plant::is(Plant::RunNotCounted) && table.run > 0),
+        was_closed: table.is_closed,
+        level_before: if is_new { config.durability } else { table.level },
+        may_have_lost: !is_new && !table.is_closed && is_lossy,
+        ..OpenReport::default()
+    }
+}
+
+// ---------------------------------------------------------------------- the table
+
+type Opened = (Table, [FileId; 2], usize);
+
+fn open_table<D: Disk>(
+    disk: &mut D,
+    config: &Config,
+    names: &[String],
+) -> Result<Opened, BrokerError> {
+    if !names.iter().any(|name| SLOTS.contains(&&**name)) {
+        if names.iter().any(|name| file_of(name).is_some()) {
+            return Err(BrokerError::Table);
+        }
+        create_slot(disk, SLOTS[0], &first_table(config, disk))?;
+    }
+    let mut ids = Vec::new();
+    let mut newest: Option<(Table, usize)> = None;
+    for (slot, name) in SLOTS.into_iter().enumerate() {
+        let id = match disk.open(name, Access::Write) {
+            Ok(id) => id,
+            Err(error) if error.kind == DiskErrorKind::NotFound => {
+                create_slot(disk, name, &[])?;
+                disk.open(name, Access::Write)?
+            }
+            Err(error) => return Err(error.into()),
+        };
+        ids.push(id);
+        let bytes = read_file(disk, id)?;
+        match Table::decode(&bytes) {
+            Ok(table) if newest.as_ref().is_none_or(|(n, _)| n.generation < table.generation) => {
+                newest = Some((table, slot));
+            }
+            Ok(_) | Err(TableFault::Unsound) => {}
+            Err(TableFault::Newer(version)) => {
+                return Err(BrokerError::Newer { file: name.to_owned(), version });
+            }
+        }
+    }
+    let (table, slot) = newest.ok_or(BrokerError::Table)?;
+    // After a crash of the process the system may show bytes whose sync failed: written again
+    // they are on the medium before the other slot is touched.
+    disk.write_all(ids[slot], 0, &table.encode())?;
+    disk.sync(ids[slot])?;
+    disk.sync_dir()?;
+    Ok((table, [ids[0], ids[1]], 1 - slot))
+}
+
+fn first_table<D: Disk>(config: &Config, disk: &D) -> Vec<u8> {
+    let table = Table {
+        id: config.id_if_new,
+        generation: 1,
+        run: 0,
+        level: config.durability,
+        is_closed: true,
+        boot_id: disk.boot_id(),
+        synced_seq: 0,
+        synced_end: (0, 0),
+        rows: Vec::new(),
+    };
+    table.encode()
+}
+
+/// Makes a slot under its name, whole or not at all.
+fn create_slot<D: Disk>(disk: &mut D, name: &str, bytes: &[u8]) -> Result<(), BrokerError> {
+    let id = disk.create(UNNAMED_SLOT)?;
+    let written = disk.write_all(id, 0, bytes).and_then(|()| disk.sync(id));
+    disk.close(id);
+    written?;
+    disk.rename(UNNAMED_SLOT, name)?;
+    disk.sync_dir()?;
+    Ok(())
+}
+
+fn read_file<D: Disk>(disk: &mut D, id: FileId) -> Result<Vec<u8>, BrokerError> {
+    let len = usize::try_from(disk.len(id)?).expect("a file fits in memory");
+    let mut bytes = vec![0; len];
+    let read = disk.read(id, 0, &mut bytes)?;
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
+// ---------------------------------------------------------------------- spill files
+
+fn open_files<D: Disk>(
+    disk: &mut D,
+    table: &Table,
+    names: &[String],
+) -> Result<Vec<FoundFile>, BrokerError> {
+    let mut files = Vec::new();
+    for (number, name) in names.iter().filter_map(|name| Some((file_of(name)?, name))) {
+        let id = disk.open(name, Access::Write)?;
+        let bytes = read_file(disk, id)?;
+        let (header, scan) = match FileHeader::decode(&bytes) {
+            Ok(header) if header.id != table.id || header.file != number => {
+                return Err(BrokerError::Foreign(name.clone()));
+            }
+            Ok(header) => (Some(header), scan(&bytes, &header)),
+            Err(HeaderFault::Unsound) => (None, Scan::default()),
+            Err(HeaderFault::Newer(version)) => {
+                return Err(BrokerError::Newer { file: name.clone(), version });
+            }
+        };
+        files.push(FoundFile { number, id, len: bytes.len() as u64, header, scan });
+    }
+    Ok(files)
+}
+
+/// Finds the highest block known to have been synced, and refuses when one of those is not sound.
+fn check_files(files: &[FoundFile], table: &Table) -> Result<u64, BrokerError> {
+    let told = |file: &FoundFile| {
+        let blocks = file.scan.blocks.iter().map(|block| block.synced_seq);
+        blocks.chain(file.header.map(|header| header.synced_seq)).max()
+    };
+    let proven = files.iter().filter_map(told).max().unwrap_or(0).max(table.synced_seq);
+    for (at, file) in files.iter().enumerate() {
+        let damaged = BrokerError::Damaged { file: file_name(file.number), offset: file.scan.end };
+        let (synced_file, synced_end) = table.synced_end;
+        if file.number == synced_file && file.scan.end < synced_end {
+            return Err(damaged);
+        }
+        let before = at.checked_sub(1).map(|before| &files[before]);
+        let before = before.filter(|before| before.number + 1 == file.number);
+        let missing = match (file.last_seq(), before.and_then(FoundFile::last_seq)) {
+            (Some(last), _) if file.scan.is_torn => Some(last + 1),
+            (Some(last), _) => {
+                let next = files.get(at + 1).filter(|next| next.number == file.number + 1);
+                let first = next.and_then(|next| next.header).map(|header| header.first_seq);
+                first.filter(|first| *first > last + 1).map(|_| last + 1)
+            }
+            (None, Some(last)) => Some(last + 1),
+            (None, None) => None,
+        };
+        if missing.is_some_and(|missing| missing <= proven) {
+            return Err(damaged);
+        }
+    }
+    Ok(proven)
+}
+
+/// Fills torn ends with zeros and removes files of which nothing is sound.
+fn mend_files<D: Disk>(
+    disk: &mut D,
+    files: &mut Vec<FoundFile>,
+    report: &mut OpenReport,
+) -> Result<(), BrokerError> {
+    for file in files.iter().filter(|file| file.header.is_none()) {
+        disk.close(file.id);
+        let name = file_name(file.number);
+        disk.remove(&name)?;
+        if file.len > 0 {
+            report.torn.push((name, 0));
+        }
+    }
+    files.retain(|file| file.header.is_some());
+    disk.sync_dir()?;
+    for file in files.iter().filter(|file| file.scan.is_torn) {
+        let zeros = usize::try_from(file.len - file.scan.end).expect("it fits in memory");
+        disk.write_all(file.id, file.scan.end, &vec![0; zeros])?;
+        disk.sync(file.id)?;
+        report.torn.push((file_name(file.number), file.scan.end));
+    }
+    Ok(())
+}
+
+/// The parts of all files, of each the copy that was written last.
+fn parts_of(files: &[FoundFile]) -> BTreeMap<(Topic, MessageNo), Found> {
+    let mut found: BTreeMap<(Topic, MessageNo), Found> = BTreeMap::new();
+    for file in files {
+        for block in &file.scan.blocks {
+            for &(offset, head) in &block.parts {
+                let part = Found { head, file: file.number, offset, seq: block.seq };
+                let known = found.entry((head.topic, head.first)).or_insert(part);
+                if known.seq < part.seq {
+                    *known = part;
+                }
+            }
+        }
+    }
+    found
+}
+
+fn keep_files(spill: &mut Spill, files: Vec<FoundFile>) {
+    for file in files {
+        let kept = SpillFile { id: file.id, len: file.len, wanted: 0, parts: Vec::new() };
+        spill.files.insert(file.number, kept);
+    }
+}
+
+/// Where in a file the blocks are of which no sync is known.
+fn unproven_of(file: &FoundFile, proven: u64) -> Option<(FileId, u64, u64)> {
+    let at = file.scan.blocks.iter().position(|block| block.seq > proven)?;
+    let first = file.scan.blocks[at].parts.first().map_or(0, |(offset, _)| *offset);
+    // The file's header goes with its first block.
+    let start = if at == 0 { 0 } else { first - BLOCK_HEADER as u64 };
+    Some((file.id, start, file.scan.end))
+}
+
+/// Writes blocks of which no sync is known over themselves and syncs them. Their parts are safe
+/// elsewhere by then; but what is written from now on says that all before it is on the medium, and
+/// a power loss that took them after all would look like damage.
+fn settle<D: Disk>(disk: &mut D, unproven: &[(FileId, u64, u64)]) -> Result<(), BrokerError> {
+    for (file, start, end) in unproven.iter().copied() {
+        let len = usize::try_from(end - start).expect("a file fits in memory");
+        let mut bytes = vec![0; len];
+        let read = disk.read(file, start, &mut bytes)?;
+        disk.write_all(file, start, &bytes[..read])?;
+        disk.sync(file)?;
+    }
+    Ok(())
+}
+
+/// Writes the parts of which no sync is known again, in a file of their own, and syncs them.
+fn write_again<D: Disk>(
+    disk: &mut D,
+    spill: &mut Spill,
+    found: &mut BTreeMap<(Topic, MessageNo), Found>,
+    proven: u64,
+) -> Result<(), BrokerError> {
+    let unproven: Vec<(Topic, MessageNo)> =
+        found.iter().filter(|(_, part)| part.seq > proven).map(|(key, _)| *key).collect();
+    if unproven.is_empty() {
+        return Ok(());
+    }
+    let number = spill.next_file;
+    let id = disk.create(UNNAMED)?;
+    disk.rename(UNNAMED, &file_name(number))?;
+    disk.sync_dir()?;
+    let mut len = 0;
+    for key in unproven {
+        let part = found.get_mut(&key).expect("it was listed");
+        let place = (part.offset, part.head.length);
+        let bytes = spill.read_part(disk, part.file, place)?;
+        let mut builder = BlockBuilder::new(len == 0);
+        let offset = len + builder.add_part(&bytes) as u64;
+        let (seq, header) = (spill.next_seq, spill.header(number));
+        let block = builder.finish(seq, &header);
+        disk.write_all(id, len, &block)?;
+        *part = Found { head: part.head, file: number, offset, seq };
+        len += block.len() as u64;
+        spill.next_seq += 1;
+    }
+    disk.sync(id)?;
+    assert!(len > FILE_HEADER as u64, "at least one block was written");
+    spill.synced_seq = spill.next_seq - 1;
+    spill.synced_end = (number, len);
+    spill.next_file = number + 1;
+    spill.files.insert(number, SpillFile { id, len, wanted: 0, parts: Vec::new() });
+    Ok(())
+}

@@ -1,0 +1,328 @@
+//! The table of subscriptions: who they are, what they have taken, and which run this is.
+//!
+//! Two slots are overwritten in turn, in place and synced, so that a full disk does not keep an
+//! eviction from being saved and a torn write leaves the other slot. Byte by byte:
+//! docs/protocols/broker-format.md.
+
+use weir_types::{Durability, Epoch, Nanos, Position};
+
+use crate::block::{FORMAT_VERSION, NUMBER_MAX, put, u32_at, u64_at};
+use crate::config::Quota;
+use crate::error::EvictReason;
+use crate::name::{MessageNo, NAME_BYTES_MAX, Name, Place, Places, Source, Topic, TopicKind};
+
+/// The files of the two slots.
+pub(crate) const SLOTS: [&str; 2] = ["subscriptions-0.wtable", "subscriptions-1.wtable"];
+/// The most bytes of a named token.
+pub const TOKEN_BYTES_MAX: usize = 4096;
+
+const MAGIC: [u8; 8] = *b"WEIRSUBS";
+const HEADER: usize = 128;
+/// A broker starts fewer times: the number of the run after it has 24 bits.
+const RUN_MAX: u32 = (1 << 24) - 1;
+const CRC_AT: usize = HEADER - 4;
+
+/// The time of leaving of somebody who has not left.
+pub const ATTACHED: Nanos = Nanos(u64::MAX);
+
+/// What a subscription is to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RowKind {
+    /// Messages of a topic.
+    Queue {
+        /// The topic.
+        topic: Topic,
+        /// All up to this one are taken.
+        acked: MessageNo,
+        /// The last place of each source that was taken.
+        taken: Places,
+    },
+    /// State, of which a token says how much is known.
+    Token(Vec<u8>),
+}
+
+/// How a subscription stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It gets what is published.
+    Live,
+    /// It was evicted.
+    Evicted(EvictReason),
+    /// Nobody attached for too long.
+    Expired,
+}
+
+/// A subscription in the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Its name.
+    pub name: Name,
+    /// What it is to.
+    pub kind: RowKind,
+    /// How it stands.
+    pub status: Status,
+    /// Its quota.
+    pub quota: Quota,
+    /// How long nobody may be attached before it is removed.
+    pub expire_after: Nanos,
+    /// When the last one to be attached left; [`ATTACHED`] while somebody is.
+    pub detached_at: Nanos,
+    /// Whether messages may have been lost that nobody was told of yet.
+    pub may_have_lost: bool,
+}
+
+/// The table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// The broker's identity.
+    pub id: u128,
+    /// Which saving it is, from 1.
+    pub generation: u64,
+    /// The run that saved it, from 1.
+    pub run: u32,
+    /// The level of that run.
+    pub level: Durability,
+    /// Whether the run had ended by closing.
+    pub is_closed: bool,
+    /// The machine's boot.
+    pub boot_id: [u8; 16],
+    /// The highest block that was on the medium.
+    pub synced_seq: u64,
+    /// The newest spill file, zero for none, and how much of it was on the medium.
+    pub synced_end: (u64, u64),
+    /// The subscriptions, sorted by name.
+    pub rows: Vec<Row>,
+}
+
+/// Why a slot cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableFault {
+    /// It is not sound: torn, or damaged.
+    Unsound,
+    /// It is of a newer format version.
+    Newer(u32),
+}
+
+fn level_code(level: Durability) -> u8 {
+    match level {
+        Durability::Memory => 1,
+        Durability::Os => 2,
+        Durability::Disk => 3,
+    }
+}
+
+fn level_from(code: u8) -> Option<Durability> {
+    [Durability::Memory, Durability::Os, Durability::Disk]
+        .into_iter()
+        .find(|level| level_code(*level) == code)
+}
+
+impl Table {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![0; HEADER];
+        for row in &self.rows {
+            encode_row(row, &mut bytes);
+        }
+        let length = (bytes.len() - HEADER) as u64;
+        put(&mut bytes, 0, &MAGIC);
+        put(&mut bytes, 8, &FORMAT_VERSION.to_le_bytes());
+        put(&mut bytes, 12, &self.run.to_le_bytes());
+        put(&mut bytes, 16, &self.id.to_le_bytes());
+        put(&mut bytes, 32, &self.generation.to_le_bytes());
+        put(&mut bytes, 40, &length.to_le_bytes());
+        let count = u32::try_from(self.rows.len()).expect("fewer than 2^32 subscriptions");
+        put(&mut bytes, 48, &count.to_le_bytes());
+        bytes[52] = level_code(self.level);
+        bytes[53] = u8::from(self.is_closed);
+        put(&mut bytes, 56, &self.boot_id);
+        put(&mut bytes, 72, &self.synced_seq.to_le_bytes());
+        put(&mut bytes, 80, &self.synced_end.0.to_le_bytes());
+        put(&mut bytes, 88, &self.synced_end.1.to_le_bytes());
+        let crc = crc_of(&bytes, bytes.len());
+        put(&mut bytes, CRC_AT, &crc.to_le_bytes());
+        bytes
+    }
+
+    /// Reads a slot; what follows the table in it is of an older, longer one.
+    ///
+    /// # Errors
+    /// When it is not sound.
+    pub fn decode(bytes: &[u8]) -> Result<Table, TableFault> {
+        let head = bytes.get(..HEADER).ok_or(TableFault::Unsound)?;
+        let end = usize::try_from(u64_at(head, 40)).ok().and_then(|len| len.checked_add(HEADER));
+        let end = end.filter(|end| *end <= bytes.len()).ok_or(TableFault::Unsound)?;
+        if head[..8] != MAGIC || crc_of(bytes, end) != u32_at(head, CRC_AT) {
+            return Err(TableFault::Unsound);
+        }
+        if u32_at(head, 8) > FORMAT_VERSION {
+            return Err(TableFault::Newer(u32_at(head, 8)));
+        }
+        decode_sound(head, &bytes[HEADER..end]).ok_or(TableFault::Unsound)
+    }
+}
+
+/// The checksum of a table's bytes with its own four left out.
+fn crc_of(bytes: &[u8], end: usize) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&bytes[..CRC_AT]), &bytes[HEADER..end])
+}
+
+fn decode_sound(head: &[u8], body: &[u8]) -> Option<Table> {
+    let mut reader = Reader(body);
+    let mut rows: Vec<Row> = Vec::new();
+    for _ in 0..u32_at(head, 48) {
+        let row = decode_row(&mut reader)?;
+        if rows.last().is_some_and(|before| before.name >= row.name) {
+            return None;
+        }
+        rows.push(row);
+    }
+    if !reader.0.is_empty() {
+        return None;
+    }
+    let run = u32_at(head, 12);
+    let numbers = [32, 72, 80].map(|at| u64_at(head, at));
+    if run >= RUN_MAX || numbers.into_iter().any(|number| number > NUMBER_MAX) {
+        return None;
+    }
+    Some(Table {
+        id: u128::from_le_bytes(head[16..32].try_into().ok()?),
+        generation: u64_at(head, 32),
+        run,
+        level: level_from(head[52])?,
+        is_closed: flag(head[53])?,
+        boot_id: head[56..72].try_into().ok()?,
+        synced_seq: u64_at(head, 72),
+        synced_end: (u64_at(head, 80), u64_at(head, 88)),
+        rows,
+    })
+}
+
+fn flag(byte: u8) -> Option<bool> {
+    (byte <= 1).then_some(byte == 1)
+}
+
+fn encode_row(row: &Row, out: &mut Vec<u8>) {
+    let (is_token, reason) = (
+        matches!(row.kind, RowKind::Token(_)),
+        match row.status {
+            Status::Evicted(reason) => reason as u8,
+            Status::Live | Status::Expired => 0,
+        },
+    );
+    let status = match row.status {
+        Status::Live => 0,
+        Status::Evicted(_) => 1,
+        Status::Expired => 2,
+    };
+    let name = row.name.as_str().as_bytes();
+    let name_len = u8::try_from(name.len()).expect("a name is at most 64 bytes");
+    out.extend_from_slice(&[
+        u8::from(is_token),
+        status,
+        reason,
+        u8::from(row.may_have_lost),
+        name_len,
+    ]);
+    out.extend_from_slice(name);
+    let Quota { bytes_max, messages_max, age_max } = row.quota;
+    for number in [bytes_max, messages_max, age_max.0, row.expire_after.0, row.detached_at.0] {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+    match &row.kind {
+        RowKind::Token(token) => {
+            let len = u16::try_from(token.len()).expect("a token is at most 4 KiB");
+            out.extend_from_slice(&len.to_le_bytes());
+            out.extend_from_slice(token);
+        }
+        RowKind::Queue { topic, acked, taken } => {
+            out.push(topic.kind as u8);
+            out.extend_from_slice(&topic.key.to_le_bytes());
+            out.extend_from_slice(&acked.0.to_le_bytes());
+            let places = taken.as_slice();
+            let len = u32::try_from(places.len()).expect("there are fewer than 2^32 sources");
+            out.extend_from_slice(&len.to_le_bytes());
+            for place in places {
+                out.extend_from_slice(&place.source.0.to_le_bytes());
+                out.extend_from_slice(&place.epoch.0.to_le_bytes());
+                out.extend_from_slice(&place.record.0.to_le_bytes());
+            }
+        }
+    }
+}
+
+/// Takes bytes from the front.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        self.take(1).map(|bytes| bytes[0])
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.take(2).map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]]))
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take(4).map(|bytes| u32_at(bytes, 0))
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.take(8).map(|bytes| u64_at(bytes, 0))
+    }
+}
+
+fn decode_row(reader: &mut Reader<'_>) -> Option<Row> {
+    let is_token = flag(reader.u8()?)?;
+    let (status, reason) = (reader.u8()?, reader.u8()?);
+    let may_have_lost = flag(reader.u8()?)?;
+    let status = match (status, reason) {
+        (0, 0) => Status::Live,
+        (1, code) => Status::Evicted(EvictReason::from_code(code)?),
+        (2, 0) => Status::Expired,
+        _ => return None,
+    };
+    let name_len = usize::from(reader.u8()?);
+    if name_len > NAME_BYTES_MAX {
+        return None;
+    }
+    let name = Name::new(std::str::from_utf8(reader.take(name_len)?).ok()?)?;
+    let (bytes_max, messages_max) = (reader.u64()?, reader.u64()?);
+    let quota = Quota { bytes_max, messages_max, age_max: Nanos(reader.u64()?) };
+    let expire_after = Nanos(reader.u64()?);
+    let detached_at = Nanos(reader.u64()?);
+    let kind = if is_token {
+        let len = usize::from(reader.u16()?);
+        if len > TOKEN_BYTES_MAX {
+            return None;
+        }
+        RowKind::Token(reader.take(len)?.to_vec())
+    } else {
+        decode_queue(reader)?
+    };
+    Some(Row { name, kind, status, quota, expire_after, detached_at, may_have_lost })
+}
+
+fn decode_queue(reader: &mut Reader<'_>) -> Option<RowKind> {
+    let kind = TopicKind::from_code(reader.u8()?)?;
+    let topic = Topic { kind, key: reader.u32()? };
+    let acked = MessageNo(reader.u64()?);
+    let mut taken = Places::default();
+    let count = reader.u32()?;
+    let mut before = None;
+    for _ in 0..count {
+        let source = Source(reader.u32()?);
+        let place = Place { source, epoch: Epoch(reader.u32()?), record: Position(reader.u64()?) };
+        if before.is_some_and(|before| before >= source) {
+            return None;
+        }
+        before = Some(source);
+        taken.advance(place);
+    }
+    Some(RowKind::Queue { topic, acked, taken })
+}

@@ -1,0 +1,58 @@
+//! Each planted bug is found by the campaigns that a change goes through: the model of random days,
+//! or the loss of power at every write point. Needs the feature `planted`.
+
+#![cfg(feature = "planted")]
+#![allow(clippy::unwrap_used)] // Test code outside #[test] functions.
+
+#[path = "crash_points.rs"]
+#[allow(dead_code, reason = "its own tests take the rest")]
+mod crash_points;
+#[path = "model.rs"]
+#[allow(dead_code, reason = "its own test takes the rest")]
+mod model;
+
+use std::panic::catch_unwind;
+
+use weir_broker::Durability;
+use weir_broker::plant::{self, Plant};
+
+/// Seeds in which a planted bug must be found.
+const SEEDS_MAX: u64 = 60;
+const STEPS: u64 = 1_500;
+
+/// How many seeds it takes to find a bug, by the model and by crash points.
+fn seeds_needed(plant: Plant) -> Option<(u64, &'static str)> {
+    plant::set(Some(plant));
+    let by_model = |seed| catch_unwind(|| model::live(seed, STEPS)).is_err();
+    let levels = [Durability::Disk, Durability::Os];
+    let by_crash = |seed: u64| {
+        let level = levels[seed as usize % 2];
+        seed <= 8 && catch_unwind(|| crash_points::faults(level, seed, 60) > 0).unwrap_or(true)
+    };
+    let found = (1..=SEEDS_MAX).find_map(|seed| match (by_model(seed), by_crash(seed)) {
+        (true, true) => Some((seed, "both")),
+        (true, false) => Some((seed, "the model")),
+        (false, true) => Some((seed, "crash points")),
+        (false, false) => None,
+    });
+    plant::set(None);
+    found
+}
+
+#[test]
+fn every_planted_bug_is_found() {
+    // Assertions that fail are what is looked for.
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let found = Plant::ALL.map(|plant| (plant, seeds_needed(plant)));
+    std::panic::set_hook(hook);
+    println!("| planted | seeds | found by |\n| --- | ---: | --- |");
+    for (plant, needed) in found {
+        match needed {
+            Some((seeds, by)) => println!("| {plant:?} | {seeds} | {by} |"),
+            None => println!("| {plant:?} | not in {SEEDS_MAX} | |"),
+        }
+    }
+    let missed: Vec<Plant> = found.iter().filter(|f| f.1.is_none()).map(|f| f.0).collect();
+    assert!(missed.is_empty(), "{missed:?}");
+}

@@ -1,0 +1,201 @@
+//! Requests about subscriptions, each answered before the call returns.
+
+use std::time::{Duration, Instant};
+
+use weir_types::{AckLevel, FirmId, Nanos, Reason, SubscriptionAction, SubscriptionKind, Switch};
+use weir_wire::NodeMessage;
+use weir_wire::dialogue::put_with_data;
+use weir_wire::subscription::{
+    CreateSubscription, NamedToken, SubscriptionDone, SubscriptionRequest, SubscriptionState,
+};
+
+use super::{ANSWER_TIME, BrokerClient, BrokerEvent, hear};
+use crate::client::Incoming;
+use crate::error::ClientError;
+
+/// A subscription to be made. Zero in a limit means the node's own.
+#[derive(Clone, Copy, Debug)]
+pub struct NewSubscription<'a> {
+    /// Its name: 1 to 48 printable ASCII characters without a space.
+    pub name: &'a str,
+    /// What it is to.
+    pub kind: SubscriptionKind,
+    /// Which firm, instrument or session; zero for all, or the session's own.
+    pub topic_key: u32,
+    /// What its messages are to survive at least.
+    pub level: AckLevel,
+    /// Bytes that may be untaken.
+    pub quota_bytes: u64,
+    /// Messages that may be untaken.
+    pub quota_messages: u64,
+    /// How old an untaken message may be.
+    pub quota_age: Duration,
+    /// How long nobody may be attached.
+    pub expire_after: Duration,
+}
+
+impl<'a> NewSubscription<'a> {
+    /// With the node's own limits, at whatever level it is.
+    #[must_use]
+    pub fn new(name: &'a str, kind: SubscriptionKind) -> NewSubscription<'a> {
+        NewSubscription {
+            name,
+            kind,
+            topic_key: 0,
+            level: AckLevel::Memory,
+            quota_bytes: 0,
+            quota_messages: 0,
+            quota_age: Duration::ZERO,
+            expire_after: Duration::ZERO,
+        }
+    }
+}
+
+/// A subscription in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name; in a list of all firms', behind the firm and a stroke.
+    pub name: String,
+    /// How it stands.
+    pub state: SubscriptionState,
+}
+
+impl BrokerClient {
+    /// Makes a subscription; it is saved when this returns.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`], [`ClientError::Timeout`], or the connection's.
+    pub fn create(&mut self, new: &NewSubscription<'_>) -> Result<(), ClientError> {
+        let nanos = |time: Duration| Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        let create = CreateSubscription {
+            correlation_id: self.next_correlation_id(),
+            quota_bytes: new.quota_bytes,
+            quota_messages: new.quota_messages,
+            quota_age: nanos(new.quota_age),
+            expire_after: nanos(new.expire_after),
+            session_id: self.session_id(),
+            topic_key: new.topic_key,
+            kind: new.kind,
+            level: new.level,
+        };
+        let put = |out: &mut Vec<u8>| put_with_data(&create, new.name.as_bytes(), out);
+        self.ask("a subscription", (create.correlation_id, new.name), put, &mut |_, _| {})?;
+        Ok(())
+    }
+
+    /// Deletes, drains or evicts a subscription; it is saved when this returns.
+    ///
+    /// # Errors
+    /// As [`BrokerClient::create`].
+    pub fn act(
+        &mut self,
+        action: SubscriptionAction,
+        firm_id: FirmId,
+        name: &str,
+    ) -> Result<(), ClientError> {
+        self.request((action, firm_id), name, &mut |_, _| {})?;
+        Ok(())
+    }
+
+    /// All subscriptions of a firm; with none, the session's own, or all for those who see all.
+    ///
+    /// # Errors
+    /// As [`BrokerClient::create`].
+    pub fn list(&mut self, firm_id: FirmId) -> Result<Vec<Listed>, ClientError> {
+        let mut all: Vec<Listed> = Vec::new();
+        loop {
+            let behind = all.last().map(|last| last.name.clone()).unwrap_or_default();
+            let mut keep = |state: &SubscriptionState, name: &[u8]| {
+                let name = String::from_utf8_lossy(name).into_owned();
+                all.push(Listed { name, state: *state });
+            };
+            let list = (SubscriptionAction::List, firm_id);
+            if self.request(list, &behind, &mut keep)?.has_more == Switch::Off {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// Keeps a token under the name of a subscription to state; it is saved when this returns.
+    ///
+    /// # Errors
+    /// As [`BrokerClient::create`].
+    pub fn keep_token(&mut self, handle: u32, token: &[u8]) -> Result<(), ClientError> {
+        let (correlation_id, session_id) = (self.next_correlation_id(), self.session_id());
+        let named = NamedToken { correlation_id, session_id, handle };
+        let put = |out: &mut Vec<u8>| put_with_data(&named, token, out);
+        self.ask("a token", (correlation_id, ""), put, &mut |_, _| {})?;
+        Ok(())
+    }
+
+    fn next_correlation_id(&mut self) -> u64 {
+        self.correlation_id += 1;
+        self.correlation_id
+    }
+
+    fn request(
+        &mut self,
+        (action, firm_id): (SubscriptionAction, FirmId),
+        name: &str,
+        listed: &mut dyn FnMut(&SubscriptionState, &[u8]),
+    ) -> Result<SubscriptionDone, ClientError> {
+        let (correlation_id, session_id) = (self.next_correlation_id(), self.session_id());
+        let request = SubscriptionRequest { correlation_id, session_id, firm_id, action };
+        let put = |out: &mut Vec<u8>| put_with_data(&request, name.as_bytes(), out);
+        self.ask("a request about a subscription", (correlation_id, name), put, listed)
+    }
+
+    /// Sends a request and waits for its answer. Messages that come meanwhile are kept for the next
+    /// poll; what else comes is not told of.
+    fn ask(
+        &mut self,
+        request: &'static str,
+        (correlation_id, subject): (u64, &str),
+        put: impl Fn(&mut Vec<u8>),
+        listed: &mut dyn FnMut(&SubscriptionState, &[u8]),
+    ) -> Result<SubscriptionDone, ClientError> {
+        if self.client.is_none() {
+            self.connect()?;
+        }
+        let client = self.client.as_mut().expect("it was connected above");
+        put(client.outbox());
+        let begun = Instant::now();
+        let (readings, publishing) = (&mut self.readings, &mut self.publishing);
+        let early = &mut self.early;
+        let (now, mut done) = (self.clock.now(), None);
+        while done.is_none() {
+            let left = ANSWER_TIME.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                return Err(ClientError::Timeout { waiting_for: request, timeout: ANSWER_TIME });
+            }
+            let polled = client.poll(left, |incoming, _| match incoming {
+                Incoming::Broker(NodeMessage::SubscriptionDone(d))
+                    if d.correlation_id == correlation_id =>
+                {
+                    done = Some(d);
+                }
+                Incoming::Broker(NodeMessage::SubscriptionState(state, name))
+                    if state.correlation_id == correlation_id =>
+                {
+                    listed(&state, name);
+                }
+                Incoming::Broker(NodeMessage::SubscribedMessage(message, body)) => {
+                    early.push_back((message, body.to_vec()));
+                }
+                Incoming::Broker(message) => {
+                    hear(readings, publishing, &message, now, &mut |_: BrokerEvent<'_>| {});
+                }
+                _ => {}
+            });
+            if let Err(error) = polled {
+                self.client = None;
+                return Err(error);
+            }
+        }
+        let done = done.expect("the loop ends with one");
+        if done.reason == Reason::None {
+            return Ok(done);
+        }
+        Err(ClientError::Refused { request, reason: done.reason, subject: subject.to_owned() })
+    }
+}

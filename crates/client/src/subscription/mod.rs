@@ -1,0 +1,330 @@
+//! Durable subscriptions and messages for others, over losses of the connection.
+//!
+//! [`BrokerClient`] is one session on one connection, with any number of subscriptions and one
+//! publisher; [`Subscription`] and [`Publisher`] are one of either. [`BrokerClient::poll`] is the
+//! whole of its duty cycle and blocks only as long as it is told to. It starts no thread, and comes
+//! back by itself after a loss, later each time, never as late as others that failed with it.
+
+mod manage;
+mod publishing;
+mod reading;
+mod single;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use weir_types::{Epoch, Nanos, Position, Reason, SessionId, Switch};
+use weir_wire::NodeMessage;
+use weir_wire::subscription::{PublishReject, SubscribedMessage, TakenPlace};
+
+pub use self::manage::{Listed, NewSubscription};
+pub use self::single::{Message, Next, Publisher, Subscription};
+
+use self::publishing::Publishing;
+use self::reading::Reading;
+use crate::client::{Client, Incoming};
+use crate::clock::Clock;
+use crate::connection::{Connection, Limits, Target};
+use crate::error::ClientError;
+use crate::session::{Session, SessionConfig};
+use crate::source::Backoff;
+
+/// How long a logon or a request may take.
+const ANSWER_TIME: Duration = Duration::from_secs(5);
+
+/// Of each source the last place that was dealt with.
+pub type Seen = BTreeMap<u32, (Epoch, Position)>;
+
+/// How much of a subscription may be on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Credit {
+    /// Messages that are not acknowledged; at most 4,096 are out whatever is given here.
+    pub messages: u32,
+    /// Bytes of their bodies.
+    pub bytes: u32,
+}
+
+impl Default for Credit {
+    /// 1,024 messages, 4 MiB.
+    fn default() -> Credit {
+        Credit { messages: 1024, bytes: 4 << 20 }
+    }
+}
+
+/// What came.
+#[derive(Debug)]
+pub enum BrokerEvent<'a> {
+    /// A subscription is attached to, for the first time or again.
+    Attached {
+        /// Which.
+        handle: u32,
+        /// Messages may be missing, by the node's level.
+        may_have_lost: bool,
+    },
+    /// A message that was not acknowledged before, by its place.
+    Message(&'a SubscribedMessage, &'a [u8]),
+    /// A subscription has ended, or is not to be attached to; it is not tried again.
+    Ended {
+        /// Which.
+        handle: u32,
+        /// Why.
+        reason: Reason,
+        /// What the node knows to be taken: where to go on.
+        taken: Vec<TakenPlace>,
+    },
+    /// The token that a name keeps.
+    Token {
+        /// Which subscription.
+        handle: u32,
+        /// The token; empty for none.
+        token: &'a [u8],
+    },
+    /// All messages up to this number are taken, or survive what the node's level says.
+    Published(u64),
+    /// A message was not taken and will not be sent again.
+    Refused(PublishReject),
+}
+
+/// One session of a node's broker.
+#[derive(Debug)]
+pub struct BrokerClient {
+    target: Target,
+    session: SessionConfig,
+    client: Option<Client>,
+    clock: Clock,
+    backoff: Backoff,
+    failure: Option<ClientError>,
+    correlation_id: u64,
+    readings: BTreeMap<u32, Reading>,
+    publishing: Publishing,
+    /// Messages that came while a request waited for its answer.
+    early: VecDeque<(SubscribedMessage, Vec<u8>)>,
+}
+
+impl BrokerClient {
+    /// A client that is not connected yet; the first [`BrokerClient::poll`] or request connects.
+    #[must_use]
+    pub fn new(target: impl Into<Target>, session: SessionConfig) -> BrokerClient {
+        BrokerClient {
+            target: target.into(),
+            session,
+            client: None,
+            clock: Clock::default(),
+            backoff: Backoff::new(Backoff::seed()),
+            failure: None,
+            correlation_id: 0,
+            readings: BTreeMap::new(),
+            publishing: Publishing::default(),
+            early: VecDeque::new(),
+        }
+    }
+
+    fn session_id(&self) -> SessionId {
+        self.session.session_id
+    }
+
+    /// Connects to another address from the next connection on.
+    pub fn set_target(&mut self, target: impl Into<Target>) {
+        self.target = target.into();
+    }
+
+    /// The connection, to wait for several at once; `None` while there is none.
+    #[must_use]
+    pub fn connection(&self) -> Option<&Connection> {
+        self.client.as_ref().map(Client::connection)
+    }
+
+    /// What ended the last connection or kept one from being made; each is told once.
+    pub fn take_failure(&mut self) -> Option<ClientError> {
+        self.failure.take()
+    }
+
+    /// Attaches to a subscription, now and after each loss; `seen` is what was dealt with before,
+    /// by somebody who kept it. Returns its handle.
+    pub fn subscribe(&mut self, name: &str, credit: Credit, seen: Seen) -> u32 {
+        let handle = self.readings.last_key_value().map_or(1, |(last, _)| last + 1);
+        let mut reading = Reading::new(name, credit, seen);
+        if let Some(client) = &mut self.client {
+            self.correlation_id += 1;
+            let asker = (self.correlation_id, self.session.session_id, handle);
+            reading.put_attach(asker, client.outbox());
+        }
+        self.readings.insert(handle, reading);
+        handle
+    }
+
+    /// Acknowledges a message and all before it: they will not come again.
+    pub fn ack(&mut self, handle: u32, message_no: u64) {
+        if let Some(reading) = self.readings.get_mut(&handle) {
+            reading.ack(message_no);
+        }
+    }
+
+    /// What was dealt with of a subscription, to be kept by those who outlive their process.
+    #[must_use]
+    pub fn seen(&self, handle: u32) -> Option<&Seen> {
+        self.readings.get(&handle).map(Reading::seen)
+    }
+
+    /// Begins to publish in an epoch, with the number after `last`.
+    pub fn publish_from(&mut self, epoch: Epoch, last: u64) {
+        self.publishing = Publishing::new(epoch, last);
+    }
+
+    /// Takes a message for another session; returns its number. It is sent again after losses until
+    /// it is acknowledged or refused.
+    ///
+    /// # Panics
+    /// When the body is longer than [`weir_wire::subscription::BODY_LEN_MAX`], or no epoch was
+    /// begun.
+    pub fn publish(&mut self, to: SessionId, body: &[u8]) -> u64 {
+        self.publishing.push(to, body)
+    }
+
+    /// Messages that were published and are not acknowledged.
+    #[must_use]
+    pub fn unacknowledged(&self) -> usize {
+        self.publishing.len()
+    }
+
+    /// Connects where it is time, sends what may be sent, waits up to `timeout` for something to
+    /// come and tells it to `sink`. How many messages came. A lost connection is no error: it goes
+    /// on by itself, and [`BrokerClient::take_failure`] tells.
+    pub fn poll(&mut self, timeout: Duration, mut sink: impl FnMut(BrokerEvent<'_>)) -> usize {
+        let now = self.clock.now();
+        if self.client.is_none() {
+            if let Some(left) = self.backoff.left(now) {
+                std::thread::sleep(left.min(timeout));
+                return 0;
+            }
+            if let Err(error) = self.connect() {
+                self.fail(error);
+                return 0;
+            }
+        }
+        self.take_early(&mut sink);
+        self.put_due(now);
+        let Some(client) = &mut self.client else { return 0 };
+        let (readings, publishing) = (&mut self.readings, &mut self.publishing);
+        let polled = client.poll(timeout, |incoming, _| {
+            if let Incoming::Broker(message) = incoming {
+                hear(readings, publishing, &message, now, &mut sink);
+            }
+        });
+        match polled {
+            Ok(count) => {
+                self.backoff.succeeded();
+                self.put_due(now);
+                let flushed = self.client.as_mut().map_or(Ok(()), Client::flush);
+                if let Err(error) = flushed {
+                    self.fail(error);
+                }
+                count
+            }
+            Err(error) => {
+                self.fail(error);
+                0
+            }
+        }
+    }
+
+    fn take_early(&mut self, sink: &mut impl FnMut(BrokerEvent<'_>)) {
+        for (message, body) in std::mem::take(&mut self.early) {
+            let reading = self.readings.get_mut(&message.handle);
+            if reading.is_some_and(|reading| reading.take(&message, body.len())) {
+                sink(BrokerEvent::Message(&message, &body));
+            }
+        }
+    }
+
+    /// Puts acknowledgements and messages into the outbox, and asks again for what was in use.
+    fn put_due(&mut self, now: Nanos) {
+        let session_id = self.session.session_id;
+        let Some(client) = &mut self.client else { return };
+        for (handle, reading) in &mut self.readings {
+            if reading.is_to_attach(now) {
+                self.correlation_id += 1;
+                reading.put_attach((self.correlation_id, session_id, *handle), client.outbox());
+            }
+            reading.put_acks((session_id, *handle), client.outbox());
+        }
+        self.publishing.pump(session_id, now, client.outbox());
+    }
+
+    fn connect(&mut self) -> Result<(), ClientError> {
+        let limits = Limits { connect_timeout: ANSWER_TIME, ..Limits::default() };
+        let mut client = Client::connect(self.target.clone(), limits)?;
+        client.start_logon(Session::new(self.session));
+        client.wait_until_open(ANSWER_TIME, &mut |_, _| {})?;
+        let session_id = self.session.session_id;
+        for (handle, reading) in &mut self.readings {
+            self.correlation_id += 1;
+            reading.put_attach((self.correlation_id, session_id, *handle), client.outbox());
+        }
+        self.publishing.rewind();
+        self.early.clear();
+        self.client = Some(client);
+        Ok(())
+    }
+
+    fn fail(&mut self, error: ClientError) {
+        self.client = None;
+        self.backoff.failed(self.clock.now());
+        self.failure = Some(error);
+    }
+}
+
+fn hear(
+    readings: &mut BTreeMap<u32, Reading>,
+    publishing: &mut Publishing,
+    message: &NodeMessage<'_>,
+    now: Nanos,
+    sink: &mut impl FnMut(BrokerEvent<'_>),
+) {
+    match message {
+        NodeMessage::SubscribedMessage(message, body) => {
+            let reading = readings.get_mut(&message.handle);
+            if reading.is_some_and(|reading| reading.take(message, body.len())) {
+                sink(BrokerEvent::Message(message, body));
+            }
+        }
+        NodeMessage::SubscriptionAttached(attached, _) => {
+            let (handle, may_have_lost) = (attached.handle, attached.may_have_lost == Switch::On);
+            sink(BrokerEvent::Attached { handle, may_have_lost });
+        }
+        NodeMessage::SubscriptionEnded(ended, taken) => {
+            let (handle, reason) = (ended.handle, ended.reason);
+            readings.remove(&handle);
+            let taken = taken.clone().filter_map(Result::ok).collect();
+            sink(BrokerEvent::Ended { handle, reason, taken });
+        }
+        // Only a refused attachment has an answer here: requests wait for theirs.
+        NodeMessage::SubscriptionDone(done) if done.reason != Reason::None => {
+            let refused = |(_, reading): &(&u32, &Reading)| reading.asked == done.correlation_id;
+            let handle = readings.iter().find(refused).map(|(handle, _)| *handle);
+            let Some(handle) = handle else { return };
+            if done.reason == Reason::SubscriptionInUse {
+                // A connection of before may not have ended yet for the node.
+                readings.get_mut(&handle).expect("it was found").attach_later(now);
+            } else {
+                readings.remove(&handle);
+                let (reason, taken) = (done.reason, Vec::new());
+                sink(BrokerEvent::Ended { handle, reason, taken });
+            }
+        }
+        NodeMessage::NamedToken(named, token) => {
+            sink(BrokerEvent::Token { handle: named.handle, token });
+        }
+        NodeMessage::PublishAck(ack) => {
+            if let Some(upto) = publishing.acknowledged(ack) {
+                sink(BrokerEvent::Published(upto));
+            }
+        }
+        NodeMessage::PublishReject(reject) => {
+            if publishing.refused(reject, now) {
+                sink(BrokerEvent::Refused(*reject));
+            }
+        }
+        _ => {}
+    }
+}

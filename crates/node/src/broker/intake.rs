@@ -1,0 +1,348 @@
+//! What subscribers and publishers say: logons, acknowledgements, messages for others; and the
+//! answer to what has no place.
+
+use weir_broker::TopicKind;
+use weir_broker::{MessageNo, Place, Published, Refused, Source, SubscriptionError, Topic};
+use weir_types::{EventNo, Nanos, PartitionId, Position, Reason, Role, SessionId};
+use weir_wire::dialogue::{peek_session_and_request, put_logon_ack};
+use weir_wire::frame::{BrokenFrame, Framing, RawMessage, next_frame, put_frame};
+use weir_wire::session::{Label, LogonAck, LogonReject, Reject};
+use weir_wire::subscription::{
+    AckMessages, PublishMessage, PublishReject, SUBSCRIBER_FRAME_LEN_MAX,
+};
+use weir_wire::{ClientMessage, DecodeError};
+
+use super::agent::{BrokerAgent, add, close};
+use super::link::{Link, LoggedOn};
+use crate::gateway::ConnectionId;
+use crate::gateway::directory::KnownSession;
+use crate::gateway::reception::{Via, heartbeat_granted};
+
+/// Malformed messages after which a connection is ended.
+const ERRORS_MAX: u32 = 16;
+/// Messages of a publisher that may be without acknowledgement.
+const OPEN_MAX: usize = 64 * 1024;
+
+/// What became of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Intake {
+    Done,
+    /// It has to wait, and what is behind it.
+    Wait,
+}
+
+impl BrokerAgent {
+    /// Takes whole frames until one has to wait; how many.
+    pub(super) fn take_frames(&mut self, id: u64, link: &mut Link, now: Nanos) -> usize {
+        let input = link.take_input();
+        let (mut consumed, mut frames) = (0, 0);
+        link.must_wait = false;
+        while link.closing_by.is_none() && link.has_room() {
+            match next_frame(&input[consumed..], SUBSCRIBER_FRAME_LEN_MAX) {
+                Framing::Incomplete => break,
+                Framing::Broken(broken) => {
+                    add(&self.figures.malformed, 1);
+                    add(&self.figures.ended, 1);
+                    close(link, reason_of(broken), now);
+                }
+                Framing::Frame { len, message } => {
+                    if self.take_frame(id, link, message, now) == Intake::Wait {
+                        link.must_wait = true;
+                        break;
+                    }
+                    consumed += len;
+                    frames += 1;
+                }
+            }
+        }
+        link.return_input(input, consumed);
+        frames
+    }
+
+    fn take_frame(
+        &mut self,
+        id: u64,
+        link: &mut Link,
+        message: Result<RawMessage<'_>, DecodeError>,
+        now: Nanos,
+    ) -> Intake {
+        let raw = match message {
+            Ok(raw) => raw,
+            Err(error) => return self.refuse(link, None, (error.reason(), error.field()), now),
+        };
+        match ClientMessage::decode(&raw) {
+            Ok(ClientMessage::Heartbeat(_)) => Intake::Done,
+            Ok(ClientMessage::Logout(_)) => {
+                close(link, Reason::LogoutRequested, now);
+                Intake::Done
+            }
+            Ok(
+                message @ (ClientMessage::Logon(..)
+                | ClientMessage::ChallengeRequest(_)
+                | ClientMessage::SignedLogon(..)),
+            ) => self.take_logon(id, link, (&raw, message), now),
+            Ok(_) if link.session.is_none_or(|s| !is_of(&raw, s.session_id)) => {
+                self.refuse(link, Some(&raw), (Reason::NotLoggedOn, "session_id"), now)
+            }
+            Ok(ClientMessage::PublishMessage(message, body)) => {
+                self.publish(id, link, &message, body, now);
+                Intake::Done
+            }
+            Ok(ClientMessage::AckMessages(ack)) => self.take_ack(id, link, (&ack, &raw), now),
+            Ok(ClientMessage::CreateSubscription(create, name)) => {
+                self.create(id, link, &create, name, now)
+            }
+            Ok(ClientMessage::SubscriptionRequest(request, name)) => {
+                self.take_request(id, link, &request, name);
+                Intake::Done
+            }
+            Ok(ClientMessage::AttachSubscription(attach, name)) => {
+                self.attach(id, link, &attach, name, now);
+                Intake::Done
+            }
+            Ok(ClientMessage::DetachSubscription(detach)) => {
+                self.detach(id, link, &detach, now);
+                Intake::Done
+            }
+            Ok(ClientMessage::NamedToken(token, bytes)) => {
+                self.keep_token(id, link, &token, bytes, now);
+                Intake::Done
+            }
+            Ok(_) => self.refuse(link, Some(&raw), (Reason::NotServedHere, ""), now),
+            Err(error) => self.refuse(link, Some(&raw), (error.reason(), error.field()), now),
+        }
+    }
+
+    fn take_logon(
+        &mut self,
+        id: u64,
+        link: &mut Link,
+        (raw, message): (&RawMessage<'_>, ClientMessage<'_>),
+        now: Nanos,
+    ) -> Intake {
+        let via = Via { connection: ConnectionId(id), now };
+        match message {
+            ClientMessage::Logon(logon, points) => {
+                let known = self.reception.prove_by_key(&logon, via);
+                let asked = (logon.session_id, logon.heartbeat_interval_ms, points.len());
+                self.log_on(id, link, (known, asked), now);
+            }
+            ClientMessage::SignedLogon(logon, points) => {
+                let Some(known) = self.reception.prove_by_signature((raw, &logon), via) else {
+                    return Intake::Wait;
+                };
+                let asked = (logon.session_id, logon.heartbeat_interval_ms, points.len());
+                self.log_on(id, link, (known, asked), now);
+            }
+            ClientMessage::ChallengeRequest(request) => {
+                match self.reception.challenge(request.session_id, via) {
+                    Ok(challenge) => put_frame(&challenge, &mut link.output),
+                    Err(reject) => self.refuse_logon(link, &reject),
+                }
+            }
+            _ => unreachable!("only logons come here"),
+        }
+        Intake::Done
+    }
+
+    fn log_on(
+        &mut self,
+        id: u64,
+        link: &mut Link,
+        (known, (session_id, asked_ms, point_count)): (
+            Result<KnownSession, LogonReject>,
+            (SessionId, u32, usize),
+        ),
+        now: Nanos,
+    ) {
+        let known = known.and_then(|known| {
+            let refused = |reason| Err(logon_reject(session_id, reason));
+            if link.session.is_some() || self.by_session.contains_key(&session_id) {
+                return refused(Reason::AlreadyLoggedOn);
+            }
+            // No partition tells a session here anything that could be resumed.
+            if point_count > 0 { refused(Reason::WrongPartition) } else { Ok(known) }
+        });
+        let known = match known {
+            Ok(known) => known,
+            Err(reject) => return self.refuse_logon(link, &reject),
+        };
+        let interval_ms = heartbeat_granted(asked_ms);
+        let KnownSession { firm_id, role, valid_until, .. } = known;
+        let heartbeat_interval = u64::from(interval_ms) * 1_000_000;
+        let session = LoggedOn { session_id, firm_id, role, heartbeat_interval, valid_until };
+        link.session = Some(session);
+        self.by_session.insert(session_id, id);
+        let ack = LogonAck {
+            server_time: now,
+            session_id,
+            firm_id,
+            heartbeat_interval_ms: interval_ms,
+            order_rate_max: known.order_rate_max,
+            in_flight_max: known.in_flight_max,
+            role,
+        };
+        put_logon_ack(&ack, &[], &mut link.output);
+    }
+
+    fn refuse_logon(&mut self, link: &mut Link, reject: &LogonReject) {
+        add(&self.figures.logons_refused, 1);
+        put_frame(reject, &mut link.output);
+    }
+
+    /// Takes a message for another session. For want of room nothing behind it is taken until it
+    /// comes again, so that what a publisher says stays in its order.
+    fn publish(
+        &mut self,
+        id: u64,
+        link: &mut Link,
+        message: &PublishMessage,
+        body: &[u8],
+        now: Nanos,
+    ) {
+        let numbered = (message.epoch, message.message_no);
+        if link.publishing.refused.is_some_and(|refused| refused != numbered) {
+            add(&self.figures.passed_over, 1);
+            return;
+        }
+        match self.take_message(link, message, body, now) {
+            Ok(Some(no)) => {
+                link.publishing.open.push_back((message.epoch, message.message_no, no));
+                link.publishing.last = numbered;
+                link.publishing.refused = None;
+                self.publishers.insert(id);
+                // It may be acknowledged already.
+                self.acknowledged = MessageNo::NONE;
+                let topic = Topic { kind: TopicKind::Messages, key: message.to_session_id.0 };
+                self.hot.extend(self.by_topic.get(&topic).into_iter().flatten());
+            }
+            Ok(None) => self.reject_message(link, message, Reason::NobodySubscribes),
+            Err(reason) => {
+                if matches!(reason, Reason::BrokerMemoryFull | Reason::BrokerDiskFull) {
+                    link.publishing.refused = Some(numbered);
+                }
+                self.reject_message(link, message, reason);
+            }
+        }
+    }
+
+    fn take_message(
+        &mut self,
+        link: &Link,
+        message: &PublishMessage,
+        body: &[u8],
+        now: Nanos,
+    ) -> Result<Option<MessageNo>, Reason> {
+        let role = link.session.map(|session| session.role);
+        if !matches!(role, Some(Role::Supervisor | Role::Operator | Role::Source)) {
+            return Err(Reason::NotEntitled);
+        }
+        let numbered = (message.epoch, message.message_no);
+        if message.message_no == 0 || message.epoch.is_none() || numbered <= link.publishing.last {
+            return Err(Reason::MessageNoTaken);
+        }
+        if link.publishing.open.len() >= OPEN_MAX {
+            return Err(Reason::BrokerMemoryFull);
+        }
+        let topic = Topic { kind: TopicKind::Messages, key: message.to_session_id.0 };
+        let place = Place {
+            source: Source(message.session_id.0),
+            epoch: message.epoch,
+            record: Position(message.message_no),
+        };
+        match self.broker.publish(topic, place, body, now) {
+            Ok(Published::Taken(no) | Published::Repeated(no)) => Ok(Some(no)),
+            Ok(Published::Unwanted) => Ok(None),
+            Err(Refused::MemoryFull) => Err(Reason::BrokerMemoryFull),
+            Err(Refused::DiskFull) => Err(Reason::BrokerDiskFull),
+            Err(Refused::EpochBack { .. }) => Err(Reason::MessageNoTaken),
+            Err(Refused::Stopped) => Err(Reason::BrokerStopped),
+            Err(Refused::TooLong { .. }) => Err(Reason::FrameTooLong),
+        }
+    }
+
+    fn reject_message(&mut self, link: &mut Link, message: &PublishMessage, reason: Reason) {
+        add(&self.figures.messages_refused, 1);
+        let PublishMessage { message_no, session_id, to_session_id, epoch } = *message;
+        let reject = PublishReject { message_no, session_id, to_session_id, epoch, reason };
+        put_frame(&reject, &mut link.output);
+    }
+
+    fn take_ack(
+        &mut self,
+        id: u64,
+        link: &mut Link,
+        (ack, raw): (&AckMessages, &RawMessage<'_>),
+        now: Nanos,
+    ) -> Intake {
+        let held = link.held.get_mut(&ack.handle).and_then(|held| held.queue.as_mut());
+        let Some(queue) = held else {
+            // It may have ended while this was on its way: that is told by itself.
+            add(&self.figures.acks_late, 1);
+            return Intake::Done;
+        };
+        queue.credit_messages += u64::from(ack.credit_messages);
+        queue.credit_bytes += u64::from(ack.credit_bytes);
+        let attachment = queue.attachment;
+        self.hot.insert((id, ack.handle));
+        if ack.message_no == 0 {
+            return Intake::Done;
+        }
+        match self.broker.ack(attachment, MessageNo(ack.message_no), now) {
+            Err(SubscriptionError::AckAhead { .. }) => {
+                self.refuse(link, Some(raw), (Reason::AckAhead, "message_no"), now)
+            }
+            // One that was evicted is told by the broker's notice.
+            Ok(_) | Err(_) => Intake::Done,
+        }
+    }
+
+    /// Answers what cannot be read or has no place, and ends who says too much of it.
+    fn refuse(
+        &mut self,
+        link: &mut Link,
+        raw: Option<&RawMessage<'_>>,
+        (reason, field): (Reason, &str),
+        now: Nanos,
+    ) -> Intake {
+        let (session_id, request_no) = raw.map(peek_session_and_request).unwrap_or_default();
+        let reject = Reject {
+            request_no,
+            field: Label::new(field),
+            session_id,
+            ref_template_id: raw.map_or(0, |raw| raw.template_id),
+            reason,
+        };
+        put_frame(&reject, &mut link.output);
+        add(&self.figures.malformed, 1);
+        link.error_count += 1;
+        if link.error_count >= ERRORS_MAX {
+            add(&self.figures.ended, 1);
+            close(link, Reason::TooManyErrors, now);
+        }
+        Intake::Done
+    }
+}
+
+/// Whether a message names the session that the connection carries.
+fn is_of(raw: &RawMessage<'_>, session_id: SessionId) -> bool {
+    peek_session_and_request(raw).0 == session_id
+}
+
+fn reason_of(broken: BrokenFrame) -> Reason {
+    match broken {
+        BrokenFrame::Length(len) if len as usize > SUBSCRIBER_FRAME_LEN_MAX => Reason::FrameTooLong,
+        BrokenFrame::Length(_) | BrokenFrame::Encoding(_) => Reason::MalformedFrame,
+    }
+}
+
+fn logon_reject(session_id: SessionId, reason: Reason) -> LogonReject {
+    LogonReject {
+        oldest_event_no: EventNo::NONE,
+        next_event_no: EventNo::NONE,
+        session_id,
+        epoch: weir_types::Epoch::NONE,
+        partition_id: PartitionId::NONE,
+        reason,
+    }
+}

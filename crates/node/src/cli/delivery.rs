@@ -1,0 +1,245 @@
+//! `weir delivery subscriptions`: durable subscriptions listed, made, read, drained, evicted,
+//! deleted.
+//!
+//! Reading acknowledges what it has printed, so that a reader that is stopped goes on behind it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::Context;
+use weir_client::SessionConfig;
+use weir_client::subscription::{
+    BrokerClient, Credit, Listed, Message, NewSubscription, Next, Seen, Subscription,
+};
+use weir_types::{AckLevel, FirmId, Reason, SubscriptionAction, SubscriptionKind};
+use weir_wire::subscription::PublicTrade;
+use weir_wire::{Message as _, NodeMessage};
+
+use super::endpoint::{Login, hex, span};
+
+/// Options of `weir delivery`.
+#[derive(Debug, clap::Args)]
+pub struct DeliveryArgs {
+    #[command(subcommand)]
+    command: DeliveryCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum DeliveryCommand {
+    /// Durable subscriptions.
+    Subscriptions(SubscriptionsArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct SubscriptionsArgs {
+    #[command(flatten)]
+    login: Login,
+    /// Where subscribers connect; by default what the node's status page says.
+    #[arg(long, value_name = "ADDRESS")]
+    broker: Option<SocketAddr>,
+    #[command(subcommand)]
+    command: Option<SubscriptionsCommand>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum SubscriptionsCommand {
+    /// List them, with how far they are behind; the default.
+    List {
+        /// Whose; 0 for the session's own, or all for those who see all.
+        #[arg(long, default_value_t = 0)]
+        firm: u32,
+        /// JSON objects, one a line.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make one.
+    Create {
+        /// Its name.
+        name: String,
+        /// What it is to: executions, trades, messages or state.
+        #[arg(long, value_parser = parse_kind)]
+        kind: SubscriptionKind,
+        /// Which firm or instrument; 0 for all that the session may see.
+        #[arg(long, default_value_t = 0)]
+        of: u32,
+        /// Messages that may be untaken before it is evicted; 0 for the node's limit.
+        #[arg(long, default_value_t = 0)]
+        quota_messages: u64,
+        /// Bytes that may be; 0 for the node's limit.
+        #[arg(long, default_value_t = 0)]
+        quota_bytes: u64,
+        /// Seconds that nobody may be attached; 0 for the node's limit.
+        #[arg(long, default_value_t = 0)]
+        expire_after_s: u64,
+    },
+    /// Print its messages as they come, and acknowledge what was printed.
+    Read {
+        /// Its name.
+        name: String,
+        /// End after so many; 0 for never.
+        #[arg(long, default_value_t = 0)]
+        count: u64,
+    },
+    /// Give up what it has not taken; it goes on with the next message.
+    Drain(Named),
+    /// Give up what it has not taken, and end it.
+    Evict(Named),
+    /// Remove it.
+    Delete(Named),
+}
+
+#[derive(Debug, clap::Args)]
+struct Named {
+    /// Its name.
+    name: String,
+    /// Whose; 0 for the session's own.
+    #[arg(long, default_value_t = 0)]
+    firm: u32,
+}
+
+fn parse_kind(text: &str) -> Result<SubscriptionKind, String> {
+    match text {
+        "executions" => Ok(SubscriptionKind::Executions),
+        "trades" => Ok(SubscriptionKind::Trades),
+        "messages" => Ok(SubscriptionKind::Messages),
+        "state" => Ok(SubscriptionKind::State),
+        other => Err(format!("unknown kind {other:?}: want executions, trades, messages or state")),
+    }
+}
+
+/// Runs `weir delivery`.
+///
+/// # Errors
+/// When the node cannot be reached or refuses.
+pub fn run(args: DeliveryArgs) -> anyhow::Result<()> {
+    let DeliveryCommand::Subscriptions(args) = args.command;
+    let session = SessionConfig::new(args.login.session_id(), args.login.key()?);
+    let address = args.broker.map_or_else(|| address_of(&args.login), Ok)?;
+    let mut client = BrokerClient::new(address, session);
+    let act = |client: &mut BrokerClient, action, named: &Named| {
+        client.act(action, FirmId(named.firm), &named.name)
+    };
+    match args.command.unwrap_or(SubscriptionsCommand::List { firm: 0, json: false }) {
+        SubscriptionsCommand::List { firm, json } => {
+            print!("{}", table(&client.list(FirmId(firm))?, json));
+        }
+        SubscriptionsCommand::Create {
+            name,
+            kind,
+            of,
+            quota_messages,
+            quota_bytes,
+            expire_after_s,
+        } => {
+            let expire_after = Duration::from_secs(expire_after_s);
+            let level = AckLevel::Memory;
+            let new = NewSubscription::new(&name, kind);
+            let topic_key = of;
+            client.create(&NewSubscription {
+                topic_key,
+                level,
+                quota_bytes,
+                quota_messages,
+                expire_after,
+                ..new
+            })?;
+        }
+        SubscriptionsCommand::Read { name, count } => read(client, &name, count)?,
+        SubscriptionsCommand::Drain(named) => act(&mut client, SubscriptionAction::Drain, &named)?,
+        SubscriptionsCommand::Evict(named) => act(&mut client, SubscriptionAction::Evict, &named)?,
+        SubscriptionsCommand::Delete(named) => {
+            act(&mut client, SubscriptionAction::Delete, &named)?;
+        }
+    }
+    Ok(())
+}
+
+fn address_of(login: &Login) -> anyhow::Result<SocketAddr> {
+    let page = login.endpoint.status()?;
+    let address = page.json["broker"]["address"].as_str();
+    let address = address.context("the node serves no durable subscriptions: no [broker]")?;
+    address.parse().with_context(|| format!("the status page's {address:?}"))
+}
+
+fn table(all: &[Listed], json: bool) -> String {
+    use std::fmt::Write;
+    let mut text = String::new();
+    if !json && !all.is_empty() {
+        let heads = ["name", "kind", "of", "messages", "bytes", "spilled", "age", "status"];
+        let [name, kind, of, messages, bytes, spilled, age, status] = heads;
+        let _ = writeln!(
+            text,
+            "{name:<28} {kind:<10} {of:>6} {messages:>9} {bytes:>11} {spilled:>11} {age:>9} \
+             {status}"
+        );
+    }
+    for Listed { name, state } in all {
+        let is_attached = state.detached_time.0 == 0;
+        if json {
+            let line = serde_json::json!({
+                "name": name, "kind": format!("{:?}", state.kind), "of": state.topic_key,
+                "firm": state.firm_id.0, "attached": is_attached,
+                "lag_messages": state.lag_messages, "lag_bytes": state.lag_bytes,
+                "spilled_bytes": state.spilled_bytes, "lag_age_ns": state.lag_age.0,
+                "quota_messages": state.quota_messages, "quota_bytes": state.quota_bytes,
+                "quota_age_ns": state.quota_age.0, "expire_after_ns": state.expire_after.0,
+                "status": format!("{:?}", state.status), "reason": state.reason.code(),
+            });
+            let _ = writeln!(text, "{line}");
+            continue;
+        }
+        let status = match (state.reason, is_attached) {
+            (Reason::None, true) => "attached".to_owned(),
+            (Reason::None, false) => "away".to_owned(),
+            (reason, _) => reason.to_string(),
+        };
+        let (kind, age) = (format!("{:?}", state.kind), span(state.lag_age.0));
+        let _ = writeln!(
+            text,
+            "{name:<28} {kind:<10} {:>6} {:>9} {:>11} {:>11} {age:>9} {status}",
+            state.topic_key, state.lag_messages, state.lag_bytes, state.spilled_bytes
+        );
+    }
+    text
+}
+
+fn read(client: BrokerClient, name: &str, count: u64) -> anyhow::Result<()> {
+    let mut from = Subscription::on(client, name, Credit::default(), Seen::new());
+    let mut printed = 0;
+    while count == 0 || printed < count {
+        match from.next(Duration::from_millis(500)) {
+            Next::Message(message) => {
+                println!("{}", line_of(&message));
+                from.ack(&message);
+                printed += 1;
+            }
+            Next::Nothing => {
+                if let Some(error) = from.client().take_failure() {
+                    eprintln!("weir: {error}");
+                }
+            }
+            Next::Ended(reason, taken) => {
+                taken.iter().for_each(|t| eprintln!("weir: taken up to {t:?}"));
+                anyhow::bail!("{name}: {reason}");
+            }
+        }
+    }
+    from.flush();
+    Ok(())
+}
+
+fn line_of(Message { head, body }: &Message) -> String {
+    let place = format!("{} {}:{}:{}", head.message_no, head.source, head.epoch, head.record);
+    let said = weir_wire::frame::parse_message(body).ok().and_then(|raw| {
+        if raw.template_id == PublicTrade::TEMPLATE_ID {
+            return raw.decode_whole::<PublicTrade>().ok().map(|trade| format!("{trade:?}"));
+        }
+        match NodeMessage::decode(&raw).ok()? {
+            NodeMessage::ExecutionReport(report) => Some(format!("{:?}", report.event)),
+            NodeMessage::TradeBusted(bust) => Some(format!("{bust:?}")),
+            _ => None,
+        }
+    });
+    let text = said.or_else(|| std::str::from_utf8(body).ok().map(|text| format!("{text:?}")));
+    format!("{place} {}", text.unwrap_or_else(|| hex(body)))
+}
