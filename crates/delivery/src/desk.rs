@@ -21,7 +21,7 @@ use weir_types::{Epoch, Nanos, PartitionId, Reason, Seq, SessionId};
 use weir_wire::delivery::FetchOrders;
 use weir_wire::event::OrderEvent;
 
-use crate::filter::{Entitlement, Filter, Scope};
+use crate::filter::{Entitlement, Filter, Scope, Visibility};
 use crate::ingest::{IngestError, Ingested};
 use crate::page::{Page, PageHead, PageLimits, Selection, put_page, put_refusal};
 use crate::ring::Place;
@@ -35,6 +35,8 @@ pub struct DeskConfig {
     pub readers_max: u32,
     /// Questions that may wait on one connection.
     pub readers_per_connection_max: u32,
+    /// The same on a connection whose session sees all orders, as a router's: it asks for many.
+    pub readers_of_all_max: u32,
     /// Rows of a page, whatever is asked for.
     pub page_rows_max: u32,
     /// Bytes of a page's rows, whatever is asked for.
@@ -61,6 +63,7 @@ impl Default for DeskConfig {
         DeskConfig {
             readers_max: 65_536,
             readers_per_connection_max: 64,
+            readers_of_all_max: 16_384,
             page_rows_max: 1_000,
             page_bytes_max: 256 * 1024,
             page_scan_max: 4_096,
@@ -163,7 +166,7 @@ pub struct Desk {
     sealer: TokenSealer,
     readers: Vec<Option<Reader>>,
     free: Vec<u32>,
-    by_connection: BTreeMap<u64, Vec<u32>>,
+    by_connection: BTreeMap<u64, BTreeSet<u32>>,
     timers: BTreeSet<(Nanos, u32)>,
     /// Readers to visit whatever the store does: new ones, due ones, those with more to read.
     ready: VecDeque<u32>,
@@ -225,8 +228,12 @@ impl Desk {
 
     /// Takes in a question.
     pub fn ask(&mut self, question: &Question<'_>, now: Nanos) -> Asked {
-        let on_connection = self.by_connection.get(&question.connection).map_or(0, Vec::len);
-        if on_connection >= self.config.readers_per_connection_max as usize {
+        let on_connection = self.by_connection.get(&question.connection).map_or(0, BTreeSet::len);
+        let max = match question.entitlement.visibility {
+            Visibility::All => self.config.readers_of_all_max,
+            Visibility::Firm(_) => self.config.readers_per_connection_max,
+        };
+        if on_connection >= max as usize {
             return Asked::Refused(Reason::LimitReached);
         }
         if self.reader_count() >= self.config.readers_max as usize {
@@ -337,7 +344,7 @@ impl Desk {
                 u32::try_from(self.readers.len() - 1).expect("readers_max is a u32")
             }
         };
-        self.by_connection.entry(connection).or_default().push(slot);
+        self.by_connection.entry(connection).or_default().insert(slot);
         self.make_ready(slot);
     }
 
@@ -356,7 +363,7 @@ impl Desk {
         }
         let connection = reader.connection;
         if let Some(slots) = self.by_connection.get_mut(&connection) {
-            slots.retain(|each| *each != slot);
+            slots.remove(&slot);
             if slots.is_empty() {
                 self.by_connection.remove(&connection);
             }

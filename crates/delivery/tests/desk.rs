@@ -282,7 +282,7 @@ fn a_dropped_connection_leaves_nothing_behind() {
 
 #[test]
 fn readers_beyond_the_limits_are_refused() {
-    let limits = DeskConfig { readers_max: 3, readers_per_connection_max: 2, ..Default::default() };
+    let limits = DeskConfig { readers_max: 3, readers_of_all_max: 2, ..Default::default() };
     let mut bench = Bench::new(limits, 10);
     let asked = [1, 1, 1, 2, 3].map(|connection| bench.ask(connection, &fetch(), &[]));
     let refused = Asked::Refused;
@@ -290,6 +290,23 @@ fn readers_beyond_the_limits_are_refused() {
     let want =
         [accepted, accepted, refused(Reason::LimitReached), accepted, refused(Reason::Overloaded)];
     assert_eq!(asked, want);
+}
+
+#[test]
+fn a_session_that_sees_all_may_have_more_questions_waiting_than_one_of_a_firm() {
+    let limits =
+        DeskConfig { readers_per_connection_max: 1, readers_of_all_max: 3, ..Default::default() };
+    let mut bench = Bench::new(limits, 10);
+    for (connection, entitlement, count_max) in
+        [(1, Entitlement::firm(FirmId(1)), 1), (2, Entitlement::all(), 3)]
+    {
+        let question = Question { connection, fetch: &fetch(), token: &[], entitlement };
+        for _ in 0..count_max {
+            assert_eq!(bench.desk.ask(&question, bench.now), Asked::Accepted);
+        }
+        let beyond = bench.desk.ask(&question, bench.now);
+        assert_eq!(beyond, Asked::Refused(Reason::LimitReached));
+    }
 }
 
 #[test]

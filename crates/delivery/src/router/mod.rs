@@ -22,6 +22,7 @@ mod leg;
 mod local;
 mod opening;
 mod pool;
+mod probe;
 mod reader;
 mod rows;
 mod seats;
