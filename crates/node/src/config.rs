@@ -11,6 +11,7 @@ use weir_tls::ServerFiles;
 use weir_types::Durability;
 
 use crate::diagnostics::{LineFormat, LineLevel};
+use crate::router::RouterSection;
 use crate::runner::WaitStrategy;
 
 /// Which agents share a thread.
@@ -37,10 +38,23 @@ pub enum EngineMemory {
     Ahead,
 }
 
+/// What a process is to others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum NodeRole {
+    /// An exchange: it trades, and has a store of its orders and of other sources'.
+    #[default]
+    Node,
+    /// It has no orders; it serves those of the nodes behind it as one service.
+    Router,
+}
+
 /// All that can be set. Sizes are in bytes, times in the unit of the name.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
+    /// What it is to others: `node` or `router`.
+    pub role: NodeRole,
     /// The directory of logs and snapshots.
     pub dir: PathBuf,
     /// Where order entry and delivery listen.
@@ -81,6 +95,8 @@ pub struct Config {
     pub web: Option<WebSection>,
     /// Where outside cores feed their orders; without it none can.
     pub ingest: Option<IngestSection>,
+    /// What a router stands before; only with the role `router`.
+    pub router: Option<RouterSection>,
     /// Probes.
     pub probes: ProbesSection,
     /// What is written on standard error.
@@ -225,6 +241,9 @@ pub struct DeliverySection {
     pub ended_orders_max: usize,
     /// The latency budget of a waiting reader, in microseconds: how often the store looks again.
     pub look_interval_us: u64,
+    /// The file of the key that seals tokens, 32 bytes, where nodes and routers share one; without
+    /// it a node makes its own in its directory.
+    pub token_key: Option<PathBuf>,
 }
 
 /// Order state over HTTP. Keys come in clear there, so it listens on this machine alone unless
@@ -347,6 +366,7 @@ pub struct DiagnosticsSection {
 impl Default for Config {
     fn default() -> Self {
         Config {
+            role: NodeRole::default(),
             dir: PathBuf::from("weir-data"),
             listen: SocketAddr::from(([127, 0, 0, 1], 7001)),
             http: SocketAddr::from(([127, 0, 0, 1], 7080)),
@@ -365,6 +385,7 @@ impl Default for Config {
             delivery: DeliverySection::default(),
             web: None,
             ingest: None,
+            router: None,
             probes: ProbesSection::default(),
             diagnostics: DiagnosticsSection::default(),
         }
@@ -417,7 +438,7 @@ impl GatewaySection {
 
 impl Default for DeliverySection {
     fn default() -> Self {
-        DeliverySection { ended_orders_max: 1 << 20, look_interval_us: 250 }
+        DeliverySection { ended_orders_max: 1 << 20, look_interval_us: 250, token_key: None }
     }
 }
 
@@ -521,6 +542,9 @@ impl Config {
         if let Some(ingest) = &self.ingest {
             ingest.check(self.tls.is_some())?;
         }
+        if let Some(router) = &self.router {
+            router.check()?;
+        }
         if let Some(key) = &self.bootstrap_key
             && parse_key(key).is_none()
         {
@@ -532,6 +556,29 @@ impl Config {
             });
         }
         Ok(())
+    }
+
+    /// Checks that what is set fits the role, which the command line may have changed.
+    ///
+    /// # Errors
+    /// [`ConfigError::OutOfRange`].
+    pub fn check_role(&self) -> Result<(), ConfigError> {
+        let out = |key, value: &str, want| {
+            Err(ConfigError::OutOfRange { key, value: value.to_owned(), want })
+        };
+        match (self.role, &self.router) {
+            (NodeRole::Node, None) => Ok(()),
+            (NodeRole::Node, Some(_)) => out("router", "(given)", "none without role = \"router\""),
+            (NodeRole::Router, None) => out("router", "(none)", "[[router.backend]] at least once"),
+            (NodeRole::Router, Some(_)) if self.ingest.is_some() => {
+                out("ingest", "(given)", "none with role = \"router\": it keeps no orders")
+            }
+            (NodeRole::Router, Some(_)) if self.delivery.token_key.is_none() => {
+                let want = "with role = \"router\" the file of the key that its nodes seal with";
+                out("delivery.token_key", "(none)", want)
+            }
+            (NodeRole::Router, Some(_)) => Ok(()),
+        }
     }
 
     /// Whether gateway and partitions share a thread.

@@ -19,6 +19,7 @@ use crate::gateway::{GatewayCounters, GatewayStatus};
 use crate::ingest::{IngestFigures, IngestReport};
 use crate::markets::Market;
 use crate::partition::PartitionFigures;
+use crate::router::{BackendReport, RouterBoard, RouterReport};
 use crate::runner::WaitStrategy;
 use crate::web::{WebFigures, WebReport};
 
@@ -46,6 +47,8 @@ pub struct NodeStatus {
     pub delivery: Arc<DeliveryFigures>,
     /// Where outside cores feed their orders, and its figures.
     pub ingest: Option<(std::net::SocketAddr, Arc<IngestFigures>)>,
+    /// What is behind it, for a router.
+    pub router: Option<Arc<RouterBoard>>,
     /// The cycles of the gateway's thread.
     pub cycles: Arc<CycleTimes>,
     /// The latencies, when orders are stamped.
@@ -79,6 +82,8 @@ pub struct StatusReport {
     pub web: Option<WebReport>,
     /// Outside cores; absent where none is to feed the node.
     pub ingest: Option<IngestReport>,
+    /// What is behind a router; absent for a node.
+    pub router: Option<RouterReport>,
     /// The instruments.
     pub instruments: Vec<InstrumentReport>,
     /// Cycles of the gateway's thread that did something, since the start.
@@ -329,6 +334,7 @@ impl NodeStatus {
             },
             web: self.web.as_ref().map(|web| web.report()),
             ingest: self.ingest.as_ref().map(|(address, figures)| figures.report(*address)),
+            router: self.router.as_ref().map(|board| board.report()),
             instruments: instruments.collect(),
             cycles: self.cycles.report(),
             latencies: self.latency_reports(),
@@ -424,6 +430,7 @@ impl NodeStatus {
         report.tls.iter().for_each(|tls| put_handshakes(tls, text));
         report.web.iter().for_each(|web| put_web(web, text));
         report.ingest.iter().for_each(|ingest| put_ingest(ingest, text));
+        report.router.iter().for_each(|router| put_router(router, text));
         self.put_partitions(&report, text);
     }
 
@@ -581,6 +588,28 @@ fn put_ingest(ingest: &IngestReport, text: &mut String) {
         let rows = ingest.sources.iter();
         let values: Vec<_> =
             rows.map(|row| (format!("{{source=\"{}\"}}", row.source), figure(row))).collect();
+        put_metric(text, (name, help, kind), &values);
+    }
+}
+
+fn put_router(router: &RouterReport, text: &mut String) {
+    for (name, help, kind, value) in router.metrics() {
+        put_metric(text, (name, help, kind), &[(String::new(), value)]);
+    }
+    type Figure = fn(&BackendReport) -> u64;
+    let figures: [(&str, &str, &str, Figure); 5] = [
+        ("weir_router_store_up", "Whether it is asked.", "gauge", |b| u64::from(b.health == "up")),
+        ("weir_router_store_lag", "Changes behind its source.", "gauge", |b| b.lag),
+        ("weir_router_store_asked", "Questions not answered.", "gauge", |b| b.asked.into()),
+        ("weir_router_store_connects_total", "Connections made.", "counter", |b| b.connects),
+        ("weir_router_store_losses_total", "Connections lost.", "counter", |b| b.losses),
+    ];
+    for (name, help, kind, figure) in figures {
+        let label = |b: &BackendReport| {
+            format!("{{source=\"{}\",address=\"{}\"}}", b.source, b.address)
+        };
+        let rows = router.backends.iter();
+        let values: Vec<_> = rows.map(|row| (label(row), figure(row))).collect();
         put_metric(text, (name, help, kind), &values);
     }
 }
