@@ -16,7 +16,7 @@ use weir_types::{
 use weir_wire::delivery::{
     FetchOrders, OrderPage, OrderPageBody, OrderRow, PageFlags, RowFlags, SourceState, SourceStates,
 };
-use weir_wire::dialogue::put_fetch_orders;
+use weir_wire::dialogue::{Tokens, put_question};
 use weir_wire::group::Group;
 use weir_wire::rows::Rows;
 
@@ -128,6 +128,9 @@ pub struct Follower {
     /// As last told; empty when all sources answer.
     sources: Vec<SourceState>,
     is_online: bool,
+    /// What the store is to have reached before it answers next, and within how many microseconds.
+    min_token: Vec<u8>,
+    min_wait_us: u32,
 }
 
 impl Follower {
@@ -148,7 +151,17 @@ impl Follower {
             marks: Vec::new(),
             sources: Vec::new(),
             is_online: false,
+            min_token: Vec::new(),
+            min_wait_us: 0,
         }
+    }
+
+    /// Asks for the next page only of a store that has reached `min_token` within `wait_us`
+    /// microseconds, zero for the server's own time: to read at a replica what was seen elsewhere.
+    /// The token is of the same filter and rights. A store that has not is
+    /// [`ClientError::Refused`] with [`Reason::MinTokenNotReached`]; ask again.
+    pub fn require(&mut self, min_token: Vec<u8>, wait_us: u32) {
+        (self.min_token, self.min_wait_us) = (min_token, wait_us);
     }
 
     /// The token of all that was taken: to be kept, and to go on from.
@@ -211,8 +224,9 @@ impl Follower {
             credit: config.credit,
             live_only: if config.live_only { Switch::On } else { Switch::Off },
             source_id: config.source_id,
+            min_wait_us: self.min_wait_us,
         };
-        put_fetch_orders(&fetch, token, out);
+        put_question(&fetch, Tokens { token, min_token: &self.min_token }, out);
     }
 
     /// Takes a page's header and asks the next question when this one's credit is used up, before
@@ -247,6 +261,7 @@ impl Follower {
             self.put_question(token, out);
             return Ok(PageEvent::Resync(page.reason));
         }
+        self.min_token.clear();
         if page.credit_left == 0 {
             self.put_question(token, out);
         }

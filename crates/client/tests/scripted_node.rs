@@ -106,11 +106,15 @@ impl Peer {
                         }
                     }
                     ClientMessage::Request(request) => Said::Request(request),
-                    ClientMessage::FetchOrders(fetch, token) => Said::Fetch(fetch, token.to_vec()),
+                    ClientMessage::FetchOrders(fetch, tokens) => {
+                        Said::Fetch(fetch, tokens.token.to_vec())
+                    }
                     ClientMessage::DropCopyRequest(request) => Said::DropCopy(request),
                     ClientMessage::Logout(_) => Said::Logout,
                     ClientMessage::Heartbeat(_) => Said::Heartbeat,
-                    ClientMessage::OpenSource(_) | ClientMessage::SourceBatch(..) => {
+                    ClientMessage::CancelFetch(_)
+                    | ClientMessage::OpenSource(_)
+                    | ClientMessage::SourceBatch(..) => {
                         panic!("a client of order entry opened a source")
                     }
                 };

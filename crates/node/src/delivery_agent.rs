@@ -9,9 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use weir_delivery::stream::SourceStream;
-use weir_delivery::{
-    Asked, Desk, DeskConfig, OrderStore, Question, Retention, StoreConfig,
-};
+use weir_delivery::{Asked, Desk, DeskConfig, OrderStore, Question, Retention, StoreConfig};
 use weir_log::EpochEnd;
 use weir_types::{BatchNo, Epoch, InstrumentId, Nanos, PartitionId};
 use weir_wire::event::OrderEvent;
@@ -213,6 +211,9 @@ impl DeliveryAgent {
             match self.ports.next_request() {
                 None => return taken,
                 Some(DeliveryRequest::Fetch(fetch)) => self.ask(&fetch, now),
+                Some(DeliveryRequest::Cancel(id, number)) => {
+                    self.desks().for_each(|desk| desk.cancel(id.0, number));
+                }
                 Some(DeliveryRequest::Writable(id, true)) => {
                     self.paused.retain(|paused| *paused != id);
                     self.desks().for_each(|desk| desk.resume(id.0));
@@ -232,6 +233,7 @@ impl DeliveryAgent {
             connection: fetch.connection.0,
             fetch: &fetch.fetch,
             token: &fetch.token,
+            min_token: &fetch.min_token,
             entitlement: fetch.entitlement,
         };
         let desk = match fetch.fetch.source_id {
@@ -327,10 +329,10 @@ mod tests {
     use weir_log::tail::{TailConfig, tail};
     use weir_types::{
         AccountId, ClOrdId, EventNo, ExecId, ExecInst, ExecType, FirmId, InstrumentId, Liquidity,
-        MatchId, OrdStatus, OrdType, OrderId, Position, Price, Qty, Rec, SelfTradePrevention, Seq,
-        SessionId, Side, Switch, TimeInForce,
+        MatchId, OrdStatus, OrdType, OrderId, Position, Price, Qty, Reason, Rec, RequestNo,
+        SelfTradePrevention, Seq, SessionId, Side, Switch, TimeInForce,
     };
-    use weir_wire::delivery::OrderPage;
+    use weir_wire::delivery::{FetchOrders, OrderPage};
     use weir_wire::frame::{Framing, next_frame};
 
     use super::*;
@@ -393,12 +395,14 @@ mod tests {
             credit: 1,
             live_only: Switch::On,
             source_id: PartitionId::NONE,
+            min_wait_us: 0,
         };
         let (connection, entitlement) = (ConnectionId(7), Entitlement::all());
         DeliveryRequest::Fetch(Box::new(Fetch {
             connection,
             fetch,
             token: Vec::new(),
+            min_token: Vec::new(),
             entitlement,
         }))
     }

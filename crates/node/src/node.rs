@@ -538,7 +538,7 @@ impl<'a> Assembly<'a> {
             }
         }
         gateway.take_in_the_past(SystemClock.now());
-        for (port, recovered) in recovered.into_iter().enumerate() {
+        for (port, recovered) in recovered.iter().enumerate() {
             for (id, state) in recovered.engine.sessions() {
                 gateway.agree(port, id, state.next_event_no, state.last_request_no);
             }

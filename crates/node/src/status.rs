@@ -605,9 +605,8 @@ fn put_router(router: &RouterReport, text: &mut String) {
         ("weir_router_store_losses_total", "Connections lost.", "counter", |b| b.losses),
     ];
     for (name, help, kind, figure) in figures {
-        let label = |b: &BackendReport| {
-            format!("{{source=\"{}\",address=\"{}\"}}", b.source, b.address)
-        };
+        let label =
+            |b: &BackendReport| format!("{{source=\"{}\",address=\"{}\"}}", b.source, b.address);
         let rows = router.backends.iter();
         let values: Vec<_> = rows.map(|row| (label(row), figure(row))).collect();
         put_metric(text, (name, help, kind), &values);

@@ -10,7 +10,8 @@ use weir_types::{
 };
 
 use crate::delivery::{
-    FetchOrders, OrderPage, OrderPageBody, OrderRow, PageFlags, RowFlags, SourceState, SourceStates,
+    CancelFetch, FetchOrders, OrderPage, OrderPageBody, OrderRow, PageFlags, RowFlags, SourceState,
+    SourceStates,
 };
 use crate::drop_copy::{CopyMark, DropCopyRequest, DropCopyState, ReportCopy};
 use crate::event::{
@@ -94,8 +95,8 @@ pub enum Tail {
     None,
     /// A repeating group.
     Group(GroupInfo),
-    /// A data field of this name.
-    Data(&'static str),
+    /// Data fields of these names.
+    Data(&'static [&'static str]),
     /// A definition's own message, header and block: only in the logs, never in a frame.
     Definition,
 }
@@ -182,10 +183,11 @@ const MESSAGES: &[MessageInfo] = &[
     info::<Defined>(Tail::Definition),
     plain::<TradeBusted>(),
     plain::<Uncrossed>(),
-    info::<FetchOrders>(Tail::Data("token")),
-    info::<OrderPage>(Tail::Data("token")),
+    info::<FetchOrders>(Tail::Data(&["token", "min_token"])),
+    info::<OrderPage>(Tail::Data(&["token"])),
     info::<OrderPageBody>(rows()),
     info::<SourceStates>(group::<SourceState>("sources")),
+    plain::<CancelFetch>(),
     plain::<DropCopyRequest>(),
     plain::<DropCopyState>(),
     plain::<ReportCopy>(),

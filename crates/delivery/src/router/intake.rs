@@ -163,6 +163,9 @@ impl Router {
         if leg.rows.is_empty() {
             leg.at = end;
         }
+        if found.asking.has_min {
+            leg.min = None;
+        }
         (leg.asking, leg.lost_since) = (None, None);
         leg.standing = match header.flags.contains(PageFlags::ONLINE) {
             true => Standing::Online,
@@ -207,6 +210,8 @@ impl Router {
                 // A replica that has not heard of the epoch yet cannot judge.
                 found.asking.is_forced || start.epoch >= self.leg_mut(found).at.epoch
             }
+            // Another store may have it, as long as there is time.
+            Reason::MinTokenNotReached => false,
             _ => return Err(BackendFault::Refused(reason)),
         };
         let leg = self.leg_mut(found);

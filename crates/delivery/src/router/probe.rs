@@ -50,9 +50,10 @@ impl Router {
             credit: 1,
             live_only: Switch::Off,
             source_id: self.pool.info(id).source,
+            min_wait_us: 0,
         };
         let entitlement = self.rights_of_probe(id);
-        let ask = Ask { backend: id, fetch: &fetch, token: &[], entitlement };
+        let ask = Ask { backend: id, fetch: &fetch, token: &[], min_token: &[], entitlement };
         match port.ask(&ask, now) {
             Asked::Accepted => self.pool.set_probed_at(id, Some(now)),
             Asked::Refused(reason) => self.put_aside(id, BackendFault::Refused(reason), now),

@@ -30,6 +30,10 @@ const ASK_MAX: usize = 256;
 /// How often figures are shown, in nanoseconds.
 const SHOW_INTERVAL: u64 = 100_000_000;
 
+/// The longest that a store is left alone after faults: one whose source feeds it anew refuses
+/// questions until it has all, and is asked soon after.
+const ASIDE_MAX: Nanos = Nanos(2_000_000_000);
+
 /// A configuration on its way to the agent.
 #[derive(Clone, Default)]
 pub struct Reload {
@@ -100,6 +104,7 @@ impl RouterAgent {
         let config = RouterConfig {
             jitter_seed: OsRng.next_u64(),
             lag_max: parts.section.lag_max,
+            aside_max: ASIDE_MAX,
             ..RouterConfig::default()
         };
         let mut router = Router::new(config, parts.sealer);
@@ -134,6 +139,9 @@ impl RouterAgent {
             match self.ports.next_request() {
                 None => return taken,
                 Some(DeliveryRequest::Fetch(fetch)) => self.ask(&fetch, now),
+                Some(DeliveryRequest::Cancel(id, number)) => {
+                    self.router.cancel(id.0, number, &mut self.links);
+                }
                 Some(DeliveryRequest::Writable(id, true)) => {
                     self.paused.retain(|paused| *paused != id);
                     self.router.resume(id.0);
@@ -153,6 +161,7 @@ impl RouterAgent {
             connection: fetch.connection.0,
             fetch: &fetch.fetch,
             token: &fetch.token,
+            min_token: &fetch.min_token,
             entitlement: fetch.entitlement,
         };
         if let Asked::Refused(reason) = self.router.ask(&question, now) {

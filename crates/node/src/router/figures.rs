@@ -124,7 +124,7 @@ impl RouterReport {
     }
 
     pub(super) fn add(&mut self, backend: BackendReport) {
-        let serves = matches!(backend.health, "up" | "probing");
+        let serves = backend.health == "up";
         let known = self.sources.iter_mut().find(|source| source.source == backend.source);
         match known {
             Some(source) => {

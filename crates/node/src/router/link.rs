@@ -117,6 +117,8 @@ pub(super) struct Link {
     writable: bool,
     /// Whose each question is that has no answer yet.
     pub(super) asked: HashMap<u64, BackendId>,
+    /// The question whose header has come and whose rows have not.
+    pub(super) body_due: Option<u64>,
     /// Nanoseconds, as the node granted it.
     heartbeat_interval: u64,
     since: Nanos,
@@ -150,6 +152,7 @@ impl Link {
             readable: false,
             writable: false,
             asked: HashMap::new(),
+            body_due: None,
             heartbeat_interval: u64::from(heartbeat_ms) * 1_000_000,
             since: Nanos(0),
             heard_at: Nanos(0),
@@ -159,6 +162,11 @@ impl Link {
             end_count: 0,
             last_end: None,
         })
+    }
+
+    /// Takes over what another one read of the disk, for the next connection.
+    pub(super) fn take_keys_of(&mut self, other: Link) {
+        (self.key, self.tls) = (other.key, other.tls);
     }
 
     pub(super) fn session_id(&self) -> SessionId {
@@ -358,6 +366,7 @@ impl Link {
         self.phase = Phase::Resting;
         (self.input, self.output, self.sent) = (Vec::new(), Vec::new(), 0);
         self.asked.clear();
+        self.body_due = None;
         self.rest.failed(now);
         self.end_count += 1;
         self.last_end = Some(why);

@@ -9,24 +9,21 @@
 //!                           | breaks the protocol; its stores are down then for the router
 //! ```
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use mio::event::Event;
 use mio::{Registry, Token};
 use weir_delivery::router::BackendFault;
-use weir_delivery::{
-    Ask, Asked, BackendId, BackendInfo, BackendPort, Entitlement, Router,
-};
+use weir_delivery::token::TOKEN_SOURCES_MAX;
+use weir_delivery::{Ask, Asked, BackendId, BackendInfo, BackendPort, Entitlement, Router};
 use weir_types::{Nanos, PartitionId, Reason};
-use weir_wire::delivery::{FetchOrders, OrderPage, OrderPageBody, SourceStates};
-use weir_wire::dialogue::put_fetch_orders;
-use weir_wire::frame::{Framing, RawMessage, next_frame};
-use weir_wire::session::{
-    Challenge, Heartbeat, LogonAck, LogonReject, Logout, Reject,
-};
+use weir_wire::delivery::{CancelFetch, FetchOrders, OrderPage, OrderPageBody, SourceStates};
+use weir_wire::dialogue::{Tokens, put_question};
+use weir_wire::frame::{Framing, RawMessage, next_frame, put_frame};
+use weir_wire::session::{Challenge, Heartbeat, LogonAck, LogonReject, Logout, Reject};
 use weir_wire::{Message, NodeMessage};
 
-use super::config::{BackendSection, RouterSection};
+use super::config::RouterSection;
 use super::link::{Link, LinkEnd, Phase, Scratch};
 
 /// The longest frame of a node: a page's rows.
@@ -42,6 +39,8 @@ pub(super) struct Links {
     slots: Vec<Option<Link>>,
     /// The slot of each store's link.
     by_backend: HashMap<BackendId, usize>,
+    /// All that ever were behind the router.
+    sources: BTreeSet<u16>,
     scratch: Scratch,
     probe_interval: u64,
     next_probe: Nanos,
@@ -55,6 +54,7 @@ impl Links {
             first_token,
             slots: Vec::new(),
             by_backend: HashMap::new(),
+            sources: BTreeSet::new(),
             scratch: Scratch::new(),
             probe_interval: 0,
             next_probe: Nanos(0),
@@ -62,8 +62,9 @@ impl Links {
         }
     }
 
-    /// Goes over to what a configuration says: links that it still has stay as they are, others end
-    /// or begin. A source without any store is away from then on.
+    /// Goes over to what a configuration says: links that it still has stay as they are, with the
+    /// keys as they are on the disk now from the next connection on; others end or begin. A source
+    /// without any store is away from then on.
     ///
     /// # Errors
     /// When a key cannot be read or there are too many sources; nothing has changed then.
@@ -73,34 +74,45 @@ impl Links {
         router: &mut Router,
         now: Nanos,
     ) -> anyhow::Result<()> {
-        let is_new = |backend: &&BackendSection| {
-            !self.slots.iter().flatten().any(|link| link.section == **backend)
-        };
-        let new: Vec<Link> = section
-            .backends
-            .iter()
-            .filter(is_new)
-            .map(|backend| Link::new(backend.clone(), section.heartbeat_ms))
-            .collect::<anyhow::Result<_>>()?;
+        let fresh = section.backends.iter();
+        let fresh = fresh.map(|backend| Link::new(backend.clone(), section.heartbeat_ms));
+        let fresh: Vec<Link> = fresh.collect::<anyhow::Result<_>>()?;
+        // Sources are never forgotten: readers keep their places in them.
+        let mut sources = self.sources.clone();
+        sources.extend(section.backends.iter().flat_map(|backend| &backend.sources));
+        anyhow::ensure!(
+            sources.len() <= TOKEN_SOURCES_MAX,
+            "{} sources with those since the start, where a token can name {TOKEN_SOURCES_MAX}",
+            sources.len()
+        );
+        self.sources = sources;
         self.probe_interval = section.probe_ms * 1_000_000;
         for index in 0..self.slots.len() {
-            let Some(link) = &mut self.slots[index] else { continue };
-            if section.backends.contains(&link.section) {
-                continue;
-            }
-            link.say_farewell(now);
-            tracing::info!(node = %link.section.address, "not asked any more");
-            self.end(index, LinkEnd::Removed, router, now);
-            let link = self.slots[index].take().expect("it is there");
-            for (_, id) in link.stores {
-                router.remove_backend(id);
-                self.by_backend.remove(&id);
+            let Some(link) = &self.slots[index] else { continue };
+            if !section.backends.contains(&link.section) {
+                self.remove(index, router, now);
             }
         }
-        for link in new {
-            self.add(link, router)?;
+        for link in fresh {
+            let mut known = self.slots.iter_mut().flatten();
+            match known.find(|known| known.section == link.section) {
+                Some(known) => known.take_keys_of(link),
+                None => self.add(link, router)?,
+            }
         }
         Ok(())
+    }
+
+    fn remove(&mut self, index: usize, router: &mut Router, now: Nanos) {
+        let link = self.link(index);
+        link.say_farewell(now);
+        tracing::info!(node = %link.section.address, "not asked any more");
+        self.end(index, LinkEnd::Removed, router, now);
+        let link = self.slots[index].take().expect("it is there");
+        for (_, id) in link.stores {
+            router.remove_backend(id);
+            self.by_backend.remove(&id);
+        }
     }
 
     fn add(&mut self, mut link: Link, router: &mut Router) -> anyhow::Result<()> {
@@ -143,9 +155,8 @@ impl Links {
         for index in 0..self.slots.len() {
             let Some(link) = &mut self.slots[index] else { continue };
             let came = link.settle().and_then(|()| link.fill(&mut self.scratch, now));
-            let taken = came.and_then(|came| {
-                if came { self.take_frames(index, router, now) } else { Ok(0) }
-            });
+            let taken = came
+                .and_then(|came| if came { self.take_frames(index, router, now) } else { Ok(0) });
             match taken {
                 Ok(count) => done += count,
                 Err(why) => {
@@ -252,10 +263,10 @@ impl Links {
             true => link.asked.remove(&correlation_id),
             false => link.asked.get(&correlation_id).copied(),
         };
-        let Some(id) = whose else {
-            return Err(weir_wire::DecodeError::Unexpected("an answer to no question").into());
-        };
         link.is_well();
+        // Of a question that was taken back when its page was made already.
+        let Some(id) = whose else { return Ok(()) };
+        link.body_due = (!is_last).then_some(correlation_id);
         match router.take(id, frame, now) {
             Ok(_) => Ok(()),
             // It is put aside; the connection is as good as before.
@@ -342,11 +353,24 @@ impl BackendPort for Links {
         let session_id = link.session_id();
         let Some(out) = link.questions() else { return Asked::Refused(Reason::Overloaded) };
         // The node knows the router's session, not the reader's.
-        put_fetch_orders(&FetchOrders { session_id, ..*ask.fetch }, ask.token, out);
+        let tokens = Tokens { token: ask.token, min_token: ask.min_token };
+        put_question(&FetchOrders { session_id, ..*ask.fetch }, tokens, out);
         link.asked.insert(ask.fetch.correlation_id, ask.backend);
         Asked::Accepted
     }
 
-    /// The node has no word for it: the answer comes when it is due, and is not looked at.
-    fn cancel(&mut self, _backend: BackendId, _correlation_id: u64) {}
+    fn cancel(&mut self, backend: BackendId, correlation_id: u64) {
+        let link = self.by_backend.get(&backend).and_then(|slot| self.slots[*slot].as_mut());
+        let Some(link) = link else { return };
+        // The router has the header already and waits for the rows.
+        let is_under_way = link.body_due == Some(correlation_id);
+        if is_under_way || link.asked.remove(&correlation_id).is_none() {
+            return;
+        }
+        let session_id = link.session_id();
+        // Without room the node does not read: its answer is not looked at.
+        if let Some(out) = link.questions() {
+            put_frame(&CancelFetch { correlation_id, session_id }, out);
+        }
+    }
 }
