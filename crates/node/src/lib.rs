@@ -2,8 +2,8 @@
 //!
 //! * [`agent`], [`runner`]: parts with a duty cycle, and the threads that run them.
 //! * [`gateway`], [`partition`], [`control_feed`], [`delivery_agent`], [`keeper`]: the parts.
-//! * [`handoff`], [`event_reader`], [`reader_ports`]: what crosses between them; [`entitlement`]: who
-//!   may see what; [`token_keys`]: what seals tokens.
+//! * [`handoff`], [`event_reader`], [`reader_ports`]: what crosses between them; [`entitlement`]:
+//!   who may see what; [`token_keys`]: what seals tokens.
 //! * [`router`]: order state of many nodes as one service.
 //! * [`node`]: puts them together; [`config`]: what can be set.
 //! * [`status`], [`cycles`], [`http`], [`health`], [`service`], [`diagnostics`]: what the node says
@@ -17,6 +17,7 @@ pub mod backup;
 pub mod bench_isolation;
 pub mod bench_probes;
 pub mod bench_roundtrip;
+pub mod bench_router;
 pub mod cli;
 pub mod config;
 pub mod control_feed;

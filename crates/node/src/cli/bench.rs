@@ -2,7 +2,7 @@
 //!
 //! Each prints one JSON object as its last line.
 
-use crate::{bench_isolation, bench_probes, bench_roundtrip};
+use crate::{bench_isolation, bench_probes, bench_roundtrip, bench_router};
 
 /// Options of `weir bench`.
 #[derive(Debug, clap::Args)]
@@ -19,6 +19,8 @@ enum BenchCommand {
     Probes(bench_probes::ProbesArgs),
     /// What good sessions notice of one that does not read, one that floods, 1,000 hostile ones.
     Isolation(bench_isolation::IsolationArgs),
+    /// What a router over TCP adds to a change's way to its reader, and its rows a second.
+    Router(bench_router::RouterArgs),
     /// Those that the good sessions of `isolation` are not to notice.
     #[command(hide = true)]
     Party(bench_isolation::PartyArgs),
@@ -39,6 +41,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<()> {
         BenchCommand::Roundtrip(args) => bench_roundtrip::run(args),
         BenchCommand::Probes(args) => bench_probes::run(args),
         BenchCommand::Isolation(args) => bench_isolation::run(args),
+        BenchCommand::Router(args) => bench_router::run(args),
         BenchCommand::Party(args) => bench_isolation::run_party(args),
         BenchCommand::Idle(args) => bench_roundtrip::run_idle(args),
         BenchCommand::Echo(args) => bench_roundtrip::run_echo(args),
