@@ -106,6 +106,7 @@ pub(crate) fn answer(
             ClientMessage::Heartbeat(heartbeat) => put_frame(&heartbeat, out),
             // It keeps no order state and no reports, and has no identity to sign for.
             ClientMessage::FetchOrders(..)
+            | ClientMessage::CancelFetch(_)
             | ClientMessage::DropCopyRequest(_)
             | ClientMessage::OpenSource(_)
             | ClientMessage::FollowSource(_)

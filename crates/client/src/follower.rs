@@ -19,7 +19,7 @@ use weir_wire::Message;
 use weir_wire::delivery::{
     FetchOrders, OrderPage, OrderPageBody, OrderRow, PageFlags, RowFlags, SourceState, SourceStates,
 };
-use weir_wire::dialogue::put_fetch_orders;
+use weir_wire::dialogue::{Tokens, put_question};
 use weir_wire::group::Group;
 use weir_wire::rows::Rows;
 use weir_wire::session::Reject;
@@ -143,6 +143,9 @@ pub struct Follower {
     backoff: Backoff,
     /// The question was refused and is asked again when the rest is over.
     is_resting: bool,
+    /// What the store is to have reached before it answers next, and within how many microseconds.
+    min_token: Vec<u8>,
+    min_wait_us: u32,
 }
 
 impl Follower {
@@ -165,7 +168,17 @@ impl Follower {
             is_online: false,
             backoff: Backoff::new(Backoff::seed()),
             is_resting: false,
+            min_token: Vec::new(),
+            min_wait_us: 0,
         }
+    }
+
+    /// Asks for the next page only of a store that has reached `min_token` within `wait_us`
+    /// microseconds, zero for the server's own time: to read at a replica what was seen elsewhere.
+    /// The token is of the same filter and rights. A store that has not is
+    /// [`ClientError::Refused`] with [`Reason::MinTokenNotReached`]; ask again.
+    pub fn require(&mut self, min_token: Vec<u8>, wait_us: u32) {
+        (self.min_token, self.min_wait_us) = (min_token, wait_us);
     }
 
     /// The token of all that was taken: to be kept, and to go on from.
@@ -269,8 +282,9 @@ impl Follower {
             credit: config.credit,
             live_only: if config.live_only { Switch::On } else { Switch::Off },
             source_id: config.source_id,
+            min_wait_us: self.min_wait_us,
         };
-        put_fetch_orders(&fetch, token, out);
+        put_question(&fetch, Tokens { token, min_token: &self.min_token }, out);
     }
 
     /// Takes a page's header and asks the next question when this one's credit is used up, before
@@ -306,6 +320,7 @@ impl Follower {
             return Ok(PageEvent::Resync(page.reason));
         }
         self.backoff.succeeded();
+        self.min_token.clear();
         if page.credit_left == 0 {
             self.put_question(token, out);
         }

@@ -59,6 +59,7 @@ impl Query {
             credit: 1,
             live_only: Switch::On,
             source_id: PartitionId::NONE,
+            min_wait_us: 0,
         };
         put_fetch_orders(&fetch, &self.token, out);
     }

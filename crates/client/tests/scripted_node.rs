@@ -106,7 +106,9 @@ impl Peer {
                         }
                     }
                     ClientMessage::Request(request) => Said::Request(request),
-                    ClientMessage::FetchOrders(fetch, token) => Said::Fetch(fetch, token.to_vec()),
+                    ClientMessage::FetchOrders(fetch, tokens) => {
+                        Said::Fetch(fetch, tokens.token.to_vec())
+                    }
                     ClientMessage::DropCopyRequest(request) => Said::DropCopy(request),
                     ClientMessage::Logout(_) => Said::Logout,
                     ClientMessage::Heartbeat(_) => Said::Heartbeat,

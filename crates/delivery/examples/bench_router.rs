@@ -50,6 +50,7 @@ fn fetch(rows_max: u32, rows_min: u32) -> FetchOrders {
         credit: 1,
         live_only: Switch::Off,
         source_id: PartitionId::NONE,
+        min_wait_us: 0,
     }
 }
 
@@ -191,7 +192,13 @@ impl Side {
     fn ask(&mut self, rows_max: u32, rows_min: u32) {
         let fetch = fetch(rows_max, rows_min);
         let entitlement = Entitlement::all();
-        let question = Question { connection: 1, fetch: &fetch, token: &self.token, entitlement };
+        let question = Question {
+            connection: 1,
+            fetch: &fetch,
+            token: &self.token,
+            min_token: &[],
+            entitlement,
+        };
         assert_eq!(self.service.ask(&question, self.now), Asked::Accepted);
     }
 

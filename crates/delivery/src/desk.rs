@@ -11,7 +11,9 @@
 //! nothing is there, it came without a token, `wait_max` over | an empty page: you are ONLINE
 //! nothing is there and the idle wait is over                | an empty page with the next token
 //! its token cannot be honoured, or it may not see it        | a refusal with the oldest legal one
+//! the store has not reached its `min_token` in time         | a refusal without a token
 //! ```
+//! A question with a `min_token` waits for that first, and only then by the other lines.
 //! With credit for several pages, each wait begins when the page before was served. A connection
 //! that takes nothing holds up nobody: its readers keep their place until it can take again.
 
@@ -21,7 +23,7 @@ use weir_types::{Epoch, Nanos, PartitionId, Reason, Seq, SessionId};
 use weir_wire::delivery::FetchOrders;
 use weir_wire::event::OrderEvent;
 
-use crate::filter::{Entitlement, Filter, Scope};
+use crate::filter::{Entitlement, Filter, Scope, Visibility};
 use crate::ingest::{IngestError, Ingested};
 use crate::page::{Page, PageHead, PageLimits, Selection, put_page, put_refusal};
 use crate::ring::Place;
@@ -35,6 +37,8 @@ pub struct DeskConfig {
     pub readers_max: u32,
     /// Questions that may wait on one connection.
     pub readers_per_connection_max: u32,
+    /// The same on a connection whose session sees all orders, as a router's: it asks for many.
+    pub readers_of_all_max: u32,
     /// Rows of a page, whatever is asked for.
     pub page_rows_max: u32,
     /// Bytes of a page's rows, whatever is asked for.
@@ -49,8 +53,10 @@ pub struct DeskConfig {
     pub poll_visit_max: u32,
     /// How long a page waits to fill when the question does not say.
     pub wait_default: Nanos,
-    /// The longest that a page may wait to fill.
+    /// The longest that a page may wait to fill, or a question for its `min_token`.
     pub wait_max: Nanos,
+    /// How long a question waits for its `min_token` when it does not say.
+    pub min_wait_default: Nanos,
     /// How long a question without any row waits before it gets an empty page; its own wait if that
     /// is longer.
     pub idle_wait: Nanos,
@@ -61,6 +67,7 @@ impl Default for DeskConfig {
         DeskConfig {
             readers_max: 65_536,
             readers_per_connection_max: 64,
+            readers_of_all_max: 16_384,
             page_rows_max: 1_000,
             page_bytes_max: 256 * 1024,
             page_scan_max: 4_096,
@@ -69,6 +76,7 @@ impl Default for DeskConfig {
             poll_visit_max: 4_096,
             wait_default: Nanos(500_000),
             wait_max: Nanos(30_000_000_000),
+            min_wait_default: Nanos(1_000_000_000),
             idle_wait: Nanos(1_000_000_000),
         }
     }
@@ -90,6 +98,9 @@ pub struct Question<'a> {
     pub fetch: &'a FetchOrders,
     /// Its token, empty to ask from the beginning.
     pub token: &'a [u8],
+    /// A token that the store is to have reached before it answers; empty for none. It is of the
+    /// same filter and rights.
+    pub min_token: &'a [u8],
     /// What its session may see.
     pub entitlement: Entitlement,
 }
@@ -141,6 +152,16 @@ struct Reader {
     is_paused: bool,
     /// The store's head when it last looked.
     looked_at: Option<Place>,
+    /// What the store is to reach before anything else, and until when.
+    min: Option<(SourcePlace, Nanos)>,
+}
+
+/// How a store stands to a place that it is to reach.
+enum Reached {
+    Yes,
+    NotYet,
+    /// The place was lost with the end of its epoch.
+    Never,
 }
 
 /// What a visit to a reader came to.
@@ -163,7 +184,8 @@ pub struct Desk {
     sealer: TokenSealer,
     readers: Vec<Option<Reader>>,
     free: Vec<u32>,
-    by_connection: BTreeMap<u64, Vec<u32>>,
+    /// Questions by their numbers, and where they sit.
+    by_connection: BTreeMap<u64, BTreeSet<(u64, u32)>>,
     timers: BTreeSet<(Nanos, u32)>,
     /// Readers to visit whatever the store does: new ones, due ones, those with more to read.
     ready: VecDeque<u32>,
@@ -245,8 +267,12 @@ impl Desk {
 
     /// Takes in a question.
     pub fn ask(&mut self, question: &Question<'_>, now: Nanos) -> Asked {
-        let on_connection = self.by_connection.get(&question.connection).map_or(0, Vec::len);
-        if on_connection >= self.config.readers_per_connection_max as usize {
+        let on_connection = self.by_connection.get(&question.connection).map_or(0, BTreeSet::len);
+        let max = match question.entitlement.visibility {
+            Visibility::All => self.config.readers_of_all_max,
+            Visibility::Firm(_) => self.config.readers_per_connection_max,
+        };
+        if on_connection >= max as usize {
             return Asked::Refused(Reason::LimitReached);
         }
         if self.reader_count() >= self.config.readers_max as usize {
@@ -256,6 +282,10 @@ impl Desk {
         match self.start_of(question) {
             Ok((scope, at)) => {
                 reader.scope = Some(scope);
+                match self.min_of(question, &scope) {
+                    Ok(min) => reader.min = min.map(|at| (at, self.min_until(question, now))),
+                    Err(reason) => reader.refusal = Some(reason),
+                }
                 (reader.epoch, reader.after, reader.seen) = (at.epoch, at.place, at.seen);
                 reader.elsewhere.append(&mut self.opened);
             }
@@ -301,6 +331,46 @@ impl Desk {
             is_ready: false,
             is_paused: false,
             looked_at: None,
+            min: None,
+        }
+    }
+
+    /// The place in this source that the question's `min_token` names, if it names one.
+    fn min_of(
+        &self,
+        question: &Question<'_>,
+        scope: &Scope,
+    ) -> Result<Option<SourcePlace>, Reason> {
+        if question.min_token.is_empty() {
+            return Ok(None);
+        }
+        let mut places = Vec::new();
+        let opened = self.sealer.open(scope, question.min_token, &mut places);
+        opened.map_err(|_| Reason::MinTokenInvalid)?;
+        Ok(places.into_iter().find(|at| at.source == self.store.source()))
+    }
+
+    fn min_until(&self, question: &Question<'_>, now: Nanos) -> Nanos {
+        let wait = match question.fetch.min_wait_us {
+            0 => self.config.min_wait_default,
+            us => Nanos(u64::from(us) * 1_000).min(self.config.wait_max),
+        };
+        Nanos(now.0.saturating_add(wait.0))
+    }
+
+    fn reached(&self, at: &SourcePlace) -> Reached {
+        let store = &self.store;
+        if at.epoch == store.epoch() {
+            return if at.place <= store.head() { Reached::Yes } else { Reached::NotYet };
+        }
+        if at.epoch > store.epoch() {
+            // A replica that has not heard of the epoch yet.
+            return Reached::NotYet;
+        }
+        // All that is valid of an ended epoch is here.
+        match store.check(at.epoch, at.place, &Filter::ALL) {
+            Err(Resync::Epoch) => Reached::Never,
+            Err(Resync::Floor) | Ok(()) => Reached::Yes,
         }
     }
 
@@ -346,7 +416,7 @@ impl Desk {
     }
 
     fn seat(&mut self, reader: Reader) {
-        let connection = reader.connection;
+        let (connection, number) = (reader.connection, reader.head.correlation_id);
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.readers[slot as usize] = Some(reader);
@@ -357,7 +427,7 @@ impl Desk {
                 u32::try_from(self.readers.len() - 1).expect("readers_max is a u32")
             }
         };
-        self.by_connection.entry(connection).or_default().push(slot);
+        self.by_connection.entry(connection).or_default().insert((number, slot));
         self.make_ready(slot);
     }
 
@@ -376,7 +446,7 @@ impl Desk {
         }
         let connection = reader.connection;
         if let Some(slots) = self.by_connection.get_mut(&connection) {
-            slots.retain(|each| *each != slot);
+            slots.remove(&(reader.head.correlation_id, slot));
             if slots.is_empty() {
                 self.by_connection.remove(&connection);
             }
@@ -384,9 +454,17 @@ impl Desk {
         self.free.push(slot);
     }
 
+    /// A question is taken back; nothing happens where it is not there any more.
+    pub fn cancel(&mut self, connection: u64, correlation_id: u64) {
+        let Some(questions) = self.by_connection.get(&connection) else { return };
+        let its = questions.range((correlation_id, 0)..=(correlation_id, u32::MAX));
+        let slots: Vec<u32> = its.map(|(_, slot)| *slot).collect();
+        slots.into_iter().for_each(|slot| self.unseat(slot));
+    }
+
     /// The connection can take pages again.
     pub fn resume(&mut self, connection: u64) {
-        for slot in self.by_connection.get(&connection).cloned().unwrap_or_default() {
+        for (_, slot) in self.by_connection.get(&connection).cloned().unwrap_or_default() {
             if let Some(reader) = &mut self.readers[slot as usize] {
                 reader.is_paused = false;
             }
@@ -396,7 +474,7 @@ impl Desk {
 
     /// The connection is gone, and its questions with it.
     pub fn drop_connection(&mut self, connection: u64) {
-        for slot in self.by_connection.get(&connection).cloned().unwrap_or_default() {
+        for (_, slot) in self.by_connection.get(&connection).cloned().unwrap_or_default() {
             self.unseat(slot);
         }
     }
@@ -559,6 +637,20 @@ impl Desk {
         }
         // The place is good in the store's epoch too, or the store would have said otherwise.
         reader.epoch = self.store.epoch();
+        if let Some((min, until)) = reader.min {
+            match self.reached(&min) {
+                Reached::NotYet if now < until => {
+                    reader.looked_at = Some(self.store.head());
+                    return (Visit::Park(until), 1);
+                }
+                Reached::NotYet | Reached::Never => {
+                    reader.refusal = Some(Reason::MinTokenNotReached);
+                    let to = (sink, polled);
+                    return (self.refuse(reader, Reason::MinTokenNotReached, now, to), 1);
+                }
+                Reached::Yes => (reader.min, reader.waiting_since) = (None, now),
+            }
+        }
         let page =
             self.store.select(reader.after, scope.filter(), &reader.limits, &mut self.selection);
         reader.looked_at = Some(self.store.head());
@@ -591,7 +683,9 @@ impl Desk {
     ) -> Visit {
         let Some(out) = sink.buffer(reader.connection) else { return Visit::Pause };
         self.token.clear();
-        if let Some(scope) = &reader.scope {
+        // Where the minimum is refused, the reader's own token is as good as before.
+        let is_about_token = !is_about_min(reason);
+        if let Some(scope) = reader.scope.as_ref().filter(|_| is_about_token) {
             let (source, epoch) = (self.store.source(), self.store.epoch());
             let start = SourcePlace::new(source, epoch, Place::START);
             self.sealer.seal(scope, &[start], &mut self.token);
@@ -601,6 +695,11 @@ impl Desk {
         polled.page_count += 1;
         Visit::Done
     }
+}
+
+/// True for refusals of a question's `min_token`, which say nothing of its token.
+pub(crate) fn is_about_min(reason: Reason) -> bool {
+    matches!(reason, Reason::MinTokenNotReached | Reason::MinTokenInvalid)
 }
 
 impl Reader {

@@ -53,7 +53,7 @@ pub use ingest::{IngestError, Ingested};
 pub use memory::Memory;
 pub use page::{Page, PageLimits, Selection};
 pub use ring::Place;
-pub use router::{BackendId, BackendInfo, BackendPort, BackendRole, Router, RouterConfig};
+pub use router::{Ask, BackendId, BackendInfo, BackendPort, BackendRole, Router, RouterConfig};
 pub use row::{ROW_LEN, row_len, row_of};
 pub use snapshot::{Restore, RestoreError, SnapshotError, SnapshotStep};
 pub use store::{OrderStore, Resync, Retention, StoreConfig};

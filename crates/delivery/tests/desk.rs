@@ -75,7 +75,7 @@ impl Bench {
 
     fn ask(&mut self, connection: u64, fetch: &FetchOrders, token: &[u8]) -> Asked {
         let entitlement = Entitlement::all();
-        self.desk.ask(&Question { connection, fetch, token, entitlement }, self.now)
+        self.desk.ask(&Question { connection, fetch, token, min_token: &[], entitlement }, self.now)
     }
 
     fn poll(&mut self) -> u32 {
@@ -147,6 +147,7 @@ fn fetch() -> FetchOrders {
         credit: 1,
         live_only: Switch::Off,
         source_id: PartitionId::NONE,
+        min_wait_us: 0,
     }
 }
 
@@ -282,7 +283,7 @@ fn a_dropped_connection_leaves_nothing_behind() {
 
 #[test]
 fn readers_beyond_the_limits_are_refused() {
-    let limits = DeskConfig { readers_max: 3, readers_per_connection_max: 2, ..Default::default() };
+    let limits = DeskConfig { readers_max: 3, readers_of_all_max: 2, ..Default::default() };
     let mut bench = Bench::new(limits, 10);
     let asked = [1, 1, 1, 2, 3].map(|connection| bench.ask(connection, &fetch(), &[]));
     let refused = Asked::Refused;
@@ -290,6 +291,24 @@ fn readers_beyond_the_limits_are_refused() {
     let want =
         [accepted, accepted, refused(Reason::LimitReached), accepted, refused(Reason::Overloaded)];
     assert_eq!(asked, want);
+}
+
+#[test]
+fn a_session_that_sees_all_may_have_more_questions_waiting_than_one_of_a_firm() {
+    let limits =
+        DeskConfig { readers_per_connection_max: 1, readers_of_all_max: 3, ..Default::default() };
+    let mut bench = Bench::new(limits, 10);
+    for (connection, entitlement, count_max) in
+        [(1, Entitlement::firm(FirmId(1)), 1), (2, Entitlement::all(), 3)]
+    {
+        let question =
+            Question { connection, fetch: &fetch(), token: &[], min_token: &[], entitlement };
+        for _ in 0..count_max {
+            assert_eq!(bench.desk.ask(&question, bench.now), Asked::Accepted);
+        }
+        let beyond = bench.desk.ask(&question, bench.now);
+        assert_eq!(beyond, Asked::Refused(Reason::LimitReached));
+    }
 }
 
 #[test]
@@ -389,7 +408,8 @@ fn a_firm_that_names_another_is_told_that_it_may_not() {
     let mut bench = Bench::with_orders(4);
     let fetch = FetchOrders { firm_id: FirmId(2), ..fetch() };
     let entitlement = Entitlement::firm(FirmId(1));
-    let question = Question { connection: 1, fetch: &fetch, token: &[], entitlement };
+    let question =
+        Question { connection: 1, fetch: &fetch, token: &[], min_token: &[], entitlement };
     assert_eq!(bench.desk.ask(&question, bench.now), Asked::Accepted);
     bench.poll();
     let answer = bench.answer(1);
@@ -456,4 +476,104 @@ fn a_place_is_refused_when_the_pages_before_it_knew_of_changes_that_were_lost() 
     let all = before.fetch(&fetch(), &[]);
     let at_once = FetchOrders { rows_min: 0, ..fetch() };
     assert_eq!(back.fetch(&at_once, &all.token).header.reason, Reason::None);
+}
+
+fn ask_at_least(bench: &mut Bench, min_wait_us: u32, tokens: [&[u8]; 2]) {
+    let [token, min_token] = tokens;
+    let (fetch, entitlement) = (FetchOrders { min_wait_us, ..fetch() }, Entitlement::all());
+    let question = Question { connection: 1, fetch: &fetch, token, min_token, entitlement };
+    assert_eq!(bench.desk.ask(&question, bench.now), Asked::Accepted);
+}
+
+#[test]
+fn a_read_waits_until_the_store_has_reached_what_the_question_says() {
+    let mut ahead = Bench::with_orders(5);
+    let min = ahead.fetch(&fetch(), &[]).token;
+    // From the beginning, at a store that lags.
+    let mut bench = Bench::with_orders(2);
+    ask_at_least(&mut bench, 5_000, [&[], &min]);
+    assert_eq!(bench.poll(), 0, "two orders are there, and not enough");
+    (3..=4).for_each(|rec| bench.say(rec, OrdStatus::New));
+    assert_eq!(bench.poll(), 0);
+    bench.say(5, OrdStatus::New);
+    assert_eq!(bench.poll(), 1);
+    assert_eq!(bench.answer(1).rows.len(), 5);
+    // A store that is there already does not wait.
+    ask_at_least(&mut bench, 1, [&[], &min]);
+    assert_eq!(bench.poll(), 1);
+}
+
+#[test]
+fn a_read_is_refused_when_the_store_does_not_reach_what_it_says_in_time() {
+    let mut ahead = Bench::with_orders(5);
+    let min = ahead.fetch(&fetch(), &[]).token;
+    let mut bench = Bench::with_orders(2);
+    let token = bench.fetch(&fetch(), &[]).token;
+    ask_at_least(&mut bench, 5_000, [&token, &min]);
+    bench.poll();
+    bench.now = Nanos(bench.now.0 + 5 * MS - 1);
+    assert_eq!(bench.poll(), 0);
+    bench.now = Nanos(bench.now.0 + 1);
+    assert_eq!(bench.poll(), 1);
+    let answer = bench.answer(1);
+    assert_eq!(answer.header.reason, Reason::MinTokenNotReached);
+    assert_eq!(answer.token, [], "the reader's own token is as good as before");
+    assert_eq!(bench.desk.reader_count(), 0);
+    // Without a time of its own it waits for the desk's.
+    ask_at_least(&mut bench, 0, [&token, &min]);
+    bench.poll();
+    let deadline = DeskConfig::default().min_wait_default.0;
+    assert_eq!(bench.desk.next_deadline(), Some(Nanos(bench.now.0 + deadline)));
+}
+
+#[test]
+fn what_was_lost_with_an_epochs_end_is_never_reached_and_what_was_kept_is() {
+    let mut bench = Bench::with_orders(4);
+    let kept = bench.fetch(&FetchOrders { rows_max: 2, ..fetch() }, &[]).token;
+    let lost = bench.fetch(&fetch(), &[]).token;
+    let mut other = Bench::with_orders(2);
+    let valid_to = other.desk.store().head();
+    other.desk.store_mut().begin_epoch(Epoch(3), valid_to).unwrap();
+    ask_at_least(&mut other, 9_000_000, [&[], &lost]);
+    assert_eq!(other.poll(), 1, "it is told at once");
+    assert_eq!(other.answer(1).header.reason, Reason::MinTokenNotReached);
+    ask_at_least(&mut other, 9_000_000, [&[], &kept]);
+    assert_eq!(other.poll(), 1);
+    assert_eq!(other.answer(1).header.reason, Reason::None);
+}
+
+#[test]
+fn a_minimum_that_is_no_token_of_the_reader_is_refused_as_such() {
+    let mut bench = Bench::with_orders(4);
+    let filtered = FetchOrders { firm_id: FirmId(1), ..fetch() };
+    let others = bench.fetch(&filtered, &[]).token;
+    let mut forged = bench.fetch(&fetch(), &[]).token;
+    forged[40] ^= 1;
+    for min in [&others[..], &forged, &[1, 2, 3]] {
+        ask_at_least(&mut bench, 1_000, [&[], min]);
+        assert_eq!(bench.poll(), 1);
+        let answer = bench.answer(1);
+        assert_eq!(answer.header.reason, Reason::MinTokenInvalid);
+        assert_eq!((answer.token.len(), answer.rows.len()), (0, 0));
+    }
+}
+
+#[test]
+fn a_question_that_is_taken_back_is_not_answered_and_makes_room() {
+    let limits = DeskConfig { readers_of_all_max: 2, ..Default::default() };
+    let mut bench = Bench::new(limits, 10);
+    let numbered = |correlation_id| FetchOrders { correlation_id, ..fetch() };
+    assert_eq!(bench.ask(1, &numbered(5), &[]), Asked::Accepted);
+    assert_eq!(bench.ask(1, &numbered(6), &[]), Asked::Accepted);
+    bench.desk.cancel(2, 5);
+    bench.desk.cancel(1, 4);
+    assert_eq!(bench.desk.reader_count(), 2, "another's, and one that is not there");
+    bench.desk.cancel(1, 5);
+    assert_eq!(bench.ask(1, &numbered(7), &[]), Asked::Accepted);
+    bench.say(1, OrdStatus::New);
+    bench.poll();
+    let answered: Vec<u64> =
+        bench.answers(1).iter().map(|answer| answer.header.correlation_id).collect();
+    assert_eq!(answered.len(), 2);
+    assert!(!answered.contains(&5), "{answered:?}");
 }

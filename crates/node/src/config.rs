@@ -11,6 +11,7 @@ use weir_tls::ServerFiles;
 use weir_types::{Durability, Nanos, PartitionId};
 
 use crate::diagnostics::{LineFormat, LineLevel};
+use crate::router::RouterSection;
 use crate::runner::WaitStrategy;
 use crate::stores::{Indexes, StoreSettings};
 
@@ -42,10 +43,23 @@ pub enum EngineMemory {
     Ahead,
 }
 
+/// What a process is to others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum NodeRole {
+    /// An exchange: it trades, and has a store of its orders and of other sources'.
+    #[default]
+    Node,
+    /// It has no orders; it serves those of the nodes behind it as one service.
+    Router,
+}
+
 /// All that can be set. Sizes are in bytes, times in the unit of the name.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
+    /// What it is to others: `node` or `router`.
+    pub role: NodeRole,
     /// The directory of logs and snapshots.
     pub dir: PathBuf,
     /// Where order entry and delivery listen.
@@ -90,6 +104,8 @@ pub struct Config {
     pub replica: Option<ReplicaSection>,
     /// Durable subscriptions; not served without it.
     pub broker: Option<BrokerSection>,
+    /// What a router stands before; only with the role `router`.
+    pub router: Option<RouterSection>,
     /// Probes.
     pub probes: ProbesSection,
     /// What is written on standard error.
@@ -238,6 +254,9 @@ pub struct DeliverySection {
     pub bytes_max: Option<u64>,
     /// The keys that are indexed: `"all"`, `"none"` or a list.
     pub indexes: Indexes,
+    /// The file of the key that seals tokens, 32 bytes, where nodes and routers share one; without
+    /// it a node makes its own in its directory.
+    pub token_key: Option<PathBuf>,
 }
 
 /// Order state over HTTP. Keys come in clear there, so it listens on this machine alone unless
@@ -527,6 +546,7 @@ pub struct DiagnosticsSection {
 impl Default for Config {
     fn default() -> Self {
         Config {
+            role: NodeRole::default(),
             dir: PathBuf::from("weir-data"),
             listen: SocketAddr::from(([127, 0, 0, 1], 7001)),
             http: SocketAddr::from(([127, 0, 0, 1], 7080)),
@@ -547,6 +567,7 @@ impl Default for Config {
             ingest: None,
             replica: None,
             broker: None,
+            router: None,
             probes: ProbesSection::default(),
             diagnostics: DiagnosticsSection::default(),
         }
@@ -602,6 +623,7 @@ impl Default for DeliverySection {
         DeliverySection {
             ended_orders_max: 1 << 20,
             look_interval_us: 250,
+            token_key: None,
             bytes_max: None,
             indexes: Indexes::default(),
         }
@@ -740,6 +762,9 @@ impl Config {
         if let Some(broker) = &self.broker {
             broker.check(self.tls.is_some())?;
         }
+        if let Some(router) = &self.router {
+            router.check()?;
+        }
         if let Some(key) = &self.bootstrap_key
             && parse_key(key).is_none()
         {
@@ -751,6 +776,29 @@ impl Config {
             });
         }
         Ok(())
+    }
+
+    /// Checks that what is set fits the role, which the command line may have changed.
+    ///
+    /// # Errors
+    /// [`ConfigError::OutOfRange`].
+    pub fn check_role(&self) -> Result<(), ConfigError> {
+        let out = |key, value: &str, want| {
+            Err(ConfigError::OutOfRange { key, value: value.to_owned(), want })
+        };
+        match (self.role, &self.router) {
+            (NodeRole::Node, None) => Ok(()),
+            (NodeRole::Node, Some(_)) => out("router", "(given)", "none without role = \"router\""),
+            (NodeRole::Router, None) => out("router", "(none)", "[[router.backend]] at least once"),
+            (NodeRole::Router, Some(_)) if self.ingest.is_some() => {
+                out("ingest", "(given)", "none with role = \"router\": it keeps no orders")
+            }
+            (NodeRole::Router, Some(_)) if self.delivery.token_key.is_none() => {
+                let want = "with role = \"router\" the file of the key that its nodes seal with";
+                out("delivery.token_key", "(none)", want)
+            }
+            (NodeRole::Router, Some(_)) => Ok(()),
+        }
     }
 
     /// Whether gateway and partitions share a thread.

@@ -5,36 +5,29 @@
 //! never waits for it.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io::Read;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::Context;
 use weir_delivery::stream::SourceStream;
-use weir_delivery::{
-    Asked, Desk, DeskConfig, IngestError, NonceCounter, PageSink, Question, TokenKey, TokenSealer,
-};
-use weir_io::{Clock, OsRng, Rng, SystemClock};
+use weir_delivery::{Asked, Desk, DeskConfig, IngestError, Question};
 use weir_log::EpochEnd;
-use weir_types::{BatchNo, Durability, Epoch, InstrumentId, Nanos, PartitionId, Reason, RequestNo};
-use weir_wire::delivery::FetchOrders;
+use weir_types::{BatchNo, Durability, Epoch, InstrumentId, Nanos, PartitionId};
 use weir_wire::event::OrderEvent;
-use weir_wire::frame::{parse_message, put_frame};
-use weir_wire::session::{Label, Reject};
+use weir_wire::frame::parse_message;
 use weir_wire::{Event, Message};
 
 use crate::agent::Agent;
 use crate::event_reader::{EventReader, ReadEvent};
 use crate::gateway::ConnectionId;
-use crate::handoff::{DeliveryRequest, Fetch, GatewayPort, Pages};
+use crate::handoff::{DeliveryRequest, Fetch};
 use crate::ingest::{FeedParts, Feeds, IngestFigures, IngestPort};
 use crate::markets::{Market, Markets};
+use crate::reader_ports::{PageSender, ReaderPorts};
 use crate::replica::{ReplicaFigures, UpdatePort};
 use crate::runner::Wake;
 use crate::stores::kept::{KeepSources, KeptSources};
 use crate::stores::{StoreFigures, StoreSettings, SweepFigures, Sweeper};
-use crate::web::is_reader;
+use crate::token_keys::TokenKeyFile;
 
 /// Events taken in in one cycle.
 const INGEST_MAX: usize = 128;
@@ -48,8 +41,6 @@ const QUIET_AFTER: u64 = 200_000_000;
 const QUIET_FACTOR: u64 = 4;
 /// The partition whose events are followed.
 pub const OWN: PartitionId = PartitionId(1);
-/// The file of the key that seals tokens.
-const TOKEN_KEY_FILE: &str = "token.key";
 
 /// Figures of the store that other threads read.
 #[derive(Debug, Default)]
@@ -86,8 +77,8 @@ pub struct DeliveryParts {
     pub epoch: Epoch,
     /// Its epochs before, each with its last valid position.
     pub ended: Vec<EpochEnd>,
-    /// The node's directory, where the token key is.
-    pub node_dir: PathBuf,
+    /// The key that seals tokens.
+    pub token_key: TokenKeyFile,
     /// How the partition's own store is to be.
     pub store: StoreSettings,
     /// The same of outside cores, and what their acknowledgements survive.
@@ -104,32 +95,6 @@ pub struct DeliveryParts {
     pub keep: KeepSources,
     /// The delivery agent's own thread.
     pub wake: Wake,
-}
-
-/// Where questions come from and pages go.
-pub struct ReaderPorts {
-    /// The gateway's connections.
-    pub gateway: GatewayPort,
-    /// Readers over HTTP.
-    pub web: Option<GatewayPort>,
-}
-
-impl ReaderPorts {
-    /// Where a connection's pages go.
-    fn of(&mut self, connection: ConnectionId) -> &mut GatewayPort {
-        match &mut self.web {
-            Some(web) if is_reader(connection) => web,
-            _ => &mut self.gateway,
-        }
-    }
-
-    fn all(&mut self) -> impl Iterator<Item = &mut GatewayPort> {
-        [&mut self.gateway].into_iter().chain(&mut self.web)
-    }
-
-    fn next_request(&mut self) -> Option<DeliveryRequest> {
-        self.all().find_map(GatewayPort::next_request)
-    }
 }
 
 /// The agent.
@@ -167,10 +132,7 @@ impl DeliveryAgent {
     pub fn new(parts: DeliveryParts) -> anyhow::Result<(DeliveryAgent, KeptSources)> {
         let first_epoch = parts.ended.first().map_or(parts.epoch, |end| end.epoch);
         let desk = |store| -> anyhow::Result<Desk> {
-            let maker = (OsRng.next_u64() >> 32) as u32;
-            let nonces = NonceCounter::new(maker, SystemClock.now());
-            let sealer = TokenSealer::new(token_key(&parts.node_dir)?, nonces);
-            Ok(Desk::new(DeskConfig::default(), store, sealer))
+            Ok(Desk::new(DeskConfig::default(), store, parts.token_key.sealer()?))
         };
         let (port, figures) = parts.ingest;
         let kept = parts.keep.bring_back(&parts.sources, &parts.wake)?;
@@ -324,6 +286,9 @@ impl DeliveryAgent {
             match self.ports.next_request() {
                 None => return taken,
                 Some(DeliveryRequest::Fetch(fetch)) => self.ask(&fetch, now),
+                Some(DeliveryRequest::Cancel(id, number)) => {
+                    self.desks().for_each(|desk| desk.cancel(id.0, number));
+                }
                 Some(DeliveryRequest::Writable(id, true)) => {
                     self.paused.retain(|paused| *paused != id);
                     self.desks().for_each(|desk| desk.resume(id.0));
@@ -343,6 +308,7 @@ impl DeliveryAgent {
             connection: fetch.connection.0,
             fetch: &fetch.fetch,
             token: &fetch.token,
+            min_token: &fetch.min_token,
             entitlement: fetch.entitlement,
         };
         let desk = match fetch.fetch.source_id {
@@ -352,7 +318,7 @@ impl DeliveryAgent {
         let asked = desk.map_or_else(Asked::Refused, |desk| desk.ask(&question, now));
         if let Asked::Refused(reason) = asked {
             self.figures.refused.fetch_add(1, Ordering::Relaxed);
-            self.refuse(fetch, reason);
+            self.ports.refuse(fetch, reason);
         }
     }
 
@@ -360,32 +326,16 @@ impl DeliveryAgent {
         std::iter::once(&mut self.desk).chain(self.feeds.desks())
     }
 
-    fn refuse(&mut self, fetch: &Fetch, reason: Reason) {
-        let port = self.ports.of(fetch.connection);
-        let mut bytes = port.empty();
-        let reject = Reject {
-            request_no: RequestNo(fetch.fetch.correlation_id),
-            field: Label::new(""),
-            session_id: fetch.fetch.session_id,
-            ref_template_id: FetchOrders::TEMPLATE_ID,
-            reason,
-        };
-        put_frame(&reject, &mut bytes);
-        // A gateway whose ring is full of pages has what it needs to find that out itself.
-        let _ = port.send(Pages { connection: fetch.connection, bytes });
-        port.wake();
-    }
-
     /// Serves readers; returns how many pages.
     fn serve(&mut self, now: Nanos) -> usize {
         for connection in std::mem::take(&mut self.blocked) {
-            if self.ports.of(connection).has_room() {
+            if self.ports.has_room(connection) {
                 self.desks().for_each(|desk| desk.resume(connection.0));
             } else {
                 self.blocked.push(connection);
             }
         }
-        let mut sink = Sink {
+        let mut sink = PageSender {
             ports: &mut self.ports,
             paused: &self.paused,
             blocked: &mut self.blocked,
@@ -402,7 +352,7 @@ impl DeliveryAgent {
         }
         sink.send_current();
         if page_count > 0 {
-            self.ports.all().for_each(|port| port.wake());
+            self.ports.wake_all();
         }
         self.figures.pages.fetch_add(u64::from(page_count), Ordering::Relaxed);
         self.figures.rows.fetch_add(row_count, Ordering::Relaxed);
@@ -464,101 +414,22 @@ impl Agent for DeliveryAgent {
     }
 }
 
-/// Collects a connection's frames and hands them to the gateway.
-struct Sink<'a> {
-    ports: &'a mut ReaderPorts,
-    paused: &'a [ConnectionId],
-    blocked: &'a mut Vec<ConnectionId>,
-    current: Option<Pages>,
-}
-
-impl Sink<'_> {
-    fn send_current(&mut self) {
-        if let Some(pages) = self.current.take()
-            && !pages.bytes.is_empty()
-        {
-            let port = self.ports.of(pages.connection);
-            assert!(port.send(pages), "room was found before the page was made");
-        }
-    }
-}
-
-impl PageSink for Sink<'_> {
-    fn buffer(&mut self, connection: u64) -> Option<&mut Vec<u8>> {
-        let connection = ConnectionId(connection);
-        if self.paused.contains(&connection) {
-            return None;
-        }
-        if self.current.as_ref().is_none_or(|pages| pages.connection != connection) {
-            self.send_current();
-            let port = self.ports.of(connection);
-            if !port.has_room() {
-                self.blocked.push(connection);
-                return None;
-            }
-            self.current = Some(Pages { connection, bytes: port.empty() });
-        }
-        self.current.as_mut().map(|pages| &mut pages.bytes)
-    }
-}
-
-/// The key that seals tokens; made at the first start, so that tokens outlive a restart.
-fn token_key(node_dir: &Path) -> anyhow::Result<TokenKey> {
-    let path = node_dir.join(TOKEN_KEY_FILE);
-    let mut bytes = [0; 32];
-    match std::fs::File::open(&path) {
-        Ok(mut file) => file
-            .read_exact(&mut bytes)
-            .with_context(|| format!("{} holds no key", path.display()))?,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            OsRng.fill(&mut bytes);
-            weir_io::durable::write_file(&path, &bytes, 0o600)
-                .with_context(|| format!("cannot keep the token key in {}", path.display()))?;
-        }
-        Err(error) => {
-            return Err(error).with_context(|| format!("cannot read {}", path.display()));
-        }
-    }
-    Ok(TokenKey::new(1, &bytes))
-}
-
-/// What a token says, as text or one JSON object.
-///
-/// # Errors
-/// When the key is missing or the token is none.
-pub fn describe_token(node_dir: &Path, token: &[u8], json: bool) -> anyhow::Result<String> {
-    let path = node_dir.join(TOKEN_KEY_FILE);
-    anyhow::ensure!(path.is_file(), "{} is not there", path.display());
-    let sealer = TokenSealer::new(token_key(node_dir)?, NonceCounter::new(0, Nanos(0)));
-    let places = sealer.peek(token)?;
-    let lines = places.iter().map(|place| {
-        let (source, epoch) = (place.source.0, place.epoch.0);
-        let (seq, rec) = (place.place.seq.0, place.place.rec.0);
-        if json {
-            let value =
-                serde_json::json!({"source": source, "epoch": epoch, "seq": seq, "rec": rec});
-            value.to_string()
-        } else {
-            format!("source {source}  epoch {epoch}  seq {seq}  rec {rec}")
-        }
-    });
-    Ok(lines.collect::<Vec<_>>().join("\n"))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use weir_delivery::Entitlement;
     use weir_log::tail::{TailConfig, tail};
     use weir_types::{
         AccountId, ClOrdId, EventNo, ExecId, ExecInst, ExecType, FirmId, InstrumentId, Liquidity,
-        MatchId, OrdStatus, OrdType, OrderId, Position, Price, Qty, Rec, SelfTradePrevention, Seq,
-        SessionId, Side, Switch, TimeInForce,
+        MatchId, OrdStatus, OrdType, OrderId, Position, Price, Qty, Reason, Rec, RequestNo,
+        SelfTradePrevention, Seq, SessionId, Side, Switch, TimeInForce,
     };
-    use weir_wire::delivery::OrderPage;
+    use weir_wire::delivery::{FetchOrders, OrderPage};
     use weir_wire::frame::{Framing, next_frame};
 
     use super::*;
-    use crate::handoff::gateway_to_delivery;
+    use crate::handoff::{GatewayPort, gateway_to_delivery};
 
     /// The `number`-th order's acceptance.
     fn accepted(number: u64) -> OrderEvent {
@@ -616,12 +487,14 @@ mod tests {
             credit: 1,
             live_only: Switch::On,
             source_id: PartitionId::NONE,
+            min_wait_us: 0,
         };
         let (connection, entitlement) = (ConnectionId(7), Entitlement::all());
         DeliveryRequest::Fetch(Box::new(Fetch {
             connection,
             fetch,
             token: Vec::new(),
+            min_token: Vec::new(),
             entitlement,
         }))
     }
@@ -679,7 +552,7 @@ mod tests {
             events,
             epoch: Epoch(1),
             ended: Vec::new(),
-            node_dir: dir.to_owned(),
+            token_key: TokenKeyFile::own(dir),
             store: settings(u64::MAX),
             sources: Vec::new(),
             look_interval: Nanos(1),

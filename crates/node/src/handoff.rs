@@ -92,6 +92,8 @@ pub struct Fetch {
     pub fetch: FetchOrders,
     /// Its token.
     pub token: Vec<u8>,
+    /// What the store is to have reached; empty for nothing.
+    pub min_token: Vec<u8>,
     /// What the session may see.
     pub entitlement: weir_delivery::Entitlement,
 }
@@ -101,6 +103,8 @@ pub struct Fetch {
 pub enum DeliveryRequest {
     /// A question.
     Fetch(Box<Fetch>),
+    /// The question of this number is taken back.
+    Cancel(ConnectionId, u64),
     /// The connection can take pages again, or cannot.
     Writable(ConnectionId, bool),
     /// The connection is gone.

@@ -1,8 +1,8 @@
 //! Whether the node lives, and whether it should be given orders.
 //!
 //! *Live*: the threads that orders depend on go round. Where it is not, only a restart helps.
-//! *Ready*: live, recovered, not stopping, and every log has room. Where it is not, orders should
-//! go elsewhere or wait; it becomes ready by itself.
+//! *Ready*: live, recovered, not stopping, and every log has room; for a router, some source can be
+//! asked. Where it is not, orders should go elsewhere or wait; it becomes ready by itself.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -44,6 +44,7 @@ impl Beat {
 struct Watched {
     threads: Vec<(&'static str, Beat)>,
     partitions: Vec<(PartitionId, Arc<PartitionFigures>)>,
+    troubles: Vec<(&'static str, Arc<AtomicBool>)>,
 }
 
 /// What the two questions are answered from.
@@ -71,6 +72,11 @@ impl Health {
     /// Watches a partition's log from now on.
     pub fn watch_partition(&self, id: PartitionId, figures: Arc<PartitionFigures>) {
         self.watched().partitions.push((id, figures));
+    }
+
+    /// Watches something that makes the node unready while it is set, and says why.
+    pub fn watch_trouble(&self, why: &'static str, is_there: Arc<AtomicBool>) {
+        self.watched().troubles.push((why, is_there));
     }
 
     /// The node has come to a stage of its life.
@@ -116,6 +122,11 @@ impl Health {
         for (id, figures) in &self.watched().partitions {
             if figures.is_log_full.load(Ordering::Relaxed) {
                 why.push(format!("the log of partition {id} has no room on its disk"));
+            }
+        }
+        for (trouble, is_there) in &self.watched().troubles {
+            if is_there.load(Ordering::Relaxed) {
+                why.push((*trouble).to_owned());
             }
         }
         why
@@ -181,6 +192,18 @@ mod tests {
         assert_eq!(why, ["the log of partition 1 has no room on its disk"]);
         assert!(health.why_not_live(START).is_empty());
         figures.is_log_full.store(false, Ordering::Relaxed);
+        assert!(health.why_not_ready(START).is_empty());
+    }
+
+    #[test]
+    fn a_trouble_that_is_watched_makes_a_node_unready_while_it_lasts() {
+        let health = Health::new();
+        health.enter(Stage::Running);
+        let trouble = Arc::new(AtomicBool::new(true));
+        health.watch_trouble("nobody is there", trouble.clone());
+        assert_eq!(health.why_not_ready(START), ["nobody is there"]);
+        assert!(health.why_not_live(START).is_empty());
+        trouble.store(false, Ordering::Relaxed);
         assert!(health.why_not_ready(START).is_empty());
     }
 

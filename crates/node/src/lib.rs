@@ -2,7 +2,9 @@
 //!
 //! * [`agent`], [`runner`]: parts with a duty cycle, and the threads that run them.
 //! * [`gateway`], [`partition`], [`control_feed`], [`delivery_agent`], [`keeper`]: the parts.
-//! * [`handoff`], [`event_reader`]: what crosses between them; [`entitlement`]: who may see what.
+//! * [`handoff`], [`event_reader`], [`reader_ports`]: what crosses between them; [`entitlement`]:
+//!   who may see what; [`token_keys`]: what seals tokens.
+//! * [`router`]: order state of many nodes as one service.
 //! * [`node`]: puts them together; [`config`]: what can be set.
 //! * [`status`], [`cycles`], [`http`], [`health`], [`service`], [`diagnostics`]: what the node says
 //!   of itself.
@@ -18,6 +20,7 @@ pub mod bench_isolation;
 pub mod bench_probes;
 pub mod bench_roundtrip;
 pub mod broker;
+pub mod bench_router;
 pub mod cli;
 pub mod config;
 pub mod control_feed;
@@ -38,11 +41,14 @@ pub mod markets;
 pub mod node;
 pub mod order_json;
 pub mod partition;
+pub mod reader_ports;
 pub mod reason_counts;
 pub mod replica;
+pub mod router;
 pub mod runner;
 pub mod service;
 pub mod stage_clock;
 pub mod status;
 pub mod stores;
+pub mod token_keys;
 pub mod web;

@@ -16,6 +16,8 @@
 //! Split, the gateway has a thread of its own. Disks add a thread each where io_uring is missing;
 //! hiccups are watched by one thread a core.
 
+mod router;
+
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -39,11 +41,11 @@ use weir_wire::session::{ApiKey, NodeId};
 use weir_wire::{Command, Definition, Request};
 
 use crate::agent::Agent;
-use crate::config::{Config, SourceSection, parse_key};
 use crate::broker::{BrokerAgent, BrokerFigures, BrokerLimits, BrokerParts, FeedParts};
+use crate::config::{Config, NodeRole, SourceSection, parse_key};
 use crate::control_feed::{ControlFeed, FedPartition};
 use crate::cycles::CycleTimes;
-use crate::delivery_agent::{DeliveryAgent, DeliveryFigures, DeliveryParts, ReaderPorts};
+use crate::delivery_agent::{DeliveryAgent, DeliveryFigures, DeliveryParts};
 use crate::event_reader::EventReader;
 use crate::fd_poller::FdPoller;
 use crate::gateway::handshakes::{
@@ -64,13 +66,16 @@ use crate::keeper::shadow_agent;
 use crate::partition::formats::refuse_newer;
 use crate::partition::recovery::{ForPartition, Recovered, recover};
 use crate::partition::{Partition, PartitionFigures, PartitionParts};
+use crate::reader_ports::ReaderPorts;
 use crate::replica::{ReplicaAgent, ReplicaFigures, ReplicaParts, UpdatePort, follow_to_store};
+use crate::router::{Reload, RouterSection};
 use crate::runner::{Runner, RunningThread, WaitStrategy, Wake};
 use crate::stage_clock::StageClock;
 use crate::status::NodeStatus;
 use crate::stores::StoreSettings;
 use crate::stores::kept::{KeepSources, KeptSources};
 use crate::stores::snapshots::SnapshotWriter;
+use crate::token_keys::TokenKeyFile;
 use crate::web::{Hub, HubAgent, HubParts, WebServer};
 
 /// The session that a new node's first operator has.
@@ -99,6 +104,8 @@ pub struct Node {
     status: Arc<NodeStatus>,
     tls: Option<Arc<TlsDoor>>,
     web: Option<WebServer>,
+    /// For a router: how it is told of other nodes behind it.
+    reload: Option<Reload>,
     notes: Vec<String>,
 }
 
@@ -121,11 +128,19 @@ struct Probes {
 }
 
 impl Node {
-    /// Starts a node.
+    /// Starts what the configuration says: a node, or a router.
     ///
     /// # Errors
-    /// When an address is taken, a log is damaged or locked, or the machine lacks what is needed.
+    /// When an address is taken, a log is damaged or locked, a key cannot be read, or the machine
+    /// lacks what is needed.
     pub fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node> {
+        match config.role {
+            NodeRole::Node => Node::start_exchange(config, health),
+            NodeRole::Router => router::start(config, health),
+        }
+    }
+
+    fn start_exchange(config: &Config, health: Arc<Health>) -> anyhow::Result<Node> {
         let (listener, address) = listen(config)?;
         let web_listener = listen_for_web(config)?;
         let tls = open_door(config)?;
@@ -155,7 +170,7 @@ impl Node {
         let ports = vec![port(control_port, &control), port(trading_port, &trading)];
         let (door, handshakes) = assembly.door(listener, tls.as_ref())?;
         let mut gateway =
-            assembly.gateway(ports, delivery_port, &mut probes, [&control, &trading])?;
+            assembly.gateway(ports, delivery_port, &mut probes, &[&control, &trading])?;
         let newcomers = assembly.newcomers(door, &mut gateway)?;
         let web = assembly.web_side(&gateway, || control.reader());
         let fed = FedPartition::new(feed_port, trading.engine.control_position());
@@ -173,7 +188,7 @@ impl Node {
         let figures = [&control, &trading].map(|r| assembly.figures(r));
         let (control, control_shadow) = control.with_shadow(config)?;
         let (trading, trading_shadow) = trading.with_shadow(config)?;
-        let shadows = shadows(control_shadow, trading_shadow);
+        let shadows = shadows().with_agent(control_shadow).with_agent(trading_shadow);
         let control = assembly.partition(control, vec![bootstrap, control_source], &mut probes);
         let trading = assembly.partition(trading, vec![feed_source, trading_source], &mut probes);
         let latencies = probes.drain.as_ref().map(Drain::reader);
@@ -190,14 +205,17 @@ impl Node {
         });
         let background = assembly.background(replica, [keeper(probes.drain), shadows], kept.writer);
         let web_readers = web.readers;
+        let delivery = assembly.delivery_thread().with_agent(delivery);
         let others =
             Others { delivery, ingest, broker, newcomers, handshakes, web_readers, background };
-        let threads =
-            assembly.start_threads((gateway, control, feed, trading), others, &wake_fd)?;
+        let partitions: Vec<Box<dyn Agent>> =
+            vec![Box::new(control), Box::new(feed), Box::new(trading)];
+        let threads = assembly.start_threads((gateway, partitions), others, &wake_fd)?;
         assembly.wait_for_operator(definitions)?;
         let web = web_listener.zip(web.hub).map(|(at, hub)| WebServer::start(at, hub));
         let web = web.transpose()?;
-        Ok(Node { threads, draining: assembly.draining, address, status, tls, web, notes })
+        let (draining, reload) = (assembly.draining, None);
+        Ok(Node { threads, draining, address, status, tls, web, reload, notes })
     }
 
     /// Where order entry and delivery listen.
@@ -242,6 +260,12 @@ impl Node {
     /// Inside: what is wrong with the files. The old certificates stay then.
     pub fn reload_certificates(&self) -> Option<Result<(), TlsError>> {
         self.tls.as_ref().map(|tls| tls.reload())
+    }
+
+    /// Tells a router what is behind it from now on; false for a node.
+    pub fn reload_backends(&self, section: RouterSection) -> bool {
+        let reload = self.reload.as_ref();
+        reload.inspect(|reload| reload.send(section)).is_some()
     }
 
     /// The name of a thread that ended unasked, if one did.
@@ -376,9 +400,9 @@ fn store_snapshots(writer: SnapshotWriter) -> Runner {
         .with_agent(writer)
 }
 
-/// The thread of both partitions' shadow engines.
-fn shadows(control: impl Agent + 'static, trading: impl Agent + 'static) -> Runner {
-    background("shadows", shadow_agent::SHARE).with_agent(control).with_agent(trading)
+/// The thread of the partitions' shadow engines.
+fn shadows() -> Runner {
+    background("shadows", shadow_agent::SHARE)
 }
 
 fn start_hiccups(
@@ -454,12 +478,12 @@ fn make_operator_key(dir: &Path, notes: &mut Vec<String>) -> anyhow::Result<[u8;
 /// A partition with the log that this node keeps.
 type NodePartition = Partition<weir_log::EmbeddedLog<weir_io::RealDisk>>;
 
-/// The agents of the order path.
-type Cores = (Gateway, NodePartition, ControlFeed, NodePartition);
+/// The agents of the order path: the gateway, and the partitions with what is between them.
+type Cores = (Gateway, Vec<Box<dyn Agent>>);
 
 /// What orders do not wait for.
 struct Others {
-    delivery: DeliveryAgent,
+    delivery: Runner,
     newcomers: Runner,
     ingest: Option<IngestAgent>,
     broker: Option<BrokerAgent>,
@@ -523,6 +547,7 @@ impl<'a> Assembly<'a> {
             ingest: None,
             replica: self.config.replica.as_ref().map(|_| self.replica_figures.clone()),
             broker: None,
+            router: None,
             cycles: self.cycles.clone(),
             latencies: None,
             hiccups: None,
@@ -534,7 +559,7 @@ impl<'a> Assembly<'a> {
         ports: Vec<PortParts>,
         delivery: crate::handoff::DeliveryPort,
         probes: &mut Probes,
-        recovered: [&Recovered; 2],
+        recovered: &[&Recovered],
     ) -> anyhow::Result<Gateway> {
         let mut gateway = Gateway::new(GatewayParts {
             ports,
@@ -553,7 +578,7 @@ impl<'a> Assembly<'a> {
             }
         }
         gateway.take_in_the_past(SystemClock.now());
-        for (port, recovered) in recovered.into_iter().enumerate() {
+        for (port, recovered) in recovered.iter().enumerate() {
             for (id, state) in recovered.engine.sessions() {
                 gateway.agree(port, id, state.next_event_no, state.last_request_no);
             }
@@ -685,7 +710,7 @@ impl<'a> Assembly<'a> {
             events: trading.reader(),
             epoch: trading.epoch,
             ended: trading.ended.clone(),
-            node_dir: self.config.dir.clone(),
+            token_key: TokenKeyFile::of(self.config),
             store: section.settings(TRADING, None),
             sources,
             look_interval: Nanos(self.config.delivery.look_interval_us * 1000),
@@ -740,6 +765,14 @@ impl<'a> Assembly<'a> {
                 .with_agent(agent)
         });
         replica.into_iter().chain(always).chain(writer.map(store_snapshots)).collect()
+    }
+
+    /// The thread that answers for order state, without its agent.
+    fn delivery_thread(&self) -> Runner {
+        Runner::new("delivery", self.wakes.delivery.clone(), self.config.wait)
+            .sharing(DELIVERY_SHARE)
+            .giving_way()
+            .on_core(self.config.cores.get(2).copied())
     }
 
     /// The agent that outside cores connect to, where they may, and the store's end of its ring.
@@ -873,7 +906,7 @@ impl<'a> Assembly<'a> {
         others: Others,
         wake_fd: &WakeFd,
     ) -> anyhow::Result<Vec<RunningThread>> {
-        let (gateway, control, feed, trading) = cores;
+        let (gateway, partitions) = cores;
         let wait = self.config.wait;
         let core = |index: usize| self.config.cores.get(index).copied();
         // Watched from its start on: a recovery may last longer than it may stand still.
@@ -882,9 +915,7 @@ impl<'a> Assembly<'a> {
             gateway.watch(wake_fd.as_raw_fd())?;
             let runner = Runner::new("core", self.wakes.gateway.clone(), wait)
                 .with_sockets(gateway)
-                .with_agent(control)
-                .with_agent(feed)
-                .with_agent(trading)
+                .with_agents(partitions)
                 .with_beat(self.beat("core"))
                 .with_cycle_times(self.cycles.clone())
                 .on_core(core(0));
@@ -893,9 +924,7 @@ impl<'a> Assembly<'a> {
             let poller = FdPoller::new(&[wake_fd.as_raw_fd()])?;
             let runner = Runner::new("partition", self.wakes.partition.clone(), wait)
                 .with_sockets(poller)
-                .with_agent(control)
-                .with_agent(feed)
-                .with_agent(trading)
+                .with_agents(partitions)
                 .with_beat(self.beat("partition"))
                 .on_core(core(1));
             threads.push(runner.start()?);
@@ -907,13 +936,7 @@ impl<'a> Assembly<'a> {
             threads.push(runner.start()?);
         }
         self.start_doors((others.ingest, others.broker), &mut threads)?;
-        let runner = Runner::new("delivery", self.wakes.delivery.clone(), wait)
-            .with_agent(others.delivery)
-            .sharing(DELIVERY_SHARE)
-            .giving_way()
-            .with_beat(self.beat("delivery"))
-            .on_core(core(2));
-        threads.push(runner.start()?);
+        threads.push(others.delivery.with_beat(self.beat("delivery")).start()?);
         if let Some(runner) = others.handshakes {
             threads.push(runner.with_beat(self.beat("handshakes")).start()?);
         }

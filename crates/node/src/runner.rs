@@ -203,6 +203,13 @@ impl Runner {
         self
     }
 
+    /// More agents, behind those that were added.
+    #[must_use]
+    pub fn with_agents(mut self, agents: Vec<Box<dyn Agent>>) -> Runner {
+        self.agents.extend(agents);
+        self
+    }
+
     /// Pins the thread to a core.
     #[must_use]
     pub fn on_core(mut self, core: Option<usize>) -> Runner {

@@ -21,6 +21,7 @@ use crate::ingest::{IngestFigures, IngestReport};
 use crate::markets::Market;
 use crate::partition::PartitionFigures;
 use crate::replica::{ReplicaFigures, ReplicaReport};
+use crate::router::{BackendReport, RouterBoard, RouterReport};
 use crate::runner::WaitStrategy;
 use crate::stores::StoreReport;
 use crate::web::{WebFigures, WebReport};
@@ -53,6 +54,8 @@ pub struct NodeStatus {
     pub replica: Option<Arc<ReplicaFigures>>,
     /// Durable subscriptions, where they are served.
     pub broker: Option<(std::net::SocketAddr, Arc<BrokerFigures>)>,
+    /// What is behind it, for a router.
+    pub router: Option<Arc<RouterBoard>>,
     /// The cycles of the gateway's thread.
     pub cycles: Arc<CycleTimes>,
     /// The latencies, when orders are stamped.
@@ -90,6 +93,8 @@ pub struct StatusReport {
     pub replica: Option<ReplicaReport>,
     /// Durable subscriptions; absent where they are not served.
     pub broker: Option<BrokerReport>,
+    /// What is behind a router; absent for a node.
+    pub router: Option<RouterReport>,
     /// The instruments.
     pub instruments: Vec<InstrumentReport>,
     /// Cycles of the gateway's thread that did something, since the start.
@@ -363,6 +368,7 @@ impl NodeStatus {
             ingest: self.ingest.as_ref().map(|(address, figures)| figures.report(*address)),
             replica: self.replica.as_ref().map(|replica| replica.report()),
             broker: self.broker.as_ref().map(|(address, figures)| figures.report(*address)),
+            router: self.router.as_ref().map(|board| board.report()),
             instruments: instruments.collect(),
             cycles: self.cycles.report(),
             latencies: self.latency_reports(),
@@ -461,6 +467,7 @@ impl NodeStatus {
         put_stores(&report, text);
         report.replica.iter().for_each(|replica| put_replica(replica, text));
         report.broker.iter().for_each(|broker| put_broker(broker, text));
+        report.router.iter().for_each(|router| put_router(router, text));
         self.put_partitions(&report, text);
     }
 
@@ -668,6 +675,27 @@ fn put_stores(report: &StatusReport, text: &mut String) {
     ];
     for (name, help, kind, value) in plain {
         put_metric(text, (name, help, kind), &[(String::new(), value)]);
+    }
+}
+
+fn put_router(router: &RouterReport, text: &mut String) {
+    for (name, help, kind, value) in router.metrics() {
+        put_metric(text, (name, help, kind), &[(String::new(), value)]);
+    }
+    type Figure = fn(&BackendReport) -> u64;
+    let figures: [(&str, &str, &str, Figure); 5] = [
+        ("weir_router_store_up", "Whether it is asked.", "gauge", |b| u64::from(b.health == "up")),
+        ("weir_router_store_lag", "Changes behind its source.", "gauge", |b| b.lag),
+        ("weir_router_store_asked", "Questions not answered.", "gauge", |b| b.asked.into()),
+        ("weir_router_store_connects_total", "Connections made.", "counter", |b| b.connects),
+        ("weir_router_store_losses_total", "Connections lost.", "counter", |b| b.losses),
+    ];
+    for (name, help, kind, figure) in figures {
+        let label =
+            |b: &BackendReport| format!("{{source=\"{}\",address=\"{}\"}}", b.source, b.address);
+        let rows = router.backends.iter();
+        let values: Vec<_> = rows.map(|row| (label(row), figure(row))).collect();
+        put_metric(text, (name, help, kind), &values);
     }
 }
 

@@ -14,7 +14,7 @@ use weir_delivery::{
 use weir_log::EpochEnd;
 use weir_types::{Epoch, Nanos, OrderId, Reason, SessionId};
 use weir_wire::delivery::OrderRow;
-use weir_wire::dialogue::{ClientMessage, NodeMessage};
+use weir_wire::dialogue::{ClientMessage, NodeMessage, Tokens};
 use weir_wire::frame::{Framing, next_frame};
 use weir_wire::{Event, PlainEvent};
 
@@ -171,15 +171,16 @@ impl Reader {
         let mut rest = &bytes[..];
         while let Framing::Frame { len, message } = next_frame(rest, FRAME_MAX) {
             let question = message.and_then(|raw| ClientMessage::decode(&raw));
-            let Ok(ClientMessage::FetchOrders(fetch, token)) = question else {
+            let Ok(ClientMessage::FetchOrders(fetch, tokens)) = question else {
                 return Err(Violation::new(
                     "a follower's question is none",
                     format!("{question:?}"),
                 ));
             };
             let entitlement = Entitlement::all();
-            let asked =
-                view.desk.ask(&Question { connection: 1, fetch: &fetch, token, entitlement }, now);
+            let Tokens { token, min_token } = tokens;
+            let question = Question { connection: 1, fetch: &fetch, token, min_token, entitlement };
+            let asked = view.desk.ask(&question, now);
             if asked != Asked::Accepted {
                 return Err(Violation::new("a question is not accepted", format!("{asked:?}")));
             }

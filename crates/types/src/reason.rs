@@ -175,6 +175,10 @@ reasons! {
     ResyncFilter = 102, "the token was for another filter or entitlement";
     /// The token is older than what is kept.
     ResyncFloor = 103, "the token is older than the floor";
+    /// No store has reached the question's minimum in the time that it gave.
+    MinTokenNotReached = 104, "the store has not reached minToken in time";
+    /// The question's minimum is no token of this filter and these rights.
+    MinTokenInvalid = 105, "minToken is no token of this filter and these rights";
 
     /// No source of this number is configured.
     UnknownSource = 120, "no source of this number is configured here";

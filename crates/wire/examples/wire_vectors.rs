@@ -150,7 +150,11 @@ impl Vectors {
         self.push_block(&name, (&info.codec, info.fields), &mut body, round);
         match info.tail {
             Tail::Group(group) => self.push_group(&name, &group, &mut body, round),
-            Tail::Data(data_name) => self.push_data(&format!("{name}.{data_name}"), &mut body),
+            Tail::Data(names) => {
+                for data_name in names {
+                    self.push_data(&format!("{name}.{}", camel_case(data_name)), &mut body);
+                }
+            }
             Tail::None | Tail::Definition => {}
         }
         put_frame_with(&mut self.frames, |out| {

@@ -11,7 +11,8 @@ use weir_types::{
 };
 
 use crate::delivery::{
-    FetchOrders, OrderPage, OrderPageBody, OrderRow, PageFlags, RowFlags, SourceState, SourceStates,
+    CancelFetch, FetchOrders, OrderPage, OrderPageBody, OrderRow, PageFlags, RowFlags, SourceState,
+    SourceStates,
 };
 use crate::drop_copy::{CopyMark, DropCopyRequest, DropCopyState, ReportCopy};
 use crate::event::{
@@ -102,8 +103,8 @@ pub enum Tail {
     None,
     /// A repeating group.
     Group(GroupInfo),
-    /// A data field of this name.
-    Data(&'static str),
+    /// Data fields of these names.
+    Data(&'static [&'static str]),
     /// A definition's own message, header and block: only in the logs, never in a frame.
     Definition,
 }
@@ -190,10 +191,11 @@ const MESSAGES: &[MessageInfo] = &[
     info::<Defined>(Tail::Definition),
     plain::<TradeBusted>(),
     plain::<Uncrossed>(),
-    info::<FetchOrders>(Tail::Data("token")),
-    info::<OrderPage>(Tail::Data("token")),
+    info::<FetchOrders>(Tail::Data(&["token", "min_token"])),
+    info::<OrderPage>(Tail::Data(&["token"])),
     info::<OrderPageBody>(rows()),
     info::<SourceStates>(group::<SourceState>("sources")),
+    plain::<CancelFetch>(),
     plain::<DropCopyRequest>(),
     plain::<DropCopyState>(),
     plain::<ReportCopy>(),
@@ -206,21 +208,21 @@ const MESSAGES: &[MessageInfo] = &[
     plain::<SourceReject>(),
     plain::<FollowSource>(),
     plain::<FollowState>(),
-    info::<SnapshotChunk>(Tail::Data("bytes")),
-    info::<CreateSubscription>(Tail::Data("name")),
-    info::<SubscriptionRequest>(Tail::Data("name")),
+    info::<SnapshotChunk>(Tail::Data(&["bytes"])),
+    info::<CreateSubscription>(Tail::Data(&["name"])),
+    info::<SubscriptionRequest>(Tail::Data(&["name"])),
     plain::<SubscriptionDone>(),
-    info::<SubscriptionState>(Tail::Data("name")),
-    info::<AttachSubscription>(Tail::Data("name")),
+    info::<SubscriptionState>(Tail::Data(&["name"])),
+    info::<AttachSubscription>(Tail::Data(&["name"])),
     info::<SubscriptionAttached>(group::<TakenPlace>("taken")),
     plain::<DetachSubscription>(),
     plain::<AckMessages>(),
-    info::<SubscribedMessage>(Tail::Data("body")),
+    info::<SubscribedMessage>(Tail::Data(&["body"])),
     info::<SubscriptionEnded>(group::<TakenPlace>("taken")),
-    info::<PublishMessage>(Tail::Data("body")),
+    info::<PublishMessage>(Tail::Data(&["body"])),
     plain::<PublishAck>(),
     plain::<PublishReject>(),
-    info::<NamedToken>(Tail::Data("token")),
+    info::<NamedToken>(Tail::Data(&["token"])),
     plain::<PublicTrade>(),
     info::<Import>(Tail::Definition),
     plain::<Tick>(),

@@ -85,8 +85,8 @@ flag_fields! {
 }
 
 messages! {
-    /// Asks for what is new since a token. The token follows as a data field; an empty one asks
-    /// from the beginning.
+    /// Asks for what is new since a token. The token follows as a data field, an empty one asks
+    /// from the beginning; then a second one, which the store is to have reached before it answers.
     FetchOrders = 50 {
         /// The client's number for this question; pages carry it.
         correlation_id: u64,
@@ -112,6 +112,9 @@ messages! {
         live_only: Switch,
         /// Whose orders; zero for the node's own.
         source_id: PartitionId,
+        /// How long the store may take to reach the data field `min_token`, in microseconds; zero
+        /// for the server's own time.
+        min_wait_us: u32,
     }
 
     /// A page's header. The next token follows as a data field.
@@ -152,6 +155,14 @@ messages! {
         /// The question's number.
         correlation_id: u64,
         /// The session.
+        session_id: SessionId,
+    }
+
+    /// Takes a question back. Nothing answers it; a page that was made already comes all the same.
+    CancelFetch = 54 {
+        /// The question's number.
+        correlation_id: u64,
+        /// The session that asked.
         session_id: SessionId,
     }
 

@@ -8,7 +8,9 @@
 use weir_types::{Reason, RequestNo, SessionId};
 
 use crate::catalogue::message_info;
-use crate::delivery::{FetchOrders, OrderPage, OrderPageBody, OrderRow, SourceState, SourceStates};
+use crate::delivery::{
+    CancelFetch, FetchOrders, OrderPage, OrderPageBody, OrderRow, SourceState, SourceStates,
+};
 use crate::drop_copy::{CopyMark, DropCopyRequest, DropCopyState, ReportCopy};
 use crate::event::{RequestDone, RequestRejected, TradeBusted};
 use crate::frame::{RawMessage, put_frame, put_frame_with, put_message};
@@ -40,6 +42,15 @@ pub const RESUME_POINT_COUNT_MAX: usize = 64;
 /// The longest token in bytes: 32, and 26 for each of 64 sources.
 pub const TOKEN_LEN_MAX: usize = 32 + 26 * 64;
 
+/// The tokens of a question, each at most [`TOKEN_LEN_MAX`] bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tokens<'a> {
+    /// Where to go on; empty for the beginning.
+    pub token: &'a [u8],
+    /// What the store is to have reached before it answers; empty for nothing.
+    pub min_token: &'a [u8],
+}
+
 /// A message that a client may send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientMessage<'a> {
@@ -55,8 +66,10 @@ pub enum ClientMessage<'a> {
     Heartbeat(Heartbeat),
     /// A request for a log.
     Request(Request),
-    /// A question for order state, with its token: at most [`TOKEN_LEN_MAX`] bytes.
-    FetchOrders(FetchOrders, &'a [u8]),
+    /// A question for order state, with its tokens.
+    FetchOrders(FetchOrders, Tokens<'a>),
+    /// Takes a question back.
+    CancelFetch(CancelFetch),
     /// A question for copies of reports, or for their end.
     DropCopyRequest(DropCopyRequest),
     /// Opens the source of an outside core.
@@ -199,6 +212,18 @@ fn data_of<'a, M: Message>(
     Ok(data)
 }
 
+fn tokens_of<'a, M: Message>(raw: &RawMessage<'a>) -> Result<Tokens<'a>, DecodeError> {
+    let (token, rest) = take_data(raw.rest())?;
+    let (min_token, rest) = take_data(rest)?;
+    raw.expect_end::<M>(rest)?;
+    for (field, token) in [("token", token), ("min_token", min_token)] {
+        if token.len() > TOKEN_LEN_MAX {
+            return Err(tail_out_of_range::<M>(field));
+        }
+    }
+    Ok(Tokens { token, min_token })
+}
+
 fn rows_of<'a, M: Message>(raw: &RawMessage<'a>) -> Result<Rows<'a>, DecodeError> {
     let (rows, rest) = take_rows(raw.rest())?;
     raw.expect_end::<M>(rest)?;
@@ -223,8 +248,9 @@ impl<'a> ClientMessage<'a> {
             Logout::TEMPLATE_ID => raw.decode_whole().map(ClientMessage::Logout),
             Heartbeat::TEMPLATE_ID => raw.decode_whole().map(ClientMessage::Heartbeat),
             FetchOrders::TEMPLATE_ID => {
-                Ok(ClientMessage::FetchOrders(raw.decode()?, token_of::<FetchOrders>(raw)?))
+                Ok(ClientMessage::FetchOrders(raw.decode()?, tokens_of::<FetchOrders>(raw)?))
             }
+            CancelFetch::TEMPLATE_ID => raw.decode_whole().map(ClientMessage::CancelFetch),
             DropCopyRequest::TEMPLATE_ID => raw.decode_whole().map(ClientMessage::DropCopyRequest),
             OpenSource::TEMPLATE_ID => raw.decode_whole().map(ClientMessage::OpenSource),
             SourceBatch::TEMPLATE_ID => {
@@ -252,7 +278,8 @@ impl<'a> ClientMessage<'a> {
             ClientMessage::Logout(message) => put_frame(message, out),
             ClientMessage::Heartbeat(message) => put_frame(message, out),
             ClientMessage::Request(request) => put_request(request, out),
-            ClientMessage::FetchOrders(fetch, token) => put_fetch_orders(fetch, token, out),
+            ClientMessage::FetchOrders(fetch, tokens) => put_question(fetch, *tokens, out),
+            ClientMessage::CancelFetch(message) => put_frame(message, out),
             ClientMessage::DropCopyRequest(message) => put_frame(message, out),
             ClientMessage::OpenSource(message) => put_frame(message, out),
             ClientMessage::FollowSource(message) => put_frame(message, out),
@@ -498,7 +525,23 @@ pub fn put_request(request: &Request, out: &mut Vec<u8>) {
 /// # Panics
 /// When the token is longer than [`TOKEN_LEN_MAX`].
 pub fn put_fetch_orders(fetch: &FetchOrders, token: &[u8], out: &mut Vec<u8>) {
-    put_message_and_token(fetch, token, out);
+    put_question(fetch, Tokens { token, min_token: &[] }, out);
+}
+
+/// Appends the frame of a question for order state, which says what the store is to have reached.
+///
+/// # Panics
+/// When a token is longer than [`TOKEN_LEN_MAX`].
+pub fn put_question(fetch: &FetchOrders, tokens: Tokens<'_>, out: &mut Vec<u8>) {
+    let Tokens { token, min_token } = tokens;
+    for token in [token, min_token] {
+        assert!(token.len() <= TOKEN_LEN_MAX, "a token of {} bytes", token.len());
+    }
+    put_frame_with(out, |out| {
+        put_message(fetch, out);
+        put_data(token, out);
+        put_data(min_token, out);
+    });
 }
 
 /// Appends the frame of a page's header with the next token.

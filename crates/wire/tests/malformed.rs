@@ -56,7 +56,10 @@ fn read_message_by_all(raw: &RawMessage<'_>) {
             assert!(points.len() <= RESUME_POINT_COUNT_MAX);
         }
         Ok(ClientMessage::SourceBatch(_, rows)) => assert!(rows.count() < 1 << 16),
-        Ok(ClientMessage::FetchOrders(_, token)) => assert!(token.len() <= TOKEN_LEN_MAX),
+        Ok(ClientMessage::FetchOrders(_, tokens)) => {
+            assert!(tokens.token.len() <= TOKEN_LEN_MAX);
+            assert!(tokens.min_token.len() <= TOKEN_LEN_MAX);
+        }
         Ok(_) => {}
         Err(e) => assert_ne!(e.reason(), Reason::None, "{e} {}", e.field()),
     }
@@ -304,15 +307,20 @@ fn a_logon_with_too_many_resume_points_is_refused_by_name() {
 
 #[test]
 fn a_token_that_is_too_long_is_refused_by_name() {
-    for template_id in [FetchOrders::TEMPLATE_ID, OrderPage::TEMPLATE_ID] {
+    let long = &[7; TOKEN_LEN_MAX + 1][..];
+    for (template_id, field, data) in [
+        (FetchOrders::TEMPLATE_ID, "token", &[long, &[]][..]),
+        (FetchOrders::TEMPLATE_ID, "min_token", &[&[], long]),
+        (OrderPage::TEMPLATE_ID, "token", &[long]),
+    ] {
         let info = message_info(template_id).unwrap();
         let mut body = plain_block(info);
-        put_data(&[7; TOKEN_LEN_MAX + 1], &mut body);
+        data.iter().for_each(|data| put_data(data, &mut body));
         let frame = frame_of(info, &body);
         let raw = raw_of(&frame);
         let errors = [ClientMessage::decode(&raw).err(), NodeMessage::decode(&raw).err()];
         let fields = errors.map(|e| e.map_or("", |e| e.field()));
-        assert!(fields.contains(&"token"), "{errors:?}");
+        assert!(fields.contains(&field), "{errors:?}");
     }
 }
 

@@ -108,9 +108,12 @@ fn message_part(node: Node<'_, '_>, info: &MessageInfo) -> String {
                 write!(out, "\nAfter each entry the data field `{name}`. {meaning}\n").unwrap();
             }
         }
-        Tail::Data(name) => {
-            let node = node.children().find(|n| n.tag_name().name() == "data").expect("data");
-            writeln!(out, "\nThen the data field `{name}`. {}", sentence(node)).unwrap();
+        Tail::Data(names) => {
+            let data = node.children().filter(|n| n.tag_name().name() == "data");
+            for (name, node) in names.iter().zip(data) {
+                let name = weir_wire::message::camel_case(name);
+                writeln!(out, "\nThen the data field `{name}`. {}", sentence(node)).unwrap();
+            }
         }
     }
     out

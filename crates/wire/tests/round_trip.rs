@@ -11,8 +11,8 @@ use weir_types::{Nanos, Position, Price, Reason, SessionId, Side};
 use weir_wire::catalogue::Tail;
 use weir_wire::delivery::*;
 use weir_wire::dialogue::{
-    RESUME_POINT_COUNT_MAX, TOKEN_LEN_MAX, put_fetch_orders, put_logon, put_logon_ack,
-    put_order_page, put_order_page_body, put_request, put_source_batch, put_source_states,
+    RESUME_POINT_COUNT_MAX, TOKEN_LEN_MAX, Tokens, put_logon, put_logon_ack, put_order_page,
+    put_order_page_body, put_question, put_request, put_source_batch, put_source_states,
 };
 use weir_wire::drop_copy::*;
 use weir_wire::event::*;
@@ -89,6 +89,7 @@ round_trips! {
     an_order_page_body_reads_back OrderPageBody,
     an_order_row_reads_back OrderRow,
     source_states_read_back SourceStates,
+    cancel_fetches_read_back CancelFetch,
     a_source_state_reads_back SourceState,
     a_drop_copy_request_reads_back DropCopyRequest,
     a_drop_copy_state_reads_back DropCopyState,
@@ -386,13 +387,15 @@ proptest! {
         fetch in message::<FetchOrders>(),
         page in message::<OrderPage>(),
         token in vec(any::<u8>(), 0..=TOKEN_LEN_MAX),
+        min_token in vec(any::<u8>(), 0..=TOKEN_LEN_MAX),
     ) {
         let (mut question, mut answer) = (vec![], vec![]);
-        put_fetch_orders(&fetch, &token, &mut question);
+        let tokens = Tokens { token: &token, min_token: &min_token };
+        put_question(&fetch, tokens, &mut question);
         put_order_page(&page, &token, &mut answer);
         prop_assert_eq!(
             ClientMessage::decode(&raw_of(&question)),
-            Ok(ClientMessage::FetchOrders(fetch, &token))
+            Ok(ClientMessage::FetchOrders(fetch, tokens))
         );
         prop_assert_eq!(
             NodeMessage::decode(&raw_of(&answer)),
@@ -498,7 +501,7 @@ fn sample_row() -> OrderRow {
 #[test]
 fn each_side_reads_its_own_messages_and_no_others() {
     let clients =
-        [1, 4, 5, 7, 9, 10, 11, 12, 13, 20, 21, 22, 23, 24, 25, 26, 27, 28, 50, 60, 70, 72];
+        [1, 4, 5, 7, 9, 10, 11, 12, 13, 20, 21, 22, 23, 24, 25, 26, 27, 28, 50, 54, 60, 70, 72];
     let nodes = [2, 3, 4, 5, 6, 8, 40, 41, 42, 46, 51, 52, 53, 61, 62, 63, 71, 73, 74, 75];
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     for info in catalogue() {

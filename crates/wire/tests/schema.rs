@@ -123,8 +123,9 @@ fn check_tail(sizes: &BTreeMap<String, usize>, node: Node<'_, '_>, info: &Messag
                 assert_eq!(number(data, "id"), group.fields.len() + 1, "{}", info.name);
             }
         }
-        Tail::Data(name) => {
-            assert_eq!(data, [name], "{}", info.name);
+        Tail::Data(names) => {
+            let names: Vec<_> = names.iter().map(|name| camel_case(name)).collect();
+            assert_eq!(data, names, "{}", info.name);
             assert_eq!(groups.len(), 0, "{}", info.name);
         }
         Tail::None | Tail::Definition => {

@@ -53,6 +53,8 @@ pub struct Ask<'a> {
     pub fetch: &'a FetchOrders,
     /// The token, of this source alone; empty to ask from the beginning.
     pub token: &'a [u8],
+    /// A token that the store is to have reached before it answers; empty for none.
+    pub min_token: &'a [u8],
     /// The rights that the token is sealed for.
     pub entitlement: Entitlement,
 }

@@ -19,8 +19,10 @@ pub struct RouterConfig {
     pub poll_visit_max: u32,
     /// How long a page waits to fill when the question does not say.
     pub wait_default: Nanos,
-    /// The longest that a page may wait to fill.
+    /// The longest that a page may wait to fill, or a question for its `min_token`.
     pub wait_max: Nanos,
+    /// How long a question waits for its `min_token` when it does not say.
+    pub min_wait_default: Nanos,
     /// How long a question without any row waits before it gets an empty page; its own wait if that
     /// is longer.
     pub idle_wait: Nanos,
@@ -61,6 +63,7 @@ impl Default for RouterConfig {
             poll_visit_max: 4_096,
             wait_default: Nanos(500_000),
             wait_max: Nanos(30_000_000_000),
+            min_wait_default: Nanos(1_000_000_000),
             idle_wait: Nanos(1_000_000_000),
             linger: Nanos(200_000_000),
             settle_wait: Nanos(50_000_000),

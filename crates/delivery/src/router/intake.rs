@@ -10,6 +10,7 @@ use weir_wire::{DecodeError, Message, NodeMessage};
 use super::Router;
 use super::backend::{BackendFault, BackendId, BadPage};
 use super::leg::{Asking, Leg, Standing};
+use super::probe::is_probe;
 use super::rows::PageRows;
 use crate::token::{SourcePlace, TokenError};
 
@@ -21,8 +22,8 @@ const FRAME_LEN_MAX: usize = 64 * 1024 * 1024;
 #[derive(Debug)]
 pub(super) struct Due {
     pub(super) backend: BackendId,
-    header: OrderPage,
-    token: Vec<u8>,
+    pub(super) header: OrderPage,
+    pub(super) token: Vec<u8>,
 }
 
 /// Where an answer belongs.
@@ -106,9 +107,13 @@ impl Router {
             return Err(BadPage::Sequence.into());
         }
         if header.row_count > 0 {
+            // Its rows follow, and the header is looked at with them.
             let token = token.to_vec();
             self.due_rows.push(Due { backend: id, header: *header, token });
             return Ok(());
+        }
+        if is_probe(header.correlation_id) {
+            return self.on_probe(id, header, token);
         }
         let Some(found) = self.find(id, header.correlation_id) else { return Ok(()) };
         match header.reason {
@@ -127,6 +132,9 @@ impl Router {
         let due = due.map(|index| self.due_rows.swap_remove(index));
         let due = due.filter(|due| due.header.correlation_id == body.correlation_id);
         let Some(due) = due else { return Err(BadPage::Sequence.into()) };
+        if is_probe(body.correlation_id) {
+            return self.on_probe(id, &due.header, &due.token);
+        }
         let Some(found) = self.find(id, body.correlation_id) else { return Ok(()) };
         self.on_page(&found, &due.header, (&due.token, rows))
     }
@@ -138,6 +146,7 @@ impl Router {
         (token, rows): (&[u8], Rows<'_>),
     ) -> Result<(), BackendFault> {
         let end = self.place_of(found, token)?;
+        self.hear_page(found, header, &end);
         let leg = self.leg_mut(found);
         if end.place < leg.at.place {
             return Err(BadPage::TokenGoesBack(end.place).into());
@@ -154,6 +163,9 @@ impl Router {
         if leg.rows.is_empty() {
             leg.at = end;
         }
+        if found.asking.has_min {
+            leg.min = None;
+        }
         (leg.asking, leg.lost_since) = (None, None);
         leg.standing = match header.flags.contains(PageFlags::ONLINE) {
             true => Standing::Online,
@@ -164,6 +176,21 @@ impl Router {
         self.figures.answer_count += 1;
         self.answered(found);
         Ok(())
+    }
+
+    /// A page says how far its backend is: at its token where it has all, at least there where it
+    /// went on. What else the token knows may be another backend's.
+    fn hear_page(&mut self, found: &Found, header: &OrderPage, end: &SourcePlace) {
+        let id = found.asking.backend;
+        let head = match header.flags.contains(PageFlags::ONLINE) {
+            true => end.place,
+            false if end.place == self.leg_mut(found).at.place => return,
+            false if self.pool.epoch_of(id) == Some(end.epoch) => {
+                end.place.max(self.pool.head_of(id))
+            }
+            false => end.place,
+        };
+        self.heard_of(id, end.epoch, head);
     }
 
     /// A backend's refusal is passed on when it is about the reader's place, and is the backend's
@@ -183,6 +210,8 @@ impl Router {
                 // A replica that has not heard of the epoch yet cannot judge.
                 found.asking.is_forced || start.epoch >= self.leg_mut(found).at.epoch
             }
+            // Another store may have it, as long as there is time.
+            Reason::MinTokenNotReached => false,
             _ => return Err(BackendFault::Refused(reason)),
         };
         let leg = self.leg_mut(found);
@@ -197,6 +226,9 @@ impl Router {
     }
 
     fn on_reject(&mut self, id: BackendId, reject: &Reject) -> Result<(), BackendFault> {
+        if is_probe(reject.request_no.0) {
+            return Err(BackendFault::Refused(reject.reason));
+        }
         match self.find(id, reject.request_no.0) {
             None => Ok(()),
             Some(_) => Err(BackendFault::Refused(reject.reason)),

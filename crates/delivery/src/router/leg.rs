@@ -26,6 +26,8 @@ pub(super) struct Asking {
     pub(super) recheck_at: Option<Nanos>,
     /// The master's word counts, whatever its epoch.
     pub(super) is_forced: bool,
+    /// It says what the store is to have reached.
+    pub(super) has_min: bool,
 }
 
 /// How a source stands for a reader.
@@ -54,6 +56,8 @@ pub(super) struct Leg {
     pub(super) standing: Standing,
     /// Since when nobody knows the epoch of `at`.
     pub(super) lost_since: Option<Nanos>,
+    /// What a store is to have reached before its word counts.
+    pub(super) min: Option<SourcePlace>,
 }
 
 impl Leg {
@@ -66,6 +70,15 @@ impl Leg {
             backend: None,
             standing: Standing::Unknown,
             lost_since: None,
+            min: None,
+        }
+    }
+
+    /// How far a store is to be to be asked: the reader's place, or what it is to have reached.
+    pub(super) fn wanted_place(&self) -> SourcePlace {
+        match self.min {
+            Some(min) if (min.epoch, min.place) > (self.at.epoch, self.at.place) => min,
+            _ => self.at,
         }
     }
 

@@ -77,6 +77,7 @@ impl BackendPort for LocalBackends {
             connection: ask.fetch.correlation_id,
             fetch: ask.fetch,
             token: ask.token,
+            min_token: ask.min_token,
             entitlement: ask.entitlement,
         };
         desk.ask(&question, now)

@@ -22,6 +22,7 @@ mod leg;
 mod local;
 mod opening;
 mod pool;
+mod probe;
 mod reader;
 mod rows;
 mod seats;
@@ -81,6 +82,7 @@ pub struct Router {
     figures: RouterFigures,
     composition: Composition,
     token: Vec<u8>,
+    min_token: Vec<u8>,
     opened: Vec<SourcePlace>,
 }
 
@@ -102,6 +104,7 @@ impl Router {
             figures: RouterFigures::default(),
             composition: Composition::default(),
             token: Vec::new(),
+            min_token: Vec::new(),
             opened: Vec::new(),
         }
     }
@@ -242,6 +245,9 @@ impl Router {
                     Ok((legs, carried)) => (reader.legs, reader.carried) = (legs, carried),
                     Err(reason) => reader.refusal = Some(reason),
                 }
+                if let Err(reason) = self.set_min(&scope, &mut reader, question.min_token) {
+                    reader.refusal.get_or_insert(reason);
+                }
             }
         }
         if !self.adopt(&seated, &reader) {
@@ -269,15 +275,24 @@ impl Router {
             is_told_away: false,
             waiting_since: now,
             lingers_until: None,
+            min_until: self.min_until(fetch, now),
             legs: Vec::new(),
             carried: Vec::new(),
         }
     }
 
+    fn min_until(&self, fetch: &weir_wire::delivery::FetchOrders, now: Nanos) -> Nanos {
+        let wait = match fetch.min_wait_us {
+            0 => self.config.min_wait_default,
+            us => Nanos(u64::from(us) * 1_000).min(self.config.wait_max),
+        };
+        Nanos(now.0.saturating_add(wait.0))
+    }
+
     /// Lets a question go on in the place that the one before it left: same reader, same token,
     /// same terms. A question that wants an answer at once wants the sources' own word.
     fn adopt(&mut self, seated: &[u32], asked: &Reader) -> bool {
-        if asked.terms.rows_min == 0 || asked.refusal.is_some() {
+        if asked.terms.rows_min == 0 || asked.refusal.is_some() || asked.waits_for_min() {
             return false;
         }
         let is_its =
@@ -318,6 +333,18 @@ impl Router {
     /// The connection can take pages again.
     pub fn resume(&mut self, connection: u64) {
         self.seats.resume(connection);
+    }
+
+    /// A question is taken back; nothing happens where it has had its last page.
+    pub fn cancel(&mut self, connection: u64, correlation_id: u64, port: &mut impl BackendPort) {
+        for slot in self.seats.of_connection(connection) {
+            let is_its = |reader: &Reader| {
+                reader.head.correlation_id == correlation_id && !reader.is_lingering()
+            };
+            if self.seats.get(slot).is_some_and(|reader| is_its(reader)) {
+                self.leave(slot, port);
+            }
+        }
     }
 
     /// The connection is gone, and its questions with it.
@@ -377,6 +404,9 @@ impl Router {
     /// Asks what is to be asked for a reader, and gives it what it is due.
     fn visit<P: BackendPort, S: PageSink>(&mut self, slot: u32, now: Nanos, io: &mut Io<'_, P, S>) {
         let Some(mut reader) = self.seats.lend(slot) else { return };
+        if reader.waits_for_min() && reader.min_until <= now {
+            reader.refusal.get_or_insert(Reason::MinTokenNotReached);
+        }
         self.tend(slot, &mut reader, (now, &mut *io.port));
         let due = match reader.refusal {
             Some(_) if !reader.is_lingering() => Due::Page,

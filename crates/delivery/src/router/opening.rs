@@ -63,6 +63,33 @@ impl Router {
     }
 }
 
+impl Router {
+    /// Notes what each source is to have reached before the question is answered.
+    pub(super) fn set_min(
+        &mut self,
+        scope: &Scope,
+        reader: &mut Reader,
+        min_token: &[u8],
+    ) -> Result<(), Reason> {
+        if min_token.is_empty() {
+            return Ok(());
+        }
+        self.opened.clear();
+        let opened = self.sealer.open(scope, min_token, &mut self.opened);
+        opened.map_err(|_| Reason::MinTokenInvalid)?;
+        for min in self.opened.iter().filter(|min| reader.terms.is_about(min.source)) {
+            match reader.legs.iter_mut().find(|leg| leg.source() == min.source) {
+                Some(leg) if min.place != Place::START => leg.min = Some(*min),
+                Some(_) => {}
+                // Nobody here will ever know how far it is; one that is gone has all that it said.
+                None if self.retired.iter().any(|last| last.source == min.source) => {}
+                None => return Err(Reason::MinTokenNotReached),
+            }
+        }
+        Ok(())
+    }
+}
+
 /// True for who has had all that a source said, and for who has had nothing of it.
 fn has_all(at: &SourcePlace, last: &SourcePlace) -> bool {
     at.place == Place::START || (at.epoch, at.place) >= (last.epoch, last.place)

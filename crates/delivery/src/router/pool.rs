@@ -37,6 +37,8 @@ struct Backend {
     /// Changes whenever what was asked before is in vain.
     generation: u32,
     is_removed: bool,
+    /// When it was asked how far it is, while it has not said.
+    probed_at: Option<Nanos>,
 }
 
 /// A source, and the newest that was heard of it from any backend.
@@ -104,6 +106,7 @@ impl Pool {
             last_fault: None,
             generation: 0,
             is_removed: false,
+            probed_at: None,
         });
         (id, self.add_source(info.source))
     }
@@ -157,6 +160,7 @@ impl Pool {
     pub(super) fn set_down(&mut self, id: BackendId) {
         let backend = self.get_mut(id);
         (backend.health, backend.asked_count) = (Health::Down, 0);
+        backend.probed_at = None;
         backend.generation = backend.generation.wrapping_add(1);
     }
 
@@ -213,6 +217,19 @@ impl Pool {
             .is_some_and(|epoch| epoch < newest || (epoch == at.epoch && backend.head < at.place))
     }
 
+    pub(super) fn health_of(&self, id: BackendId) -> Health {
+        self.get(id).health
+    }
+
+    /// Since when it has not said how far it is though it was asked.
+    pub(super) fn probed_at(&self, id: BackendId) -> Option<Nanos> {
+        self.get(id).probed_at
+    }
+
+    pub(super) fn set_probed_at(&mut self, id: BackendId, at: Option<Nanos>) {
+        self.get_mut(id).probed_at = at;
+    }
+
     pub(super) fn asked(&mut self, id: BackendId) {
         self.get_mut(id).asked_count += 1;
     }
@@ -255,6 +272,7 @@ impl Pool {
         // Half of it for certain, half by chance: routers do not come back all at once.
         let span = span / 2 + jitter % (span / 2 + 1);
         (backend.health, backend.asked_count) = (Health::Aside, 0);
+        backend.probed_at = None;
         backend.generation = backend.generation.wrapping_add(1);
         backend.aside_until = Nanos(now.0.saturating_add(span));
     }

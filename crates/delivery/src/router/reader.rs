@@ -14,7 +14,9 @@
 //!   over and each source has said something or is away         |
 //! nothing is there and the idle wait is over                   | an empty page with the next token
 //! ```
-//! It never waits for a source that has nothing, and never for one that is away.
+//! It never waits for a source that has nothing, and never for one that is away. A question with a
+//! `min_token` first waits until a store of each source that the token names has reached it, away
+//! or not, and is refused when that takes longer than it says.
 
 use weir_types::{Nanos, PartitionId, Reason};
 use weir_wire::delivery::FetchOrders;
@@ -77,6 +79,8 @@ pub(super) struct Reader {
     pub(super) lingers_until: Option<Nanos>,
     /// One for each source, in the sources' order.
     pub(super) legs: Vec<Leg>,
+    /// Until when all sources are to have reached what the question says.
+    pub(super) min_until: Nanos,
     /// Places in sources that are not known here, or not asked for: handed on untouched.
     pub(super) carried: Vec<SourcePlace>,
 }
@@ -117,10 +121,18 @@ impl Reader {
         Nanos(self.waiting_since.0.saturating_add(span.max(self.terms.wait).0))
     }
 
+    /// Some source has not reached what the question says.
+    pub(super) fn waits_for_min(&self) -> bool {
+        self.legs.iter().any(|leg| leg.min.is_some())
+    }
+
     /// What it is due by the table above.
     pub(super) fn due(&self, config: &RouterConfig, now: Nanos) -> Due {
         if let Some(until) = self.lingers_until {
             return if until <= now { Due::Gone } else { Due::At(until) };
+        }
+        if self.waits_for_min() {
+            return Due::At(self.min_until);
         }
         let page_or_at = |time: Nanos| if time <= now { Due::Page } else { Due::At(time) };
         let held_count = self.held_count();

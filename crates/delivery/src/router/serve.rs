@@ -9,7 +9,7 @@ use super::backend::BackendPort;
 use super::leg::{Asking, Leg, Standing};
 use super::reader::Reader;
 use super::{Io, Router};
-use crate::desk::PageSink;
+use crate::desk::{PageSink, is_about_min};
 use crate::page::{PageHead, put_refusal};
 use crate::token::SourcePlace;
 
@@ -146,7 +146,9 @@ impl Router {
     ) -> Next {
         let Some(out) = io.sink.buffer(reader.connection) else { return Next::Pause };
         self.token.clear();
-        if let Some(scope) = &reader.scope {
+        // Where the minimum is refused, the reader's own token is as good as before.
+        let is_about_token = !is_about_min(reason);
+        if let Some(scope) = reader.scope.as_ref().filter(|_| is_about_token) {
             self.opened.clear();
             let sources = self.pool.sources().iter();
             self.opened.extend(sources.map(|source| Leg::at_start(source.id).at));
@@ -155,7 +157,7 @@ impl Router {
         let head = PageHead { served_time: now, credit_left: 0, ..reader.head };
         put_refusal(&head, reason, &self.token, out);
         io.polled.page_count += 1;
-        self.figures.resync_count += 1;
+        self.figures.resync_count += u64::from(is_about_token);
         Next::Leave
     }
 }

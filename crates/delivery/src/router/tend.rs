@@ -156,6 +156,12 @@ impl Router {
                 leg.standing = Standing::Unknown;
             }
             let request = self.request_of(reader, index, now);
+            // The store may take as long to reach what the question says.
+            let patience = match reader.legs[index].min {
+                Some(_) => request.patience.max(Nanos(reader.min_until.0.saturating_sub(now.0))),
+                None => request.patience,
+            };
+            let request = Request { patience, ..request };
             let asking = self.asking(slot, &reader.legs[index], &choice, (&request, now));
             match self.send((reader, index), asking, &request, (now, &mut *port)) {
                 Asked::Accepted => return,
@@ -202,6 +208,7 @@ impl Router {
             answer_by: after(Nanos(patience)),
             recheck_at: is_behind.then_some(after(self.config.lag_wait)),
             is_forced: choice.is_forced,
+            has_min: leg.min.is_some(),
         }
     }
 
@@ -228,6 +235,7 @@ impl Router {
             credit: 1,
             live_only: if filter.live_only { Switch::On } else { Switch::Off },
             source_id: reader.legs[index].source(),
+            min_wait_us: min_wait_us(reader, now),
         };
         let (entitlement, scope) = self.rights_at(asking.backend, &reader.terms, &scope);
         let leg = &mut reader.legs[index];
@@ -235,7 +243,12 @@ impl Router {
         if leg.at.place != Place::START {
             self.sealer.seal(&scope, &[leg.at], &mut self.token);
         }
-        let ask = Ask { backend: asking.backend, fetch: &fetch, token: &self.token, entitlement };
+        self.min_token.clear();
+        if let Some(min) = leg.min {
+            self.sealer.seal(&scope, &[min], &mut self.min_token);
+        }
+        let (token, min_token) = (&self.token[..], &self.min_token[..]);
+        let ask = Ask { backend: asking.backend, fetch: &fetch, token, min_token, entitlement };
         let asked = port.ask(&ask, now);
         if asked == Asked::Accepted {
             self.pool.asked(asking.backend);
@@ -259,9 +272,16 @@ impl Router {
     }
 }
 
+/// What is left of the time for what the question says, in microseconds: at least one, since zero
+/// would be the store's own time.
+fn min_wait_us(reader: &Reader, now: Nanos) -> u32 {
+    let left = reader.min_until.0.saturating_sub(now.0) / 1_000;
+    u32::try_from(left).unwrap_or(u32::MAX).max(1)
+}
+
 fn wanted(leg: &Leg, scope: &Scope) -> Wanted {
     let filter = scope.filter();
     let has_no_key =
         filter.firm_id.is_none() && filter.account_id.is_none() && filter.instrument_id.is_none();
-    Wanted { at: leg.at, is_keyed: !has_no_key, current: leg.backend }
+    Wanted { at: leg.wanted_place(), is_keyed: !has_no_key, current: leg.backend }
 }

@@ -5,6 +5,7 @@
 mod support;
 
 mod pages;
+mod probes;
 mod property;
 mod replicas;
 mod tokens;

@@ -364,3 +364,25 @@ fn without_any_source_a_page_says_so() {
     assert!(!answer.is(PageFlags::ONLINE));
     assert_eq!(places(&answer.token), []);
 }
+
+#[test]
+fn with_pages_of_one_row_the_sources_take_turns() {
+    let mut venue = Venue::with_sources(3);
+    for source in 1..=3 {
+        (1..=4).for_each(|rec| {
+            venue.say(source, rec, keys(1, 1, 1), OrdStatus::New);
+        });
+    }
+    venue.feed_all();
+    let question = FetchOrders { rows_max: 1, ..fetch() };
+    let (mut token, mut sources) = (Vec::new(), Vec::new());
+    for _ in 0..6 {
+        let answer = venue.fetch(&question, &token);
+        sources.extend(answer.recs().iter().map(|(source, _)| *source));
+        token = answer.token;
+    }
+    for source in 1..=3 {
+        let count = sources.iter().filter(|each| **each == source).count();
+        assert!(count > 0, "source {source} is held up: {sources:?}");
+    }
+}

@@ -362,7 +362,8 @@ fn a_backend_by_the_routers_own_rights_gives_a_reader_no_more_than_its_own() {
     let (fetch, entitlement) = (fetch(), Entitlement::firm(FirmId(1)).at_version(3));
     let mut token = Vec::new();
     for want in [2, 1] {
-        let question = Question { connection: 1, fetch: &fetch, token: &token, entitlement };
+        let question =
+            Question { connection: 1, fetch: &fetch, token: &token, min_token: &[], entitlement };
         assert_eq!(venue.router.ask(&question, venue.now), Asked::Accepted);
         venue.settle();
         let answer = venue.answer(1);
@@ -372,4 +373,102 @@ fn a_backend_by_the_routers_own_rights_gives_a_reader_no_more_than_its_own() {
         (5..=6).for_each(|rec| new(&mut venue, 1, rec));
         venue.feed_all();
     }
+}
+
+fn ask_at_least(venue: &mut Venue, min_wait_us: u32, min_token: &[u8]) {
+    let (fetch, entitlement) = (FetchOrders { min_wait_us, ..fetch() }, Entitlement::all());
+    let question = Question { connection: 1, fetch: &fetch, token: &[], min_token, entitlement };
+    assert_eq!(venue.router.ask(&question, venue.now), Asked::Accepted);
+    venue.settle();
+}
+
+/// Source 1 with a master that has all and a replica that lags, source 2, and a token of all.
+fn lagging() -> (Venue, Vec<u8>) {
+    let mut venue = Venue::with_sources(2);
+    venue.add_replica(1, Kinds::NONE);
+    (1..=6).for_each(|rec| new(&mut venue, 1, rec));
+    (1..=2).for_each(|rec| new(&mut venue, 2, rec));
+    venue.feed(0, 6);
+    venue.feed(1, 2);
+    venue.feed(2, 3);
+    venue.settle();
+    (venue, token_of(&[(1, 1, 6, 6), (2, 1, 2, 2)]))
+}
+
+#[test]
+fn a_read_with_a_minimum_goes_to_a_store_that_has_reached_it() {
+    let (mut venue, min) = lagging();
+    ask_at_least(&mut venue, 1_000_000, &min);
+    let answer = venue.answer(1);
+    assert_eq!((answer.header.reason, answer.rows.len()), (Reason::None, 8));
+}
+
+#[test]
+fn a_read_with_a_minimum_waits_for_a_store_of_each_source_to_reach_it() {
+    let (mut venue, min) = lagging();
+    venue.stop(0);
+    ask_at_least(&mut venue, 1_000_000, &min);
+    assert!(venue.answers(1).is_empty(), "only a store that lags is left");
+    venue.advance_by(Nanos(500 * MS));
+    assert!(venue.answers(1).is_empty());
+    venue.feed(2, 3);
+    venue.settle();
+    venue.advance_by(Nanos(100 * MS));
+    assert_eq!(venue.answer(1).rows.len(), 8);
+}
+
+#[test]
+fn a_read_with_a_minimum_that_no_store_reaches_in_time_is_refused() {
+    let (mut venue, min) = lagging();
+    venue.stop(0);
+    ask_at_least(&mut venue, 300_000, &min);
+    venue.advance_by(Nanos(299 * MS));
+    assert!(venue.answers(1).is_empty());
+    venue.advance_by(Nanos(MS));
+    let answer = venue.answer(1);
+    assert_eq!((answer.header.reason, answer.token.len()), (Reason::MinTokenNotReached, 0));
+    assert_eq!(venue.router.reader_count(), 0);
+    // A source that is away has not reached it either.
+    venue.feed(2, 3);
+    venue.stop(1);
+    ask_at_least(&mut venue, 300_000, &min);
+    venue.advance_by(Nanos(300 * MS));
+    assert_eq!(venue.answer(1).header.reason, Reason::MinTokenNotReached);
+    // One that nobody knows never will.
+    let unknown = token_of(&[(9, 1, 1, 1)]);
+    ask_at_least(&mut venue, 9_000_000, &unknown);
+    assert_eq!(venue.answer(1).header.reason, Reason::MinTokenNotReached);
+}
+
+#[test]
+fn a_minimum_that_is_no_token_of_the_reader_is_refused_by_the_router() {
+    let (mut venue, min) = lagging();
+    let mut forged = min.clone();
+    forged[40] ^= 1;
+    let of_firm = FetchOrders { firm_id: FirmId(1), ..fetch() };
+    let others = venue.fetch(&of_firm, &[]).token;
+    for min in [forged, others] {
+        ask_at_least(&mut venue, 1_000_000, &min);
+        let answer = venue.answer(1);
+        assert_eq!((answer.header.reason, answer.token.len()), (Reason::MinTokenInvalid, 0));
+    }
+}
+
+#[test]
+fn a_question_that_is_taken_back_takes_back_what_was_asked_for_it() {
+    let mut venue = replicated(2);
+    let token = venue.fetch_all(&fetch(), &[]).1;
+    venue.router.drop_connection(9, &mut venue.local);
+    assert_eq!(venue.ask(1, &fetch(), &token), Asked::Accepted);
+    venue.settle();
+    assert_eq!((venue.router.reader_count(), asked(&venue).iter().sum::<u32>()), (1, 1));
+    venue.router.cancel(1, fetch().correlation_id + 1, &mut venue.local);
+    venue.router.cancel(2, fetch().correlation_id, &mut venue.local);
+    assert_eq!(venue.router.reader_count(), 1);
+    venue.router.cancel(1, fetch().correlation_id, &mut venue.local);
+    assert_eq!((venue.router.reader_count(), asked(&venue).iter().sum::<u32>()), (0, 0));
+    new(&mut venue, 1, 3);
+    venue.feed_all();
+    venue.settle();
+    assert!(venue.answers(1).is_empty());
 }

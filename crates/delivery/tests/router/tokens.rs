@@ -55,7 +55,8 @@ fn a_routers_token_is_good_at_a_store_for_its_own_part_and_comes_back_whole() {
     let desk = venue.local.get_mut(id).unwrap();
     let fetch = fetch();
     let entitlement = Entitlement::all();
-    let question = Question { connection: 1, fetch: &fetch, token: &token, entitlement };
+    let question =
+        Question { connection: 1, fetch: &fetch, token: &token, min_token: &[], entitlement };
     assert_eq!(desk.ask(&question, now), Asked::Accepted);
     let _ = desk.poll(now, &mut venue.sink);
     let direct = answers(&venue.sink.out.remove(&1).unwrap()).remove(0);
@@ -193,7 +194,8 @@ fn a_firm_that_names_another_is_told_that_it_may_not_and_gets_its_own_otherwise(
     let entitlement = Entitlement::firm(FirmId(1));
     for (firm_id, want) in [(FirmId(2), None), (FirmId::NONE, Some(4)), (FirmId(1), Some(4))] {
         let fetch = FetchOrders { firm_id, ..fetch() };
-        let question = Question { connection: 1, fetch: &fetch, token: &[], entitlement };
+        let question =
+            Question { connection: 1, fetch: &fetch, token: &[], min_token: &[], entitlement };
         assert_eq!(venue.router.ask(&question, venue.now), Asked::Accepted);
         venue.settle();
         let answer = venue.answer(1);

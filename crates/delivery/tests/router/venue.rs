@@ -136,6 +136,7 @@ pub fn fetch_of(filter: &Filter) -> FetchOrders {
         credit: 1,
         live_only: if filter.live_only { Switch::On } else { Switch::Off },
         source_id: PartitionId::NONE,
+        min_wait_us: 0,
     }
 }
 
@@ -348,7 +349,8 @@ impl Venue {
 
     pub fn ask(&mut self, connection: u64, fetch: &FetchOrders, token: &[u8]) -> Asked {
         let entitlement = Entitlement::all();
-        self.router.ask(&Question { connection, fetch, token, entitlement }, self.now)
+        self.router
+            .ask(&Question { connection, fetch, token, min_token: &[], entitlement }, self.now)
     }
 
     /// Lets everything happen that happens without time passing.

@@ -2,7 +2,7 @@
 //!
 //! Each prints one JSON object as its last line.
 
-use crate::{bench_broker, bench_delivery, bench_isolation, bench_probes, bench_roundtrip};
+use crate::{bench_broker, bench_delivery, bench_isolation, bench_probes, bench_roundtrip, bench_router};
 
 /// Options of `weir bench`.
 #[derive(Debug, clap::Args)]
@@ -29,6 +29,8 @@ enum BenchCommand {
     DeliveryRunaway(bench_delivery::RunawayArgs),
     /// Ten thousand clients that wait, and what waking one costs.
     DeliveryParked(bench_delivery::ParkedArgs),
+    /// What a router over TCP adds to a change's way to its reader, and its rows a second.
+    Router(bench_router::RouterArgs),
     /// Those that the good sessions of `isolation` are not to notice.
     #[command(hide = true)]
     Party(bench_isolation::PartyArgs),
@@ -54,6 +56,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<()> {
         BenchCommand::DeliveryNet(args) => bench_delivery::run_net(args),
         BenchCommand::DeliveryRunaway(args) => bench_delivery::run_runaway(args),
         BenchCommand::DeliveryParked(args) => bench_delivery::run_parked(args),
+        BenchCommand::Router(args) => bench_router::run(args),
         BenchCommand::Party(args) => bench_isolation::run_party(args),
         BenchCommand::Idle(args) => bench_roundtrip::run_idle(args),
         BenchCommand::Echo(args) => bench_roundtrip::run_echo(args),

@@ -8,7 +8,7 @@ use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use weir_types::Durability;
 
-use crate::config::{Config, TlsSection};
+use crate::config::{Config, NodeRole, TlsSection};
 use crate::diagnostics::{self, LineFormat, LineLevel};
 use crate::health::Stage;
 use crate::http::Side;
@@ -22,6 +22,9 @@ pub struct ServeArgs {
     /// Configuration file (TOML).
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// What it is to others: an exchange of its own, or a router before the stores of many.
+    #[arg(long, value_name = "ROLE")]
+    pub role: Option<NodeRole>,
     /// Directory of logs and snapshots.
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
@@ -80,6 +83,7 @@ impl ServeArgs {
         if let Some(dir) = &self.dir {
             config.dir.clone_from(dir);
         }
+        config.role = self.role.unwrap_or(config.role);
         config.durability = self.durability.unwrap_or(config.durability);
         config.listen = self.listen.unwrap_or(config.listen);
         config.http = self.http.unwrap_or(config.http);
@@ -98,6 +102,7 @@ impl ServeArgs {
         }
         config.probes.enabled &= !self.no_probes;
         config.check()?;
+        config.check_role()?;
         Ok(config)
     }
 }
@@ -111,20 +116,20 @@ pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     raise_open_files();
     let _lines = diagnostics::start(config.diagnostics.format, config.diagnostics.level)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let outcome = runtime.block_on(serve(config));
+    let outcome = runtime.block_on(serve(config, args));
     // A recovery that somebody broke off is left where it is, as a kill would leave it.
     runtime.shutdown_background();
     outcome
 }
 
-async fn serve(config: Config) -> anyhow::Result<()> {
+async fn serve(config: Config, args: ServeArgs) -> anyhow::Result<()> {
     let http = tokio::net::TcpListener::bind(config.http)
         .await
         .with_context(|| format!("cannot serve HTTP on {}", config.http))?;
     let http_address = http.local_addr()?;
     let side = Arc::new(Side::default());
     let health = side.health.clone();
-    let life = live(config, side.clone(), http_address);
+    let life = live((config, args), side.clone(), http_address);
     let serving = axum::serve(http, crate::http::router(side));
     tokio::select! {
         biased;
@@ -135,7 +140,11 @@ async fn serve(config: Config) -> anyhow::Result<()> {
 }
 
 /// A node's life from its recovery to its last order, while others serve HTTP.
-async fn live(config: Config, side: Arc<Side>, http: SocketAddr) -> anyhow::Result<()> {
+async fn live(
+    (config, args): (Config, ServeArgs),
+    side: Arc<Side>,
+    http: SocketAddr,
+) -> anyhow::Result<()> {
     let version = env!("CARGO_PKG_VERSION");
     let (dir, durability) = (config.dir.display().to_string(), config.durability);
     tracing::info!(version, dir, %durability, "starting");
@@ -172,7 +181,7 @@ async fn live(config: Config, side: Arc<Side>, http: SocketAddr) -> anyhow::Resu
     let outcome = tokio::select! {
         biased;
         () = &mut told_to_stop => Ok(()),
-        () = read_certificates_when_told(&node, hangup) => unreachable!("it does not end"),
+        () = reload_when_told(&node, &args, hangup) => unreachable!("it does not end"),
         died = thread_died(&node) => {
             side.health.fail();
             Err(anyhow::anyhow!("thread {died} ended unasked"))
@@ -201,14 +210,26 @@ pub async fn told_to_stop() {
     }
 }
 
-/// Reads certificates anew at each SIGHUP; never resolves.
-async fn read_certificates_when_told(node: &Node, mut hangup: Signal) {
+/// Reads certificates, and what is behind a router, anew at each SIGHUP; never resolves.
+async fn reload_when_told(node: &Node, args: &ServeArgs, mut hangup: Signal) {
     loop {
         hangup.recv().await;
-        match node.reload_certificates() {
-            None => tracing::warn!("SIGHUP: without TLS there is nothing to read anew"),
+        let certificates = node.reload_certificates();
+        match &certificates {
+            None => {}
             Some(Ok(())) => tracing::info!("SIGHUP: certificates are read anew"),
             Some(Err(error)) => tracing::error!(%error, "SIGHUP: the old certificates stay"),
+        }
+        let is_router = match args.config() {
+            Ok(Config { router: Some(section), .. }) => node.reload_backends(section),
+            Ok(_) => false,
+            Err(error) => {
+                tracing::error!(%error, "SIGHUP: the configuration of before stays");
+                true
+            }
+        };
+        if certificates.is_none() && !is_router {
+            tracing::warn!("SIGHUP: without TLS there is nothing to read anew");
         }
     }
 }

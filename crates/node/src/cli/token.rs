@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 
 use crate::hex::parse_hex;
+use crate::token_keys::TokenKeyFile;
 
 /// Options of `weir token`.
 #[derive(Debug, clap::Args)]
@@ -22,6 +23,9 @@ enum TokenCommand {
         /// The node's directory, where the token key is.
         #[arg(long, value_name = "DIR", default_value = "weir-data")]
         dir: PathBuf,
+        /// The token key that nodes and routers share, where it is not the node's own.
+        #[arg(long, value_name = "FILE")]
+        key: Option<PathBuf>,
         /// One JSON object.
         #[arg(long)]
         json: bool,
@@ -33,9 +37,10 @@ enum TokenCommand {
 /// # Errors
 /// When the token or the key cannot be read.
 pub fn run(args: TokenArgs) -> anyhow::Result<()> {
-    let TokenCommand::Decode { token, dir, json } = args.command;
+    let TokenCommand::Decode { token, dir, key, json } = args.command;
     let bytes = parse_hex(token.trim()).context("the token is not hexadecimal")?;
-    let text = crate::delivery_agent::describe_token(&dir, &bytes, json)?;
+    let key = key.map_or_else(|| TokenKeyFile::own(&dir), |path| TokenKeyFile::shared(&path));
+    let text = key.describe(&bytes, json)?;
     println!("{text}");
     Ok(())
 }

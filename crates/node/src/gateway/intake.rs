@@ -5,8 +5,8 @@
 
 use weir_probe::{Point, TraceId};
 use weir_types::{Nanos, Reason, Role, SessionId};
-use weir_wire::delivery::FetchOrders;
-use weir_wire::dialogue::ClientMessage;
+use weir_wire::delivery::{CancelFetch, FetchOrders};
+use weir_wire::dialogue::{ClientMessage, Tokens};
 use weir_wire::frame::{BrokenFrame, CLIENT_FRAME_LEN_MAX, Framing, RawMessage, next_frame};
 use weir_wire::{Command, DecodeError, Destination, Request};
 
@@ -162,9 +162,10 @@ impl Gateway {
         };
         match ClientMessage::decode(&raw) {
             Ok(ClientMessage::Request(request)) => self.take_request(connection, &request, now),
-            Ok(ClientMessage::FetchOrders(fetch, token)) => {
-                self.take_fetch(connection, &fetch, token)
+            Ok(ClientMessage::FetchOrders(fetch, tokens)) => {
+                self.take_fetch(connection, &fetch, tokens)
             }
+            Ok(ClientMessage::CancelFetch(cancel)) => self.take_back(connection, &cancel),
             Ok(ClientMessage::DropCopyRequest(request)) => {
                 self.take_copy_request(connection, &request, now);
                 Taken::Done
@@ -287,7 +288,12 @@ impl Gateway {
         Taken::Done
     }
 
-    fn take_fetch(&mut self, from: &mut Connection, fetch: &FetchOrders, token: &[u8]) -> Taken {
+    fn take_fetch(
+        &mut self,
+        from: &mut Connection,
+        fetch: &FetchOrders,
+        tokens: Tokens<'_>,
+    ) -> Taken {
         let Some(session) = self.sessions.logged_on(fetch.session_id, from.id) else {
             self.put_reject(from, Refusal::of_fetch(fetch), Reason::NotLoggedOn);
             return Taken::Done;
@@ -296,12 +302,24 @@ impl Gateway {
             self.put_reject(from, Refusal::of_fetch(fetch), Reason::NotEntitled);
             return Taken::Done;
         };
-        let fetch =
-            Fetch { connection: from.id, fetch: *fetch, token: token.to_vec(), entitlement };
+        let (token, min_token) = (tokens.token.to_vec(), tokens.min_token.to_vec());
+        let fetch = Fetch { connection: from.id, fetch: *fetch, token, min_token, entitlement };
         if self.delivery.ask(DeliveryRequest::Fetch(Box::new(fetch))) {
             Taken::Done
         } else {
             Taken::NoRoom
+        }
+    }
+
+    /// Takes a question back, of whichever of the connection's sessions: pages go to connections.
+    fn take_back(&mut self, from: &mut Connection, cancel: &CancelFetch) -> Taken {
+        if self.sessions.logged_on(cancel.session_id, from.id).is_none() {
+            self.put_reject(from, Refusal::of_cancel(cancel), Reason::NotLoggedOn);
+            return Taken::Done;
+        }
+        match self.delivery.ask(DeliveryRequest::Cancel(from.id, cancel.correlation_id)) {
+            true => Taken::Done,
+            false => Taken::NoRoom,
         }
     }
 

@@ -53,6 +53,7 @@ pub use connection::ConnectionId;
 pub use counters::GatewayCounters;
 pub use directory::{Directory, KnownSession, Proof};
 pub use lobby::LobbyLimits;
+pub use transport::{Ending, Transport};
 
 use crate::agent::Agent;
 use crate::event_reader::EventReader;

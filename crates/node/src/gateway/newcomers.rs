@@ -458,6 +458,7 @@ impl Newcomers {
                 return self.answered(connection, None, now);
             }
             Ok(ClientMessage::FetchOrders(fetch, _)) => Refusal::of_fetch(&fetch),
+            Ok(ClientMessage::CancelFetch(cancel)) => Refusal::of_cancel(&cancel),
             Ok(ClientMessage::DropCopyRequest(request)) => Refusal::of_copies(&request),
             Err(error) => {
                 let closes = put_malformed(connection, Some(raw), error, &mut self.counters);

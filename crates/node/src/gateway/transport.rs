@@ -1,6 +1,7 @@
 //! What carries a connection's bytes: TCP alone, or TLS over it. The one place where they differ.
 //!
-//! The handshake is over before a transport is made: [`super::handshakes`] does it elsewhere.
+//! For who is connected to, the handshake is over before a transport is made:
+//! [`super::handshakes`] does it elsewhere. Who connects does it by the way.
 
 use std::io::{ErrorKind, Read, Write};
 
@@ -57,6 +58,12 @@ pub enum Ending {
 }
 
 impl Transport {
+    /// The client's end of TLS over a socket; its handshake goes on as it is read and written.
+    #[must_use]
+    pub fn client(stream: TcpStream, link: Link) -> Transport {
+        Transport::Tls(Box::new(TlsTransport { stream, link }))
+    }
+
     /// Reads once, as much as fits; `sealed` takes the bytes of TLS before they are opened.
     ///
     /// # Errors

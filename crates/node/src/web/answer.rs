@@ -79,8 +79,9 @@ impl Answer {
     }
 
     fn page(page: &OrderPage, token: &[u8], behind: &[u8]) -> Answer {
+        let (sources, behind) = sources_of(behind);
         let rows = if page.row_count == 0 { Vec::new() } else { rows_of(behind) };
-        let body = json!({
+        let mut body = json!({
             "token": hex(token),
             "online": page.flags.contains(PageFlags::ONLINE),
             "partial": page.flags.contains(PageFlags::PARTIAL),
@@ -92,6 +93,9 @@ impl Answer {
             "merged_count": page.merged_count,
             "rows": rows,
         });
+        if let Some(sources) = sources {
+            body["sources"] = sources;
+        }
         Answer::Page {
             correlation_id: page.correlation_id,
             token: token.to_vec(),
@@ -99,6 +103,23 @@ impl Answer {
             row_bytes: behind.len(),
             body,
         }
+    }
+}
+
+/// How the sources stand, where a router says so behind the header, and what follows.
+fn sources_of(frames: &[u8]) -> (Option<Value>, &[u8]) {
+    let Framing::Frame { len, message: Ok(raw) } = next_frame(frames, FRAME_LEN_MAX) else {
+        return (None, frames);
+    };
+    match NodeMessage::decode(&raw).expect("the store's own message") {
+        NodeMessage::SourceStates(_, states) => {
+            let states = states.map(|state| {
+                let state = state.expect("the router's own states");
+                json!({ "source": state.source_id.0, "status": format!("{:?}", state.status) })
+            });
+            (Some(Value::Array(states.collect())), &frames[len..])
+        }
+        _ => (None, frames),
     }
 }
 
@@ -150,7 +171,9 @@ pub fn refused(reason: Reason, token: &[u8]) -> Response {
             StatusCode::GONE
         }
         Reason::LimitReached => StatusCode::TOO_MANY_REQUESTS,
-        Reason::Overloaded | Reason::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+        Reason::Overloaded | Reason::Stopping | Reason::MinTokenNotReached => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
         _ => StatusCode::BAD_REQUEST,
     };
     let mut response = json_response(code, &refusal_json(reason, token));

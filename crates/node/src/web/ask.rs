@@ -49,6 +49,10 @@ pub struct Ask {
     pub bytes_max: u32,
     /// How long to wait, in milliseconds.
     pub wait_ms: u32,
+    /// What the store is to have reached before it answers; empty for nothing.
+    pub min_token: Vec<u8>,
+    /// How long that may take, in milliseconds; zero for the server's own time.
+    pub min_wait_ms: u32,
 }
 
 impl Default for Ask {
@@ -64,6 +68,8 @@ impl Default for Ask {
             rows_min: 1,
             bytes_max: 0,
             wait_ms: WAIT_DEFAULT_MS,
+            min_token: Vec::new(),
+            min_wait_ms: 0,
         }
     }
 }
@@ -107,12 +113,9 @@ impl Ask {
             "max_rows" => self.rows_max = number(name, value)?,
             "min_rows" => self.rows_min = number(name, value)?,
             "max_bytes" => self.bytes_max = number(name, value)?,
-            "wait_ms" => {
-                self.wait_ms = number(name, value)?;
-                if self.wait_ms > WAIT_MAX_MS {
-                    return Err(bad(name, "at most 30000"));
-                }
-            }
+            "min_token" => self.min_token = token_of(name, value)?,
+            "wait_ms" => self.wait_ms = wait_of(name, value)?,
+            "min_wait_ms" => self.min_wait_ms = wait_of(name, value)?,
             _ => return Err(bad(name, "there is no such parameter")),
         }
         Ok(())
@@ -134,6 +137,7 @@ impl Ask {
             credit: 1,
             live_only: if self.live_only { Switch::On } else { Switch::Off },
             source_id: self.source_id,
+            min_wait_us: self.min_wait_ms.saturating_mul(1_000),
         }
     }
 }
@@ -147,6 +151,11 @@ fn number<T: std::str::FromStr>(name: &str, value: &str) -> Result<T, BadParamet
     let is_digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
     let parsed = if is_digits { value.parse().ok() } else { None };
     parsed.ok_or_else(|| bad(name, "a whole number in its range"))
+}
+
+fn wait_of(name: &str, value: &str) -> Result<u32, BadParameter> {
+    let wait = number(name, value)?;
+    if wait > WAIT_MAX_MS { Err(bad(name, "at most 30000")) } else { Ok(wait) }
 }
 
 fn token_of(name: &str, value: &str) -> Result<Vec<u8>, BadParameter> {
@@ -175,7 +184,7 @@ mod tests {
     fn a_query_is_read_parameter_by_parameter() {
         let ask = Ask::of_query(
             "token=0aff&firm=1&account=22&instrument=3&source=9&live=true&max_rows=50&min_rows=5\
-             &max_bytes=1000&wait_ms=250",
+             &max_bytes=1000&wait_ms=250&min_token=01&min_wait_ms=40",
         );
         let want = Ask {
             token: vec![10, 255],
@@ -188,6 +197,8 @@ mod tests {
             rows_min: 5,
             bytes_max: 1_000,
             wait_ms: 250,
+            min_token: vec![1],
+            min_wait_ms: 40,
         };
         assert_eq!(ask, Ok(want));
         assert_eq!(Ask::of_query(""), Ok(Ask::default()));
@@ -207,6 +218,8 @@ mod tests {
             ("token=zz", "token"),
             (&long, "token"),
             ("wait_ms=30001", "wait_ms"),
+            ("min_wait_ms=30001", "min_wait_ms"),
+            ("min_token=0", "min_token"),
             ("firms=1", "firms"),
             ("firm=1&live=1&firm=1", "firm"),
         ] {

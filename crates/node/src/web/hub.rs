@@ -94,14 +94,14 @@ impl Reader {
     pub async fn ask(
         &self,
         fetch: weir_wire::delivery::FetchOrders,
-        token: Vec<u8>,
+        (token, min_token): (Vec<u8>, Vec<u8>),
         now: Nanos,
     ) -> Result<(), Reason> {
         if KnownSession::is_over(self.valid_until, now) {
             return Err(Reason::KeyExpired);
         }
         let (connection, entitlement) = (self.connection, self.entitlement);
-        let fetch = Box::new(Fetch { connection, fetch, token, entitlement });
+        let fetch = Box::new(Fetch { connection, fetch, token, min_token, entitlement });
         self.hub.send(Request::Ask(fetch)).await
     }
 

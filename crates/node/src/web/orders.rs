@@ -35,7 +35,7 @@ pub async fn fetch(
         }
     };
     let question = ask.question(session_id, 0);
-    if let Err(reason) = reader.ask(question, ask.token, SystemClock.now()).await {
+    if let Err(reason) = reader.ask(question, (ask.token, ask.min_token), SystemClock.now()).await {
         return refused(reason, &[]);
     }
     match reader.next_page().await.as_deref().map(Answer::of) {

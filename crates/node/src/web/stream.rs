@@ -207,8 +207,10 @@ impl Stream {
         };
         question.rows_max = at_most(question.rows_max, subscription.credit.rows);
         question.bytes_max = at_most(question.bytes_max, subscription.credit.bytes);
-        let token = subscription.ask.token.clone();
-        let asked = self.reader.ask(question, token, SystemClock.now()).await;
+        // Once it is reached, what comes behind it is.
+        let min_token = std::mem::take(&mut subscription.ask.min_token);
+        let tokens = (subscription.ask.token.clone(), min_token);
+        let asked = self.reader.ask(question, tokens, SystemClock.now()).await;
         asked.map_err(|reason| End::Closed(POLICY_VIOLATION, reason))
     }
 

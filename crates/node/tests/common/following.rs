@@ -35,16 +35,27 @@ impl Following {
     }
 
     pub fn start_as(node: &Node, who: Who, follower: Follower) -> Following {
-        let client = Client::connect(node.address(), Limits::default()).unwrap();
-        let (resyncs, refusals) = (Vec::new(), Vec::new());
-        let mut following = Following { who, follower, client, resyncs, refusals, row_count: 0 };
-        following.log_on().unwrap();
+        let mut following = Following::start_unasked(node, who, follower);
+        following.ask();
         following
+    }
+
+    /// As [`Following::start_as`], and asks nothing yet.
+    pub fn start_unasked(node: &Node, who: Who, follower: Follower) -> Following {
+        let mut client = Client::connect(node.address(), Limits::default()).unwrap();
+        client.log_on(who.patient_config(), HANG).unwrap();
+        let (resyncs, refusals) = (Vec::new(), Vec::new());
+        Following { who, follower, client, resyncs, refusals, row_count: 0 }
+    }
+
+    /// Asks its first question.
+    pub fn ask(&mut self) {
+        self.follower.ask(self.client.outbox());
     }
 
     fn log_on(&mut self) -> Result<(), ClientError> {
         self.client.log_on(self.who.patient_config(), HANG)?;
-        self.follower.ask(self.client.outbox());
+        self.ask();
         Ok(())
     }
 
@@ -66,8 +77,10 @@ impl Following {
             Incoming::Rows(body, rows) => {
                 follower.on_rows(&body, rows, |_| *row_count += 1).unwrap();
             }
+            Incoming::Sources(states, sources) => {
+                let _ = follower.on_sources(&states, sources).unwrap();
+            }
             Incoming::Session(..)
-            | Incoming::Sources(..)
             | Incoming::CopyState(_)
             | Incoming::Copy(..)
             | Incoming::CopyMark(_)

@@ -115,6 +115,7 @@ pub struct Home {
     /// The words before the node's own command, if it is not started directly.
     wrapper: Vec<OsString>,
     program: PathBuf,
+    listen: SocketAddr,
 }
 
 impl Home {
@@ -127,7 +128,8 @@ impl Home {
         let dir = tempfile::tempdir().unwrap();
         let data = dir.path().join("data");
         let program = env!("CARGO_BIN_EXE_weir").into();
-        let home = Home { dir, data, durability, wrapper: Vec::new(), program };
+        let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+        let home = Home { dir, data, durability, wrapper: Vec::new(), program, listen };
         std::fs::write(home.path("weir.toml"), config).unwrap();
         home
     }
@@ -140,6 +142,11 @@ impl Home {
     /// The same home, whose node is another program from now on.
     pub fn with_program(self, program: PathBuf) -> Home {
         Home { program, ..self }
+    }
+
+    /// The same home, whose node listens on this address each time.
+    pub fn listening_on(self, listen: SocketAddr) -> Home {
+        Home { listen, ..self }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -158,7 +165,7 @@ impl Home {
         command
             .args(words)
             .args(["serve", "--durability", self.durability])
-            .args(["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"])
+            .args(["--listen", &self.listen.to_string(), "--http", "127.0.0.1:0"])
             .args(["--config".into(), self.path("weir.toml")])
             .args(["--dir".into(), self.data()])
             .env("WEIR_BOOTSTRAP_KEY", key)

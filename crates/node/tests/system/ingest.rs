@@ -336,6 +336,7 @@ fn readers_are_told_which_sources_there_are_and_which_are_not_whole_yet() {
             credit: 1,
             live_only: Switch::Off,
             source_id,
+            min_wait_us: 0,
         };
         put_fetch_orders(&fetch, &[], client.outbox());
         let told = until("a reject", || {

@@ -52,9 +52,11 @@ pub(crate) fn any_body(info: &'static MessageInfo) -> BoxedStrategy<Vec<u8>> {
     let block = block(info.fields);
     match info.tail {
         Tail::None | Tail::Definition => block,
-        Tail::Data(_) => (block, vec(any::<u8>(), 0..200))
-            .prop_map(|(mut body, data)| {
-                weir_wire::group::put_data(&data, &mut body);
+        Tail::Data(names) => (block, vec(vec(any::<u8>(), 0..200), names.len()))
+            .prop_map(|(mut body, fields)| {
+                for data in fields {
+                    weir_wire::group::put_data(&data, &mut body);
+                }
                 body
             })
             .boxed(),

@@ -1,0 +1,177 @@
+//! What a router tells of itself and of the nodes behind it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::Serialize;
+use weir_delivery::BackendRole;
+use weir_delivery::router::{BackendState, Health, RouterFigures};
+
+/// Figures that other threads read.
+#[derive(Debug, Default)]
+pub struct RouterBoard {
+    report: Mutex<RouterReport>,
+    /// No source has a store that can be asked: readers should go to another router.
+    pub is_cut_off: Arc<AtomicBool>,
+}
+
+/// A router on the status page.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct RouterReport {
+    /// Pages served, refusals included.
+    pub pages: u64,
+    /// Rows in them.
+    pub rows: u64,
+    /// Questions to stores.
+    pub asked: u64,
+    /// Pages of stores that were used.
+    pub answers: u64,
+    /// Pages of stores that came after their question was given up.
+    pub late: u64,
+    /// Questions that found their sources waiting already.
+    pub adopted: u64,
+    /// Faults of stores.
+    pub faults: u64,
+    /// Questions that went on at another store.
+    pub switches: u64,
+    /// Readers sent back to the start.
+    pub resyncs: u64,
+    /// Readers that wait.
+    pub readers: u64,
+    /// The sources.
+    pub sources: Vec<SourceReport>,
+    /// The stores, by source.
+    pub backends: Vec<BackendReport>,
+}
+
+/// A source behind a router.
+#[derive(Clone, Debug, Serialize)]
+pub struct SourceReport {
+    /// Its number.
+    pub source: u16,
+    /// Stores that can be asked.
+    pub serving: u64,
+    /// Stores that are known.
+    pub stores: u64,
+}
+
+/// A store behind a router.
+#[derive(Clone, Debug, Serialize)]
+pub struct BackendReport {
+    /// Whose orders.
+    pub source: u16,
+    /// Its node.
+    pub address: String,
+    /// `master` or `replica`.
+    pub role: &'static str,
+    /// Whether it has secondary keys.
+    pub indexed: bool,
+    /// `resting`, `connecting`, `logging-on` or `up`: the connection to its node.
+    pub link: &'static str,
+    /// `down`, `up`, `aside` or `probing`: whether it is asked.
+    pub health: &'static str,
+    /// Its epoch; 0 when it has not said.
+    pub epoch: u32,
+    /// Its newest change, as far as it has said.
+    pub head_seq: u64,
+    /// Changes that it is behind the newest that was heard of its source.
+    pub lag: u64,
+    /// Questions that it has not answered.
+    pub asked: u32,
+    /// Faults in a row.
+    pub faults: u32,
+    /// The latest fault of the store.
+    pub last_fault: Option<String>,
+    /// Times that the connection to its node came up.
+    pub connects: u64,
+    /// Times that it ended or was not made.
+    pub losses: u64,
+    /// Why it last did.
+    pub last_loss: Option<String>,
+}
+
+impl RouterBoard {
+    /// The figures, a tenth of a second old at most.
+    #[must_use]
+    pub fn report(&self) -> RouterReport {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Shows new ones.
+    pub(super) fn show(&self, report: RouterReport) {
+        let is_cut_off = report.sources.iter().all(|source| source.serving == 0);
+        self.is_cut_off.store(is_cut_off, Ordering::Relaxed);
+        *self.report.lock().unwrap_or_else(PoisonError::into_inner) = report;
+    }
+}
+
+impl RouterReport {
+    pub(super) fn of(figures: &RouterFigures, readers: usize) -> RouterReport {
+        RouterReport {
+            pages: figures.page_count,
+            rows: figures.row_count,
+            asked: figures.asked_count,
+            answers: figures.answer_count,
+            late: figures.late_count,
+            adopted: figures.adopted_count,
+            faults: figures.fault_count,
+            switches: figures.switch_count,
+            resyncs: figures.resync_count,
+            readers: readers as u64,
+            sources: Vec::new(),
+            backends: Vec::new(),
+        }
+    }
+
+    pub(super) fn add(&mut self, backend: BackendReport) {
+        let serves = backend.health == "up";
+        let known = self.sources.iter_mut().find(|source| source.source == backend.source);
+        match known {
+            Some(source) => {
+                source.stores += 1;
+                source.serving += u64::from(serves);
+            }
+            None => self.sources.push(SourceReport {
+                source: backend.source,
+                serving: u64::from(serves),
+                stores: 1,
+            }),
+        }
+        self.backends.push(backend);
+    }
+
+    pub(super) fn sort(&mut self) {
+        self.sources.sort_by_key(|source| source.source);
+        self.backends.sort_by(|a, b| (a.source, &a.address).cmp(&(b.source, &b.address)));
+    }
+
+    /// The figures of the router as a whole, as Prometheus has them: name, help, kind, value.
+    #[must_use]
+    pub fn metrics(&self) -> [(&'static str, &'static str, &'static str, u64); 8] {
+        [
+            ("weir_router_asked_total", "Questions to stores.", "counter", self.asked),
+            ("weir_router_answers_total", "Pages of stores used.", "counter", self.answers),
+            ("weir_router_late_total", "Pages of stores not waited for.", "counter", self.late),
+            ("weir_router_adopted_total", "Sources found waiting.", "counter", self.adopted),
+            ("weir_router_faults_total", "Faults of stores.", "counter", self.faults),
+            ("weir_router_switches_total", "Gone on elsewhere.", "counter", self.switches),
+            ("weir_router_resyncs_total", "Readers sent to the start.", "counter", self.resyncs),
+            ("weir_router_readers", "Readers that wait.", "gauge", self.readers),
+        ]
+    }
+}
+
+/// What a store's state is called.
+pub(super) fn names_of(state: &BackendState) -> (&'static str, &'static str) {
+    let role = match state.info.role {
+        BackendRole::Master => "master",
+        BackendRole::Replica => "replica",
+    };
+    let health = match state.health {
+        Health::Down => "down",
+        Health::Up => "up",
+        Health::Aside => "aside",
+        Health::Probing => "probing",
+    };
+    (role, health)
+}

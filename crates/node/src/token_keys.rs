@@ -1,0 +1,119 @@
+//! The keys that seal tokens of order state: a node's own, or one that nodes and routers share.
+//!
+//! Tokens are good wherever the key is, so whoever serves the same clients has the same key file.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use weir_delivery::{NonceCounter, TokenKey, TokenSealer};
+use weir_io::{Clock, OsRng, Rng, SystemClock};
+use weir_types::Nanos;
+
+use crate::config::Config;
+
+/// The file of the key that a node makes for itself.
+const TOKEN_KEY_FILE: &str = "token.key";
+
+/// Where the key is, and whether a node that does not find one there makes it.
+#[derive(Clone, Debug)]
+pub struct TokenKeyFile {
+    path: PathBuf,
+    is_own: bool,
+}
+
+impl TokenKeyFile {
+    /// The key that a configuration names, or the node's own.
+    #[must_use]
+    pub fn of(config: &Config) -> TokenKeyFile {
+        match &config.delivery.token_key {
+            Some(path) => TokenKeyFile { path: path.clone(), is_own: false },
+            None => TokenKeyFile::own(&config.dir),
+        }
+    }
+
+    /// The node's own, in its directory; made when it is first needed, so that tokens outlive a
+    /// restart.
+    #[must_use]
+    pub fn own(node_dir: &Path) -> TokenKeyFile {
+        TokenKeyFile { path: node_dir.join(TOKEN_KEY_FILE), is_own: true }
+    }
+
+    /// One that is shared, which nobody makes by themselves: two would make two.
+    #[must_use]
+    pub fn shared(path: &Path) -> TokenKeyFile {
+        TokenKeyFile { path: path.to_owned(), is_own: false }
+    }
+
+    /// Seals with the key, by nonces that nobody else draws.
+    ///
+    /// # Errors
+    /// When the key can be neither read nor made.
+    pub fn sealer(&self) -> anyhow::Result<TokenSealer> {
+        let maker = (OsRng.next_u64() >> 32) as u32;
+        Ok(TokenSealer::new(self.key()?, NonceCounter::new(maker, SystemClock.now())))
+    }
+
+    fn key(&self) -> anyhow::Result<TokenKey> {
+        let mut bytes = [0; 32];
+        match std::fs::File::open(&self.path) {
+            Ok(mut file) => file
+                .read_exact(&mut bytes)
+                .with_context(|| format!("{} holds no key", self.path.display()))?,
+            Err(error) if self.is_own && error.kind() == std::io::ErrorKind::NotFound => {
+                OsRng.fill(&mut bytes);
+                weir_io::durable::write_file(&self.path, &bytes, 0o600).with_context(|| {
+                    format!("cannot keep the token key in {}", self.path.display())
+                })?;
+            }
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot read {}", self.path.display()));
+            }
+        }
+        Ok(TokenKey::new(1, &bytes))
+    }
+
+    /// What a token says, as text or one JSON object a source.
+    ///
+    /// # Errors
+    /// When the key is missing or the token is none.
+    pub fn describe(&self, token: &[u8], json: bool) -> anyhow::Result<String> {
+        anyhow::ensure!(self.path.is_file(), "{} is not there", self.path.display());
+        let sealer = TokenSealer::new(self.key()?, NonceCounter::new(0, Nanos(0)));
+        let places = sealer.peek(token)?;
+        let lines = places.iter().map(|place| {
+            let (source, epoch) = (place.source.0, place.epoch.0);
+            let (seq, rec) = (place.place.seq.0, place.place.rec.0);
+            if json {
+                let value =
+                    serde_json::json!({"source": source, "epoch": epoch, "seq": seq, "rec": rec});
+                value.to_string()
+            } else {
+                format!("source {source}  epoch {epoch}  seq {seq}  rec {rec}")
+            }
+        });
+        Ok(lines.collect::<Vec<_>>().join("\n"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_makes_its_own_key_once_and_a_shared_one_never() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = TokenKeyFile::own(dir.path());
+        own.sealer().unwrap();
+        let made = std::fs::read(dir.path().join(TOKEN_KEY_FILE)).unwrap();
+        own.sealer().unwrap();
+        assert_eq!(std::fs::read(dir.path().join(TOKEN_KEY_FILE)).unwrap(), made);
+        let path = dir.path().join("shared.key");
+        let error = TokenKeyFile::shared(&path).sealer().unwrap_err();
+        assert!(error.to_string().contains("shared.key"), "{error}");
+        assert!(!path.exists());
+        std::fs::write(&path, [1; 31]).unwrap();
+        let error = TokenKeyFile::shared(&path).sealer().unwrap_err();
+        assert!(error.to_string().contains("holds no key"), "{error}");
+    }
+}

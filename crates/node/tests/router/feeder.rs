@@ -1,0 +1,179 @@
+//! An outside core that loses nothing: its orders, and the writer that feeds them to a node.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use weir_client::load::Rng;
+use weir_client::source::{SourceConfig, SourceEvent, SourceWriter};
+use weir_types::{
+    AccountId, ClOrdId, Epoch, ExecInst, ExecType, FirmId, InstrumentId, Nanos, OrdStatus, OrdType,
+    OrderId, PartitionId, Price, Qty, Reason, Rec, Role, Seq, SessionId, Side, TimeInForce,
+};
+use weir_wire::delivery::{OrderRow, RowFlags};
+use weir_wire::ingest::BatchFlags;
+
+use crate::common::{ALICE, BOB, OPERATOR, Who};
+
+/// Rows of a batch.
+const BATCH_LEN: usize = 50;
+
+/// The session that feeds a source.
+pub fn core_of(source: u16) -> Who {
+    Who { session_id: SessionId(u32::from(source) + 100), role: Role::Source, ..OPERATOR }
+}
+
+pub struct Feeder {
+    pub source: PartitionId,
+    pub rows: BTreeMap<Rec, OrderRow>,
+    epoch: Epoch,
+    pub seq: u64,
+    /// Changes that no batch has yet.
+    pending: Vec<OrderRow>,
+    pushed: u64,
+    acked: u64,
+    writer: SourceWriter,
+    pub resend_count: u64,
+}
+
+impl Feeder {
+    pub fn new(ingest: SocketAddr, source: u16) -> Feeder {
+        let (session, source) = (core_of(source), PartitionId(source));
+        let config = SourceConfig::full(session.session_id, source, Epoch(1));
+        let writer = SourceWriter::new(ingest, session.patient_config(), config);
+        let mut feeder = Feeder {
+            source,
+            rows: BTreeMap::new(),
+            epoch: Epoch(1),
+            seq: 0,
+            pending: Vec::new(),
+            pushed: 0,
+            acked: 0,
+            writer,
+            resend_count: 0,
+        };
+        feeder.resend();
+        feeder
+    }
+
+    /// A new order of one of two firms, or a change of one.
+    pub fn trade(&mut self, rng: &mut Rng) {
+        self.seq += 1;
+        let picked = Rec(1 + rng.below(self.rows.len().max(1) as u64));
+        let row = match self.rows.get(&picked) {
+            Some(row) if rng.below(3) > 0 => {
+                let is_over = rng.below(4) == 0;
+                let status = if is_over { OrdStatus::Filled } else { OrdStatus::PartiallyFilled };
+                let price = Price(100 + self.seq.cast_signed());
+                OrderRow { seq: Seq(self.seq), price, ord_status: status, ..*row }
+            }
+            _ => {
+                let rec = Rec(self.rows.len() as u64 + 1);
+                let who = if rec.0.is_multiple_of(2) { ALICE } else { BOB };
+                new_row(self.source, (Seq(self.seq), rec), who)
+            }
+        };
+        self.rows.insert(row.rec, OrderRow { transact_time: Nanos(self.seq), ..row });
+        self.pending.push(self.rows[&row.rec]);
+    }
+
+    /// Says all that there is from the beginning.
+    fn resend(&mut self) {
+        self.pending.clear();
+        (self.pushed, self.acked) = (0, 0);
+        let mut rows: Vec<OrderRow> = self.rows.values().copied().collect();
+        rows.sort_by_key(|row| (row.seq, row.rec));
+        let batches: Vec<&[OrderRow]> = rows.chunks(BATCH_LEN).collect();
+        let count = batches.len().max(1);
+        for index in 0..count {
+            let mut flags = BatchFlags::default();
+            if index == 0 {
+                flags = flags.with(BatchFlags::RESEND_BEGIN);
+            }
+            if index + 1 == count {
+                flags = flags.with(BatchFlags::RESEND_END);
+            }
+            push(&mut self.writer, batches.get(index).copied().unwrap_or(&[]), flags);
+            self.pushed += 1;
+        }
+        // The end of a resend takes a number too.
+        self.seq += 1;
+    }
+
+    /// Sends what there is and hears the node, which may be away.
+    pub fn pump(&mut self, timeout: Duration) {
+        while !self.pending.is_empty() {
+            let rest = self.pending.split_off(self.pending.len().min(BATCH_LEN));
+            push(&mut self.writer, &self.pending, BatchFlags::default());
+            self.pending = rest;
+            self.pushed += 1;
+        }
+        let mut is_lost = false;
+        let acked = &mut self.acked;
+        let polled = self.writer.poll(timeout, |event| match event {
+            SourceEvent::Acknowledged(batch_no) => *acked = (*acked).max(batch_no.0),
+            SourceEvent::Refused(reject) if reject.reason == Reason::ResendNeeded => is_lost = true,
+            SourceEvent::Refused(reject) => panic!("{reject:?}"),
+            SourceEvent::Opened { .. } | SourceEvent::SentAgain { .. } | SourceEvent::NotOurs => {}
+        });
+        if is_lost || polled.is_err() {
+            // The node was killed and has nothing any more.
+            let session_id = core_of(self.source.0).session_id;
+            self.writer.begin(SourceConfig::full(session_id, self.source, self.epoch));
+            self.resend_count += 1;
+            self.resend();
+        }
+    }
+
+    /// Whether the node was heard to have all.
+    pub fn is_fed(&self) -> bool {
+        self.pending.is_empty() && self.acked == self.pushed
+    }
+
+    /// Feeds another node from now on, from the beginning.
+    pub fn move_to(&mut self, ingest: SocketAddr) {
+        let session = core_of(self.source.0);
+        let config = SourceConfig::full(session.session_id, self.source, self.epoch);
+        self.writer = SourceWriter::new(ingest, session.patient_config(), config);
+        self.resend();
+    }
+}
+
+fn push(writer: &mut SourceWriter, rows: &[OrderRow], flags: BatchFlags) {
+    let rows: Vec<(OrderRow, &[u8])> = rows.iter().map(|row| (*row, &[][..])).collect();
+    let _ = writer.push(&rows, flags).expect("few rows wait");
+}
+
+fn new_row(source: PartitionId, (seq, rec): (Seq, Rec), who: Who) -> OrderRow {
+    OrderRow {
+        rec,
+        seq,
+        order_id: OrderId::new(source, rec),
+        transact_time: Nanos(seq.0),
+        created_time: Nanos(seq.0),
+        cl_ord_id: ClOrdId::NONE,
+        price: Price(100),
+        stop_px: Price(0),
+        last_px: Price(0),
+        last_qty: Qty::ZERO,
+        order_qty: Qty(10),
+        leaves_qty: Qty(10),
+        cum_qty: Qty::ZERO,
+        expire_time: Nanos(0),
+        merged_count: 0,
+        session_id: SessionId(1),
+        firm_id: FirmId(who.firm_id.0),
+        account_id: AccountId(who.account_id.0),
+        instrument_id: InstrumentId(1),
+        partition_id: source,
+        reason: Reason::None,
+        side: Side::Buy,
+        ord_type: OrdType::Limit,
+        time_in_force: TimeInForce::Day,
+        exec_inst: ExecInst::NONE,
+        exec_type: ExecType::New,
+        ord_status: OrdStatus::New,
+        flags: RowFlags::default(),
+        display_qty: Qty::ZERO,
+    }
+}
