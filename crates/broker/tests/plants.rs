@@ -17,7 +17,7 @@ use weir_broker::Durability;
 use weir_broker::plant::{self, Plant};
 
 /// Seeds in which a planted bug must be found.
-const SEEDS_MAX: u64 = 60;
+const SEEDS_MAX: u64 = 400;
 const STEPS: u64 = 1_500;
 
 /// How many seeds it takes to find a bug, by the model and by crash points.

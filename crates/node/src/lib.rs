@@ -14,13 +14,13 @@
 
 pub mod agent;
 pub mod backup;
-pub mod bench_delivery;
 pub mod bench_broker;
+pub mod bench_delivery;
 pub mod bench_isolation;
 pub mod bench_probes;
 pub mod bench_roundtrip;
-pub mod broker;
 pub mod bench_router;
+pub mod broker;
 pub mod cli;
 pub mod config;
 pub mod control_feed;

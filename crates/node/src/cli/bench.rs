@@ -2,7 +2,9 @@
 //!
 //! Each prints one JSON object as its last line.
 
-use crate::{bench_broker, bench_delivery, bench_isolation, bench_probes, bench_roundtrip, bench_router};
+use crate::{
+    bench_broker, bench_delivery, bench_isolation, bench_probes, bench_roundtrip, bench_router,
+};
 
 /// Options of `weir bench`.
 #[derive(Debug, clap::Args)]
