@@ -55,7 +55,7 @@ use crate::gateway::lineage::Lineage;
 use crate::gateway::newcomers::{Door, Newcomers, NewcomersParts, link};
 use crate::gateway::{Gateway, GatewayConfig, GatewayParts, GatewayStatus, LobbyLimits, PortParts};
 use crate::handoff::{
-    GatewayPort, SourcePort, Submission, gateway_to_delivery, gateway_to_partition,
+    GatewayPort, PartitionPort, SourcePort, Submission, gateway_to_delivery, gateway_to_partition,
 };
 use crate::health::{Beat, Health};
 use crate::ingest::{
@@ -144,14 +144,11 @@ impl Node {
         let (listener, address) = listen(config)?;
         let web_listener = listen_for_web(config)?;
         let tls = open_door(config)?;
-        weir_io::durable::create_dir(&config.dir)
-            .with_context(|| format!("cannot make {}", config.dir.display()))?;
-        refuse_newer(&config.dir, &[PartitionId(0), TRADING])?;
+        prepare_dir(config, &[PartitionId(0), TRADING])?;
         let wake_fd = WakeFd::new()?;
         let control = recover(config, PartitionId(0), &wake_fd)?;
         let trading = recover(config, TRADING, &wake_fd)?;
-        let mut notes = control.notes.clone();
-        notes.append(&mut trading.notes.clone());
+        let mut notes = [control.notes.clone(), trading.notes.clone()].concat();
         let mut probes = Probes::start(config, &mut notes);
         let mut assembly = Assembly::new(config, health);
         let bootstrap = bootstrap(config, &control, &mut notes)?;
@@ -163,11 +160,7 @@ impl Node {
         let feed_source = SourcePort { feedback: None, ..feed_source };
         let (delivery_port, gateway_port) =
             gateway_to_delivery(assembly.wakes.gateway.clone(), assembly.wakes.delivery.clone());
-        let port = |ring, of: &Recovered| {
-            let lineage = Lineage::new(of.epoch, &of.ended);
-            PortParts { ring, events: of.reader(), lineage }
-        };
-        let ports = vec![port(control_port, &control), port(trading_port, &trading)];
+        let ports = vec![port_of(control_port, &control), port_of(trading_port, &trading)];
         let (door, handshakes) = assembly.door(listener, tls.as_ref())?;
         let mut gateway =
             assembly.gateway(ports, delivery_port, &mut probes, &[&control, &trading])?;
@@ -390,6 +383,18 @@ fn keeper(drain: Option<Drain>) -> Runner {
         Some(drain) => keeper.with_agent(ProbeDrain::new(drain)),
         None => keeper,
     }
+}
+
+/// The node's directory, made where it is not there and refused where a newer program wrote it.
+fn prepare_dir(config: &Config, partitions: &[PartitionId]) -> anyhow::Result<()> {
+    weir_io::durable::create_dir(&config.dir)
+        .with_context(|| format!("cannot make {}", config.dir.display()))?;
+    refuse_newer(&config.dir, partitions)
+}
+
+/// What the gateway has of a partition.
+fn port_of(ring: PartitionPort, of: &Recovered) -> PortParts {
+    PortParts { ring, events: of.reader(), lineage: Lineage::new(of.epoch, &of.ended) }
 }
 
 /// The thread that writes snapshots of outside cores' stores.

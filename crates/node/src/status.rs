@@ -461,13 +461,8 @@ impl NodeStatus {
         }
         put_reasons(g, text);
         put_cycles(&report.cycles, text);
-        report.tls.iter().for_each(|tls| put_handshakes(tls, text));
-        report.web.iter().for_each(|web| put_web(web, text));
-        report.ingest.iter().for_each(|ingest| put_ingest(ingest, text));
         put_stores(&report, text);
-        report.replica.iter().for_each(|replica| put_replica(replica, text));
-        report.broker.iter().for_each(|broker| put_broker(broker, text));
-        report.router.iter().for_each(|router| put_router(router, text));
+        put_parts(&report, text);
         self.put_partitions(&report, text);
     }
 
@@ -633,6 +628,16 @@ fn put_ingest(ingest: &IngestReport, text: &mut String) {
             rows.map(|row| (format!("{{source=\"{}\"}}", row.source), figure(row))).collect();
         put_metric(text, (name, help, kind), &values);
     }
+}
+
+/// The parts that only some nodes have.
+fn put_parts(report: &StatusReport, text: &mut String) {
+    report.tls.iter().for_each(|tls| put_handshakes(tls, text));
+    report.web.iter().for_each(|web| put_web(web, text));
+    report.ingest.iter().for_each(|ingest| put_ingest(ingest, text));
+    report.replica.iter().for_each(|replica| put_replica(replica, text));
+    report.broker.iter().for_each(|broker| put_broker(broker, text));
+    report.router.iter().for_each(|router| put_router(router, text));
 }
 
 fn put_replica(replica: &ReplicaReport, text: &mut String) {

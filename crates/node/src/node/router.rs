@@ -15,9 +15,7 @@ pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node
     let (listener, address) = listen(config)?;
     let web_listener = listen_for_web(config)?;
     let tls = open_door(config)?;
-    weir_io::durable::create_dir(&config.dir)
-        .with_context(|| format!("cannot make {}", config.dir.display()))?;
-    refuse_newer(&config.dir, &[PartitionId(0)])?;
+    prepare_dir(config, &[PartitionId(0)])?;
     let wake_fd = WakeFd::new()?;
     let control = recover(config, PartitionId(0), &wake_fd)?;
     let mut notes = control.notes.clone();
