@@ -111,6 +111,7 @@ fn crash_everywhere(level: Durability, seed: u64, steps: u64) -> Tally {
 }
 
 /// Faults found by losing power, or killing, at each write point of a workload.
+#[cfg(feature = "planted")]
 pub(crate) fn faults(level: Durability, seed: u64, steps: u64) -> usize {
     crash_everywhere(level, seed, steps).faults.len()
 }

@@ -60,6 +60,8 @@ struct World {
     crashes: u64,
     seen: u64,
     parts_read: u64,
+    /// Somebody was just evicted, and the table may not say so yet.
+    crashes_soon: bool,
 }
 
 impl World {
@@ -87,6 +89,7 @@ impl World {
             crashes: 0,
             seen: 0,
             parts_read: 0,
+            crashes_soon: false,
         }
     }
 
@@ -138,6 +141,7 @@ impl World {
                 Notice::Expired { name } => (name, None),
             };
             self.evictions += u64::from(reason.is_some());
+            self.crashes_soon |= self.rng.chance(1, 10);
             let client = self.clients.get_mut(&name).unwrap();
             let quota = client.quota.unwrap_or_default();
             match reason {
@@ -385,6 +389,18 @@ impl World {
     }
 
     fn step(&mut self) {
+        if std::mem::take(&mut self.crashes_soon) {
+            if self.rng.chance(1, 2) && self.clients.len() < 8 {
+                self.make();
+            }
+            (0..3).for_each(|_| self.publish_new());
+            if self.rng.chance(1, 2) {
+                self.work();
+                (0..3).for_each(|_| self.publish_new());
+                self.work();
+            }
+            self.restart();
+        }
         match self.rng.below(1000) {
             0..450 => (0..3).for_each(|_| self.publish_new()),
             450..750 => {
@@ -440,6 +456,7 @@ impl World {
 }
 
 /// Lives through a seed's days and nights, and holds what it sees against the model.
+#[cfg(feature = "planted")]
 pub(crate) fn live(seed: u64, steps: u64) {
     let mut world = World::new(seed);
     for _ in 0..steps {

@@ -320,10 +320,8 @@ fn hear(
                 sink(BrokerEvent::Published(upto));
             }
         }
-        NodeMessage::PublishReject(reject) => {
-            if publishing.refused(reject, now) {
-                sink(BrokerEvent::Refused(*reject));
-            }
+        NodeMessage::PublishReject(reject) if publishing.refused(reject, now) => {
+            sink(BrokerEvent::Refused(*reject));
         }
         _ => {}
     }

@@ -34,8 +34,18 @@ pub struct BrokerFigures {
     pub acks_late: AtomicU64,
     /// One when the broker has stopped after a failure of its disk.
     pub has_stopped: AtomicU64,
-    /// Connections, sessions, attached subscriptions; what the queues hold and did.
-    queues: Mutex<((u64, u64, u64), Holdings, Counters, u64)>,
+    /// As of the last twentieth of a second.
+    queues: Mutex<Queues>,
+}
+
+/// What the queues hold and did.
+#[derive(Clone, Copy, Debug, Default)]
+struct Queues {
+    /// Connections, sessions, attached subscriptions.
+    now: (u64, u64, u64),
+    held: Holdings,
+    counters: Counters,
+    subscriptions: u64,
 }
 
 /// Durable subscriptions on the status page.
@@ -106,7 +116,12 @@ impl BrokerFigures {
     /// Shows what the queues hold.
     pub(super) fn publish<D: Disk>(&self, broker: &Broker<D>, now: (u64, u64, u64)) {
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        *queues = (now, broker.holdings(), broker.counters(), broker.subscription_count());
+        *queues = Queues {
+            now,
+            held: broker.holdings(),
+            counters: broker.counters(),
+            subscriptions: broker.subscription_count(),
+        };
     }
 
     /// For the status page.
@@ -114,7 +129,8 @@ impl BrokerFigures {
     pub fn report(&self, address: SocketAddr) -> BrokerReport {
         let load = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
         let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        let ((connections, sessions, attached), held, counters, subscriptions) = *queues;
+        let Queues { now: (connections, sessions, attached), held, counters, subscriptions } =
+            *queues;
         BrokerReport {
             address: address.to_string(),
             connections,

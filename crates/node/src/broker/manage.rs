@@ -383,10 +383,10 @@ impl BrokerAgent {
     }
 }
 
-fn state_of<'a>(
-    listed: &'a Listed,
+fn state_of(
+    listed: &Listed,
     (correlation_id, session_id): (u64, SessionId),
-) -> (SubscriptionState, &'a str) {
+) -> (SubscriptionState, &str) {
     let (row, lag) = (&listed.row, &listed.lag);
     let (firm_id, own) = parts_of(&row.name).unwrap_or((FirmId::NONE, row.name.as_str()));
     let (kind, topic_key) = match &row.kind {

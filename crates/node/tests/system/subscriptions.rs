@@ -2,6 +2,7 @@
 //! participants that are away, slow, killed with the node, over their quota or not entitled.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -303,8 +304,7 @@ fn a_subscription_that_nobody_attaches_to_expires() {
     let mut operator = broker(&node, OPERATOR);
     let begun = Instant::now();
     // For as long again who comes is told; then the name is free.
-    loop {
-        let Some(listed) = operator.list(FirmId::NONE).unwrap().pop() else { break };
+    while let Some(listed) = operator.list(FirmId::NONE).unwrap().pop() {
         assert!(begun.elapsed() < HANG, "it stays: {listed:?}");
     }
     assert!(begun.elapsed() >= expire_after);
@@ -506,10 +506,10 @@ fn a_soak_with_subscribers_that_come_and_go_loses_nothing_and_fills_no_disk() {
             let is_there = (number / 1_000 + u64::from(who.session_id.0)) % 3 > 0;
             if !is_there {
                 present.remove(&who.session_id.0);
-            } else if !present.contains_key(&who.session_id.0) {
+            } else if let Entry::Vacant(place) = present.entry(who.session_id.0) {
                 let known = seen.get(&who.session_id).map_or_else(Seen::new, |(s, _)| s.clone());
                 let from = Subscription::new(address(&node), who.config(), "letters", known);
-                present.insert(who.session_id.0, (who, from));
+                place.insert((who, from));
             }
         }
         present.values_mut().for_each(|(who, from)| hear(who, from, &mut seen));
