@@ -52,7 +52,8 @@ pub(crate) fn any_body(info: &'static MessageInfo) -> BoxedStrategy<Vec<u8>> {
     let block = block(info.fields);
     match info.tail {
         Tail::None | Tail::Definition => block,
-        Tail::Data(_) => (block, vec(any::<u8>(), 0..200))
+        // Names are shorter than tokens and bodies.
+        Tail::Data(name) => (block, vec(any::<u8>(), 0..if name == "name" { 49 } else { 200 }))
             .prop_map(|(mut body, data)| {
                 weir_wire::group::put_data(&data, &mut body);
                 body
