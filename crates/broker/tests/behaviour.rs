@@ -10,6 +10,7 @@ use weir_broker::{
     Attachment, Broker, BrokerError, Config, Durability, EvictReason, MessageNo, Notice, OnFull,
     Published, Quota, Refused, SubscriptionError, Terms,
 };
+use weir_io::disk::sim::TraceOp;
 use weir_io::{SimDisk, SimFaults};
 use weir_types::{Epoch, Nanos};
 
@@ -382,4 +383,39 @@ fn what_was_not_acknowledged_by_a_subscriber_comes_again_and_says_so() {
         again.push((delivery.place.record.0, delivery.is_again));
     });
     assert_eq!((count, again), (Ok(2), vec![(3, true), (4, false)]));
+}
+
+#[test]
+pub(crate) fn what_is_given_up_with_its_subscription_is_acknowledged_once_that_is_saved() {
+    let (mut broker, _disk) = open(&config(Durability::Disk));
+    make(&mut broker, 1, None);
+    let waits = publish(&mut broker, 1, 2);
+    let change = broker.evict(&name(1)).unwrap();
+    // Given up first, with a higher number: nobody is left to queue for.
+    let nobodys = publish(&mut broker, 2, 2);
+    broker.do_work(Nanos(2)).unwrap();
+    assert!(!broker.is_saved(change) && broker.acknowledged() < waits);
+    settle(&mut broker, 3).unwrap();
+    assert!(broker.is_saved(change) && broker.acknowledged() >= nobodys);
+}
+
+#[test]
+pub(crate) fn nothing_is_written_behind_what_an_eviction_lost_before_that_is_saved() {
+    let (mut broker, disk) = open(&config(Durability::Disk));
+    make(&mut broker, 1, None);
+    publish(&mut broker, 1, 2);
+    settle(&mut broker, 2).unwrap();
+    disk.record();
+    let _saved_below = broker.evict(&name(1)).unwrap();
+    publish(&mut broker, 2, 3);
+    let _saved_below = broker.create(&name(2), topic(1), None, Nanos(3)).unwrap();
+    publish(&mut broker, 3, 3);
+    settle(&mut broker, 4).unwrap();
+    let starts = disk.take_trace().into_iter().filter_map(|op| match op {
+        TraceOp::Write { bytes, .. } => Some(bytes[..4].to_vec()),
+        _ => None,
+    });
+    let starts: Vec<Vec<u8>> = starts.collect();
+    assert_eq!(starts[0], b"WEIR", "the table first: {starts:?}");
+    assert!(starts.contains(&b"WBLK".to_vec()), "then the message: {starts:?}");
 }

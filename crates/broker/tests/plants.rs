@@ -1,9 +1,12 @@
 //! Each planted bug is found by the campaigns that a change goes through: the model of random days,
-//! or the loss of power at every write point. Needs the feature `planted`.
+//! the loss of power at every write point, or a test of its own. Needs the feature `planted`.
 
 #![cfg(feature = "planted")]
 #![allow(clippy::unwrap_used)] // Test code outside #[test] functions.
 
+#[path = "behaviour.rs"]
+#[allow(dead_code, reason = "the rest are its own tests")]
+mod behaviour;
 #[path = "crash_points.rs"]
 #[allow(dead_code, reason = "its own tests take the rest")]
 mod crash_points;
@@ -29,6 +32,14 @@ fn seeds_needed(plant: Plant) -> Option<(u64, &'static str)> {
         let level = levels[seed as usize % 2];
         seed <= 8 && catch_unwind(|| crash_points::faults(level, seed, 60) > 0).unwrap_or(true)
     };
+    let by_test = [
+        behaviour::what_is_given_up_with_its_subscription_is_acknowledged_once_that_is_saved,
+        behaviour::nothing_is_written_behind_what_an_eviction_lost_before_that_is_saved,
+    ];
+    if by_test.iter().any(|test| catch_unwind(test).is_err()) {
+        plant::set(None);
+        return Some((0, "a test of its own"));
+    }
     let found = (1..=SEEDS_MAX).find_map(|seed| match (by_model(seed), by_crash(seed)) {
         (true, true) => Some((seed, "both")),
         (true, false) => Some((seed, "the model")),

@@ -500,9 +500,14 @@ fn sample_row() -> OrderRow {
 
 #[test]
 fn each_side_reads_its_own_messages_and_no_others() {
-    let clients =
-        [1, 4, 5, 7, 9, 10, 11, 12, 13, 20, 21, 22, 23, 24, 25, 26, 27, 28, 50, 54, 60, 70, 72];
-    let nodes = [2, 3, 4, 5, 6, 8, 40, 41, 42, 46, 51, 52, 53, 61, 62, 63, 71, 73, 74, 75];
+    let clients = [
+        1, 4, 5, 7, 9, 10, 11, 12, 13, 20, 21, 22, 23, 24, 25, 26, 27, 28, 50, 54, 60, 70, 72, 76,
+        90, 91, 94, 96, 97, 100, 103,
+    ];
+    let nodes = [
+        2, 3, 4, 5, 6, 8, 40, 41, 42, 46, 51, 52, 53, 61, 62, 63, 71, 73, 74, 75, 77, 78, 92, 93,
+        95, 98, 99, 101, 102, 103,
+    ];
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     for info in catalogue() {
         let body = any_body(info).new_tree(&mut runner).unwrap().current();

@@ -52,14 +52,18 @@ pub(crate) fn any_body(info: &'static MessageInfo) -> BoxedStrategy<Vec<u8>> {
     let block = block(info.fields);
     match info.tail {
         Tail::None | Tail::Definition => block,
-        Tail::Data(names) => (block, vec(vec(any::<u8>(), 0..200), names.len()))
-            .prop_map(|(mut body, fields)| {
-                for data in fields {
-                    weir_wire::group::put_data(&data, &mut body);
-                }
-                body
-            })
-            .boxed(),
+        Tail::Data(names) => {
+            // Names are shorter than tokens and bodies.
+            let len_max = if *names == ["name"] { 49 } else { 200 };
+            (block, vec(vec(any::<u8>(), 0..len_max), names.len()))
+                .prop_map(|(mut body, fields)| {
+                    for data in fields {
+                        weir_wire::group::put_data(&data, &mut body);
+                    }
+                    body
+                })
+                .boxed()
+        }
         Tail::Group(group) => (block, vec(entry(group), 0..9))
             .prop_map(move |(mut body, entries)| {
                 for word in [group.block_length, entries.len()] {
