@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use roxmltree::{Document, Node};
 use weir_types::{
     AckLevel, CredentialKind, ExecInst, ExecType, KillScope, Liquidity, MassCancelScope, OrdStatus,
-    OrdType, Phase, Reason, Role, SelfTradePrevention, Side, SourceStatus, Switch, TimeInForce,
+    OrdType, Phase, Reason, Role, SelfTradePrevention, Side, SourceStatus, SubscriptionAction,
+    SubscriptionKind, SubscriptionStatus, Switch, TimeInForce,
 };
 use weir_wire::catalogue::Tail;
 use weir_wire::delivery::{PageFlags, RowFlags};
@@ -17,6 +18,7 @@ use weir_wire::event::OrderEvent;
 use weir_wire::ingest::BatchFlags;
 use weir_wire::message::camel_case;
 use weir_wire::report::ExecutionReport;
+use weir_wire::subscription::MessageFlags;
 use weir_wire::{FieldInfo, Message, MessageInfo, SCHEMA_ID, SCHEMA_VERSION, catalogue};
 
 fn schema_text() -> String {
@@ -225,7 +227,8 @@ fn every_enumeration_has_the_names_and_codes_of_the_schema() {
         "ordStatus" OrdStatus, "selfTradePrevention" SelfTradePrevention, "liquidity" Liquidity,
         "phase" Phase, "massCancelScope" MassCancelScope, "killScope" KillScope, "onOff" Switch,
         "role" Role, "credentialKind" CredentialKind, "ackLevel" AckLevel,
-        "sourceStatus" SourceStatus, "reason" Reason,
+        "subscriptionKind" SubscriptionKind, "subscriptionStatus" SubscriptionStatus,
+        "subscriptionAction" SubscriptionAction, "sourceStatus" SourceStatus, "reason" Reason,
     }
     assert_eq!(types(&doc, "enum").count(), count, "the schema has an enum that Rust has not");
 }
@@ -234,7 +237,7 @@ fn every_enumeration_has_the_names_and_codes_of_the_schema() {
 fn every_set_has_the_names_and_bits_of_the_schema() {
     let text = schema_text();
     let doc = Document::parse(&text).unwrap();
-    let sets: [(&str, &[(&str, u8)]); 4] = [
+    let sets: [(&str, &[(&str, u8)]); 5] = [
         ("execInst", &[("postOnly", ExecInst::POST_ONLY.0)]),
         (
             "pageFlags",
@@ -245,6 +248,7 @@ fn every_set_has_the_names_and_bits_of_the_schema() {
             ],
         ),
         ("rowFlags", &[("tombstone", RowFlags::TOMBSTONE.0), ("leave", RowFlags::LEAVE.0)]),
+        ("messageFlags", &[("again", MessageFlags::AGAIN.0)]),
         (
             "batchFlags",
             &[("resendBegin", BatchFlags::RESEND_BEGIN.0), ("resendEnd", BatchFlags::RESEND_END.0)],

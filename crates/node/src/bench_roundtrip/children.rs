@@ -346,7 +346,7 @@ mod tests {
     fn the_ready_line_tells_the_address() {
         let cases = [
             ("weir ready order-entry=127.0.0.1:7001 http=127.0.0.1:7080\n", true),
-            ("weir ready http=127.0.0.1:7080 order-entry=[::1]:5\n", false),
+            ("weir ready http=127.0.0.1:7080 order-entry=[::1]:5\n", true),
             ("weir is not ready\n", false),
             ("", false),
         ];
