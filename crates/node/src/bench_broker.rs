@@ -305,7 +305,9 @@ pub fn run(args: BrokerArgs) -> anyhow::Result<()> {
     let p50 = |round: &Round| percentile(&round.pings, 500);
     let p99 = |round: &Round| percentile(&round.pings, 990);
     let stream = |round: &Round| round.stream;
+    let before = brokered.came;
     let churned = churn(&mut brokered, &args, &mut number)?;
+    let came = brokered.came - before;
     drop(node);
     let report = serde_json::json!({
         "durability": args.durability.to_string(), "wait": args.wait.to_string(),
@@ -317,7 +319,7 @@ pub fn run(args: BrokerArgs) -> anyhow::Result<()> {
         "p99_ratio": ratio(&p99),
         "broker_ns_a_message": all(&ours, &stream), "relay_ns_a_message": all(&theirs, &stream),
         "stream_ratio": ratio(&stream),
-        "churn_messages": args.churn, "churn_lost": 0, "churn_s": churned.as_secs_f64(),
+        "churn_messages": args.churn, "churn_came": came, "churn_s": churned.as_secs_f64(),
     });
     println!("{report}");
     Ok(())

@@ -46,7 +46,7 @@ use weir_wire::message::camel_case;
 use weir_wire::{FieldInfo, MessageInfo, SCHEMA_ID, SCHEMA_VERSION, catalogue};
 
 /// Frames of each message: enough that every code of every enumeration occurs in every field.
-const ROUND_COUNT: usize = 96;
+const ROUND_COUNT: usize = 160;
 const FRAME_LEN_MAX: usize = 1 << 20;
 
 fn main() -> ExitCode {
