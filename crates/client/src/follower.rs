@@ -200,8 +200,8 @@ impl Follower {
         self.attributes.get(&order_id).map_or(&[], Vec::as_slice)
     }
 
-    /// How the sources stand, as last told by a router some of whose sources were away; empty where
-    /// none ever was.
+    /// How the sources stand, as last told by a router some of whose sources are or were away;
+    /// empty since a page said that none is and nothing else.
     #[must_use]
     pub fn sources(&self) -> &[SourceState] {
         &self.sources
@@ -331,6 +331,10 @@ impl Follower {
             self.token.extend_from_slice(token);
         }
         self.is_online = page.flags.contains(PageFlags::ONLINE);
+        if !page.flags.contains(PageFlags::SOURCE_AWAY) {
+            // A router that forgot this reader meanwhile has nobody to tell that all are back.
+            self.sources.clear();
+        }
         Ok(PageEvent::Page {
             is_online: self.is_online,
             is_partial: page.flags.contains(PageFlags::PARTIAL),

@@ -18,8 +18,12 @@ use weir_client::{
 };
 use weir_types::*;
 use weir_wire::challenge::signed_text;
-use weir_wire::delivery::{FetchOrders, OrderPage, OrderPageBody, OrderRow, PageFlags, RowFlags};
-use weir_wire::dialogue::{ClientMessage, put_logon_ack, put_order_page, put_order_page_body};
+use weir_wire::delivery::{
+    FetchOrders, OrderPage, OrderPageBody, OrderRow, PageFlags, RowFlags, SourceState, SourceStates,
+};
+use weir_wire::dialogue::{
+    ClientMessage, put_logon_ack, put_order_page, put_order_page_body, put_source_states,
+};
 use weir_wire::drop_copy::{DropCopyRequest, ReportCopy};
 use weir_wire::event::{OrderEvent, RequestDone, RequestRejected};
 use weir_wire::frame::{CLIENT_FRAME_LEN_MAX, Framing, next_frame, put_frame};
@@ -779,6 +783,33 @@ fn a_follower_asks_on_the_header_and_forgets_what_is_gone() {
     }
     assert_eq!(known, [2, 3]);
     assert!(follower.is_online());
+    drop(client);
+    node.script.join().unwrap();
+}
+
+#[test]
+fn a_page_that_says_of_no_source_that_it_is_away_ends_what_was_said_before() {
+    let node = node(vec![Box::new(|mut peer| {
+        peer.hear_logon();
+        peer.open(&[(1, 0, 1)]);
+        let (fetch, _) = peer.hear_fetch();
+        let asked = fetch.correlation_id;
+        let away = OrderPage { flags: PageFlags::SOURCE_AWAY, ..page(asked, 0, Reason::None) };
+        let states = SourceStates { correlation_id: asked, session_id: ME };
+        let state = SourceState { source_id: P1, status: SourceStatus::Away };
+        peer.say(|out| {
+            put_order_page(&away, b"one", out);
+            put_source_states(&states, &[state], out);
+        });
+        let (again, _) = peer.hear_fetch();
+        serve(&mut peer, again.correlation_id, b"two", &[]);
+        peer.wait_until_gone();
+    })]);
+    let (mut client, mut follower) = following(&node);
+    follow(&mut client, &mut follower, |f| !f.sources().is_empty()).unwrap();
+    assert_eq!(follower.sources()[0].status, SourceStatus::Away);
+    follow(&mut client, &mut follower, |f| f.token() == b"two").unwrap();
+    assert_eq!(follower.sources(), [], "a router that forgot its reader tells no more");
     drop(client);
     node.script.join().unwrap();
 }
