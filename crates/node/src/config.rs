@@ -170,7 +170,8 @@ pub struct GatewaySection {
     pub copies_retained_max: u32,
 }
 
-/// TLS for order entry and delivery.
+/// TLS for every door of the node but that of HTTP: order entry and delivery, outside cores,
+/// subscribers.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TlsSection {
@@ -343,12 +344,8 @@ fn default_snapshot_every_bytes() -> u64 {
 const SOURCES_MAX: usize = 64;
 
 impl IngestSection {
-    fn check(&self, has_tls: bool) -> Result<(), ConfigError> {
+    fn check(&self) -> Result<(), ConfigError> {
         let out = |key, value: String, want| Err(ConfigError::OutOfRange { key, value, want });
-        if has_tls {
-            let value = self.listen.to_string();
-            return out("ingest.listen", value, "no TLS: ingest does not speak it yet");
-        }
         if !(1..=65_536).contains(&self.connections_max) {
             let value = self.connections_max.to_string();
             return out("ingest.connections_max", value, "1 to 65536");
@@ -466,15 +463,7 @@ fn default_broker_hold_us() -> u64 {
 }
 
 impl BrokerSection {
-    fn check(&self, has_tls: bool) -> Result<(), ConfigError> {
-        if has_tls {
-            let (key, value) = ("broker.listen", self.listen.to_string());
-            return Err(ConfigError::OutOfRange {
-                key,
-                value,
-                want: "no TLS: the broker does not speak it yet",
-            });
-        }
+    fn check(&self) -> Result<(), ConfigError> {
         let count = |value: usize| value as u64;
         let (gib, seconds) = (1 << 30, 10 * 366 * 24 * 3600);
         let ranges = [
@@ -754,13 +743,13 @@ impl Config {
             web.check()?;
         }
         if let Some(ingest) = &self.ingest {
-            ingest.check(self.tls.is_some())?;
+            ingest.check()?;
         }
         if let Some(replica) = &self.replica {
             replica.check(self.ingest.as_ref())?;
         }
         if let Some(broker) = &self.broker {
-            broker.check(self.tls.is_some())?;
+            broker.check()?;
         }
         if let Some(router) = &self.router {
             router.check()?;

@@ -27,6 +27,7 @@ pub mod control_feed;
 pub mod cycles;
 pub mod delivery_agent;
 pub mod diagnostics;
+pub mod door;
 pub mod entitlement;
 pub mod event_reader;
 pub mod fd_poller;

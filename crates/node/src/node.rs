@@ -16,6 +16,7 @@
 //! Split, the gateway has a thread of its own. Disks add a thread each where io_uring is missing;
 //! hiccups are watched by one thread a core.
 
+mod doors;
 mod router;
 
 use std::net::SocketAddr;
@@ -40,19 +41,21 @@ use weir_wire::reference::DefineSession;
 use weir_wire::session::{ApiKey, NodeId};
 use weir_wire::{Command, Definition, Request};
 
+use self::doors::OuterDoor;
 use crate::agent::Agent;
 use crate::broker::{BrokerAgent, BrokerFigures, BrokerLimits, BrokerParts, FeedParts};
 use crate::config::{Config, NodeRole, SourceSection, parse_key};
 use crate::control_feed::{ControlFeed, FedPartition};
 use crate::cycles::CycleTimes;
 use crate::delivery_agent::{DeliveryAgent, DeliveryFigures, DeliveryParts};
+use crate::door::Door;
 use crate::event_reader::EventReader;
 use crate::fd_poller::FdPoller;
 use crate::gateway::handshakes::{
     HandshakeLimits, Handshakes, HandshakesParts, SECURED_MAX, TlsDoor,
 };
 use crate::gateway::lineage::Lineage;
-use crate::gateway::newcomers::{Door, Newcomers, NewcomersParts, link};
+use crate::gateway::newcomers::{Newcomers, NewcomersParts, link};
 use crate::gateway::{Gateway, GatewayConfig, GatewayParts, GatewayStatus, LobbyLimits, PortParts};
 use crate::handoff::{
     GatewayPort, PartitionPort, SourcePort, Submission, gateway_to_delivery, gateway_to_partition,
@@ -150,7 +153,7 @@ impl Node {
         let trading = recover(config, TRADING, &wake_fd)?;
         let mut notes = [control.notes.clone(), trading.notes.clone()].concat();
         let mut probes = Probes::start(config, &mut notes);
-        let mut assembly = Assembly::new(config, health);
+        let mut assembly = Assembly::new(config, health, tls.clone());
         let bootstrap = bootstrap(config, &control, &mut notes)?;
         let [to_control, to_trading, to_feed] = [PartitionId(0), TRADING, TRADING]
             .map(|id| gateway_to_partition(id, assembly.wakes.partition.clone()));
@@ -161,7 +164,7 @@ impl Node {
         let (delivery_port, gateway_port) =
             gateway_to_delivery(assembly.wakes.gateway.clone(), assembly.wakes.delivery.clone());
         let ports = vec![port_of(control_port, &control), port_of(trading_port, &trading)];
-        let (door, handshakes) = assembly.door(listener, tls.as_ref())?;
+        let (door, handshakes) = assembly.front_door(listener)?;
         let mut gateway =
             assembly.gateway(ports, delivery_port, &mut probes, &[&control, &trading])?;
         let newcomers = assembly.newcomers(door, &mut gateway)?;
@@ -170,9 +173,9 @@ impl Node {
         let definitions = gateway.definition_count();
         let feed = ControlFeed::new(control.reader(), vec![fed]);
         let (ingest, ingest_port) = assembly.ingest(&control)?.unzip();
-        let ingest_address = ingest.as_ref().map(IngestAgent::address).transpose()?;
+        let ingest_address = ingest.as_ref().map(|door| door.address);
         let broker = assembly.broker(&control, &trading, &mut notes)?;
-        let broker_address = broker.as_ref().map(BrokerAgent::address).transpose()?;
+        let broker_address = broker.as_ref().map(|door| door.address);
         let reader_ports = ReaderPorts { gateway: gateway_port, web: web.port };
         let (replica, update_port) = assembly.replica()?.unzip();
         let (delivery, kept) =
@@ -490,8 +493,8 @@ type Cores = (Gateway, Vec<Box<dyn Agent>>);
 struct Others {
     delivery: Runner,
     newcomers: Runner,
-    ingest: Option<IngestAgent>,
-    broker: Option<BrokerAgent>,
+    ingest: Option<OuterDoor<IngestAgent>>,
+    broker: Option<OuterDoor<BrokerAgent>>,
     handshakes: Option<Runner>,
     web_readers: Option<HubAgent>,
     background: Vec<Runner>,
@@ -510,6 +513,7 @@ struct WebSide {
 struct Assembly<'a> {
     config: &'a Config,
     health: Arc<Health>,
+    tls: Option<Arc<TlsDoor>>,
     wakes: Wakes,
     draining: Arc<AtomicBool>,
     gateway_status: Arc<Mutex<GatewayStatus>>,
@@ -521,10 +525,11 @@ struct Assembly<'a> {
 }
 
 impl<'a> Assembly<'a> {
-    fn new(config: &'a Config, health: Arc<Health>) -> Assembly<'a> {
+    fn new(config: &'a Config, health: Arc<Health>, tls: Option<Arc<TlsDoor>>) -> Assembly<'a> {
         Assembly {
             config,
             health,
+            tls,
             wakes: Wakes::new(config.is_fused()),
             draining: Arc::new(AtomicBool::new(false)),
             gateway_status: Arc::new(Mutex::new(GatewayStatus::default())),
@@ -622,34 +627,6 @@ impl<'a> Assembly<'a> {
             .giving_way()
             .with_sockets(newcomers);
         Ok(runner)
-    }
-
-    /// Where connections come from, and with TLS the thread that does their handshakes.
-    fn door(
-        &self,
-        listener: std::net::TcpListener,
-        tls: Option<&Arc<TlsDoor>>,
-    ) -> anyhow::Result<(Door, Option<Runner>)> {
-        let (Some(tls), Some(section)) = (tls, &self.config.tls) else {
-            return Ok((Door::Plain(listener), None));
-        };
-        let (secured, to_newcomers) = RingBuffer::new(SECURED_MAX);
-        let handshakes = Handshakes::new(HandshakesParts {
-            listener,
-            door: tls.clone(),
-            secured,
-            newcomers: self.wakes.newcomers.clone(),
-            limits: HandshakeLimits {
-                pending_max: section.handshakes_max,
-                time_max: Nanos(section.handshake_max_ms * 1_000_000),
-            },
-            draining: self.draining.clone(),
-        })?;
-        let runner = Runner::new("handshakes", Wake::new(), WaitStrategy::Park)
-            .sharing(NEWCOMERS_SHARE)
-            .giving_way()
-            .with_sockets(handshakes);
-        Ok((Door::Tls(to_newcomers), Some(runner)))
     }
 
     /// What stands between readers over HTTP and the delivery store, where there are such readers.
@@ -780,79 +757,6 @@ impl<'a> Assembly<'a> {
             .on_core(self.config.cores.get(2).copied())
     }
 
-    /// The agent that outside cores connect to, where they may, and the store's end of its ring.
-    fn ingest(&self, control: &Recovered) -> anyhow::Result<Option<(IngestAgent, IngestPort)>> {
-        let Some(section) = &self.config.ingest else { return Ok(None) };
-        let listener = std::net::TcpListener::bind(section.listen)
-            .with_context(|| format!("cannot listen for cores on {}", section.listen))?;
-        let (port, store_port) =
-            ingest_to_store(self.wakes.ingest.clone(), self.wakes.delivery.clone());
-        let sources = section.sources.iter();
-        let agent = IngestAgent::new(IngestParts {
-            listener,
-            sources: sources.map(|s| (PartitionId(s.id), SessionId(s.session))).collect(),
-            followed: self.followed().iter().map(|settings| settings.source).collect(),
-            definitions: control.reader(),
-            port,
-            node_id: NodeId(control.log.log_id().to_be_bytes()),
-            rng: Box::new(OsRng),
-            limits: IngestLimits {
-                connections_max: section.connections_max,
-                logon_time_max: Nanos(self.config.gateway.logon_timeout_ms * 1_000_000),
-            },
-            draining: self.draining.clone(),
-            figures: self.ingest_figures.clone(),
-        })?;
-        Ok(Some((agent, store_port)))
-    }
-
-    /// The agent of durable subscriptions, where they are served.
-    fn broker(
-        &self,
-        control: &Recovered,
-        trading: &Recovered,
-        notes: &mut Vec<String>,
-    ) -> anyhow::Result<Option<BrokerAgent>> {
-        let Some(section) = &self.config.broker else { return Ok(None) };
-        let listener = std::net::TcpListener::bind(section.listen)
-            .with_context(|| format!("cannot listen for subscribers on {}", section.listen))?;
-        let dir = section.dir.clone().unwrap_or_else(|| self.config.dir.join("broker"));
-        let id = (u128::from(OsRng.next_u64()) << 64) | u128::from(OsRng.next_u64());
-        let config = section.config(id, self.config.durability);
-        let (durability, quota) = (config.durability, config.quota);
-        let disk = weir_io::ThreadDisk::open(&dir, Some(self.wakes.broker.as_waker()))?;
-        let (broker, report) = weir_broker::Broker::open(config, disk, SystemClock.now())
-            .with_context(|| format!("cannot open the broker in {}", dir.display()))?;
-        if !report.was_closed && report.run > 1 {
-            notes.push(format!(
-                "broker: {} subscriptions, {} messages not taken, found after a crash",
-                report.subscriptions, report.messages
-            ));
-        }
-        let agent = BrokerAgent::new(BrokerParts {
-            listener,
-            broker,
-            durability,
-            quota,
-            feed: FeedParts {
-                partition_id: TRADING,
-                events: trading.reader(),
-                epoch: trading.epoch,
-                ended: trading.ended.clone(),
-            },
-            definitions: control.reader(),
-            node_id: NodeId(control.log.log_id().to_be_bytes()),
-            rng: Box::new(OsRng),
-            limits: BrokerLimits {
-                connections_max: section.connections_max,
-                logon_time_max: Nanos(self.config.gateway.logon_timeout_ms * 1_000_000),
-            },
-            draining: self.draining.clone(),
-            figures: self.broker_figures.clone(),
-        })?;
-        Ok(Some(agent))
-    }
-
     /// A partition's figures, by which its health is watched too.
     fn figures(&self, of: &Recovered) -> (PartitionId, Epoch, Arc<PartitionFigures>) {
         self.health.watch_partition(of.partition_id, of.figures.clone());
@@ -878,31 +782,6 @@ impl<'a> Assembly<'a> {
             std::thread::sleep(Duration::from_millis(1));
         }
         anyhow::bail!("the control log took no definition of an operator within {START_TIME:?}")
-    }
-
-    /// Starts the threads of those with sockets of their own, beside the gateway's.
-    fn start_doors(
-        &self,
-        (ingest, broker): (Option<IngestAgent>, Option<BrokerAgent>),
-        threads: &mut Vec<RunningThread>,
-    ) -> anyhow::Result<()> {
-        if let Some(ingest) = ingest {
-            let runner = Runner::new("ingest", self.wakes.ingest.clone(), WaitStrategy::Park)
-                .with_sockets(ingest)
-                .sharing(DELIVERY_SHARE)
-                .giving_way()
-                .with_beat(self.beat("ingest"));
-            threads.push(runner.start()?);
-        }
-        if let Some(broker) = broker {
-            let runner = Runner::new("broker", self.wakes.broker.clone(), self.config.wait)
-                .with_sockets(broker)
-                .sharing(DELIVERY_SHARE)
-                .giving_way()
-                .with_beat(self.beat("broker"));
-            threads.push(runner.start()?);
-        }
-        Ok(())
     }
 
     fn start_threads(

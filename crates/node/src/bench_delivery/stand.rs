@@ -15,7 +15,7 @@ use crate::bench_roundtrip::{Child, WorkDir};
 use crate::cli::endpoint::hex;
 
 /// The first source, and the session that feeds it.
-const FIRST_SOURCE: u16 = 40;
+pub(super) const FIRST_SOURCE: u16 = 40;
 const FIRST_SESSION: u16 = 30;
 
 /// The processor time of a node's threads in a span of time, by name.

@@ -6,29 +6,29 @@
 //! again. Nothing here waits but for a part that one subscriber reads from the disk.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use mio::net::TcpListener;
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Poll, Token};
 use weir_broker::{Broker, Change, MessageNo, Name, Quota, Topic};
 use weir_io::{Rng, ThreadDisk};
-use weir_types::{Durability, Nanos, PartitionId, Reason, SessionId};
+use weir_types::{Durability, Nanos, Reason, SessionId};
 use weir_wire::frame::put_frame;
-use weir_wire::session::{Heartbeat, Logout, NodeId};
+use weir_wire::session::NodeId;
 use weir_wire::subscription::SubscriptionDone;
 use weir_wire::{Definition, Event};
 
 use super::feed::{Feed, FeedParts};
 use super::figures::BrokerFigures;
-use super::link::Link;
+use super::link::{LIMITS, Link};
 use crate::agent::Agent;
+use crate::door::{Door, Entrance, Scratch, Socket};
 use crate::event_reader::{EventReader, ReadEvent};
 use crate::gateway::ConnectionId;
-use crate::gateway::directory::{KnownSession, Redefined};
+use crate::gateway::directory::Redefined;
 use crate::gateway::reception::Reception;
+use crate::gateway::transport::Transport;
 use crate::runner::Poller;
 
 const WAKER: Token = Token(0);
@@ -45,10 +45,6 @@ const CARE_INTERVAL: u64 = 50_000_000;
 const LOOK_INTERVAL: u64 = 500_000;
 /// The same where nobody is attached and nothing is under way.
 const IDLE_INTERVAL: u64 = 5_000_000;
-/// How long a connection that is closed may take to read why.
-const CLOSING_TIME: u64 = 1_000_000_000;
-/// Silence after which a connection is lost, in tenths of its heartbeat interval.
-const SILENCE_TENTHS: u64 = 25;
 /// Bytes read at once.
 const READ_LEN: usize = 128 * 1024;
 
@@ -64,7 +60,7 @@ pub struct BrokerLimits {
 /// What the agent is made of.
 pub struct BrokerParts {
     /// Where subscribers and publishers connect.
-    pub listener: std::net::TcpListener,
+    pub door: Door,
     /// The queues.
     pub broker: Broker<ThreadDisk>,
     /// Their level.
@@ -98,12 +94,11 @@ pub(super) struct Promised {
 pub struct BrokerAgent {
     poll: Poll,
     events: Events,
-    listener: TcpListener,
-    may_accept: bool,
+    entrance: Entrance,
     pub(super) reception: Reception,
     definitions: EventReader,
     record: Vec<u8>,
-    scratch: Vec<u8>,
+    scratch: Scratch,
     pub(super) broker: Broker<ThreadDisk>,
     pub(super) durability: Durability,
     pub(super) default_quota: Quota,
@@ -137,19 +132,16 @@ impl BrokerAgent {
     /// # Errors
     /// When the operating system refuses.
     pub fn new(parts: BrokerParts) -> std::io::Result<BrokerAgent> {
-        parts.listener.set_nonblocking(true)?;
-        let mut listener = TcpListener::from_std(parts.listener);
         let poll = Poll::new()?;
-        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+        let entrance = parts.door.open(poll.registry(), LISTENER)?;
         let mut agent = BrokerAgent {
             poll,
             events: Events::with_capacity(1024),
-            listener,
-            may_accept: true,
+            entrance,
             reception: Reception::new(parts.node_id, parts.rng),
             definitions: parts.definitions,
             record: Vec::with_capacity(512),
-            scratch: vec![0; READ_LEN],
+            scratch: Scratch::new(READ_LEN),
             acknowledged: parts.broker.acknowledged(),
             broker: parts.broker,
             durability: parts.durability,
@@ -173,14 +165,6 @@ impl BrokerAgent {
         };
         agent.take_definitions(Nanos(0));
         Ok(agent)
-    }
-
-    /// Where it listens.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn address(&self) -> std::io::Result<SocketAddr> {
-        self.listener.local_addr()
     }
 
     /// Takes in who there is and by which key.
@@ -213,37 +197,28 @@ impl BrokerAgent {
 
     fn accept(&mut self, now: Nanos) -> usize {
         let mut count = 0;
-        while self.may_accept && count < ACCEPT_MAX && !self.draining.load(Ordering::Relaxed) {
-            match self.listener.accept() {
-                Ok((stream, _)) => {
-                    count += 1;
-                    self.welcome(stream, now);
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                    self.may_accept = false;
-                }
-                // Nothing that the next one could not be: it is gone already, or there are no
-                // files.
-                Err(_) => break,
-            }
+        while count < ACCEPT_MAX
+            && !self.draining.load(Ordering::Relaxed)
+            && let Some((transport, _)) = self.entrance.next()
+        {
+            count += 1;
+            self.welcome(transport, now);
         }
         count
     }
 
-    fn welcome(&mut self, mut stream: mio::net::TcpStream, now: Nanos) {
+    fn welcome(&mut self, transport: Transport, now: Nanos) {
         if self.links.len() >= self.limits.connections_max || self.has_failed {
             add(&self.figures.connections_refused, 1);
             return;
         }
         let id = self.next_link;
         let token = Token(FIRST + usize::try_from(id).expect("fewer than 2^64 connections"));
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        let is_ready = stream.set_nodelay(true).is_ok()
-            && self.poll.registry().register(&mut stream, token, interest).is_ok();
-        if is_ready {
+        let at = (self.poll.registry(), token);
+        if let Ok(socket) = Socket::open(transport, LIMITS, at, now) {
             self.next_link += 1;
             add(&self.figures.accepted, 1);
-            self.links.insert(id, Link::new(stream, now));
+            self.links.insert(id, Link::new(socket));
             self.touched.insert(id);
         }
     }
@@ -253,21 +228,20 @@ impl BrokerAgent {
         let mut frames = 0;
         let mut ids = std::mem::take(&mut self.touched);
         ids.append(&mut self.waiting);
-        let mut scratch = std::mem::take(&mut self.scratch);
         for id in &ids {
             let Some(mut link) = self.links.remove(id) else { continue };
-            if link.closing_by.is_none() && link.has_room() {
-                link.fill(&mut scratch, now);
+            if !link.socket.is_closing() && link.socket.has_room() {
+                link.socket.fill(&mut self.scratch, now);
                 frames += self.take_frames(*id, &mut link, now);
             }
             // What is still in the socket is not told of again.
-            let has_more = link.readable || link.has_input() && !link.has_room();
-            if (link.must_wait || has_more) && link.closing_by.is_none() && !link.is_gone {
+            let socket = &link.socket;
+            let has_more = socket.is_readable() || socket.has_input() && !socket.has_room();
+            if (link.must_wait || has_more) && socket.is_open() {
                 self.waiting.insert(*id);
             }
             self.links.insert(*id, link);
         }
-        self.scratch = scratch;
         self.touched.append(&mut ids);
         frames
     }
@@ -276,12 +250,12 @@ impl BrokerAgent {
     fn flush(&mut self, now: Nanos) {
         for id in std::mem::take(&mut self.touched) {
             let Some(link) = self.links.get_mut(&id) else { continue };
-            link.flush(now);
-            if link.is_gone || (link.closing_by.is_some() && link.is_sent()) {
+            link.socket.flush(now);
+            if link.socket.has_ended() {
                 self.forget(id, now);
                 continue;
             }
-            if link.is_choked && link.has_room() {
+            if link.is_choked && link.socket.has_room() {
                 link.is_choked = false;
                 self.hot.extend(link.held.keys().map(|handle| (id, *handle)));
             }
@@ -293,8 +267,7 @@ impl BrokerAgent {
         for (handle, held) in std::mem::take(&mut link.held) {
             self.let_go((id, handle), &held, now);
         }
-        // A socket that is not known to the poll any more is closed all the same.
-        let _ = self.poll.registry().deregister(&mut link.stream);
+        link.socket.leave(self.poll.registry());
         self.reception.forget(ConnectionId(id));
         if let Some(session) = link.session {
             self.by_session.remove(&session.session_id);
@@ -305,7 +278,7 @@ impl BrokerAgent {
     /// Ends a connection and says why.
     fn end(&mut self, id: u64, reason: Reason, now: Nanos) {
         if let Some(link) = self.links.get_mut(&id) {
-            close(link, reason, now);
+            link.close(reason, now);
             add(&self.figures.ended, 1);
             self.touched.insert(id);
         }
@@ -340,7 +313,7 @@ impl BrokerAgent {
         {
             let promised = self.promised.pop_front().expect("it is there a line above");
             if let Some(link) = self.links.get_mut(&promised.connection) {
-                put_frame(&promised.done, &mut link.output);
+                put_frame(&promised.done, &mut link.socket.output);
                 self.touched.insert(promised.connection);
             }
         }
@@ -367,18 +340,16 @@ impl BrokerAgent {
         self.next_care = Nanos(now.0 + CARE_INTERVAL);
         for (id, link) in &mut self.links {
             if let Some(reason) = due(link, &self.limits, now) {
-                close(link, reason, now);
+                link.close(reason, now);
                 add(&self.figures.ended, 1);
                 self.touched.insert(*id);
-            } else if let (Some(session), None) = (&link.session, link.closing_by)
-                && now.since(link.said_at).0 >= session.heartbeat_interval
-                && link.is_sent()
-            {
-                put_frame(&heartbeat(session.session_id, now), &mut link.output);
-                self.touched.insert(*id);
+                continue;
             }
-            if link.closing_by.is_some_and(|by| now >= by) {
-                link.is_gone = true;
+            let session = link.session.as_ref();
+            let has_said = session.is_some_and(|session| {
+                link.socket.keep_alive(session.session_id, session.heartbeat_interval, now)
+            });
+            if has_said || link.socket.give_up(now) {
                 self.touched.insert(*id);
             }
         }
@@ -389,38 +360,14 @@ impl BrokerAgent {
 
 /// Why a connection is to end now, if it is.
 fn due(link: &Link, limits: &BrokerLimits, now: Nanos) -> Option<Reason> {
-    if link.closing_by.is_some() {
+    if link.socket.is_closing() {
         return None;
     }
     let Some(session) = &link.session else {
-        let is_late = now.since(link.accepted_at) >= limits.logon_time_max;
-        return is_late.then_some(Reason::LogonTimeout);
+        return link.socket.is_late(limits.logon_time_max, now).then_some(Reason::LogonTimeout);
     };
-    if KnownSession::is_over(session.valid_until, now) {
-        return Some(Reason::KeyExpired);
-    }
-    // Who is not read is not silent.
-    let is_silent = !link.must_wait
-        && link.has_room()
-        && now.since(link.heard_at).0 * 10 > session.heartbeat_interval * SILENCE_TENTHS;
-    is_silent.then_some(Reason::HeartbeatLost)
-}
-
-/// Says why and reads nothing more.
-pub(super) fn close(link: &mut Link, reason: Reason, now: Nanos) {
-    let session_id = link.session.map_or(SessionId::NONE, |session| session.session_id);
-    put_frame(&Logout { session_id, reason }, &mut link.output);
-    link.closing_by = Some(Nanos(now.0 + CLOSING_TIME));
-}
-
-fn heartbeat(session_id: SessionId, now: Nanos) -> Heartbeat {
-    Heartbeat {
-        sending_time: now,
-        high_water: weir_types::EventNo::NONE,
-        session_id,
-        partition_id: PartitionId::NONE,
-        load_permille: 0,
-    }
+    let is_heard = !link.must_wait && link.socket.has_room();
+    link.socket.lapse((session.heartbeat_interval, session.valid_until), is_heard, now)
 }
 
 pub(super) fn add(figure: &AtomicU64, count: u64) {
@@ -455,10 +402,10 @@ impl Agent for BrokerAgent {
 
     fn stop(&mut self, now: Nanos) -> bool {
         for link in self.links.values_mut() {
-            if link.closing_by.is_none() {
-                close(link, Reason::Stopping, now);
+            if !link.socket.is_closing() {
+                link.close(Reason::Stopping, now);
             }
-            link.flush(now);
+            link.socket.flush(now);
         }
         if !self.has_failed
             && let Err(error) = self.broker.close()
@@ -480,14 +427,11 @@ impl Poller for BrokerAgent {
         for event in &self.events {
             match event.token() {
                 WAKER => {}
-                LISTENER => self.may_accept = true,
+                LISTENER => self.entrance.is_ready(),
                 Token(token) => {
                     let id = (token - FIRST) as u64;
                     let Some(link) = self.links.get_mut(&id) else { continue };
-                    link.readable |= event.is_readable() || event.is_read_closed();
-                    if event.is_writable() {
-                        link.is_writable_again();
-                    }
+                    link.socket.note(event);
                     self.touched.insert(id);
                 }
             }

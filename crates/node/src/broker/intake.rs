@@ -3,23 +3,22 @@
 
 use weir_broker::TopicKind;
 use weir_broker::{MessageNo, Place, Published, Refused, Source, SubscriptionError, Topic};
-use weir_types::{EventNo, Nanos, PartitionId, Position, Reason, Role, SessionId};
+use weir_types::{Nanos, Position, Reason, Role, SessionId};
 use weir_wire::dialogue::{peek_session_and_request, put_logon_ack};
-use weir_wire::frame::{BrokenFrame, Framing, RawMessage, next_frame, put_frame};
-use weir_wire::session::{Label, LogonAck, LogonReject, Reject};
+use weir_wire::frame::{Framing, RawMessage, next_frame, put_frame};
+use weir_wire::session::{LogonAck, LogonReject};
 use weir_wire::subscription::{
     AckMessages, PublishMessage, PublishReject, SUBSCRIBER_FRAME_LEN_MAX,
 };
 use weir_wire::{ClientMessage, DecodeError};
 
-use super::agent::{BrokerAgent, add, close};
+use super::agent::{BrokerAgent, add};
 use super::link::{Link, LoggedOn};
+use crate::door::{reason_of, reject};
 use crate::gateway::ConnectionId;
 use crate::gateway::directory::KnownSession;
-use crate::gateway::reception::{Via, heartbeat_granted};
+use crate::gateway::reception::{Via, heartbeat_granted, refusal};
 
-/// Malformed messages after which a connection is ended.
-const ERRORS_MAX: u32 = 16;
 /// Messages of a publisher that may be without acknowledgement.
 const OPEN_MAX: usize = 64 * 1024;
 
@@ -34,16 +33,16 @@ pub(super) enum Intake {
 impl BrokerAgent {
     /// Takes whole frames until one has to wait; how many.
     pub(super) fn take_frames(&mut self, id: u64, link: &mut Link, now: Nanos) -> usize {
-        let input = link.take_input();
+        let input = link.socket.take_input();
         let (mut consumed, mut frames) = (0, 0);
         link.must_wait = false;
-        while link.closing_by.is_none() && link.has_room() {
+        while !link.socket.is_closing() && link.socket.has_room() {
             match next_frame(&input[consumed..], SUBSCRIBER_FRAME_LEN_MAX) {
                 Framing::Incomplete => break,
                 Framing::Broken(broken) => {
                     add(&self.figures.malformed, 1);
                     add(&self.figures.ended, 1);
-                    close(link, reason_of(broken), now);
+                    link.close(reason_of(broken, SUBSCRIBER_FRAME_LEN_MAX), now);
                 }
                 Framing::Frame { len, message } => {
                     if self.take_frame(id, link, message, now) == Intake::Wait {
@@ -55,7 +54,7 @@ impl BrokerAgent {
                 }
             }
         }
-        link.return_input(input, consumed);
+        link.socket.return_input(input, consumed);
         frames
     }
 
@@ -73,7 +72,7 @@ impl BrokerAgent {
         match ClientMessage::decode(&raw) {
             Ok(ClientMessage::Heartbeat(_)) => Intake::Done,
             Ok(ClientMessage::Logout(_)) => {
-                close(link, Reason::LogoutRequested, now);
+                link.close(Reason::LogoutRequested, now);
                 Intake::Done
             }
             Ok(
@@ -136,7 +135,7 @@ impl BrokerAgent {
             }
             ClientMessage::ChallengeRequest(request) => {
                 match self.reception.challenge(request.session_id, via) {
-                    Ok(challenge) => put_frame(&challenge, &mut link.output),
+                    Ok(challenge) => put_frame(&challenge, &mut link.socket.output),
                     Err(reject) => self.refuse_logon(link, &reject),
                 }
             }
@@ -156,7 +155,7 @@ impl BrokerAgent {
         now: Nanos,
     ) {
         let known = known.and_then(|known| {
-            let refused = |reason| Err(logon_reject(session_id, reason));
+            let refused = |reason| Err(refusal(session_id, reason));
             if link.session.is_some() || self.by_session.contains_key(&session_id) {
                 return refused(Reason::AlreadyLoggedOn);
             }
@@ -182,12 +181,12 @@ impl BrokerAgent {
             in_flight_max: known.in_flight_max,
             role,
         };
-        put_logon_ack(&ack, &[], &mut link.output);
+        put_logon_ack(&ack, &[], &mut link.socket.output);
     }
 
     fn refuse_logon(&mut self, link: &mut Link, reject: &LogonReject) {
         add(&self.figures.logons_refused, 1);
-        put_frame(reject, &mut link.output);
+        put_frame(reject, &mut link.socket.output);
     }
 
     /// Takes a message for another session. For want of room nothing behind it is taken until it
@@ -265,7 +264,7 @@ impl BrokerAgent {
         add(&self.figures.messages_refused, 1);
         let PublishMessage { message_no, session_id, to_session_id, epoch } = *message;
         let reject = PublishReject { message_no, session_id, to_session_id, epoch, reason };
-        put_frame(&reject, &mut link.output);
+        put_frame(&reject, &mut link.socket.output);
     }
 
     fn take_ack(
@@ -305,20 +304,11 @@ impl BrokerAgent {
         (reason, field): (Reason, &str),
         now: Nanos,
     ) -> Intake {
-        let (session_id, request_no) = raw.map(peek_session_and_request).unwrap_or_default();
-        let reject = Reject {
-            request_no,
-            field: Label::new(field),
-            session_id,
-            ref_template_id: raw.map_or(0, |raw| raw.template_id),
-            reason,
-        };
-        put_frame(&reject, &mut link.output);
+        put_frame(&reject(raw, reason, field), &mut link.socket.output);
         add(&self.figures.malformed, 1);
-        link.error_count += 1;
-        if link.error_count >= ERRORS_MAX {
+        if link.socket.count_error() {
             add(&self.figures.ended, 1);
-            close(link, Reason::TooManyErrors, now);
+            link.close(Reason::TooManyErrors, now);
         }
         Intake::Done
     }
@@ -327,22 +317,4 @@ impl BrokerAgent {
 /// Whether a message names the session that the connection carries.
 fn is_of(raw: &RawMessage<'_>, session_id: SessionId) -> bool {
     peek_session_and_request(raw).0 == session_id
-}
-
-fn reason_of(broken: BrokenFrame) -> Reason {
-    match broken {
-        BrokenFrame::Length(len) if len as usize > SUBSCRIBER_FRAME_LEN_MAX => Reason::FrameTooLong,
-        BrokenFrame::Length(_) | BrokenFrame::Encoding(_) => Reason::MalformedFrame,
-    }
-}
-
-fn logon_reject(session_id: SessionId, reason: Reason) -> LogonReject {
-    LogonReject {
-        oldest_event_no: EventNo::NONE,
-        next_event_no: EventNo::NONE,
-        session_id,
-        epoch: weir_types::Epoch::NONE,
-        partition_id: PartitionId::NONE,
-        reason,
-    }
 }

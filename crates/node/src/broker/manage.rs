@@ -208,7 +208,7 @@ impl BrokerAgent {
         let done = SubscriptionDone { correlation_id, session_id, reason, has_more };
         match made {
             Ok(change) => self.promised.push_back(Promised { change, connection: id, done }),
-            Err(_) => put_frame(&done, &mut link.output),
+            Err(_) => put_frame(&done, &mut link.socket.output),
         }
     }
 
@@ -275,12 +275,12 @@ impl BrokerAgent {
         for listed in found.by_ref().take(LIST_MAX) {
             let (state, own) = state_of(listed, (correlation_id, session_id));
             let name = if only.is_some() { own } else { listed.row.name.as_str() };
-            put_with_data(&state, name.as_bytes(), &mut link.output);
+            put_with_data(&state, name.as_bytes(), &mut link.socket.output);
         }
         let has_more = if found.next().is_some() { Switch::On } else { Switch::Off };
         let reason = Reason::None;
         let done = SubscriptionDone { correlation_id, session_id, reason, has_more };
-        put_frame(&done, &mut link.output);
+        put_frame(&done, &mut link.socket.output);
     }
 
     pub(super) fn attach(
@@ -318,7 +318,7 @@ impl BrokerAgent {
         }
         if let Some((reason, taken)) = reason_of_end(&self.broker, name) {
             let ended = SubscriptionEnded { correlation_id, session_id, handle, reason };
-            put_with_taken(&ended, &taken_places(&taken), &mut link.output);
+            put_with_taken(&ended, &taken_places(&taken), &mut link.socket.output);
             return Ok(());
         }
         let (mut message_no, mut may_have_lost, mut taken) = (0, Switch::Off, Places::default());
@@ -341,10 +341,10 @@ impl BrokerAgent {
         link.held.insert(handle, Held { name: name.clone(), queue });
         let answer =
             SubscriptionAttached { correlation_id, message_no, session_id, handle, may_have_lost };
-        put_with_taken(&answer, &taken_places(&taken), &mut link.output);
+        put_with_taken(&answer, &taken_places(&taken), &mut link.socket.output);
         if let Ok(token) = self.broker.token(name) {
             let named = NamedToken { correlation_id, session_id, handle };
-            put_with_data(&named, token, &mut link.output);
+            put_with_data(&named, token, &mut link.socket.output);
         }
         Ok(())
     }

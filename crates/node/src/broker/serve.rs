@@ -12,6 +12,7 @@ use weir_wire::subscription::{
 use super::agent::{BrokerAgent, add};
 use super::link::{Held, HeldQueue, Link, LoggedOn};
 use super::manage::reason_of_end;
+use crate::door::Socket;
 
 /// Messages that one subscription may get in one cycle.
 const TURN_MAX: usize = 256;
@@ -39,11 +40,11 @@ impl BrokerAgent {
 
     fn serve_one(&mut self, link: &mut Link, handle: u32) -> usize {
         let Some(LoggedOn { session_id, .. }) = link.session else { return 0 };
-        if !link.has_room() {
+        if !link.socket.has_room() {
             link.is_choked = true;
             return 0;
         }
-        let Link { held, output, is_choked, .. } = link;
+        let Link { socket: Socket { output, .. }, held, is_choked, .. } = link;
         let Some(queue) = held.get_mut(&handle).and_then(|held| held.queue.as_mut()) else {
             return 0;
         };
@@ -93,11 +94,11 @@ impl BrokerAgent {
             {
                 link.publishing.open.pop_front();
                 if acked.is_some_and(|(before, _)| before != epoch) {
-                    put_ack(session_id, acked, level, &mut link.output);
+                    put_ack(session_id, acked, level, &mut link.socket.output);
                 }
                 acked = Some((epoch, message_no));
             }
-            put_ack(session_id, acked, level, &mut link.output);
+            put_ack(session_id, acked, level, &mut link.socket.output);
             self.touched.insert(id);
             if link.publishing.open.is_empty() {
                 self.publishers.remove(&id);
@@ -117,7 +118,7 @@ impl BrokerAgent {
             let Some(LoggedOn { session_id, .. }) = link.session else { continue };
             let Some((reason, taken)) = reason_of_end(&self.broker, &name) else { continue };
             let ended = SubscriptionEnded { correlation_id: 0, session_id, handle, reason };
-            put_with_taken(&ended, &taken_places(&taken), &mut link.output);
+            put_with_taken(&ended, &taken_places(&taken), &mut link.socket.output);
             self.touched.insert(id);
         }
     }

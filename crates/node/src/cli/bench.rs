@@ -31,6 +31,8 @@ enum BenchCommand {
     DeliveryRunaway(bench_delivery::RunawayArgs),
     /// Ten thousand clients that wait, and what waking one costs.
     DeliveryParked(bench_delivery::ParkedArgs),
+    /// Good clients of order state beside three that are not.
+    DeliveryIsolation(bench_delivery::IsolationArgs),
     /// What a router over TCP adds to a change's way to its reader, and its rows a second.
     Router(bench_router::RouterArgs),
     /// Those that the good sessions of `isolation` are not to notice.
@@ -58,6 +60,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<()> {
         BenchCommand::DeliveryNet(args) => bench_delivery::run_net(args),
         BenchCommand::DeliveryRunaway(args) => bench_delivery::run_runaway(args),
         BenchCommand::DeliveryParked(args) => bench_delivery::run_parked(args),
+        BenchCommand::DeliveryIsolation(args) => bench_delivery::run_isolation(args),
         BenchCommand::Router(args) => bench_router::run(args),
         BenchCommand::Party(args) => bench_isolation::run_party(args),
         BenchCommand::Idle(args) => bench_roundtrip::run_idle(args),

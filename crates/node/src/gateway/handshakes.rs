@@ -1,8 +1,8 @@
 //! Handshakes of TLS, on a thread of their own: they cost a signature each, and a peer may take
 //! its time over one. No order waits for either.
 //!
-//! The agent owns the socket that listens. A connection whose handshake is done goes to the
-//! newcomers' thread through a ring; one that fails, or is not done in time, is closed, counted by
+//! The agent owns the socket that listens. A connection whose handshake is done goes to the thread
+//! of its door through a ring; one that fails, or is not done in time, is closed, counted by
 //! kind and told to the log. At most [`HandshakeLimits::pending_max`] are under way; beyond that
 //! connections wait in the system's own queue.
 
@@ -139,7 +139,7 @@ impl TlsDoor {
 pub struct Secured(Box<TlsTransport>);
 
 impl Secured {
-    pub(super) fn into_transport(self) -> Transport {
+    pub(crate) fn into_transport(self) -> Transport {
         Transport::Tls(self.0)
     }
 }
@@ -161,7 +161,7 @@ pub struct HandshakesParts {
     /// Where connections go.
     pub secured: Producer<Secured>,
     /// Who takes them.
-    pub newcomers: Wake,
+    pub wake: Wake,
     /// Limits.
     pub limits: HandshakeLimits,
     /// Set when the node stops: nothing more is taken in.
@@ -186,7 +186,7 @@ pub struct Handshakes {
 struct Shared {
     door: Arc<TlsDoor>,
     secured: Producer<Secured>,
-    newcomers: Wake,
+    wake: Wake,
     limits: HandshakeLimits,
     draining: Arc<AtomicBool>,
 }
@@ -213,7 +213,7 @@ impl Handshakes {
             parts: Shared {
                 door: parts.door,
                 secured: parts.secured,
-                newcomers: parts.newcomers,
+                wake: parts.wake,
                 limits: parts.limits,
                 draining: parts.draining,
             },
@@ -320,7 +320,7 @@ impl Handshakes {
             count += 1;
         }
         if count > 0 {
-            self.parts.newcomers.wake();
+            self.parts.wake.wake();
         }
         count
     }

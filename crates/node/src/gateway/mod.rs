@@ -34,7 +34,7 @@ mod sessions;
 mod stream;
 mod timer_wheel;
 mod timers;
-mod transport;
+pub(crate) mod transport;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};

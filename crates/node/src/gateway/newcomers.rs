@@ -10,11 +10,11 @@
 //! [`Places`] taken is that of both.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
 use rtrb::{Consumer, Producer, RingBuffer};
 use weir_types::{Nanos, Reason, SessionId};
@@ -29,7 +29,6 @@ use super::connection::{Connection, ReadBuffers, ReadOutcome};
 use super::connections::{Connections, FlushList, ReadList};
 use super::counters::GatewayCounters;
 use super::fairness::{OF_A_STRANGER, Share};
-use super::handshakes::Secured;
 use super::keys::Lock;
 use super::lines::{Lines, peer_of};
 use super::lobby::Lobby;
@@ -41,6 +40,7 @@ use super::timers::{STATUS_INTERVAL, after};
 use super::transport::{Ending, Transport};
 use super::{GatewayConfig, GatewayStatus};
 use crate::agent::Agent;
+use crate::door::{Door, Entrance};
 use crate::runner::{Poller, Wake};
 
 const LISTENER: Token = Token(usize::MAX);
@@ -136,20 +136,6 @@ impl NewcomersPort {
     }
 }
 
-/// Where connections come from.
-pub enum Door {
-    /// A socket that listens: connections are taken in as they come.
-    Plain(std::net::TcpListener),
-    /// Connections whose handshake is done, from [`super::handshakes`].
-    Tls(Consumer<Secured>),
-}
-
-/// Where connections come from, registered where it is a socket.
-enum OpenDoor {
-    Plain(TcpListener),
-    Tls(Consumer<Secured>),
-}
-
 /// What the agent is made of.
 pub struct NewcomersParts {
     /// Where connections come from.
@@ -170,8 +156,7 @@ pub struct NewcomersParts {
 pub struct Newcomers {
     poll: Poll,
     poll_events: Events,
-    door: OpenDoor,
-    accepting: bool,
+    entrance: Entrance,
     connections: Connections,
     buffers: ReadBuffers,
     read_list: ReadList,
@@ -206,20 +191,11 @@ impl Newcomers {
     /// When the operating system refuses a poll or the listener.
     pub fn new(parts: NewcomersParts) -> std::io::Result<Newcomers> {
         let poll = Poll::new()?;
-        let door = match parts.door {
-            Door::Plain(listener) => {
-                listener.set_nonblocking(true)?;
-                let mut listener = TcpListener::from_std(listener);
-                poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
-                OpenDoor::Plain(listener)
-            }
-            Door::Tls(secured) => OpenDoor::Tls(secured),
-        };
+        let entrance = parts.door.open(poll.registry(), LISTENER)?;
         Ok(Newcomers {
             poll,
             poll_events: Events::with_capacity(1024),
-            door,
-            accepting: true,
+            entrance,
             connections: Connections::default(),
             buffers: ReadBuffers::default(),
             read_list: ReadList::default(),
@@ -252,32 +228,17 @@ impl Newcomers {
 
     fn accept(&mut self, now: Nanos) -> usize {
         let mut accepted = 0;
-        while accepted < ACCEPTS_MAX {
-            let transport = match &mut self.door {
-                OpenDoor::Tls(secured) => match secured.pop() {
-                    Ok(secured) => secured.into_transport(),
-                    Err(_) => break,
-                },
-                OpenDoor::Plain(_) if !self.accepting => break,
-                OpenDoor::Plain(listener) => match listener.accept() {
-                    Ok((stream, _)) => Transport::Plain(stream),
-                    Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                        self.accepting = false;
-                        break;
-                    }
-                    // The peer gave up, or descriptors ran out: the next cycle tries again.
-                    Err(_) => break,
-                },
-            };
+        while accepted < ACCEPTS_MAX
+            && let Some((transport, peer)) = self.entrance.next()
+        {
             accepted += 1;
-            self.admit(transport, now);
+            self.admit(transport, peer, now);
         }
         accepted
     }
 
-    fn admit(&mut self, mut transport: Transport, now: Nanos) {
+    fn admit(&mut self, mut transport: Transport, peer: Option<SocketAddr>, now: Nanos) {
         let socket = transport.socket();
-        let peer = socket.peer_addr().ok();
         let taken = self.gateway.places.taken();
         if taken >= self.config.connections_max {
             self.lines.turned_away(&mut self.counters, (peer, taken), now);
@@ -691,7 +652,7 @@ impl Poller for Newcomers {
         }
         for event in &self.poll_events {
             match event.token() {
-                LISTENER => self.accepting = true,
+                LISTENER => self.entrance.is_ready(),
                 WAKER => {}
                 Token(slot) => {
                     let Some(connection) = self.connections.in_slot(slot) else { continue };

@@ -261,7 +261,8 @@ pub fn heartbeat_granted(asked_ms: u32) -> u32 {
     asked_ms.clamp(HEARTBEAT_MIN_MS, HEARTBEAT_MAX_MS)
 }
 
-fn refusal(session_id: SessionId, reason: Reason) -> LogonReject {
+/// The answer to a logon that no partition has anything to say of.
+pub(crate) fn refusal(session_id: SessionId, reason: Reason) -> LogonReject {
     LogonReject {
         oldest_event_no: EventNo::NONE,
         next_event_no: EventNo::NONE,

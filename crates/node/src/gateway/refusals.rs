@@ -123,10 +123,7 @@ pub(super) fn put_refused_logon(
 
 /// Why a connection whose bytes are no frames is closed.
 pub(super) fn reason_of(broken: BrokenFrame) -> Reason {
-    match broken {
-        BrokenFrame::Length(len) if len as usize > CLIENT_FRAME_LEN_MAX => Reason::FrameTooLong,
-        BrokenFrame::Length(_) | BrokenFrame::Encoding(_) => Reason::MalformedFrame,
-    }
+    crate::door::reason_of(broken, CLIENT_FRAME_LEN_MAX)
 }
 
 fn one_more_error(of: &mut Connection) -> Option<Reason> {

@@ -6,27 +6,26 @@
 //! of the connection that it is of, and nothing else.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use mio::net::TcpListener;
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Poll, Token};
 use weir_io::Rng;
 use weir_types::{Nanos, PartitionId, Reason, SessionId};
-use weir_wire::frame::put_frame;
-use weir_wire::session::{Heartbeat, Logout, NodeId};
+use weir_wire::session::NodeId;
 use weir_wire::{Definition, Event};
 
 use super::figures::IngestFigures;
 use super::handoff::{Asked, IngestRequest, StorePort};
-use super::link::Link;
+use super::link::{LIMITS, Link};
 use crate::agent::Agent;
+use crate::door::{Door, Entrance, Scratch, Socket};
 use crate::event_reader::{EventReader, ReadEvent};
 use crate::gateway::ConnectionId;
-use crate::gateway::directory::{KnownSession, Redefined};
+use crate::gateway::directory::Redefined;
 use crate::gateway::reception::Reception;
+use crate::gateway::transport::Transport;
 use crate::runner::Poller;
 
 const WAKER: Token = Token(0);
@@ -35,12 +34,10 @@ const LISTENER: Token = Token(1);
 const FIRST: usize = 2;
 /// Connections accepted in one cycle.
 const ACCEPT_MAX: usize = 16;
+/// Bytes read at once.
+const READ_LEN: usize = 64 * 1024;
 /// Deadlines are looked at so often.
 const CARE_INTERVAL: u64 = 50_000_000;
-/// How long a connection that is closed may take to read why.
-const CLOSING_TIME: u64 = 1_000_000_000;
-/// Silence after which a connection is lost, in tenths of its heartbeat interval.
-const SILENCE_TENTHS: u64 = 25;
 
 /// The limits of ingest.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +51,7 @@ pub struct IngestLimits {
 /// What the agent is made of.
 pub struct IngestParts {
     /// Where cores connect.
-    pub listener: std::net::TcpListener,
+    pub door: Door,
     /// Which session feeds which source.
     pub sources: Vec<(PartitionId, SessionId)>,
     /// Sources of another node that are followed here, for replicas of the replica.
@@ -79,11 +76,11 @@ pub struct IngestParts {
 pub struct IngestAgent {
     poll: Poll,
     events: Events,
-    listener: TcpListener,
-    may_accept: bool,
+    entrance: Entrance,
     pub(super) reception: Reception,
     definitions: EventReader,
     record: Vec<u8>,
+    scratch: Scratch,
     pub(super) sources: Vec<(PartitionId, SessionId)>,
     pub(super) followed: Vec<PartitionId>,
     links: BTreeMap<u64, Link>,
@@ -105,18 +102,16 @@ impl IngestAgent {
     /// # Errors
     /// When the operating system refuses.
     pub fn new(parts: IngestParts) -> std::io::Result<IngestAgent> {
-        parts.listener.set_nonblocking(true)?;
-        let mut listener = TcpListener::from_std(parts.listener);
         let poll = Poll::new()?;
-        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+        let entrance = parts.door.open(poll.registry(), LISTENER)?;
         let mut agent = IngestAgent {
             poll,
             events: Events::with_capacity(256),
-            listener,
-            may_accept: true,
+            entrance,
             reception: Reception::new(parts.node_id, parts.rng),
             definitions: parts.definitions,
             record: Vec::with_capacity(512),
+            scratch: Scratch::new(READ_LEN),
             sources: parts.sources,
             followed: parts.followed,
             links: BTreeMap::new(),
@@ -132,14 +127,6 @@ impl IngestAgent {
         };
         agent.take_definitions(Nanos(0));
         Ok(agent)
-    }
-
-    /// Where it listens.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn address(&self) -> std::io::Result<SocketAddr> {
-        self.listener.local_addr()
     }
 
     /// Takes in who there is and by which key.
@@ -168,37 +155,28 @@ impl IngestAgent {
 
     fn accept(&mut self, now: Nanos) -> usize {
         let mut count = 0;
-        while self.may_accept && count < ACCEPT_MAX && !self.draining.load(Ordering::Relaxed) {
-            match self.listener.accept() {
-                Ok((stream, _)) => {
-                    count += 1;
-                    self.welcome(stream, now);
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                    self.may_accept = false;
-                }
-                // Nothing that the next one could not be: it is gone already, or there are no
-                // files.
-                Err(_) => break,
-            }
+        while count < ACCEPT_MAX
+            && !self.draining.load(Ordering::Relaxed)
+            && let Some((transport, _)) = self.entrance.next()
+        {
+            count += 1;
+            self.welcome(transport, now);
         }
         count
     }
 
-    fn welcome(&mut self, mut stream: mio::net::TcpStream, now: Nanos) {
+    fn welcome(&mut self, transport: Transport, now: Nanos) {
         if self.links.len() >= self.limits.connections_max {
             add(&self.figures.connections_refused, 1);
             return;
         }
         let id = self.next_link;
         let token = Token(FIRST + usize::try_from(id).expect("fewer than 2^64 connections"));
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        let is_ready = stream.set_nodelay(true).is_ok()
-            && self.poll.registry().register(&mut stream, token, interest).is_ok();
-        if is_ready {
+        let at = (self.poll.registry(), token);
+        if let Ok(socket) = Socket::open(transport, LIMITS, at, now) {
             self.next_link += 1;
             add(&self.figures.accepted, 1);
-            self.links.insert(id, Link::new(stream, now));
+            self.links.insert(id, Link::new(socket));
         }
     }
 
@@ -210,7 +188,7 @@ impl IngestAgent {
             add(&self.figures.refused, u64::from(answer.is_refusal));
             let Some(link) = self.links.get_mut(&answer.connection) else { continue };
             link.under_way -= answer.taken_len;
-            link.output.extend_from_slice(&answer.bytes);
+            link.socket.output.extend_from_slice(&answer.bytes);
         }
         count
     }
@@ -221,12 +199,14 @@ impl IngestAgent {
         let ids: Vec<u64> = self.links.keys().copied().collect();
         for id in ids {
             let mut link = self.links.remove(&id).expect("listed above");
-            if link.closing_by.is_none() && (link.readable || link.must_wait || link.has_input()) {
-                link.fill(now);
+            let socket = &mut link.socket;
+            let has_more = socket.is_readable() || link.must_wait || socket.has_input();
+            if !socket.is_closing() && has_more {
+                socket.fill(&mut self.scratch, now);
                 frames += self.take_frames(id, &mut link, now);
             }
-            link.flush(now);
-            if link.is_gone || (link.closing_by.is_some() && link.is_sent()) {
+            link.socket.flush(now);
+            if link.socket.has_ended() {
                 self.forget(id, link);
             } else {
                 self.links.insert(id, link);
@@ -243,8 +223,7 @@ impl IngestAgent {
     }
 
     fn forget(&mut self, id: u64, mut link: Link) {
-        // A socket that is not known to the poll any more is closed all the same.
-        let _ = self.poll.registry().deregister(&mut link.stream);
+        link.socket.leave(self.poll.registry());
         self.reception.forget(ConnectionId(id));
         if let Some(session) = link.session {
             self.by_session.remove(&session.session_id);
@@ -269,7 +248,7 @@ impl IngestAgent {
     /// Ends a connection and says why.
     fn end(&mut self, id: u64, reason: Reason, now: Nanos) {
         if let Some(link) = self.links.get_mut(&id) {
-            close(link, reason, now);
+            link.close(reason, now);
             add(&self.figures.ended, 1);
         }
     }
@@ -284,14 +263,12 @@ impl IngestAgent {
         for link in self.links.values_mut() {
             let due = due(link, &self.limits, now);
             if let Some(reason) = due {
-                close(link, reason, now);
+                link.close(reason, now);
                 ended += 1;
-            } else if let (Some(session), None) = (&link.session, link.closing_by)
-                && now.since(link.said_at).0 >= session.heartbeat_interval
-            {
-                put_frame(&heartbeat(session.session_id, now), &mut link.output);
+            } else if let Some(session) = &link.session {
+                link.socket.keep_alive(session.session_id, session.heartbeat_interval, now);
             }
-            link.is_gone |= link.closing_by.is_some_and(|by| now >= by);
+            link.socket.give_up(now);
         }
         add(&self.figures.ended, ended);
         self.figures.connections.store(self.links.len() as u64, Ordering::Relaxed);
@@ -301,40 +278,17 @@ impl IngestAgent {
 
 /// Why a connection is to end now, if it is.
 fn due(link: &Link, limits: &IngestLimits, now: Nanos) -> Option<Reason> {
-    if link.closing_by.is_some() {
+    if link.socket.is_closing() {
         return None;
     }
-    if link.is_behind() {
+    if !link.socket.has_room() {
         return Some(Reason::SlowConsumer);
     }
     let Some(session) = &link.session else {
-        let is_late = now.since(link.accepted_at) >= limits.logon_time_max;
-        return is_late.then_some(Reason::LogonTimeout);
+        return link.socket.is_late(limits.logon_time_max, now).then_some(Reason::LogonTimeout);
     };
-    if KnownSession::is_over(session.valid_until, now) {
-        return Some(Reason::KeyExpired);
-    }
-    // Who is not read is not silent.
-    let is_silent = !link.must_wait
-        && now.since(link.heard_at).0 * 10 > session.heartbeat_interval * SILENCE_TENTHS;
-    is_silent.then_some(Reason::HeartbeatLost)
-}
-
-/// Says why and reads nothing more.
-pub(super) fn close(link: &mut Link, reason: Reason, now: Nanos) {
-    let session_id = link.session.map_or(SessionId::NONE, |session| session.session_id);
-    put_frame(&Logout { session_id, reason }, &mut link.output);
-    link.closing_by = Some(Nanos(now.0 + CLOSING_TIME));
-}
-
-fn heartbeat(session_id: SessionId, now: Nanos) -> Heartbeat {
-    Heartbeat {
-        sending_time: now,
-        high_water: weir_types::EventNo::NONE,
-        session_id,
-        partition_id: PartitionId::NONE,
-        load_permille: 0,
-    }
+    let until = (session.heartbeat_interval, session.valid_until);
+    link.socket.lapse(until, !link.must_wait, now)
 }
 
 pub(super) fn add(figure: &AtomicU64, count: u64) {
@@ -365,10 +319,10 @@ impl Agent for IngestAgent {
 
     fn stop(&mut self, now: Nanos) -> bool {
         for link in self.links.values_mut() {
-            if link.closing_by.is_none() {
-                close(link, Reason::Stopping, now);
+            if !link.socket.is_closing() {
+                link.close(Reason::Stopping, now);
             }
-            link.flush(now);
+            link.socket.flush(now);
         }
         // Who does not read it is told by the end of the connection.
         true
@@ -385,15 +339,12 @@ impl Poller for IngestAgent {
         for event in &self.events {
             match event.token() {
                 WAKER => {}
-                LISTENER => self.may_accept = true,
+                LISTENER => self.entrance.is_ready(),
                 Token(token) => {
                     let Some(link) = self.links.get_mut(&((token - FIRST) as u64)) else {
                         continue;
                     };
-                    link.readable |= event.is_readable() || event.is_read_closed();
-                    if event.is_writable() {
-                        link.is_writable_again();
-                    }
+                    link.socket.note(event);
                 }
             }
         }

@@ -1,24 +1,22 @@
 //! What a core's frames say: its logon, its sources, its batches; and the answer to what has no
 //! place.
 
-use weir_types::{EventNo, Nanos, PartitionId, Reason, Role, SessionId};
-use weir_wire::dialogue::{peek_session_and_request, put_logon_ack};
-use weir_wire::frame::{BrokenFrame, Framing, RawMessage, next_frame, put_frame};
+use weir_types::{Nanos, PartitionId, Reason, Role, SessionId};
+use weir_wire::dialogue::put_logon_ack;
+use weir_wire::frame::{Framing, RawMessage, next_frame, put_frame};
 use weir_wire::ingest::{OpenSource, SOURCE_FRAME_LEN_MAX, SourceReject};
 use weir_wire::replica::FollowSource;
-use weir_wire::session::{Label, LogonAck, LogonReject, Reject};
+use weir_wire::session::{LogonAck, LogonReject};
 use weir_wire::{ClientMessage, DecodeError};
 
-use super::agent::{IngestAgent, add, close};
+use super::agent::{IngestAgent, add};
 use super::feeds::WINDOW;
 use super::handoff::Asked;
 use super::link::{Link, LoggedOn};
+use crate::door::{reason_of, reject};
 use crate::gateway::ConnectionId;
 use crate::gateway::directory::KnownSession;
-use crate::gateway::reception::{Via, heartbeat_granted};
-
-/// Malformed messages after which a connection is ended.
-const ERRORS_MAX: u32 = 16;
+use crate::gateway::reception::{Via, heartbeat_granted, refusal};
 
 /// What became of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,16 +29,16 @@ enum Intake {
 impl IngestAgent {
     /// Takes whole frames until one has to wait; how many.
     pub(super) fn take_frames(&mut self, id: u64, link: &mut Link, now: Nanos) -> usize {
-        let input = link.take_input();
+        let input = link.socket.take_input();
         let (mut consumed, mut frames) = (0, 0);
         link.must_wait = false;
-        while link.closing_by.is_none() {
+        while !link.socket.is_closing() {
             match next_frame(&input[consumed..], SOURCE_FRAME_LEN_MAX) {
                 Framing::Incomplete => break,
                 Framing::Broken(broken) => {
                     add(&self.figures.malformed, 1);
                     add(&self.figures.ended, 1);
-                    close(link, reason_of(broken), now);
+                    link.close(reason_of(broken, SOURCE_FRAME_LEN_MAX), now);
                 }
                 Framing::Frame { len, message } => {
                     let frame = &input[consumed..consumed + len];
@@ -54,7 +52,7 @@ impl IngestAgent {
                 }
             }
         }
-        link.return_input(input, consumed);
+        link.socket.return_input(input, consumed);
         frames
     }
 
@@ -79,7 +77,7 @@ impl IngestAgent {
             }
             Ok(ClientMessage::ChallengeRequest(request)) => {
                 match self.reception.challenge(request.session_id, via) {
-                    Ok(challenge) => put_frame(&challenge, &mut link.output),
+                    Ok(challenge) => put_frame(&challenge, &mut link.socket.output),
                     Err(reject) => self.refuse_logon(link, &reject),
                 }
                 Intake::Done
@@ -94,7 +92,7 @@ impl IngestAgent {
             }
             Ok(ClientMessage::Heartbeat(_)) => Intake::Done,
             Ok(ClientMessage::Logout(_)) => {
-                close(link, Reason::LogoutRequested, now);
+                link.close(Reason::LogoutRequested, now);
                 Intake::Done
             }
             Ok(ClientMessage::OpenSource(open)) => self.open(id, link, &open, &raw, now),
@@ -119,7 +117,7 @@ impl IngestAgent {
         now: Nanos,
     ) {
         let known = known.and_then(|known| {
-            let refused = |reason| Err(logon_reject(session_id, reason));
+            let refused = |reason| Err(refusal(session_id, reason));
             if link.session.is_some() || self.by_session.contains_key(&session_id) {
                 return refused(Reason::AlreadyLoggedOn);
             }
@@ -147,12 +145,12 @@ impl IngestAgent {
             in_flight_max: known.in_flight_max,
             role: known.role,
         };
-        put_logon_ack(&ack, &[], &mut link.output);
+        put_logon_ack(&ack, &[], &mut link.socket.output);
     }
 
     fn refuse_logon(&mut self, link: &mut Link, reject: &LogonReject) {
         add(&self.figures.logons_refused, 1);
-        put_frame(reject, &mut link.output);
+        put_frame(reject, &mut link.socket.output);
     }
 
     /// Hands an opening on, when the session may feed the source.
@@ -182,7 +180,7 @@ impl IngestAgent {
         };
         add(&self.figures.refused, 1);
         let reject = source_reject((open.session_id, open.source_id), reason);
-        put_frame(&reject, &mut link.output);
+        put_frame(&reject, &mut link.socket.output);
         Intake::Done
     }
 
@@ -208,7 +206,7 @@ impl IngestAgent {
         };
         add(&self.figures.refused, 1);
         let reject = source_reject((follow.session_id, follow.source_id), reason);
-        put_frame(&reject, &mut link.output);
+        put_frame(&reject, &mut link.socket.output);
         Intake::Done
     }
 
@@ -247,20 +245,11 @@ impl IngestAgent {
         (reason, field): (Reason, &str),
         now: Nanos,
     ) -> Intake {
-        let (session_id, request_no) = raw.map(peek_session_and_request).unwrap_or_default();
-        let reject = Reject {
-            request_no,
-            field: Label::new(field),
-            session_id,
-            ref_template_id: raw.map_or(0, |raw| raw.template_id),
-            reason,
-        };
-        put_frame(&reject, &mut link.output);
+        put_frame(&reject(raw, reason, field), &mut link.socket.output);
         add(&self.figures.malformed, 1);
-        link.error_count += 1;
-        if link.error_count >= ERRORS_MAX {
+        if link.socket.count_error() {
             add(&self.figures.ended, 1);
-            close(link, Reason::TooManyErrors, now);
+            link.close(Reason::TooManyErrors, now);
         }
         Intake::Done
     }
@@ -268,24 +257,6 @@ impl IngestAgent {
 
 fn is_logged_on(link: &Link, session_id: SessionId) -> bool {
     link.session.is_some_and(|session| session.session_id == session_id)
-}
-
-fn reason_of(broken: BrokenFrame) -> Reason {
-    match broken {
-        BrokenFrame::Length(len) if len as usize > SOURCE_FRAME_LEN_MAX => Reason::FrameTooLong,
-        BrokenFrame::Length(_) | BrokenFrame::Encoding(_) => Reason::MalformedFrame,
-    }
-}
-
-fn logon_reject(session_id: SessionId, reason: Reason) -> LogonReject {
-    LogonReject {
-        oldest_event_no: EventNo::NONE,
-        next_event_no: EventNo::NONE,
-        session_id,
-        epoch: weir_types::Epoch::NONE,
-        partition_id: PartitionId::NONE,
-        reason,
-    }
 }
 
 fn source_reject(

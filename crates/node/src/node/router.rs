@@ -20,7 +20,7 @@ pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node
     let control = recover(config, PartitionId(0), &wake_fd)?;
     let mut notes = control.notes.clone();
     let mut probes = Probes::start(config, &mut notes);
-    let mut assembly = Assembly::new(config, health.clone());
+    let mut assembly = Assembly::new(config, health.clone(), tls.clone());
     let bootstrap = bootstrap(config, &control, &mut notes)?;
     let (control_port, control_source) =
         gateway_to_partition(PartitionId(0), assembly.wakes.partition.clone());
@@ -28,7 +28,7 @@ pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node
         gateway_to_delivery(assembly.wakes.gateway.clone(), assembly.wakes.delivery.clone());
     let lineage = Lineage::new(control.epoch, &control.ended);
     let ports = vec![PortParts { ring: control_port, events: control.reader(), lineage }];
-    let (door, handshakes) = assembly.door(listener, tls.as_ref())?;
+    let (door, handshakes) = assembly.front_door(listener)?;
     let mut gateway = assembly.gateway(ports, delivery_port, &mut probes, &[&control])?;
     let newcomers = assembly.newcomers(door, &mut gateway)?;
     let web = assembly.web_side(&gateway, || control.reader());

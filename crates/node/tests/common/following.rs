@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use weir_client::follower::{Follower, FollowerConfig, PageEvent};
-use weir_client::{Client, ClientError, Incoming, Limits};
+use weir_client::{Client, ClientError, Incoming, Limits, Target};
 use weir_types::{
     AccountId, ClOrdId, ExecType, FirmId, Nanos, OrdStatus, OrderId, Price, Qty, Reason, Rec, Seq,
     SessionId, Side,
@@ -42,7 +42,12 @@ impl Following {
 
     /// As [`Following::start_as`], and asks nothing yet.
     pub fn start_unasked(node: &Node, who: Who, follower: Follower) -> Following {
-        let mut client = Client::connect(node.address(), Limits::default()).unwrap();
+        Following::start_at(node.address(), who, follower)
+    }
+
+    /// As [`Following::start_unasked`], at any address, with TLS or without.
+    pub fn start_at(target: impl Into<Target>, who: Who, follower: Follower) -> Following {
+        let mut client = Client::connect(target, Limits::default()).unwrap();
         client.log_on(who.patient_config(), HANG).unwrap();
         let (resyncs, refusals) = (Vec::new(), Vec::new());
         Following { who, follower, client, resyncs, refusals, row_count: 0 }

@@ -13,7 +13,7 @@ use crate::common::{ALICE, BOB, HANG, Home, OPERATOR, until};
 use crate::stand::{NAME, Stand, counted, failed, try_operator, with_certificate};
 
 /// Reads until the other side ends the connection, orderly or not.
-fn drained(mut stream: TcpStream) -> Vec<u8> {
+pub fn drained(mut stream: TcpStream) -> Vec<u8> {
     stream.set_read_timeout(Some(HANG)).unwrap();
     let mut bytes = Vec::new();
     match stream.read_to_end(&mut bytes) {

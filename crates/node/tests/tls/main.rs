@@ -1,4 +1,4 @@
-//! TLS on order entry: real nodes as processes, real clients, and peers that do it wrong.
+//! TLS at a node's doors: real nodes as processes, real clients, and peers that do it wrong.
 //!
 //! Certificates are made for each test. As in the other tests of whole nodes, nothing here decides
 //! how long something may take.
@@ -10,6 +10,7 @@
 mod common;
 
 mod certificates;
+mod doors;
 mod handshakes;
 mod hostile;
 mod liveness;

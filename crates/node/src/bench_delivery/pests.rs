@@ -1,0 +1,253 @@
+//! Three clients that a store should not be hurt by: one that does not read, one that reads a
+//! kilobyte a second, and one that means no good. Each has a thread and a session of its own, and
+//! comes again when it was cut.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use weir_client::Admin;
+use weir_client::key::fresh_key;
+use weir_client::load::Rng;
+use weir_types::{
+    AccountId, CredentialKind, FirmId, InstrumentId, Nanos, PartitionId, RequestNo, Role,
+    SessionId, Switch,
+};
+use weir_wire::delivery::FetchOrders;
+use weir_wire::dialogue::{put_fetch_orders, put_logon};
+use weir_wire::reference::DefineSession;
+use weir_wire::session::{ApiKey, Logon};
+
+/// The sessions of the three.
+const FIRST_ID: u32 = 900_000;
+/// How often each does something.
+const STEP: Duration = Duration::from_millis(20);
+/// What the slow one reads in a second, in bytes.
+const SLOW_BYTES: usize = 1024;
+/// Frames that the malicious one sends in a step.
+const BURST: usize = 50;
+/// The longest token it makes up, in bytes.
+const TOKEN_LEN_MAX: u64 = 200;
+
+/// What one of them does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Asks for everything and never reads.
+    Stalled,
+    /// Asks for everything and reads [`SLOW_BYTES`] a second.
+    Slow,
+    /// Forged tokens, other sessions' questions, unknown sources, no frames at all.
+    Malicious,
+}
+
+impl Way {
+    const ALL: [(Way, &'static str); 3] =
+        [(Way::Stalled, "stalled"), (Way::Slow, "slow"), (Way::Malicious, "malicious")];
+}
+
+/// What one came to.
+#[derive(Debug, Default)]
+struct Tally {
+    opened: AtomicU64,
+    sent: AtomicU64,
+    read: AtomicU64,
+}
+
+/// Who may log on as them at a node.
+pub(super) struct Passes([ApiKey; 3]);
+
+impl Passes {
+    /// Defines their sessions, which may see all.
+    ///
+    /// # Errors
+    /// When the node refuses.
+    pub(super) fn issue(admin: &mut Admin) -> anyhow::Result<Passes> {
+        let keys = [fresh_key()?, fresh_key()?, fresh_key()?];
+        for (id, key) in (FIRST_ID..).zip(&keys) {
+            admin.define_session(DefineSession {
+                request_no: RequestNo::NONE,
+                valid_until: Nanos(0),
+                credential: weir_client::key::key_hash(key),
+                session_id: SessionId::NONE,
+                defined_session_id: SessionId(id),
+                firm_id: FirmId::NONE,
+                order_rate_max: 0,
+                in_flight_max: 0,
+                role: Role::Supervisor,
+                credential_kind: CredentialKind::ApiKey,
+            })?;
+        }
+        Ok(Passes(keys))
+    }
+}
+
+/// The three, at work until [`Pests::leave`].
+pub(super) struct Pests {
+    stop: Arc<AtomicBool>,
+    threads: Vec<(&'static str, Arc<Tally>, JoinHandle<()>)>,
+}
+
+impl Pests {
+    /// Sends them to a node.
+    pub(super) fn at(node: SocketAddr, source: PartitionId, passes: &Passes) -> Pests {
+        let stop = Arc::new(AtomicBool::new(false));
+        let threads = Way::ALL.into_iter().zip((FIRST_ID..).zip(passes.0));
+        let threads = threads.map(|((way, name), (id, key))| {
+            let tally = Arc::<Tally>::default();
+            let mut pest = Pest {
+                way,
+                node,
+                source,
+                logon: Logon {
+                    api_key: key,
+                    session_id: SessionId(id),
+                    heartbeat_interval_ms: 60_000,
+                    cancel_on_disconnect: Switch::Off,
+                },
+                rng: Rng::new(u64::from(id)),
+                tally: tally.clone(),
+            };
+            let stop = stop.clone();
+            let thread = std::thread::spawn(move || pest.run(&stop));
+            (name, tally, thread)
+        });
+        let threads = threads.collect();
+        Pests { stop, threads }
+    }
+
+    /// Calls them back; what each did.
+    pub(super) fn leave(self) -> Value {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut told = serde_json::Map::new();
+        for (name, tally, thread) in self.threads {
+            thread.join().expect("a pest does not panic");
+            let of = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
+            let tally = json!({
+                "opened": of(&tally.opened),
+                "sent_bytes": of(&tally.sent),
+                "read_bytes": of(&tally.read),
+            });
+            told.insert(name.to_owned(), tally);
+        }
+        told.into()
+    }
+}
+
+struct Pest {
+    way: Way,
+    node: SocketAddr,
+    source: PartitionId,
+    logon: Logon,
+    rng: Rng,
+    tally: Arc<Tally>,
+}
+
+impl Pest {
+    fn run(&mut self, stop: &AtomicBool) {
+        while !stop.load(Ordering::Relaxed) {
+            // Cut, refused or not let in: it comes again.
+            let _ = self.visit(stop);
+            std::thread::sleep(STEP);
+        }
+    }
+
+    /// One connection, until it is cut.
+    fn visit(&mut self, stop: &AtomicBool) -> std::io::Result<()> {
+        let mut stream = TcpStream::connect(self.node)?;
+        self.tally.opened.fetch_add(1, Ordering::Relaxed);
+        if self.way == Way::Slow {
+            rustix::net::sockopt::set_socket_recv_buffer_size(&stream, SLOW_BYTES)?;
+        }
+        let mut hello = Vec::new();
+        put_logon(&self.logon, &[], &mut hello);
+        stream.write_all(&hello)?;
+        // It is let in a moment later; what came before that would be refused.
+        std::thread::sleep(STEP);
+        stream.set_nonblocking(true)?;
+        let mut slow_at = Instant::now();
+        while !stop.load(Ordering::Relaxed) {
+            let frames = self.frames();
+            self.send(&mut stream, &frames)?;
+            match self.way {
+                Way::Stalled => {}
+                Way::Slow if slow_at.elapsed() < Duration::from_secs(1) => {}
+                Way::Slow => {
+                    slow_at = Instant::now();
+                    self.read(&mut stream, SLOW_BYTES)?;
+                }
+                Way::Malicious => while self.read(&mut stream, 64 * 1024)? > 0 {},
+            }
+            std::thread::sleep(STEP);
+        }
+        Ok(())
+    }
+
+    fn send(&self, stream: &mut TcpStream, frames: &[u8]) -> std::io::Result<()> {
+        match stream.write(frames) {
+            Ok(len) => {
+                self.tally.sent.fetch_add(len as u64, Ordering::Relaxed);
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn read(&self, stream: &mut TcpStream, len: usize) -> std::io::Result<usize> {
+        let mut bytes = vec![0; len];
+        match stream.read(&mut bytes) {
+            Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
+            Ok(len) => {
+                self.tally.read.fetch_add(len as u64, Ordering::Relaxed);
+                Ok(len)
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What it says in a step.
+    fn frames(&mut self) -> Vec<u8> {
+        let mut out = Vec::new();
+        if self.way != Way::Malicious {
+            put_fetch_orders(&self.question(u32::MAX), &[], &mut out);
+            return out;
+        }
+        for _ in 0..BURST {
+            let mut question = self.question(1);
+            let token: Vec<u8> =
+                (0..self.rng.below(TOKEN_LEN_MAX)).map(|_| self.rng.below(256) as u8).collect();
+            match self.rng.below(100) {
+                0 => out.extend_from_slice(&token),
+                1..=20 => question.session_id = SessionId(self.rng.below(1_000) as u32),
+                21..=40 => question.source_id = PartitionId(self.rng.below(100) as u16),
+                _ => {}
+            }
+            put_fetch_orders(&question, &token, &mut out);
+        }
+        out
+    }
+
+    /// A question for everything, for so many pages.
+    fn question(&mut self, credit: u32) -> FetchOrders {
+        FetchOrders {
+            correlation_id: self.rng.bits(),
+            session_id: self.logon.session_id,
+            firm_id: FirmId::NONE,
+            account_id: AccountId::NONE,
+            instrument_id: InstrumentId::NONE,
+            rows_max: 0,
+            rows_min: 0,
+            bytes_max: 0,
+            wait_max_us: 0,
+            credit,
+            live_only: Switch::Off,
+            source_id: self.source,
+            min_wait_us: 0,
+        }
+    }
+}

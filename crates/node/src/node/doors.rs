@@ -1,0 +1,164 @@
+//! The doors beside the gateway's, for outside cores and for subscribers; and behind each door the
+//! thread that does the handshakes of TLS, where the node speaks it.
+
+use super::*;
+
+/// A door with an agent of its own behind it.
+pub(super) struct OuterDoor<A> {
+    agent: A,
+    /// Where it listens.
+    pub(super) address: SocketAddr,
+    handshakes: Option<Runner>,
+}
+
+impl Assembly<'_> {
+    /// The door of order entry and delivery.
+    pub(super) fn front_door(
+        &self,
+        listener: std::net::TcpListener,
+    ) -> anyhow::Result<(Door, Option<Runner>)> {
+        self.door(listener, ("handshakes", &self.wakes.newcomers))
+    }
+
+    /// Where connections come from, and with TLS the thread that does their handshakes and wakes
+    /// who takes them.
+    fn door(
+        &self,
+        listener: std::net::TcpListener,
+        (thread, wake): (&'static str, &Wake),
+    ) -> anyhow::Result<(Door, Option<Runner>)> {
+        let (Some(tls), Some(section)) = (&self.tls, &self.config.tls) else {
+            return Ok((Door::Plain(listener), None));
+        };
+        let (secured, to_door) = RingBuffer::new(SECURED_MAX);
+        let handshakes = Handshakes::new(HandshakesParts {
+            listener,
+            door: tls.clone(),
+            secured,
+            wake: wake.clone(),
+            limits: HandshakeLimits {
+                pending_max: section.handshakes_max,
+                time_max: Nanos(section.handshake_max_ms * 1_000_000),
+            },
+            draining: self.draining.clone(),
+        })?;
+        let runner = Runner::new(thread, Wake::new(), WaitStrategy::Park)
+            .sharing(NEWCOMERS_SHARE)
+            .giving_way()
+            .with_sockets(handshakes);
+        Ok((Door::Tls(to_door), Some(runner)))
+    }
+
+    /// The agent that outside cores connect to, where they may, and the store's end of its ring.
+    pub(super) fn ingest(
+        &self,
+        control: &Recovered,
+    ) -> anyhow::Result<Option<(OuterDoor<IngestAgent>, IngestPort)>> {
+        let Some(section) = &self.config.ingest else { return Ok(None) };
+        let listener = std::net::TcpListener::bind(section.listen)
+            .with_context(|| format!("cannot listen for cores on {}", section.listen))?;
+        let address = listener.local_addr()?;
+        let (door, handshakes) = self.door(listener, ("ingest-tls", &self.wakes.ingest))?;
+        let (port, store_port) =
+            ingest_to_store(self.wakes.ingest.clone(), self.wakes.delivery.clone());
+        let sources = section.sources.iter();
+        let agent = IngestAgent::new(IngestParts {
+            door,
+            sources: sources.map(|s| (PartitionId(s.id), SessionId(s.session))).collect(),
+            followed: self.followed().iter().map(|settings| settings.source).collect(),
+            definitions: control.reader(),
+            port,
+            node_id: NodeId(control.log.log_id().to_be_bytes()),
+            rng: Box::new(OsRng),
+            limits: IngestLimits {
+                connections_max: section.connections_max,
+                logon_time_max: Nanos(self.config.gateway.logon_timeout_ms * 1_000_000),
+            },
+            draining: self.draining.clone(),
+            figures: self.ingest_figures.clone(),
+        })?;
+        Ok(Some((OuterDoor { agent, address, handshakes }, store_port)))
+    }
+
+    /// The agent of durable subscriptions, where they are served.
+    pub(super) fn broker(
+        &self,
+        control: &Recovered,
+        trading: &Recovered,
+        notes: &mut Vec<String>,
+    ) -> anyhow::Result<Option<OuterDoor<BrokerAgent>>> {
+        let Some(section) = &self.config.broker else { return Ok(None) };
+        let listener = std::net::TcpListener::bind(section.listen)
+            .with_context(|| format!("cannot listen for subscribers on {}", section.listen))?;
+        let address = listener.local_addr()?;
+        let (door, handshakes) = self.door(listener, ("broker-tls", &self.wakes.broker))?;
+        let dir = section.dir.clone().unwrap_or_else(|| self.config.dir.join("broker"));
+        let id = (u128::from(OsRng.next_u64()) << 64) | u128::from(OsRng.next_u64());
+        let config = section.config(id, self.config.durability);
+        let (durability, quota) = (config.durability, config.quota);
+        let disk = weir_io::ThreadDisk::open(&dir, Some(self.wakes.broker.as_waker()))?;
+        let (broker, report) = weir_broker::Broker::open(config, disk, SystemClock.now())
+            .with_context(|| format!("cannot open the broker in {}", dir.display()))?;
+        if !report.was_closed && report.run > 1 {
+            notes.push(format!(
+                "broker: {} subscriptions, {} messages not taken, found after a crash",
+                report.subscriptions, report.messages
+            ));
+        }
+        let agent = BrokerAgent::new(BrokerParts {
+            door,
+            broker,
+            durability,
+            quota,
+            feed: FeedParts {
+                partition_id: TRADING,
+                events: trading.reader(),
+                epoch: trading.epoch,
+                ended: trading.ended.clone(),
+            },
+            definitions: control.reader(),
+            node_id: NodeId(control.log.log_id().to_be_bytes()),
+            rng: Box::new(OsRng),
+            limits: BrokerLimits {
+                connections_max: section.connections_max,
+                logon_time_max: Nanos(self.config.gateway.logon_timeout_ms * 1_000_000),
+            },
+            draining: self.draining.clone(),
+            figures: self.broker_figures.clone(),
+        })?;
+        Ok(Some(OuterDoor { agent, address, handshakes }))
+    }
+
+    /// Starts the threads of those with sockets of their own, beside the gateway's.
+    pub(super) fn start_doors(
+        &self,
+        (ingest, broker): (Option<OuterDoor<IngestAgent>>, Option<OuterDoor<BrokerAgent>>),
+        threads: &mut Vec<RunningThread>,
+    ) -> anyhow::Result<()> {
+        if let Some(door) = ingest {
+            let runner = Runner::new("ingest", self.wakes.ingest.clone(), WaitStrategy::Park)
+                .with_sockets(door.agent);
+            self.start_door(("ingest", runner), ("ingest-tls", door.handshakes), threads)?;
+        }
+        if let Some(door) = broker {
+            let runner = Runner::new("broker", self.wakes.broker.clone(), self.config.wait)
+                .with_sockets(door.agent);
+            self.start_door(("broker", runner), ("broker-tls", door.handshakes), threads)?;
+        }
+        Ok(())
+    }
+
+    fn start_door(
+        &self,
+        (name, runner): (&'static str, Runner),
+        (secured, handshakes): (&'static str, Option<Runner>),
+        threads: &mut Vec<RunningThread>,
+    ) -> anyhow::Result<()> {
+        let runner = runner.sharing(DELIVERY_SHARE).giving_way().with_beat(self.beat(name));
+        threads.push(runner.start()?);
+        if let Some(handshakes) = handshakes {
+            threads.push(handshakes.with_beat(self.beat(secured)).start()?);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,190 @@
+//! The doors of outside cores and of subscribers speak TLS where the node does.
+
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use weir_client::follower::{Follower, FollowerConfig};
+use weir_client::source::{SourceConfig, SourceWriter};
+use weir_client::subscription::{
+    BrokerClient, Message, NewSubscription, Next, Publisher, Seen, Subscription,
+};
+use weir_client::{Connection, Limits, Target};
+use weir_delivery::Place;
+use weir_types::{Epoch, PartitionId, Reason, Rec, Role, Seq, SessionId, SubscriptionKind};
+use weir_wire::ingest::BatchFlags;
+
+use crate::common::following::Following;
+use crate::common::wire::Wire;
+use crate::common::{ALICE, HANG, Node, OPERATOR, SUPERVISOR, Who, definition_of, until};
+use crate::handshakes::drained;
+use crate::proxy::{Proxy, Way};
+use crate::stand::{Stand, failed};
+
+#[path = "../../../delivery/tests/stream/core.rs"]
+#[allow(dead_code, reason = "the stream's own test takes the rest")]
+mod core;
+
+use self::core::{Record, SOURCE};
+
+const CORE: Who = Who { session_id: SessionId(30), role: Role::Source, ..OPERATOR };
+const STEP: Duration = Duration::from_millis(20);
+/// Batches that the core sends, and orders of each.
+const BATCHES: u64 = 50;
+const BATCH: u64 = 10;
+const LAST: u64 = BATCHES - 1;
+
+/// A node whose doors are all open, each with TLS, and who may use them.
+fn start() -> (Stand, Node) {
+    let more = "\n[broker]\nlisten = \"127.0.0.1:0\"\n\n[ingest]\nlisten = \"127.0.0.1:0\"\n\n\
+                [[ingest.source]]\nid = 40\nsession = 30";
+    let stand = Stand::new("memory", more);
+    let node = stand.start();
+    stand.open_market(&node, &[ALICE]);
+    let who = (OPERATOR.session_id, OPERATOR.key());
+    let mut admin = weir_client::Admin::connect(stand.target(&node), who, HANG).unwrap();
+    for who in [SUPERVISOR, CORE] {
+        admin.define_session(definition_of(&who)).unwrap();
+    }
+    admin.close().unwrap();
+    (stand, node)
+}
+
+fn address(node: &Node, door: &str) -> SocketAddr {
+    node.status()[door]["address"].as_str().expect("it listens").parse().unwrap()
+}
+
+fn at(stand: &Stand, address: SocketAddr) -> Target {
+    Target { address, tls: Some(stand.tls()) }
+}
+
+/// The order of this number, with attributes of its own.
+fn record(number: u64) -> Record {
+    let attributes = (0..200).map(|place| (number + place) as u8).collect();
+    Record::new(Place::new(Seq(number), Rec(number)), 1, attributes)
+}
+
+#[test]
+fn a_core_feeds_its_orders_over_tls_through_a_network_that_cuts() {
+    let (stand, node) = start();
+    // Room for a handshake and some of the batches, each time.
+    let proxy = Proxy::start(address(&node, "ingest"), Way::CutAfter(40_000));
+    let config = SourceConfig::full(CORE.session_id, SOURCE, Epoch(1));
+    let mut writer = SourceWriter::new(at(&stand, proxy.address()), CORE.config(), config);
+    for batch in 0..BATCHES {
+        let records: Vec<Record> = (1..=BATCH).map(|n| record(batch * BATCH + n)).collect();
+        let rows: Vec<_> = records.iter().map(|r| (r.row, &r.attributes[..])).collect();
+        let flags = match batch {
+            0 => BatchFlags::RESEND_BEGIN,
+            LAST => BatchFlags::RESEND_END,
+            _ => BatchFlags::default(),
+        };
+        writer.push(&rows, flags).unwrap();
+    }
+    let mut cuts = 0;
+    until("all batches at the store", || {
+        writer.poll(STEP, |_| {}).unwrap();
+        cuts += usize::from(writer.take_failure().is_some());
+        let source = &node.status()["ingest"]["sources"][0];
+        (source["rows"] == BATCHES * BATCH).then_some(())
+    });
+    assert!(cuts > 0, "the network cut nothing");
+    let config = FollowerConfig {
+        source_id: SOURCE,
+        keep_orders: true,
+        ..FollowerConfig::new(SUPERVISOR.session_id)
+    };
+    let follower = Follower::new(config, Vec::new());
+    let mut reader = Following::start_at(stand.target(&node), SUPERVISOR, follower);
+    reader.ask();
+    reader.until_online();
+    assert_eq!(reader.follower.orders().len() as u64, BATCHES * BATCH);
+    for number in 1..=BATCHES * BATCH {
+        let Record { row, attributes } = record(number);
+        assert_eq!(reader.follower.attributes(row.order_id), attributes, "{number}");
+    }
+}
+
+#[test]
+fn messages_reach_a_subscriber_over_tls_byte_by_byte_and_after_a_restart_of_his() {
+    let (stand, node) = start();
+    let broker = address(&node, "broker");
+    let letters = NewSubscription::new("letters", SubscriptionKind::Messages);
+    BrokerClient::new(at(&stand, broker), ALICE.config()).create(&letters).unwrap();
+    let mut publisher = Publisher::new(at(&stand, broker), SUPERVISOR.config(), (Epoch(1), 0));
+    let body = |number: u64| vec![number as u8; 700];
+    (1..=200).for_each(|number| {
+        publisher.publish(ALICE.session_id, &body(number));
+    });
+    until("all acknowledged", || (publisher.poll(STEP) == 200).then_some(()));
+    let proxy = Proxy::start(broker, Way::Dribble);
+    let mut got: Vec<Message> = Vec::new();
+    for upto in [100, 200] {
+        let target = at(&stand, proxy.address());
+        let mut alice = Subscription::new(target, ALICE.config(), "letters", Seen::new());
+        let begun = Instant::now();
+        while got.len() < upto {
+            assert!(begun.elapsed() < HANG, "{} of {upto} came", got.len());
+            if let Next::Message(message) = alice.next(STEP) {
+                alice.ack(&message);
+                got.push(message);
+            }
+        }
+        alice.flush();
+    }
+    for (message, number) in got.iter().zip(1..) {
+        assert_eq!(message.body, body(number), "message {number}");
+    }
+}
+
+#[test]
+fn plain_bytes_at_a_door_with_tls_are_cut_and_counted() {
+    let (stand, node) = start();
+    let mut logon = Vec::new();
+    let of_core = crate::common::wire::logon_of(&CORE);
+    weir_wire::dialogue::put_logon(&of_core, &[], &mut logon);
+    let mut count = 0;
+    for door in ["ingest", "broker"] {
+        for bytes in [&logon[..], b"GET / HTTP/1.1\r\n\r\n"] {
+            let mut stream = TcpStream::connect(address(&node, door)).unwrap();
+            stream.write_all(bytes).unwrap();
+            let said = drained(stream);
+            // At most an alert: nothing of what the door would answer.
+            assert!(said.len() <= 7, "{said:?}");
+            count += 1;
+            failed(&node, "not_tls", count);
+        }
+        assert_eq!(node.status()[door]["sessions"], 0);
+    }
+    drop(stand);
+}
+
+#[test]
+fn garbage_over_tls_ends_the_connection_with_a_reason_and_a_farewell() {
+    let (stand, node) = start();
+    for door in ["ingest", "broker"] {
+        let target = at(&stand, address(&node, door));
+        let mut wire = Wire::over(Connection::open(target, Limits::default()).unwrap());
+        wire.send(&[0xff; 64]);
+        assert_eq!(wire.logout(), (SessionId::NONE, Reason::MalformedFrame), "{door}");
+        wire.closed();
+    }
+}
+
+#[test]
+fn a_core_that_does_not_believe_the_node_tells_it_nothing() {
+    let (stand, node) = start();
+    let stranger = weir_tls::authority::Authority::new("A stranger").unwrap();
+    stand.write("stranger.pem", &stranger.certificate());
+    let tls = Some(stand.believing("stranger.pem"));
+    let target = Target { address: address(&node, "ingest"), tls };
+    let config = SourceConfig::full(CORE.session_id, PartitionId(40), Epoch(1));
+    let mut writer = SourceWriter::new(target, CORE.config(), config);
+    let why = until("a failure", || {
+        writer.poll(STEP, |_| {}).unwrap();
+        writer.take_failure()
+    });
+    assert!(why.to_string().contains("UnknownIssuer"), "{why}");
+    failed(&node, "refused_by_peer", 1);
+    assert_eq!(node.status()["ingest"]["accepted"], 0);
+}
