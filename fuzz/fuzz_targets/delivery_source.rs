@@ -24,7 +24,7 @@ use weir_wire::ingest::{BatchFlags, OpenSource, SourceBatch};
 
 const SOURCE: PartitionId = PartitionId(40);
 const SESSION: SessionId = SessionId(30);
-const CONFIG: StoreConfig = StoreConfig::new(SOURCE, Epoch(1));
+const CONFIG: StoreConfig = StoreConfig::new(SOURCE, Epoch::NONE);
 const WINDOW: Window = Window { batches: 16, bytes: 1 << 20 };
 /// Bytes of a snapshot's chunk.
 const CHUNK_LEN: usize = 2_000;

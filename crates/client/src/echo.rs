@@ -107,6 +107,7 @@ pub(crate) fn answer(
             // It keeps no order state and no reports, and has no identity to sign for.
             ClientMessage::FetchOrders(..)
             | ClientMessage::CancelFetch(_)
+            | ClientMessage::AddCredit(_)
             | ClientMessage::DropCopyRequest(_)
             | ClientMessage::OpenSource(_)
             | ClientMessage::FollowSource(_)

@@ -17,9 +17,11 @@ use weir_types::{
 };
 use weir_wire::Message;
 use weir_wire::delivery::{
-    FetchOrders, OrderPage, OrderPageBody, OrderRow, PageFlags, RowFlags, SourceState, SourceStates,
+    AddCredit, FetchOrders, OrderPage, OrderPageBody, OrderRow, PageFlags, RowFlags, SourceState,
+    SourceStates,
 };
 use weir_wire::dialogue::{Tokens, put_question};
+use weir_wire::frame::put_frame;
 use weir_wire::group::Group;
 use weir_wire::rows::Rows;
 use weir_wire::session::Reject;
@@ -52,6 +54,10 @@ pub struct FollowerConfig {
     pub wait_max_us: u32,
     /// How many pages may come in answer to one question; at least one.
     pub credit: u32,
+    /// How many rows may, until [`Follower::add_credit`] gives more; zero for no bound.
+    pub credit_rows: u32,
+    /// How many bytes of rows may; zero for no bound.
+    pub credit_bytes: u32,
     /// Keep the latest state of every order: [`Follower::orders`].
     pub keep_orders: bool,
 }
@@ -72,6 +78,8 @@ impl FollowerConfig {
             rows_min: 1,
             wait_max_us: 500_000,
             credit: 1,
+            credit_rows: 0,
+            credit_bytes: 0,
             keep_orders: false,
         }
     }
@@ -123,6 +131,14 @@ fn is_passing(reason: Reason) -> bool {
     matches!(reason, LimitReached | Overloaded | PartitionAway | Throttled | TooManyInFlight)
 }
 
+/// Pages, rows and bytes of rows.
+#[derive(Clone, Copy, Debug, Default)]
+struct Taken {
+    pages: u32,
+    rows: u32,
+    bytes: u32,
+}
+
 /// Follows order state.
 #[derive(Debug)]
 pub struct Follower {
@@ -146,6 +162,8 @@ pub struct Follower {
     /// What the store is to have reached before it answers next, and within how many microseconds.
     min_token: Vec<u8>,
     min_wait_us: u32,
+    /// What was taken in answer to the question since its credit was last added to.
+    taken: Taken,
 }
 
 impl Follower {
@@ -170,6 +188,7 @@ impl Follower {
             is_resting: false,
             min_token: Vec::new(),
             min_wait_us: 0,
+            taken: Taken::default(),
         }
     }
 
@@ -268,6 +287,7 @@ impl Follower {
 
     fn put_question(&mut self, token: &[u8], out: &mut Vec<u8>) {
         self.question_no = self.question_no.wrapping_add(1);
+        self.taken = Taken::default();
         let config = &self.config;
         let fetch = FetchOrders {
             correlation_id: self.correlation_id(),
@@ -283,6 +303,8 @@ impl Follower {
             live_only: if config.live_only { Switch::On } else { Switch::Off },
             source_id: config.source_id,
             min_wait_us: self.min_wait_us,
+            credit_rows: config.credit_rows,
+            credit_bytes: config.credit_bytes,
         };
         put_question(&fetch, Tokens { token, min_token: &self.min_token }, out);
     }
@@ -321,6 +343,7 @@ impl Follower {
         }
         self.backoff.succeeded();
         self.min_token.clear();
+        self.taken.pages += 1;
         if page.credit_left == 0 {
             self.put_question(token, out);
         }
@@ -342,6 +365,23 @@ impl Follower {
             row_count: page.row_count,
             merged_count: page.merged_count,
         })
+    }
+
+    /// Gives back the credit of what was taken, once that is half of it: call it when rows were
+    /// dealt with. So a question goes on for as long as its rows are taken, and who stops taking
+    /// them is sent no more than the credit. True when it did; without a bound on rows or bytes
+    /// there is nothing to give.
+    pub fn add_credit(&mut self, out: &mut Vec<u8>) -> bool {
+        let (config, taken) = (&self.config, self.taken);
+        let is_half = |taken: u32, credit: u32| credit > 0 && taken >= credit.div_ceil(2);
+        let is_due =
+            is_half(taken.rows, config.credit_rows) || is_half(taken.bytes, config.credit_bytes);
+        if is_due {
+            let Taken { pages, rows, bytes } = std::mem::take(&mut self.taken);
+            let (correlation_id, session_id) = (self.correlation_id(), self.config.session_id);
+            put_frame(&AddCredit { correlation_id, session_id, pages, rows, bytes }, out);
+        }
+        is_due
     }
 
     /// Takes how the sources of a page stand. False when they are not this follower's.
@@ -381,6 +421,12 @@ impl Follower {
         for row in rows {
             let (row, attributes) = row?;
             self.check_order(&row)?;
+            if body.correlation_id == self.correlation_id() {
+                let len = OrderRow::BLOCK_LENGTH + size_of::<u16>() + attributes.len();
+                let len = u32::try_from(len).expect("attributes are short");
+                self.taken.rows = self.taken.rows.saturating_add(1);
+                self.taken.bytes = self.taken.bytes.saturating_add(len);
+            }
             let event = if row.flags == RowFlags::default() {
                 RowEvent::State(row, attributes)
             } else {

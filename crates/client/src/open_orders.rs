@@ -60,6 +60,8 @@ impl Query {
             live_only: Switch::On,
             source_id: PartitionId::NONE,
             min_wait_us: 0,
+            credit_rows: 0,
+            credit_bytes: 0,
         };
         put_fetch_orders(&fetch, &self.token, out);
     }

@@ -51,6 +51,8 @@ fn fetch(rows_max: u32, rows_min: u32) -> FetchOrders {
         live_only: Switch::Off,
         source_id: PartitionId::NONE,
         min_wait_us: 0,
+        credit_rows: 0,
+        credit_bytes: 0,
     }
 }
 

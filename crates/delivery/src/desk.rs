@@ -10,6 +10,7 @@
 //! one row is there and `wait_max` since it was asked is over | a page of what is there
 //! nothing is there, it came without a token, `wait_max` over | an empty page: you are ONLINE
 //! nothing is there and the idle wait is over                | an empty page with the next token
+//! it has no rows or bytes left of its credit                | nothing, until it is given more
 //! its token cannot be honoured, or it may not see it        | a refusal with the oldest legal one
 //! the store has not reached its `min_token` in time         | a refusal without a token
 //! ```
@@ -20,9 +21,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use weir_types::{Epoch, Nanos, PartitionId, Reason, Seq, SessionId};
-use weir_wire::delivery::FetchOrders;
+use weir_wire::delivery::{AddCredit, FetchOrders};
 use weir_wire::event::OrderEvent;
 
+use crate::credit::Credit;
 use crate::filter::{Entitlement, Filter, Scope, Visibility};
 use crate::ingest::{IngestError, Ingested};
 use crate::page::{Page, PageHead, PageLimits, Selection, put_page, put_refusal};
@@ -141,6 +143,7 @@ struct Reader {
     /// Where it is in other sources, by a router's token: handed on untouched.
     elsewhere: Vec<SourcePlace>,
     limits: PageLimits,
+    credit: Credit,
     rows_min: u32,
     wait: Nanos,
     /// It came without a token and has had no page yet.
@@ -170,7 +173,7 @@ enum Visit {
     Park(Nanos),
     /// There is more to look at than one visit may.
     Again,
-    /// Its connection can take nothing.
+    /// Its connection can take nothing, or its credit is spent.
     Pause,
     /// It has had its last page.
     Done,
@@ -323,6 +326,7 @@ impl Desk {
                 bytes_max: or_max(fetch.bytes_max, config.page_bytes_max),
                 scan_max: config.page_scan_max,
             },
+            credit: Credit::of(fetch),
             rows_min: fetch.rows_min.min(rows_max),
             wait,
             is_fresh: question.token.is_empty(),
@@ -462,6 +466,26 @@ impl Desk {
         slots.into_iter().for_each(|slot| self.unseat(slot));
     }
 
+    /// A question is given more credit; nothing happens where it is not there any more.
+    pub fn add_credit(&mut self, connection: u64, more: &AddCredit, now: Nanos) {
+        let number = more.correlation_id;
+        let Some(questions) = self.by_connection.get(&connection) else { return };
+        let slots: Vec<u32> =
+            questions.range((number, 0)..=(number, u32::MAX)).map(|(_, slot)| *slot).collect();
+        for slot in slots {
+            let reader = self.readers[slot as usize].as_mut().expect("it is listed");
+            let pages = reader.head.credit_left.saturating_add(more.pages);
+            reader.head.credit_left = pages.min(self.config.credit_max);
+            let was_spent = reader.credit.is_spent();
+            reader.credit.add(more);
+            if was_spent && !reader.credit.is_spent() {
+                // Its next page waits from now on. A connection that takes nothing says so again.
+                (reader.is_paused, reader.waiting_since) = (false, now);
+                self.make_ready(slot);
+            }
+        }
+    }
+
     /// The connection can take pages again.
     pub fn resume(&mut self, connection: u64) {
         for (_, slot) in self.by_connection.get(&connection).cloned().unwrap_or_default() {
@@ -487,6 +511,7 @@ impl Desk {
                     reader.refusal = Some(Reason::ResyncFilter);
                     // The oldest legal token would be one of the rights that are gone.
                     reader.scope = None;
+                    reader.is_paused = false;
                 }
                 _ => continue,
             }
@@ -651,8 +676,11 @@ impl Desk {
                 Reached::Yes => (reader.min, reader.waiting_since) = (None, now),
             }
         }
-        let page =
-            self.store.select(reader.after, scope.filter(), &reader.limits, &mut self.selection);
+        if reader.credit.is_spent() {
+            return (Visit::Pause, 1);
+        }
+        let limits = reader.page_limits();
+        let page = self.store.select(reader.after, scope.filter(), &limits, &mut self.selection);
         reader.looked_at = Some(self.store.head());
         reader.seen = reader.seen.max(self.store.head().seq);
         let cost = i64::from(page.scan_count) + 1;
@@ -661,6 +689,7 @@ impl Desk {
         }
         let Some(out) = sink.buffer(reader.connection) else { return (Visit::Pause, cost) };
         reader.head.credit_left -= 1;
+        reader.credit.spend(page.row_count, page.byte_count.into());
         reader.head.served_time = now;
         self.token.clear();
         let at = SourcePlace { place: page.next, ..reader.at(self.store.source()) };
@@ -703,6 +732,13 @@ pub(crate) fn is_about_min(reason: Reason) -> bool {
 }
 
 impl Reader {
+    /// What its next page may have, by its limits and its credit.
+    fn page_limits(&self) -> PageLimits {
+        let PageLimits { rows_max, bytes_max, .. } = self.limits;
+        let (rows_max, bytes_max) = self.credit.bound((rows_max, bytes_max));
+        PageLimits { rows_max, bytes_max, ..self.limits }
+    }
+
     fn at(&self, source: PartitionId) -> SourcePlace {
         SourcePlace { source, epoch: self.epoch, place: self.after, seen: self.seen }
     }
@@ -743,6 +779,8 @@ impl Reader {
         self.rows_min = self.rows_min.max(1);
         if self.head.credit_left == 0 {
             Visit::Done
+        } else if self.credit.is_spent() {
+            Visit::Pause
         } else if page.is_cut {
             Visit::Again
         } else {

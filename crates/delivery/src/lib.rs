@@ -23,6 +23,7 @@ mod ahead;
 mod bits;
 mod capture;
 mod chunk;
+pub mod credit;
 pub mod desk;
 pub mod export;
 pub mod filter;
@@ -45,6 +46,7 @@ pub mod stream;
 pub mod token;
 
 pub use ahead::{RawRow, TakenRows};
+pub use credit::Credit;
 pub use desk::{Asked, Desk, DeskConfig, PageSink, Polled, Question};
 pub use export::{Exported, ExportedAs};
 pub use filter::{Entitlement, Filter, Scope, Visibility};

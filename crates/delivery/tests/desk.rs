@@ -13,10 +13,10 @@ use weir_types::{
     AccountId, Epoch, FirmId, InstrumentId, Nanos, OrdStatus, PartitionId, Qty, Reason, Rec, Seq,
     SessionId, Switch,
 };
-use weir_wire::delivery::{FetchOrders, OrderPage, OrderRow, PageFlags};
+use weir_wire::delivery::{AddCredit, FetchOrders, OrderPage, OrderRow, PageFlags};
 use weir_wire::event::OrderEvent;
 use weir_wire::frame::{Framing, RawMessage, next_frame};
-use weir_wire::{DecodeError, NodeMessage};
+use weir_wire::{DecodeError, Message, NodeMessage};
 
 const MS: u64 = 1_000_000;
 
@@ -148,6 +148,8 @@ fn fetch() -> FetchOrders {
         live_only: Switch::Off,
         source_id: PartitionId::NONE,
         min_wait_us: 0,
+        credit_rows: 0,
+        credit_bytes: 0,
     }
 }
 
@@ -246,6 +248,77 @@ fn credit_is_so_many_pages_and_no_more() {
     let left: Vec<u32> = bench.answers(1).iter().map(|answer| answer.header.credit_left).collect();
     assert_eq!(left, [3, 2, 1, 0]);
     assert_eq!(bench.desk.reader_count(), 0);
+}
+
+/// More rows and bytes for question 77.
+fn more(pages: u32, rows: u32, bytes: u32) -> AddCredit {
+    AddCredit { correlation_id: 77, session_id: SessionId(4), pages, rows, bytes }
+}
+
+#[test]
+fn credit_in_rows_is_so_many_rows_and_what_comes_after_is_the_latest() {
+    let mut bench = Bench::with_orders(5);
+    let question = FetchOrders { rows_max: 2, credit: 9, credit_rows: 3, ..fetch() };
+    assert_eq!(bench.ask(1, &question, &[]), Asked::Accepted);
+    bench.poll();
+    let rows: Vec<usize> = bench.answers(1).iter().map(|answer| answer.rows.len()).collect();
+    assert_eq!(rows, [2, 1]);
+    // It stands still, whatever comes and whatever time it is.
+    (0..3).for_each(|_| bench.say(5, OrdStatus::PartiallyFilled));
+    bench.now = Nanos(10_000 * MS);
+    assert_eq!(bench.poll(), 0);
+    bench.desk.resume(1);
+    assert_eq!((bench.poll(), bench.desk.next_deadline()), (0, None));
+    // Of another question, or of none: nothing.
+    bench.desk.add_credit(1, &AddCredit { correlation_id: 78, ..more(1, 9, 0) }, bench.now);
+    bench.desk.add_credit(2, &more(1, 9, 0), bench.now);
+    assert_eq!(bench.poll(), 0);
+    bench.desk.add_credit(1, &more(0, 9, 0), bench.now);
+    bench.poll();
+    let answers = bench.answers(1);
+    let recs: Vec<u64> = answers.iter().flat_map(|a| &a.rows).map(|row| row.rec.0).collect();
+    assert_eq!(recs, [4, 5], "the latest state once");
+    assert_eq!(answers[0].rows[1].merged_count, 3);
+}
+
+#[test]
+fn credit_in_bytes_is_so_many_bytes_but_for_one_row_that_is_longer() {
+    let mut bench = Bench::with_orders(6);
+    let row = OrderRow::BLOCK_LENGTH as u32 + 2;
+    let question = FetchOrders { credit: 9, credit_bytes: 2 * row + 1, ..fetch() };
+    assert_eq!(bench.ask(1, &question, &[]), Asked::Accepted);
+    bench.poll();
+    let rows: Vec<usize> = bench.answers(1).iter().map(|answer| answer.rows.len()).collect();
+    assert_eq!(rows, [2, 1], "a byte that is left is good for a row");
+    assert_eq!(bench.poll(), 0);
+    bench.desk.add_credit(1, &more(0, 7, 2 * row), bench.now);
+    bench.poll();
+    assert_eq!(bench.answer(1).rows.len(), 2, "rows were not bounded, and are not now");
+}
+
+#[test]
+fn credit_in_pages_can_be_added_to_up_to_the_limit() {
+    let mut bench = Bench::with_orders(1);
+    let question = FetchOrders { credit: 2, credit_rows: 100, ..fetch() };
+    assert_eq!(bench.ask(1, &question, &[]), Asked::Accepted);
+    bench.poll();
+    assert_eq!(bench.answer(1).header.credit_left, 1);
+    bench.desk.add_credit(1, &more(u32::MAX, 0, 0), bench.now);
+    bench.say(1, OrdStatus::Filled);
+    bench.poll();
+    assert_eq!(bench.answer(1).header.credit_left, DeskConfig::default().credit_max - 1);
+}
+
+#[test]
+fn a_reader_without_credit_is_told_at_once_that_its_rights_changed() {
+    let mut bench = Bench::with_orders(3);
+    let question = FetchOrders { credit: 9, credit_rows: 1, ..fetch() };
+    assert_eq!(bench.ask(1, &question, &[]), Asked::Accepted);
+    bench.poll();
+    assert_eq!(bench.answer(1).rows.len(), 1);
+    bench.desk.revoke(SessionId(4));
+    bench.poll();
+    assert_eq!(bench.answer(1).header.reason, Reason::ResyncFilter);
 }
 
 #[test]

@@ -289,6 +289,9 @@ impl DeliveryAgent {
                 Some(DeliveryRequest::Cancel(id, number)) => {
                     self.desks().for_each(|desk| desk.cancel(id.0, number));
                 }
+                Some(DeliveryRequest::AddCredit(id, more)) => {
+                    self.desks().for_each(|desk| desk.add_credit(id.0, &more, now));
+                }
                 Some(DeliveryRequest::Writable(id, true)) => {
                     self.paused.retain(|paused| *paused != id);
                     self.desks().for_each(|desk| desk.resume(id.0));
@@ -488,6 +491,8 @@ mod tests {
             live_only: Switch::On,
             source_id: PartitionId::NONE,
             min_wait_us: 0,
+            credit_rows: 0,
+            credit_bytes: 0,
         };
         let (connection, entitlement) = (ConnectionId(7), Entitlement::all());
         DeliveryRequest::Fetch(Box::new(Fetch {

@@ -11,7 +11,7 @@ use rtrb::{Consumer, Producer, RingBuffer};
 use weir_probe::{TraceId, Tsc};
 use weir_types::{PartitionId, Position, Reason, RequestNo, SessionId};
 use weir_wire::Command;
-use weir_wire::delivery::FetchOrders;
+use weir_wire::delivery::{AddCredit, FetchOrders};
 
 use crate::gateway::ConnectionId;
 use crate::runner::Wake;
@@ -105,6 +105,8 @@ pub enum DeliveryRequest {
     Fetch(Box<Fetch>),
     /// The question of this number is taken back.
     Cancel(ConnectionId, u64),
+    /// A question is given more credit.
+    AddCredit(ConnectionId, AddCredit),
     /// The connection can take pages again, or cannot.
     Writable(ConnectionId, bool),
     /// The connection is gone.

@@ -11,8 +11,8 @@ use weir_types::{
 };
 
 use crate::delivery::{
-    CancelFetch, FetchOrders, OrderPage, OrderPageBody, OrderRow, PageFlags, RowFlags, SourceState,
-    SourceStates,
+    AddCredit, CancelFetch, FetchOrders, OrderPage, OrderPageBody, OrderRow, PageFlags, RowFlags,
+    SourceState, SourceStates,
 };
 use crate::drop_copy::{CopyMark, DropCopyRequest, DropCopyState, ReportCopy};
 use crate::event::{
@@ -196,6 +196,7 @@ const MESSAGES: &[MessageInfo] = &[
     info::<OrderPageBody>(rows()),
     info::<SourceStates>(group::<SourceState>("sources")),
     plain::<CancelFetch>(),
+    plain::<AddCredit>(),
     plain::<DropCopyRequest>(),
     plain::<DropCopyState>(),
     plain::<ReportCopy>(),

@@ -115,6 +115,10 @@ messages! {
         /// How long the store may take to reach the data field `min_token`, in microseconds; zero
         /// for the server's own time.
         min_wait_us: u32,
+        /// How many rows may be sent in answer, until [`AddCredit`] gives more; zero for no bound.
+        credit_rows: u32,
+        /// How many bytes of rows may be; zero for no bound.
+        credit_bytes: u32,
     }
 
     /// A page's header. The next token follows as a data field.
@@ -164,6 +168,21 @@ messages! {
         correlation_id: u64,
         /// The session that asked.
         session_id: SessionId,
+    }
+
+    /// Gives more credit to a question: what it had is added to. Nothing answers it, and nothing
+    /// happens when the question has had its last page.
+    AddCredit = 55 {
+        /// The question's number.
+        correlation_id: u64,
+        /// The session that asked.
+        session_id: SessionId,
+        /// Pages; with those that may still come, no more than the server's own limit.
+        pages: u32,
+        /// Rows; nothing where rows are not bounded.
+        rows: u32,
+        /// Bytes of rows; nothing where they are not bounded.
+        bytes: u32,
     }
 
     /// An entry of `SourceStates`' group.

@@ -9,7 +9,8 @@ use weir_types::{Reason, RequestNo, SessionId};
 
 use crate::catalogue::message_info;
 use crate::delivery::{
-    CancelFetch, FetchOrders, OrderPage, OrderPageBody, OrderRow, SourceState, SourceStates,
+    AddCredit, CancelFetch, FetchOrders, OrderPage, OrderPageBody, OrderRow, SourceState,
+    SourceStates,
 };
 use crate::drop_copy::{CopyMark, DropCopyRequest, DropCopyState, ReportCopy};
 use crate::event::{RequestDone, RequestRejected, TradeBusted};
@@ -70,6 +71,8 @@ pub enum ClientMessage<'a> {
     FetchOrders(FetchOrders, Tokens<'a>),
     /// Takes a question back.
     CancelFetch(CancelFetch),
+    /// More credit for a question.
+    AddCredit(AddCredit),
     /// A question for copies of reports, or for their end.
     DropCopyRequest(DropCopyRequest),
     /// Opens the source of an outside core.
@@ -251,6 +254,7 @@ impl<'a> ClientMessage<'a> {
                 Ok(ClientMessage::FetchOrders(raw.decode()?, tokens_of::<FetchOrders>(raw)?))
             }
             CancelFetch::TEMPLATE_ID => raw.decode_whole().map(ClientMessage::CancelFetch),
+            AddCredit::TEMPLATE_ID => raw.decode_whole().map(ClientMessage::AddCredit),
             DropCopyRequest::TEMPLATE_ID => raw.decode_whole().map(ClientMessage::DropCopyRequest),
             OpenSource::TEMPLATE_ID => raw.decode_whole().map(ClientMessage::OpenSource),
             SourceBatch::TEMPLATE_ID => {
@@ -280,6 +284,7 @@ impl<'a> ClientMessage<'a> {
             ClientMessage::Request(request) => put_request(request, out),
             ClientMessage::FetchOrders(fetch, tokens) => put_question(fetch, *tokens, out),
             ClientMessage::CancelFetch(message) => put_frame(message, out),
+            ClientMessage::AddCredit(message) => put_frame(message, out),
             ClientMessage::DropCopyRequest(message) => put_frame(message, out),
             ClientMessage::OpenSource(message) => put_frame(message, out),
             ClientMessage::FollowSource(message) => put_frame(message, out),

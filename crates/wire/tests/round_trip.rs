@@ -90,6 +90,7 @@ round_trips! {
     an_order_row_reads_back OrderRow,
     source_states_read_back SourceStates,
     cancel_fetches_read_back CancelFetch,
+    credit_reads_back AddCredit,
     a_source_state_reads_back SourceState,
     a_drop_copy_request_reads_back DropCopyRequest,
     a_drop_copy_state_reads_back DropCopyState,

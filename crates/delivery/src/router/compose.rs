@@ -22,6 +22,8 @@ pub(super) struct Composition {
     /// How far the merge is in each leg.
     done: Vec<usize>,
     pub(super) row_count: u32,
+    /// Bytes of the rows.
+    pub(super) byte_count: u64,
     pub(super) merged_count: u32,
     pub(super) oldest_transact_time: Nanos,
     pub(super) is_partial: bool,
@@ -75,8 +77,9 @@ impl Composition {
 
     fn sum_up(&mut self, legs: &[Leg]) {
         (self.row_count, self.merged_count, self.oldest_transact_time) = (0, 0, Nanos(0));
-        self.is_partial = false;
+        (self.is_partial, self.byte_count) = (false, 0);
         for (leg, count) in legs.iter().zip(&self.counts) {
+            self.byte_count += leg.rows.byte_len(*count) as u64;
             self.is_partial |= leg.rows.is_partial_after(*count);
             for row in &leg.rows.as_slice()[..*count] {
                 self.row_count += 1;

@@ -32,6 +32,7 @@ mod tend;
 use std::collections::BTreeSet;
 
 use weir_types::{Epoch, Nanos, PartitionId, Reason, SessionId};
+use weir_wire::delivery::AddCredit;
 
 pub use backend::{
     Ask, BackendFault, BackendId, BackendInfo, BackendPort, BackendRole, BackendState, BadPage,
@@ -40,6 +41,7 @@ pub use backend::{
 pub use config::{RouterConfig, RouterFigures};
 pub use local::LocalBackends;
 
+use crate::credit::Credit;
 use crate::desk::{Asked, PageSink, Polled, Question};
 use crate::filter::{Filter, Scope};
 use crate::page::PageHead;
@@ -271,6 +273,7 @@ impl Router {
             scope: None,
             refusal: None,
             terms: Terms::new(fetch, question.entitlement, &self.config),
+            credit: Credit::of(fetch),
             is_fresh: question.token.is_empty(),
             is_told_away: false,
             waiting_since: now,
@@ -301,6 +304,7 @@ impl Router {
         let kept = self.seats.get_mut(slot).expect("found above");
         let until = kept.lingers_until.take().expect("only who lingers goes on");
         (kept.head, kept.waiting_since) = (asked.head, asked.waiting_since);
+        kept.credit = asked.credit;
         self.lingering.remove(&(until, slot));
         self.figures.adopted_count += 1;
         self.seats.make_ready(slot);
@@ -347,6 +351,24 @@ impl Router {
         }
     }
 
+    /// A question is given more credit; nothing happens where it has had its last page.
+    pub fn add_credit(&mut self, connection: u64, more: &AddCredit, now: Nanos) {
+        for slot in self.seats.of_connection(connection) {
+            let Some(reader) = self.seats.get_mut(slot) else { continue };
+            if reader.head.correlation_id != more.correlation_id || reader.is_lingering() {
+                continue;
+            }
+            let pages = reader.head.credit_left.saturating_add(more.pages);
+            reader.head.credit_left = pages.min(self.config.credit_max);
+            let was_spent = reader.credit.is_spent();
+            reader.credit.add(more);
+            if was_spent && !reader.credit.is_spent() {
+                reader.waiting_since = now;
+                self.seats.unpause(slot);
+            }
+        }
+    }
+
     /// The connection is gone, and its questions with it.
     pub fn drop_connection(&mut self, connection: u64, port: &mut impl BackendPort) {
         for slot in self.seats.of_connection(connection) {
@@ -362,6 +384,7 @@ impl Router {
             // The oldest legal token would be one of the rights that are gone.
             reader.scope = None;
             self.hasten(slot);
+            self.seats.unpause(slot);
         }
     }
 
@@ -403,6 +426,9 @@ impl Router {
 
     /// Asks what is to be asked for a reader, and gives it what it is due.
     fn visit<P: BackendPort, S: PageSink>(&mut self, slot: u32, now: Nanos, io: &mut Io<'_, P, S>) {
+        if self.seats.get(slot).is_some_and(|reader| reader.stands_still()) {
+            return self.pause(slot, io.port);
+        }
         let Some(mut reader) = self.seats.lend(slot) else { return };
         if reader.waits_for_min() && reader.min_until <= now {
             reader.refusal.get_or_insert(Reason::MinTokenNotReached);
@@ -436,7 +462,7 @@ impl Router {
         }
     }
 
-    /// Leaves a reader alone whose connection takes nothing: what came for it is forgotten, so that
+    /// Leaves a reader alone whose connection takes nothing, or whose credit is spent: what came for it is forgotten, so that
     /// it costs nothing, and gets what is then the latest.
     fn pause(&mut self, slot: u32, port: &mut impl BackendPort) {
         let reader = self.seats.get_mut(slot).expect("it was visited");

@@ -51,6 +51,8 @@ impl Router {
             live_only: Switch::Off,
             source_id: self.pool.info(id).source,
             min_wait_us: 0,
+            credit_rows: 0,
+            credit_bytes: 0,
         };
         let entitlement = self.rights_of_probe(id);
         let ask = Ask { backend: id, fetch: &fetch, token: &[], min_token: &[], entitlement };

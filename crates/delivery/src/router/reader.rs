@@ -23,6 +23,7 @@ use weir_wire::delivery::FetchOrders;
 
 use super::RouterConfig;
 use super::leg::{Leg, Standing};
+use crate::credit::Credit;
 use crate::filter::{Entitlement, Scope};
 use crate::page::PageHead;
 use crate::token::SourcePlace;
@@ -69,6 +70,7 @@ pub(super) struct Reader {
     pub(super) scope: Option<Scope>,
     pub(super) refusal: Option<Reason>,
     pub(super) terms: Terms,
+    pub(super) credit: Credit,
     /// It came without a token and has had no page yet.
     pub(super) is_fresh: bool,
     /// Its last page said that a source was away.
@@ -121,6 +123,11 @@ impl Reader {
         Nanos(self.waiting_since.0.saturating_add(span.max(self.terms.wait).0))
     }
 
+    /// It is to be sent nothing until it has more credit.
+    pub(super) fn stands_still(&self) -> bool {
+        self.credit.is_spent() && self.refusal.is_none()
+    }
+
     /// Some source has not reached what the question says.
     pub(super) fn waits_for_min(&self) -> bool {
         self.legs.iter().any(|leg| leg.min.is_some())
@@ -138,7 +145,8 @@ impl Reader {
         let held_count = self.held_count();
         if held_count > 0 {
             let has_more = |leg: &Leg| !leg.rows.is_empty() && leg.standing != Standing::Online;
-            let is_enough = held_count >= u64::from(self.terms.rows_min);
+            let rows_min = self.terms.rows_min.min(self.page_terms().rows_max);
+            let is_enough = held_count >= u64::from(rows_min);
             if is_enough || self.is_full() || self.legs.iter().any(has_more) {
                 return Due::Page;
             }
@@ -155,19 +163,26 @@ impl Reader {
 
     fn is_full(&self) -> bool {
         let bytes: usize = self.legs.iter().map(|leg| leg.rows.byte_len(leg.rows.len())).sum();
-        bytes as u64 >= u64::from(self.terms.bytes_max)
+        bytes as u64 >= u64::from(self.page_terms().bytes_max)
+    }
+
+    /// What its next page may have, by its terms and its credit.
+    pub(super) fn page_terms(&self) -> Terms {
+        let (rows_max, bytes_max) = self.credit.bound((self.terms.rows_max, self.terms.bytes_max));
+        Terms { rows_max, bytes_max, ..self.terms }
     }
 
     /// How many rows and bytes to ask a source for: all that a page may have where only little is
     /// to be expected, a share of it where there is much to read everywhere.
     pub(super) fn share(&self, leg: &Leg) -> (u32, u32) {
+        let Terms { rows_max, bytes_max, .. } = self.page_terms();
         if leg.standing == Standing::Online {
-            return (self.terms.rows_max, self.terms.bytes_max);
+            return (rows_max, bytes_max);
         }
         let is_reading = |leg: &&Leg| !matches!(leg.standing, Standing::Online | Standing::Away);
         let count = self.legs.iter().filter(is_reading).count().max(1);
         let count = u32::try_from(count).expect("sources are few");
-        (self.terms.rows_max.div_ceil(count), self.terms.bytes_max.div_ceil(count).max(1))
+        (rows_max.div_ceil(count), bytes_max.div_ceil(count).max(1))
     }
 
     /// When to look at its sources again if nothing comes from them.

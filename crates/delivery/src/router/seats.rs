@@ -158,10 +158,13 @@ impl<T> Seats<T> {
     }
 
     pub(super) fn resume(&mut self, connection: u64) {
-        for slot in self.of_connection(connection) {
-            self.seat_mut(slot).is_paused = false;
-            self.make_ready(slot);
-        }
+        self.of_connection(connection).into_iter().for_each(|slot| self.unpause(slot));
+    }
+
+    /// A reader that was paused is looked at again.
+    pub(super) fn unpause(&mut self, slot: u32) {
+        self.seat_mut(slot).is_paused = false;
+        self.make_ready(slot);
     }
 
     pub(super) fn of_connection(&self, connection: u64) -> Vec<u32> {

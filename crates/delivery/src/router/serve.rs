@@ -9,6 +9,7 @@ use super::backend::BackendPort;
 use super::leg::{Asking, Leg, Standing};
 use super::reader::Reader;
 use super::{Io, Router};
+use crate::credit::Credit;
 use crate::desk::{PageSink, is_about_min};
 use crate::page::{PageHead, put_refusal};
 use crate::token::SourcePlace;
@@ -40,9 +41,10 @@ impl Router {
             return self.refuse(reader, reason, now, io);
         }
         self.turn = self.turn.wrapping_add(1);
-        self.composition.pick(&reader.legs, &reader.terms, self.turn);
+        self.composition.pick(&reader.legs, &reader.page_terms(), self.turn);
         let Some(out) = io.sink.buffer(reader.connection) else { return Next::Pause };
         reader.head.credit_left -= 1;
+        reader.credit.spend(self.composition.row_count, self.composition.byte_count);
         reader.head.served_time = now;
         let given_up = self.put_page(reader, out);
         for asking in given_up {
@@ -52,13 +54,15 @@ impl Router {
         io.polled.row_count += self.composition.row_count;
         reader.go_on(now);
         if reader.head.credit_left > 0 {
-            return Next::Again;
+            return if reader.credit.is_spent() { Next::Pause } else { Next::Again };
         }
         if self.config.linger == Nanos(0) {
             return Next::Leave;
         }
         let until = Nanos(now.0.saturating_add(self.config.linger.0));
         reader.lingers_until = Some(until);
+        // Its next question brings its own.
+        reader.credit = Credit::UNBOUNDED;
         Next::Linger(until)
     }
 }

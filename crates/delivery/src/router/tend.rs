@@ -236,6 +236,9 @@ impl Router {
             live_only: if filter.live_only { Switch::On } else { Switch::Off },
             source_id: reader.legs[index].source(),
             min_wait_us: min_wait_us(reader, now),
+            // The reader's own credit is counted here, where its pages are made.
+            credit_rows: 0,
+            credit_bytes: 0,
         };
         let (entitlement, scope) = self.rights_at(asking.backend, &reader.terms, &scope);
         let leg = &mut reader.legs[index];

@@ -2,7 +2,8 @@
 
 use weir_delivery::{Asked, RouterConfig};
 use weir_types::{Nanos, OrdStatus, Reason, SessionId};
-use weir_wire::delivery::{FetchOrders, PageFlags};
+use weir_wire::Message;
+use weir_wire::delivery::{AddCredit, FetchOrders, OrderRow, PageFlags};
 
 use crate::support::keys;
 use crate::venue::{MS, Venue, assert_in_order, fetch, place_in, places};
@@ -246,6 +247,41 @@ fn credit_is_so_many_pages_and_no_more() {
     let answers = venue.answers(1);
     assert_eq!(answers.iter().map(|a| a.header.credit_left).collect::<Vec<_>>(), [0]);
     assert_eq!(venue.router.reader_count(), 0);
+}
+
+#[test]
+fn credit_in_rows_and_bytes_is_over_all_sources_and_costs_nothing_when_it_is_spent() {
+    let mut venue = with_orders(2, 3);
+    let row = OrderRow::BLOCK_LENGTH as u32 + 2;
+    let question = FetchOrders { credit: 9, credit_rows: 4, credit_bytes: 9 * row, ..fetch() };
+    assert_eq!(venue.ask(1, &question, &[]), Asked::Accepted);
+    venue.settle();
+    let count = |venue: &mut Venue| -> usize {
+        venue.answers(1).iter().map(|answer| answer.recs().len()).sum()
+    };
+    assert_eq!(count(&mut venue), 4);
+    let asked_before = venue.router.figures().asked_count;
+    (4..=9).for_each(|rec| new(&mut venue, 1, rec));
+    venue.feed_all();
+    venue.settle();
+    venue.router.resume(1);
+    venue.settle();
+    assert_eq!(count(&mut venue), 0);
+    assert_eq!(venue.router.figures().asked_count, asked_before, "nothing is asked for it");
+    let more = AddCredit {
+        correlation_id: question.correlation_id,
+        session_id: question.session_id,
+        pages: 0,
+        rows: 100,
+        bytes: 0,
+    };
+    let now = venue.now;
+    venue.router.add_credit(1, &more, now);
+    venue.settle();
+    assert_eq!(count(&mut venue), 5, "as many as there are bytes for");
+    venue.router.add_credit(1, &AddCredit { bytes: 100 * row, ..more }, now);
+    venue.settle();
+    assert_eq!(count(&mut venue), 3);
 }
 
 #[test]

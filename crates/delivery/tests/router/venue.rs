@@ -137,6 +137,8 @@ pub fn fetch_of(filter: &Filter) -> FetchOrders {
         live_only: if filter.live_only { Switch::On } else { Switch::Off },
         source_id: PartitionId::NONE,
         min_wait_us: 0,
+        credit_rows: 0,
+        credit_bytes: 0,
     }
 }
 

@@ -248,6 +248,8 @@ impl Pest {
             live_only: Switch::Off,
             source_id: self.source,
             min_wait_us: 0,
+            credit_rows: 0,
+            credit_bytes: 0,
         }
     }
 }

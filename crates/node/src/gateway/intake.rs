@@ -5,7 +5,7 @@
 
 use weir_probe::{Point, TraceId};
 use weir_types::{Nanos, Reason, Role, SessionId};
-use weir_wire::delivery::{CancelFetch, FetchOrders};
+use weir_wire::delivery::FetchOrders;
 use weir_wire::dialogue::{ClientMessage, Tokens};
 use weir_wire::frame::{BrokenFrame, CLIENT_FRAME_LEN_MAX, Framing, RawMessage, next_frame};
 use weir_wire::{Command, DecodeError, Destination, Request};
@@ -165,7 +165,21 @@ impl Gateway {
             Ok(ClientMessage::FetchOrders(fetch, tokens)) => {
                 self.take_fetch(connection, &fetch, tokens)
             }
-            Ok(ClientMessage::CancelFetch(cancel)) => self.take_back(connection, &cancel),
+            Ok(ClientMessage::CancelFetch(cancel)) => {
+                let (of, number) = (cancel.session_id, cancel.correlation_id);
+                let refusal = Refusal::of_cancel(&cancel);
+                self.tell_reader(
+                    connection,
+                    of,
+                    DeliveryRequest::Cancel(connection.id, number),
+                    refusal,
+                )
+            }
+            Ok(ClientMessage::AddCredit(more)) => {
+                let refusal = Refusal::of_credit(&more);
+                let request = DeliveryRequest::AddCredit(connection.id, more);
+                self.tell_reader(connection, more.session_id, request, refusal)
+            }
             Ok(ClientMessage::DropCopyRequest(request)) => {
                 self.take_copy_request(connection, &request, now);
                 Taken::Done
@@ -311,16 +325,20 @@ impl Gateway {
         }
     }
 
-    /// Takes a question back, of whichever of the connection's sessions: pages go to connections.
-    fn take_back(&mut self, from: &mut Connection, cancel: &CancelFetch) -> Taken {
-        if self.sessions.logged_on(cancel.session_id, from.id).is_none() {
-            self.put_reject(from, Refusal::of_cancel(cancel), Reason::NotLoggedOn);
+    /// Tells of a question something that nothing answers, of whichever of the connection's
+    /// sessions: pages go to connections.
+    fn tell_reader(
+        &mut self,
+        from: &mut Connection,
+        session_id: SessionId,
+        request: DeliveryRequest,
+        refusal: Refusal,
+    ) -> Taken {
+        if self.sessions.logged_on(session_id, from.id).is_none() {
+            self.put_reject(from, refusal, Reason::NotLoggedOn);
             return Taken::Done;
         }
-        match self.delivery.ask(DeliveryRequest::Cancel(from.id, cancel.correlation_id)) {
-            true => Taken::Done,
-            false => Taken::NoRoom,
-        }
+        if self.delivery.ask(request) { Taken::Done } else { Taken::NoRoom }
     }
 
     fn refuse(&mut self, to: &mut Connection, request: &Request, reason: Reason) {

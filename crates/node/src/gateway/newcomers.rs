@@ -420,6 +420,7 @@ impl Newcomers {
             }
             Ok(ClientMessage::FetchOrders(fetch, _)) => Refusal::of_fetch(&fetch),
             Ok(ClientMessage::CancelFetch(cancel)) => Refusal::of_cancel(&cancel),
+            Ok(ClientMessage::AddCredit(more)) => Refusal::of_credit(&more),
             Ok(ClientMessage::DropCopyRequest(request)) => Refusal::of_copies(&request),
             Err(error) => {
                 let closes = put_malformed(connection, Some(raw), error, &mut self.counters);

@@ -2,7 +2,7 @@
 //! logged on or not.
 
 use weir_types::{Nanos, Reason, RequestNo, SessionId};
-use weir_wire::delivery::{CancelFetch, FetchOrders};
+use weir_wire::delivery::{AddCredit, CancelFetch, FetchOrders};
 use weir_wire::dialogue::peek_session_and_request;
 use weir_wire::drop_copy::DropCopyRequest;
 use weir_wire::frame::{BrokenFrame, CLIENT_FRAME_LEN_MAX, RawMessage, put_frame};
@@ -31,6 +31,15 @@ impl Refusal {
             session_id: fetch.session_id,
             request_no: RequestNo(fetch.correlation_id),
             template_id: FetchOrders::TEMPLATE_ID,
+            field: "",
+        }
+    }
+
+    pub(super) fn of_credit(more: &AddCredit) -> Refusal {
+        Refusal {
+            session_id: more.session_id,
+            request_no: RequestNo(more.correlation_id),
+            template_id: AddCredit::TEMPLATE_ID,
             field: "",
         }
     }

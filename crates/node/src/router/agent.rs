@@ -142,6 +142,9 @@ impl RouterAgent {
                 Some(DeliveryRequest::Cancel(id, number)) => {
                     self.router.cancel(id.0, number, &mut self.links);
                 }
+                Some(DeliveryRequest::AddCredit(id, more)) => {
+                    self.router.add_credit(id.0, &more, now);
+                }
                 Some(DeliveryRequest::Writable(id, true)) => {
                     self.paused.retain(|paused| *paused != id);
                     self.router.resume(id.0);

@@ -138,6 +138,8 @@ impl Ask {
             live_only: if self.live_only { Switch::On } else { Switch::Off },
             source_id: self.source_id,
             min_wait_us: self.min_wait_ms.saturating_mul(1_000),
+            credit_rows: 0,
+            credit_bytes: 0,
         }
     }
 }

@@ -61,6 +61,8 @@ fn everything(who: Who) -> FetchOrders {
         live_only: Switch::Off,
         source_id: PartitionId::NONE,
         min_wait_us: 0,
+        credit_rows: 0,
+        credit_bytes: 0,
     }
 }
 

@@ -337,6 +337,8 @@ fn readers_are_told_which_sources_there_are_and_which_are_not_whole_yet() {
             live_only: Switch::Off,
             source_id,
             min_wait_us: 0,
+            credit_rows: 0,
+            credit_bytes: 0,
         };
         put_fetch_orders(&fetch, &[], client.outbox());
         let told = until("a reject", || {
