@@ -367,6 +367,12 @@ impl Follower {
         })
     }
 
+    /// Questions asked so far.
+    #[must_use]
+    pub fn question_count(&self) -> u32 {
+        self.question_no
+    }
+
     /// Gives back the credit of what was taken, once that is half of it: call it when rows were
     /// dealt with. So a question goes on for as long as its rows are taken, and who stops taking
     /// them is sent no more than the credit. True when it did; without a bound on rows or bytes

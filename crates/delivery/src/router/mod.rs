@@ -462,8 +462,8 @@ impl Router {
         }
     }
 
-    /// Leaves a reader alone whose connection takes nothing, or whose credit is spent: what came for it is forgotten, so that
-    /// it costs nothing, and gets what is then the latest.
+    /// Leaves a reader alone whose connection takes nothing, or whose credit is spent: what came
+    /// for it is forgotten, so that it costs nothing, and it gets what is then the latest.
     fn pause(&mut self, slot: u32, port: &mut impl BackendPort) {
         let reader = self.seats.get_mut(slot).expect("it was visited");
         for leg in &mut reader.legs {

@@ -166,19 +166,12 @@ impl Gateway {
                 self.take_fetch(connection, &fetch, tokens)
             }
             Ok(ClientMessage::CancelFetch(cancel)) => {
-                let (of, number) = (cancel.session_id, cancel.correlation_id);
-                let refusal = Refusal::of_cancel(&cancel);
-                self.tell_reader(
-                    connection,
-                    of,
-                    DeliveryRequest::Cancel(connection.id, number),
-                    refusal,
-                )
+                let what = DeliveryRequest::Cancel(connection.id, cancel.correlation_id);
+                self.tell_store(connection, what, Refusal::of_cancel(&cancel))
             }
             Ok(ClientMessage::AddCredit(more)) => {
-                let refusal = Refusal::of_credit(&more);
-                let request = DeliveryRequest::AddCredit(connection.id, more);
-                self.tell_reader(connection, more.session_id, request, refusal)
+                let what = DeliveryRequest::AddCredit(connection.id, more);
+                self.tell_store(connection, what, Refusal::of_credit(&more))
             }
             Ok(ClientMessage::DropCopyRequest(request)) => {
                 self.take_copy_request(connection, &request, now);
@@ -326,15 +319,14 @@ impl Gateway {
     }
 
     /// Tells of a question something that nothing answers, of whichever of the connection's
-    /// sessions: pages go to connections.
-    fn tell_reader(
+    /// sessions: pages go to connections. `refusal` is for a session that is not there.
+    fn tell_store(
         &mut self,
         from: &mut Connection,
-        session_id: SessionId,
         request: DeliveryRequest,
         refusal: Refusal,
     ) -> Taken {
-        if self.sessions.logged_on(session_id, from.id).is_none() {
+        if self.sessions.logged_on(refusal.session_id, from.id).is_none() {
             self.put_reject(from, refusal, Reason::NotLoggedOn);
             return Taken::Done;
         }

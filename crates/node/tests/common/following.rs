@@ -25,6 +25,8 @@ pub struct Following {
     pub refusals: Vec<Reason>,
     /// Rows that came.
     pub row_count: usize,
+    /// Whether it gives back the credit of what it took.
+    pub give_credit: bool,
 }
 
 impl Following {
@@ -50,7 +52,7 @@ impl Following {
         let mut client = Client::connect(target, Limits::default()).unwrap();
         client.log_on(who.patient_config(), HANG).unwrap();
         let (resyncs, refusals) = (Vec::new(), Vec::new());
-        Following { who, follower, client, resyncs, refusals, row_count: 0 }
+        Following { who, follower, client, resyncs, refusals, row_count: 0, give_credit: true }
     }
 
     /// Asks its first question.
@@ -72,6 +74,9 @@ impl Following {
 
     /// Takes what comes within `timeout`.
     pub fn poll(&mut self, timeout: Duration) -> Result<usize, ClientError> {
+        if self.give_credit {
+            self.follower.add_credit(self.client.outbox());
+        }
         let Following { follower, resyncs, refusals, row_count, .. } = self;
         self.client.poll(timeout, |incoming, out| match incoming {
             Incoming::Page(page, token) => match follower.on_page(&page, token, out) {

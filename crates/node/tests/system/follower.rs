@@ -17,7 +17,7 @@ use weir_wire::order_entry::MassCancel;
 use crate::common::following::{Following, OrderState, latest_states};
 use crate::common::trader::Trader;
 use crate::common::{
-    ALICE, BOB, HANG, Home, INSTRUMENT, Node, OPERATOR, SUPERVISOR, TRADING, open_market,
+    ALICE, BOB, HANG, Home, INSTRUMENT, Node, OPERATOR, SUPERVISOR, TRADING, open_market, until,
 };
 
 /// A morning's trade: live, replaced, cancelled, partly and wholly filled orders. `from` numbers
@@ -226,4 +226,30 @@ fn mass_cancel() -> Request {
         partition_id: TRADING,
         scope: MassCancelScope::Session,
     })
+}
+
+#[test]
+fn a_reader_gets_no_more_than_its_credit_and_all_of_it_when_it_gives_back_what_it_took() {
+    let (_home, node, alice, bob) = market();
+    let config = FollowerConfig {
+        keep_orders: true,
+        credit: 100,
+        credit_rows: 4,
+        ..FollowerConfig::new(SUPERVISOR.session_id)
+    };
+    let mut reader = Following::start_as(&node, SUPERVISOR, Follower::new(config, Vec::new()));
+    reader.give_credit = false;
+    let wanted = states_of([&alice, &bob]);
+    assert!(wanted.len() > 4);
+    until("four rows", || {
+        reader.poll(Duration::from_millis(5)).unwrap();
+        (reader.row_count >= 4).then_some(())
+    });
+    for _ in 0..20 {
+        reader.poll(Duration::from_millis(10)).unwrap();
+    }
+    assert_eq!(reader.row_count, 4, "not one more than the credit");
+    reader.give_credit = true;
+    reader.until(&wanted);
+    assert_eq!(reader.follower.question_count(), 1, "one question was enough");
 }
