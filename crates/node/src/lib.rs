@@ -34,6 +34,7 @@ pub mod fd_poller;
 pub mod gateway;
 pub mod handoff;
 pub mod health;
+pub mod heap;
 pub mod hex;
 pub mod http;
 pub mod ingest;

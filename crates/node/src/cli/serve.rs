@@ -114,6 +114,7 @@ impl ServeArgs {
 pub fn run(args: ServeArgs) -> anyhow::Result<()> {
     let config = args.config()?;
     raise_open_files();
+    crate::heap::give_large_buffers_back();
     let _lines = diagnostics::start(config.diagnostics.format, config.diagnostics.level)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let outcome = runtime.block_on(serve(config, args));
