@@ -16,7 +16,7 @@ use weir_delivery::filter::Keys;
 use weir_delivery::model::{Model, is_live, place_of};
 use weir_delivery::{Asked, Filter, Kinds, Place, Router, RouterConfig, SourcePlace};
 use weir_types::{Nanos, OrdStatus, PartitionId, Reason, Rec};
-use weir_wire::delivery::{FetchOrders, OrderRow, PageFlags, RowFlags};
+use weir_wire::delivery::{AddCredit, FetchOrders, OrderRow, PageFlags, RowFlags};
 
 use crate::support::keys;
 use crate::venue::{
@@ -63,6 +63,8 @@ struct Reader {
     mirror: BTreeMap<(PartitionId, Rec), OrderRow>,
     is_asking: bool,
     page_count: u64,
+    /// Rows that its question may still get, where it said so.
+    rows_left: Option<u64>,
 }
 
 struct World {
@@ -87,6 +89,7 @@ impl World {
             mirror: BTreeMap::new(),
             is_asking: false,
             page_count: 0,
+            rows_left: None,
         };
         let readers = (0..READERS).map(|_| reader(&mut random)).collect();
         World { random, venue, readers, router_count: 1 }
@@ -173,7 +176,7 @@ impl World {
     fn ask(&mut self) {
         let index = self.random.index(READERS);
         if self.readers[index].is_asking {
-            return;
+            return self.add_credit(index);
         }
         let random = &mut self.random;
         if self.readers[index].page_count == 0 || random.one_in(8) {
@@ -183,6 +186,8 @@ impl World {
                 bytes_max: [0, 0, 0, 500][random.index(4)],
                 wait_max_us: [0, 1, 2_000, 900_000][random.index(4)],
                 credit: 1 + random.below(3) as u32,
+                credit_rows: [0, 0, 1, 6][random.index(4)],
+                credit_bytes: [0, 0, 0, 700][random.index(4)],
                 ..fetch_of(&self.readers[index].filter)
             };
         }
@@ -192,7 +197,22 @@ impl World {
         };
         let token = self.readers[index].token.clone();
         assert_eq!(self.venue.ask(index as u64, &question, &token), Asked::Accepted);
-        self.readers[index].is_asking = true;
+        let reader = &mut self.readers[index];
+        reader.is_asking = true;
+        reader.rows_left = (question.credit_rows > 0).then_some(question.credit_rows.into());
+    }
+
+    fn add_credit(&mut self, index: usize) {
+        let (random, reader) = (&mut self.random, &mut self.readers[index]);
+        let more = AddCredit {
+            correlation_id: reader.question.correlation_id,
+            session_id: reader.question.session_id,
+            pages: random.below(3) as u32,
+            rows: random.below(9) as u32,
+            bytes: random.below(1_500) as u32,
+        };
+        reader.rows_left = reader.rows_left.map(|left| left + u64::from(more.rows));
+        self.venue.router.add_credit(index as u64, &more, self.venue.now);
     }
 
     fn stop_or_start(&mut self) {
@@ -295,6 +315,9 @@ impl World {
                 (reader.token, reader.mirror) = (answer.token, BTreeMap::new());
                 continue;
             }
+            let taken = u64::from(answer.header.row_count);
+            assert!(reader.rows_left.is_none_or(|left| taken <= left), "more rows than its credit");
+            reader.rows_left = reader.rows_left.map(|left| left - taken);
             reader.take(&answer);
             let filter = reader.filter;
             for (source, histories) in &self.venue.histories {
@@ -330,6 +353,7 @@ impl World {
             let token = self.readers[index].token.clone();
             assert_eq!(self.venue.ask(index as u64, &question, &token), Asked::Accepted);
             self.readers[index].is_asking = true;
+            self.readers[index].rows_left = None;
             self.venue.settle();
             while self.readers[index].is_asking {
                 let bytes = self.venue.sink.out.get(&(index as u64)).cloned();
