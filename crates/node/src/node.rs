@@ -16,6 +16,7 @@
 //! Split, the gateway has a thread of its own. Disks add a thread each where io_uring is missing;
 //! hiccups are watched by one thread a core.
 
+mod replica;
 mod router;
 
 use std::net::SocketAddr;
@@ -41,6 +42,7 @@ use weir_wire::session::{ApiKey, NodeId};
 use weir_wire::{Command, Definition, Request};
 
 use crate::agent::Agent;
+use crate::backup::partition_dir;
 use crate::broker::{BrokerAgent, BrokerFigures, BrokerLimits, BrokerParts, FeedParts};
 use crate::config::{Config, NodeRole, SourceSection, parse_key};
 use crate::control_feed::{ControlFeed, FedPartition};
@@ -74,6 +76,7 @@ use crate::stage_clock::StageClock;
 use crate::status::NodeStatus;
 use crate::stores::StoreSettings;
 use crate::stores::kept::{KeepSources, KeptSources};
+use crate::stores::own::OwnSource;
 use crate::stores::snapshots::SnapshotWriter;
 use crate::token_keys::TokenKeyFile;
 use crate::web::{Hub, HubAgent, HubParts, WebServer};
@@ -128,13 +131,14 @@ struct Probes {
 }
 
 impl Node {
-    /// Starts what the configuration says: a node, or a router.
+    /// Starts what the configuration says: a node that trades, one that follows, or a router.
     ///
     /// # Errors
     /// When an address is taken, a log is damaged or locked, a key cannot be read, or the machine
     /// lacks what is needed.
     pub fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node> {
         match config.role {
+            NodeRole::Node if config.follows_own() => replica::start(config, health),
             NodeRole::Node => Node::start_exchange(config, health),
             NodeRole::Router => router::start(config, health),
         }
@@ -176,7 +180,7 @@ impl Node {
         let reader_ports = ReaderPorts { gateway: gateway_port, web: web.port };
         let (replica, update_port) = assembly.replica()?.unzip();
         let (delivery, kept) =
-            assembly.delivery(reader_ports, (ingest_port, update_port), &trading)?;
+            assembly.delivery(reader_ports, (ingest_port, update_port), Some(&trading))?;
         notes.extend(kept.notes);
         let figures = [&control, &trading].map(|r| assembly.figures(r));
         let (control, control_shadow) = control.with_shadow(config)?;
@@ -694,7 +698,7 @@ impl<'a> Assembly<'a> {
         &self,
         ports: ReaderPorts,
         (ingest, updates): (Option<IngestPort>, Option<UpdatePort>),
-        trading: &Recovered,
+        trading: Option<&Recovered>,
     ) -> anyhow::Result<(DeliveryAgent, KeptSources)> {
         let section = &self.config.delivery;
         let sources = self.config.ingest.iter().flat_map(|section| &section.sources);
@@ -710,13 +714,19 @@ impl<'a> Assembly<'a> {
         let snapshot_every = self.config.ingest.as_ref().map(|i| i.snapshot_every_bytes);
         let keep =
             KeepSources { snapshot_every: snapshot_every.unwrap_or(keep.snapshot_every), ..keep };
-        DeliveryAgent::new(DeliveryParts {
-            ports,
+        let own = trading.map(|trading| OwnSource {
+            settings: section.settings(TRADING, None),
             events: trading.reader(),
+            event_count: trading.event_count(),
             epoch: trading.epoch,
             ended: trading.ended.clone(),
+            log_id: trading.log.log_id(),
+            snapshot_every: section.snapshot_every_bytes,
+        });
+        DeliveryAgent::new(DeliveryParts {
+            ports,
+            own,
             token_key: TokenKeyFile::of(self.config),
-            store: section.settings(TRADING, None),
             sources,
             look_interval: Nanos(self.config.delivery.look_interval_us * 1000),
             figures: self.delivery_figures.clone(),
@@ -791,7 +801,7 @@ impl<'a> Assembly<'a> {
         let agent = IngestAgent::new(IngestParts {
             listener,
             sources: sources.map(|s| (PartitionId(s.id), SessionId(s.session))).collect(),
-            followed: self.followed().iter().map(|settings| settings.source).collect(),
+            followed: self.followed().iter().map(|s| s.source).chain([TRADING]).collect(),
             definitions: control.reader(),
             port,
             node_id: NodeId(control.log.log_id().to_be_bytes()),

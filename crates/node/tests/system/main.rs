@@ -25,6 +25,8 @@ mod malformed;
 mod matching;
 mod operations;
 mod operator;
+mod own_replica;
+mod own_snapshot;
 mod pipelining;
 mod repeats;
 mod replica;
