@@ -259,6 +259,8 @@ pub struct DeliverySection {
     /// The file of the key that seals tokens, 32 bytes, where nodes and routers share one; without
     /// it a node makes its own in its directory.
     pub token_key: Option<PathBuf>,
+    /// Files of further keys, which open tokens and seal none: that of before, and that to come.
+    pub token_keys_opened: Vec<PathBuf>,
 }
 
 /// Order state over HTTP. Keys come in clear there, so it listens on this machine alone unless
@@ -626,12 +628,16 @@ impl Default for DeliverySection {
             ended_orders_max: 1 << 20,
             look_interval_us: 250,
             token_key: None,
+            token_keys_opened: Vec::new(),
             bytes_max: None,
             indexes: Indexes::default(),
             snapshot_every_bytes: default_snapshot_every_bytes(),
         }
     }
 }
+
+/// Each is tried on a token that does not open.
+const TOKEN_KEYS_OPENED_MAX: usize = 8;
 
 /// The least that a store may be given: some growth of its tables has to fit.
 const STORE_BYTES_MIN: u64 = 16 << 20;
@@ -757,6 +763,11 @@ impl Config {
             }
         }
         check_store_bytes("delivery.bytes_max", self.delivery.bytes_max)?;
+        let opened = self.delivery.token_keys_opened.len();
+        if opened > TOKEN_KEYS_OPENED_MAX {
+            let (key, value) = ("delivery.token_keys_opened", opened.to_string());
+            return Err(ConfigError::OutOfRange { key, value, want: "at most 8 files" });
+        }
         if let Some(tls) = &self.tls {
             tls.check()?;
         }
@@ -922,6 +933,10 @@ mod tests {
                 "[replica]\nmaster = \"127.0.0.1:1\"\nsession = 2\nkey_file = \"k\"\nsources = [1]\n\
                  [broker]\nlisten = \"127.0.0.1:0\"",
                 "broker",
+            ),
+            (
+                "[delivery]\ntoken_keys_opened = ['1', '2', '3', '4', '5', '6', '7', '8', '9']",
+                "delivery.token_keys_opened",
             ),
             ("[delivery]\nsnapshot_every_bytes = 1", "delivery.snapshot_every_bytes"),
             ("[delivery]\nindexes = \"some\"", "some"),

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use weir_delivery::{Asked, Desk, DeskConfig, Question};
+use weir_delivery::{Asked, Desk, DeskConfig, Question, TokenKeys};
 use weir_types::{Durability, Epoch, InstrumentId, Nanos, PartitionId};
 
 use crate::agent::Agent;
@@ -23,7 +23,7 @@ use crate::runner::Wake;
 use crate::stores::kept::{KeepSources, KeptSources, OwnFeed};
 use crate::stores::own::OwnSource;
 use crate::stores::{StoreFigures, StoreSettings, SweepFigures, Sweeper};
-use crate::token_keys::TokenKeyFile;
+use crate::token_keys::sealer;
 
 /// Events taken in in one cycle.
 const INGEST_MAX: usize = 128;
@@ -66,8 +66,8 @@ pub struct DeliveryParts {
     pub ports: ReaderPorts,
     /// The node's own partition, where it trades.
     pub own: Option<OwnSource>,
-    /// The key that seals tokens.
-    pub token_key: TokenKeyFile,
+    /// The keys that seal and open tokens.
+    pub token_keys: TokenKeys,
     /// How the stores of outside cores are to be, and what their acknowledgements survive.
     pub sources: Vec<(StoreSettings, Durability)>,
     /// A waiting reader's latency budget.
@@ -105,30 +105,27 @@ impl DeliveryAgent {
     /// An agent whose own store has all retained events.
     ///
     /// # Errors
-    /// When the token key can be neither read nor made, or a store cannot be brought back.
+    /// When a store cannot be brought back.
     pub fn new(parts: DeliveryParts) -> anyhow::Result<(DeliveryAgent, KeptSources)> {
-        let desk = |store| -> anyhow::Result<Desk> {
-            Ok(Desk::new(DeskConfig::default(), store, parts.token_key.sealer()?))
-        };
+        let desk = |store| Desk::new(DeskConfig::default(), store, sealer(&parts.token_keys));
         let (port, figures) = parts.ingest;
         let kept = parts.keep.bring_back(parts.own, &parts.sources, &parts.wake)?;
         let mut feeds = Vec::new();
         if let Some(OwnFeed { store, stream, events, snapshot_every }) = kept.own {
-            feeds.push(FeedParts::own(desk(store)?, stream, (events, snapshot_every)));
+            feeds.push(FeedParts::own(desk(store), stream, (events, snapshot_every)));
         }
         let snapshot_every = parts.keep.snapshot_every;
         for (store, stream, journal, tail) in kept.feeds {
-            let (desk, is_replica, own) = (desk(store)?, false, None);
+            let (desk, is_replica, own) = (desk(store), false, None);
             feeds.push(FeedParts { desk, stream, journal, tail, is_replica, own, snapshot_every });
         }
         let updates = parts.replica.map(|(followed, port, figures)| {
             for settings in followed {
-                let desk = desk(settings.store(Epoch::NONE))?;
+                let desk = desk(settings.store(Epoch::NONE));
                 feeds.push(FeedParts::replica(settings.source, desk));
             }
-            anyhow::Ok((port, figures))
+            (port, figures)
         });
-        let updates = updates.transpose()?;
         let mut agent = DeliveryAgent {
             feeds: Feeds::new(feeds, port, updates, (kept.port, figures)),
             ports: parts.ports,
@@ -325,6 +322,7 @@ mod tests {
     use std::path::Path;
 
     use weir_delivery::Entitlement;
+    use weir_log::EpochEnd;
     use weir_log::tail::{TailConfig, tail};
     use weir_types::{
         AccountId, ClOrdId, EventNo, ExecId, ExecInst, ExecType, FirmId, InstrumentId, Liquidity,
@@ -339,6 +337,8 @@ mod tests {
     use super::*;
     use crate::event_reader::EventReader;
     use crate::handoff::{GatewayPort, gateway_to_delivery};
+    use crate::stores::snapshots::SnapshotWriter;
+    use crate::token_keys::TokenKeyFile;
 
     /// The `number`-th order's acceptance.
     fn accepted(number: u64) -> OrderEvent {
@@ -470,7 +470,7 @@ mod tests {
         DeliveryParts {
             ports: ReaderPorts { gateway, web: None },
             own: Some(own),
-            token_key: TokenKeyFile::own(dir),
+            token_keys: TokenKeyFile::own(dir).keys().unwrap(),
             sources: Vec::new(),
             look_interval: Nanos(1),
             figures: Arc::new(DeliveryFigures::default()),
@@ -498,5 +498,63 @@ mod tests {
         };
         let page: OrderPage = raw.decode().unwrap();
         assert_eq!(u64::from(page.row_count), count);
+    }
+
+    /// A store of `count` events, as it comes back where its epochs ended so; what was said of it.
+    fn brought_back(
+        dir: &Path,
+        (handle, count): (&weir_log::tail::TailHandle, u64),
+        (epoch, ended): (u32, Vec<EpochEnd>),
+    ) -> (StoreFigures, Vec<String>, Option<SnapshotWriter>, DeliveryAgent) {
+        let (_to_store, port) = gateway_to_delivery(Wake::new(), Wake::new());
+        let events = EventReader::new(handle, dir.join("events"), 1);
+        let mut parts = parts(dir, (events, u64::MAX), port);
+        let own = parts.own.as_mut().expect("it trades");
+        (own.event_count, own.epoch, own.ended) = (count, Epoch(epoch), ended);
+        own.snapshot_every = 4_096;
+        let figures = parts.figures.clone();
+        let (agent, kept) = DeliveryAgent::new(parts).unwrap();
+        let store = *figures.store.lock().unwrap();
+        (store, kept.notes, kept.writer, agent)
+    }
+
+    #[test]
+    fn a_snapshot_of_what_was_lost_since_is_not_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut tail, handle) = tail(TailConfig::new(32 << 20, 1));
+        append(&mut tail, 1..=1_000);
+        let (_, notes, writer, mut agent) = brought_back(dir.path(), (&handle, 0), (1, vec![]));
+        assert!(notes.is_empty(), "{notes:?}");
+        let mut writer = writer.expect("a store that survives");
+        let store = dir.path().join("partition-1/store");
+        let is_there = || {
+            let mut names = std::fs::read_dir(&store).unwrap().map(|e| e.unwrap().file_name());
+            names.any(|name| name.to_string_lossy().ends_with(".wsnap"))
+        };
+        for cycle in 1..1_000 {
+            agent.do_work(Nanos(cycle * 1_000_000));
+            writer.do_work(Nanos(cycle * 1_000_000));
+        }
+        assert!(is_there(), "a snapshot is taken of what came in at the start");
+        append(&mut tail, 1_001..=1_010);
+        let end = |epoch, last_valid| EpochEnd { epoch: Epoch(epoch), last_valid };
+        let comes_from = |notes: &[String]| notes.iter().any(|note| note.contains("comes from"));
+        let all = |epoch, ended| brought_back(dir.path(), (&handle, 1_010), (epoch, ended));
+        // The epoch that it was taken in goes on, or ended after it.
+        for (epoch, ended) in [(1, vec![]), (2, vec![end(1, Position(1_000))])] {
+            let (store, notes, ..) = all(epoch, ended);
+            assert!(comes_from(&notes), "{notes:?}");
+            assert_eq!(store.live_orders, 1_010);
+        }
+        // It ended before: other events have these numbers now.
+        let (_, notes, ..) = all(2, vec![end(1, Position(999))]);
+        assert!(notes.iter().any(|note| note.contains("epoch 1 ended at 999")), "{notes:?}");
+        assert!(!comes_from(&notes));
+        // An epoch that the log never had.
+        let (_, notes, ..) = all(5, vec![end(4, Position(1_010))]);
+        assert!(notes.iter().any(|note| note.contains("its epoch 1 is not")), "{notes:?}");
+        // The log ends before it: it is removed, so that it is not taken for another's later.
+        let (_, notes, ..) = brought_back(dir.path(), (&handle, 999), (1, vec![]));
+        assert!(notes.is_empty() && !is_there(), "{notes:?}");
     }
 }

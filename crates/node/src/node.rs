@@ -28,6 +28,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use rtrb::RingBuffer;
+use weir_delivery::TokenKeys;
 use weir_io::{Clock, OsRng, Rng, SystemClock, WakeFd};
 use weir_probe::ring::heap_ring;
 use weir_probe::thread::Share;
@@ -78,7 +79,7 @@ use crate::stores::StoreSettings;
 use crate::stores::kept::{KeepSources, KeptSources};
 use crate::stores::own::OwnSource;
 use crate::stores::snapshots::SnapshotWriter;
-use crate::token_keys::TokenKeyFile;
+use crate::token_keys::{TokenKeyFile, sealer};
 use crate::web::{Hub, HubAgent, HubParts, WebServer};
 
 /// The session that a new node's first operator has.
@@ -109,6 +110,7 @@ pub struct Node {
     web: Option<WebServer>,
     /// For a router: how it is told of other nodes behind it.
     reload: Option<Reload>,
+    token_keys: TokenKeys,
     notes: Vec<String>,
 }
 
@@ -154,7 +156,7 @@ impl Node {
         let trading = recover(config, TRADING, &wake_fd)?;
         let mut notes = [control.notes.clone(), trading.notes.clone()].concat();
         let mut probes = Probes::start(config, &mut notes);
-        let mut assembly = Assembly::new(config, health);
+        let mut assembly = Assembly::new(config, health)?;
         let bootstrap = bootstrap(config, &control, &mut notes)?;
         let [to_control, to_trading, to_feed] = [PartitionId(0), TRADING, TRADING]
             .map(|id| gateway_to_partition(id, assembly.wakes.partition.clone()));
@@ -211,8 +213,9 @@ impl Node {
         assembly.wait_for_operator(definitions)?;
         let web = web_listener.zip(web.hub).map(|(at, hub)| WebServer::start(at, hub));
         let web = web.transpose()?;
-        let (draining, reload) = (assembly.draining, None);
-        Ok(Node { threads, draining, address, status, tls, web, reload, notes })
+        let Assembly { draining, token_keys, .. } = assembly;
+        let reload = None;
+        Ok(Node { threads, draining, address, status, tls, web, reload, token_keys, notes })
     }
 
     /// Where order entry and delivery listen.
@@ -257,6 +260,14 @@ impl Node {
     /// Inside: what is wrong with the files. The old certificates stay then.
     pub fn reload_certificates(&self) -> Option<Result<(), TlsError>> {
         self.tls.as_ref().map(|tls| tls.reload())
+    }
+
+    /// Reads the keys of tokens anew, by this configuration, for tokens from now on.
+    ///
+    /// # Errors
+    /// When one cannot be read; the keys stay as they are then.
+    pub fn reload_token_keys(&self, config: &Config) -> anyhow::Result<()> {
+        TokenKeyFile::of(config).read_into(&self.token_keys)
     }
 
     /// Tells a router what is behind it from now on; false for a node.
@@ -522,12 +533,14 @@ struct Assembly<'a> {
     replica_figures: Arc<ReplicaFigures>,
     broker_figures: Arc<BrokerFigures>,
     cycles: Arc<CycleTimes>,
+    token_keys: TokenKeys,
 }
 
 impl<'a> Assembly<'a> {
-    fn new(config: &'a Config, health: Arc<Health>) -> Assembly<'a> {
-        Assembly {
+    fn new(config: &'a Config, health: Arc<Health>) -> anyhow::Result<Assembly<'a>> {
+        Ok(Assembly {
             config,
+            token_keys: TokenKeyFile::of(config).keys()?,
             health,
             wakes: Wakes::new(config.is_fused()),
             draining: Arc::new(AtomicBool::new(false)),
@@ -537,7 +550,7 @@ impl<'a> Assembly<'a> {
             replica_figures: Arc::default(),
             broker_figures: Arc::default(),
             cycles: Arc::new(CycleTimes::default()),
-        }
+        })
     }
 
     /// What the node tells of itself, as far as it is known from here.
@@ -726,7 +739,7 @@ impl<'a> Assembly<'a> {
         DeliveryAgent::new(DeliveryParts {
             ports,
             own,
-            token_key: TokenKeyFile::of(self.config),
+            token_keys: self.token_keys.clone(),
             sources,
             look_interval: Nanos(self.config.delivery.look_interval_us * 1000),
             figures: self.delivery_figures.clone(),

@@ -17,7 +17,7 @@ pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node
     let control = recover(config, PartitionId(0), &wake_fd)?;
     let mut notes = control.notes.clone();
     let mut probes = Probes::start(config, &mut notes);
-    let mut assembly = Assembly::new(config, health);
+    let mut assembly = Assembly::new(config, health)?;
     let bootstrap = bootstrap(config, &control, &mut notes)?;
     let (control_port, control_source) =
         gateway_to_partition(PartitionId(0), assembly.wakes.partition.clone());
@@ -62,8 +62,9 @@ pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node
     let threads = assembly.start_threads((gateway, vec![Box::new(control)]), others, &wake_fd)?;
     assembly.wait_for_operator(definitions)?;
     let web = web_listener.zip(web.hub).map(|(at, hub)| WebServer::start(at, hub));
-    let (web, draining) = (web.transpose()?, assembly.draining);
-    Ok(Node { threads, draining, address, status, tls, web, reload: None, notes })
+    let Assembly { draining, token_keys, .. } = assembly;
+    let (web, reload) = (web.transpose()?, None);
+    Ok(Node { threads, draining, address, status, tls, web, reload, token_keys, notes })
 }
 
 /// A directory with orders of its own stays a node that trades: its orders would be hidden by

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 
 use weir_client::follower::{Follower, FollowerConfig};
-use weir_types::{OrderId, Reason};
+use weir_types::{OrderId, Reason, RequestNo, SessionId, Symbol};
+use weir_wire::reference::DefineFirm;
 
 use crate::common::following::{Following, OrderState};
 use crate::common::trader::Trader;
@@ -100,6 +101,11 @@ fn replica_of(master: SocketAddr, token_key: &Home, settings: &str) -> (Home, No
     std::fs::copy(token_key.data().join("token.key"), home.data().join("token.key")).unwrap();
     let node = home.start();
     let mut admin = node.admin();
+    let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
+    for firm_id in [ALICE.firm_id, BOB.firm_id] {
+        let name = Symbol::new(&format!("FIRM{firm_id}")).expect("a short name");
+        admin.define_firm(DefineFirm { request_no, name, session_id, firm_id }).unwrap();
+    }
     for who in [SUPERVISOR, ALICE, BOB] {
         admin.define_session(definition_of(&who)).unwrap();
     }
@@ -268,4 +274,58 @@ fn a_node_that_follows_the_partition_has_none_and_takes_no_orders() {
 
 fn home_said(output: &std::process::Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn a_token_key_is_replaced_while_nodes_run_and_no_reader_begins_again() {
+    let (mut market, listen) = Market::open("os", "");
+    let (replica_home, replica) = replica_of(listen, &market.home, "");
+    until_even(&market.node, &replica);
+    let mut following = reader(&market.node, SUPERVISOR);
+    following.until(&market.states());
+    let homes = [&market.home, &replica_home];
+    let configs = homes.map(|home| std::fs::read_to_string(home.path("weir.toml")).unwrap());
+    let old = std::fs::read(market.home.data().join("token.key")).unwrap();
+    // First the new key opens everywhere, then it seals, then the old one is gone.
+    let steps: [(&[u8], &[u8]); 3] = [(&old, &[9; 32]), (&[9; 32], &old), (&[9; 32], &[9; 32])];
+    let mut told = 0;
+    for (seals, opens) in steps {
+        for (node, (home, config)) in
+            [&market.node, &replica].into_iter().zip(homes.into_iter().zip(&configs))
+        {
+            std::fs::write(home.data().join("token.key"), seals).unwrap();
+            std::fs::write(home.path("other.key"), opens).unwrap();
+            let keys = format!("token_keys_opened = [{:?}]\n", home.path("other.key"));
+            let config = format!("{config}\n[delivery]\n{keys}");
+            std::fs::write(home.path("weir.toml"), config).unwrap();
+            node.hang_up();
+            let count = |home: &Home| home.said().matches("the keys of tokens are read").count();
+            until("the keys", || (count(home) > told).then_some(()));
+            // Readers that wait at the one get their next page there, and go on at the other.
+            following.go_on(market.node.address()).unwrap();
+            following.until(&BTreeMap::from_iter(following.states()));
+        }
+        told += 1;
+        market.alice.send(ALICE.sell(10_000 + told as u64, 119, 1));
+        market.alice.settle();
+        until_even(&market.node, &replica);
+        for address in [replica.address(), market.node.address()] {
+            following.go_on(address).unwrap();
+            following.until(&market.states());
+        }
+    }
+    assert_eq!(following.resyncs, []);
+    // A token of the key that is gone opens nowhere: its reader is told so.
+    std::fs::write(market.home.data().join("token.key"), [3; 32]).unwrap();
+    std::fs::write(market.home.path("other.key"), [3; 32]).unwrap();
+    market.node.hang_up();
+    until("the refusal", || {
+        following.go_on(market.node.address()).unwrap();
+        following.poll(std::time::Duration::from_millis(50)).unwrap();
+        (following.resyncs == [Reason::ResyncToken]).then_some(())
+    });
+    // A key that cannot be read changes nothing.
+    std::fs::remove_file(market.home.path("other.key")).unwrap();
+    market.node.hang_up();
+    until("the line", || market.home.said().contains("the keys of tokens stay").then_some(()));
 }
