@@ -810,10 +810,9 @@ impl<'a> Assembly<'a> {
             .with_context(|| format!("cannot listen for cores on {}", section.listen))?;
         let (port, store_port) =
             ingest_to_store(self.wakes.ingest.clone(), self.wakes.delivery.clone());
-        let sources = section.sources.iter();
         let agent = IngestAgent::new(IngestParts {
             listener,
-            sources: sources.map(|s| (PartitionId(s.id), SessionId(s.session))).collect(),
+            sources: self.sources(),
             followed: self.followed().iter().map(|s| s.source).chain([TRADING]).collect(),
             definitions: control.reader(),
             port,
@@ -827,6 +826,12 @@ impl<'a> Assembly<'a> {
             figures: self.ingest_figures.clone(),
         })?;
         Ok(Some((agent, store_port)))
+    }
+
+    /// Which session feeds which outside source.
+    fn sources(&self) -> Vec<(PartitionId, SessionId)> {
+        let sources = self.config.ingest.iter().flat_map(|section| &section.sources);
+        sources.map(|s| (PartitionId(s.id), SessionId(s.session))).collect()
     }
 
     /// The agent of durable subscriptions, where they are served.
@@ -863,6 +868,7 @@ impl<'a> Assembly<'a> {
                 epoch: trading.epoch,
                 ended: trading.ended.clone(),
             },
+            sources: self.sources(),
             definitions: control.reader(),
             node_id: NodeId(control.log.log_id().to_be_bytes()),
             rng: Box::new(OsRng),

@@ -73,6 +73,8 @@ pub struct BrokerParts {
     pub quota: Quota,
     /// The partition's events.
     pub feed: FeedParts,
+    /// Which session says the executions of which outside source.
+    pub sources: Vec<(PartitionId, SessionId)>,
     /// The control log's events, from the first retained one: who may log on.
     pub definitions: EventReader,
     /// Who the node is.
@@ -108,6 +110,7 @@ pub struct BrokerAgent {
     pub(super) durability: Durability,
     pub(super) default_quota: Quota,
     pub(super) feed: Feed,
+    pub(super) sources: Vec<(PartitionId, SessionId)>,
     pub(super) links: HashMap<u64, Link>,
     next_link: u64,
     pub(super) by_session: HashMap<SessionId, u64>,
@@ -155,6 +158,7 @@ impl BrokerAgent {
             durability: parts.durability,
             default_quota: parts.quota,
             feed: Feed::new(parts.feed),
+            sources: parts.sources,
             links: HashMap::new(),
             next_link: 0,
             by_session: HashMap::new(),

@@ -237,10 +237,11 @@ fn an_outside_cores_store_and_what_subscribers_have_not_taken_come_back_with_a_b
     subscriptions::trade(&node, 1..11);
     let mut away = Subscription::new(address(&node), BACK_OFFICE.config(), "fills", Seen::new());
     let first = take(&mut away, 4);
+    let seen = away.seen().expect("it is attached").clone();
     drop(away);
     // Messages go to the disk a moment after nobody took them.
     until("the messages on the disk", || {
-        (node.status()["broker"]["spilled_messages"].as_u64() >= Some(6)).then_some(())
+        (node.status()["broker"]["written"].as_u64() >= Some(6)).then_some(())
     });
     let taken = back_up(&home);
     assert_eq!(taken["sources"][0]["partition"], 40);
@@ -261,7 +262,7 @@ fn an_outside_cores_store_and_what_subscribers_have_not_taken_come_back_with_a_b
     fed.until_fed();
     fed.check(&mut following);
     assert_eq!((&fed.refusals[..], &following.resyncs[..]), (&[][..], &[][..]));
-    let mut back = Subscription::new(address(&node), BACK_OFFICE.config(), "fills", Seen::new());
+    let mut back = Subscription::new(address(&node), BACK_OFFICE.config(), "fills", seen);
     let got = [first, take(&mut back, 6)].concat();
     let places = got.iter().map(|message| message.head.record).collect::<Vec<_>>();
     assert!(places.is_sorted_by(|one, other| one < other), "each once, in order: {places:?}");

@@ -13,6 +13,7 @@ mod access;
 mod backup;
 mod drop_copy;
 mod emulators;
+mod executions;
 mod fairness;
 mod follower;
 mod halts;

@@ -14,6 +14,11 @@ use crate::common::{
     ALICE, BOB, Home, Node, SUPERVISOR, TRADING, Who, definition_of, open_market, until,
 };
 
+/// Looks at the master's store beside a test's other readers.
+const AUDITOR: Who = Who { session_id: SessionId(4), ..SUPERVISOR };
+/// The session by which a router asks its nodes.
+const ROUTER: Who = Who { session_id: SessionId(3), ..SUPERVISOR };
+
 /// An address that nobody has: for a node that is to be found there again.
 fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).unwrap()
@@ -35,6 +40,11 @@ impl Market {
         let home = Home::with_config(durability, &config);
         let node = home.start();
         open_market(&node, &[ALICE, BOB]);
+        let mut admin = node.admin();
+        for who in [AUDITOR, ROUTER] {
+            admin.define_session(definition_of(&who)).unwrap();
+        }
+        admin.close().unwrap();
         let (alice, bob) = (Trader::log_on(&node, ALICE), Trader::log_on(&node, BOB));
         let mut market = Market { home, node, alice, bob, number: 1 };
         market.trade(20);
@@ -79,7 +89,7 @@ impl Market {
 
     /// The orders that the store has, as a reader from the beginning finds them.
     fn states(&self) -> BTreeMap<OrderId, OrderState> {
-        let mut reader = Following::start(&self.node, SUPERVISOR, Vec::new());
+        let mut reader = Following::start(&self.node, AUDITOR, Vec::new());
         reader.until_online();
         let states = reader.states();
         reader.log_out();
@@ -100,17 +110,22 @@ fn replica_of(master: SocketAddr, token_key: &Home, settings: &str) -> (Home, No
     std::fs::create_dir_all(home.data()).unwrap();
     std::fs::copy(token_key.data().join("token.key"), home.data().join("token.key")).unwrap();
     let node = home.start();
+    define_readers(&node);
+    (home, node)
+}
+
+/// The sessions of readers, at a node that has no market.
+fn define_readers(node: &Node) {
     let mut admin = node.admin();
     let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
     for firm_id in [ALICE.firm_id, BOB.firm_id] {
         let name = Symbol::new(&format!("FIRM{firm_id}")).expect("a short name");
         admin.define_firm(DefineFirm { request_no, name, session_id, firm_id }).unwrap();
     }
-    for who in [SUPERVISOR, ALICE, BOB] {
+    for who in [SUPERVISOR, ALICE, BOB, ROUTER] {
         admin.define_session(definition_of(&who)).unwrap();
     }
     admin.close().unwrap();
-    (home, node)
 }
 
 fn followed(node: &Node) -> serde_json::Value {
@@ -227,7 +242,7 @@ fn a_replica_that_is_too_far_behind_takes_the_engines_store_anew() {
     following.until(&market.states());
     replica.pause(true);
     // More than there is in memory, and than is read from files for a replica.
-    market.trade_until(60_000);
+    market.trade_until(80_000);
     replica.pause(false);
     until_even(&market.node, &replica);
     assert!(figure(&replica, "snapshots") > 1, "{}", followed(&replica));
@@ -263,7 +278,7 @@ fn a_node_that_follows_the_partition_has_none_and_takes_no_orders() {
     let mut alice = Trader::log_on(&replica, ALICE);
     let answer = alice.ask(ALICE.sell(1, 100, 10));
     let said = format!("{answer:?}");
-    assert!(said.contains("WrongPartition") || said.contains("NotServedHere"), "{said}");
+    assert!(said.starts_with("Refused") && said.contains("UnknownInstrument"), "{said}");
     drop(replica);
     // Orders of its own would be hidden behind the master's.
     std::fs::create_dir(home.data().join("partition-1")).unwrap();
@@ -328,4 +343,56 @@ fn a_token_key_is_replaced_while_nodes_run_and_no_reader_begins_again() {
     std::fs::remove_file(market.home.path("other.key")).unwrap();
     market.node.hang_up();
     until("the line", || market.home.said().contains("the keys of tokens stay").then_some(()));
+}
+
+#[test]
+fn a_router_asks_the_unindexed_replica_for_everything_and_the_master_for_a_firms() {
+    let (mut market, listen) = Market::open("os", "");
+    let (_home, mut replica) = replica_of(listen, &market.home, "[delivery]\nindexes = \"none\"\n");
+    until_even(&market.node, &replica);
+    let home = Home::with_config("os", "");
+    let key: String = ROUTER.key().0.iter().map(|byte| format!("{byte:02x}")).collect();
+    std::fs::write(home.path("router.key"), key).unwrap();
+    let backend = |address: SocketAddr, role: &str| {
+        format!(
+            "[[router.backend]]\naddress = \"{address}\"\nsources = [1]\nsession = 3\n\
+             key_file = {:?}\n{role}",
+            home.path("router.key")
+        )
+    };
+    let config = format!(
+        "role = \"router\"\n[delivery]\ntoken_key = {:?}\n\
+         [router]\nheartbeat_ms = 200\nprobe_ms = 50\n",
+        market.home.data().join("token.key")
+    );
+    let config = config
+        + &backend(market.node.address(), "")
+        + &backend(replica.address(), "role = \"replica\"\nindexed = false\n");
+    std::fs::write(home.path("weir.toml"), config).unwrap();
+    let router = home.start();
+    define_readers(&router);
+    until("both stores", || {
+        let sources = router.status()["router"]["sources"].clone();
+        (sources[0]["serving"] == 2).then_some(())
+    });
+    let parked = |node: &Node| node.status()["delivery"]["parked"].as_u64();
+    let mut all = reader(&router, SUPERVISOR);
+    all.until(&market.states());
+    until("everything at the replica", || {
+        ([parked(&market.node), parked(&replica)] == [Some(0), Some(1)]).then_some(())
+    });
+    let mut firm = reader(&router, ALICE);
+    firm.until_online();
+    until("a firm's at the master", || {
+        ([parked(&market.node), parked(&replica)] == [Some(1), Some(1)]).then_some(())
+    });
+    // The replica dies: its reader goes on at the master, by the same token.
+    replica.kill();
+    market.trade(10);
+    until("both at the master", || {
+        all.poll(std::time::Duration::from_millis(5)).unwrap();
+        (parked(&market.node) == Some(2)).then_some(())
+    });
+    all.until(&market.states());
+    assert!(all.resyncs.is_empty() && firm.resyncs.is_empty());
 }
