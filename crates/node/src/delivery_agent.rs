@@ -284,7 +284,8 @@ impl Agent for DeliveryAgent {
             self.news_at = now;
         }
         let swept = self.sweep();
-        if ingested + fed > 0 || swept {
+        let is_followed = fed > 0 && self.feeds.own().is_none();
+        if ingested > 0 || swept || is_followed {
             self.publish_markets();
             self.publish_store();
         }

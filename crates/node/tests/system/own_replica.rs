@@ -390,7 +390,9 @@ fn a_router_asks_the_unindexed_replica_for_everything_and_the_master_for_a_firms
     replica.kill();
     market.trade(10);
     until("both at the master", || {
-        all.poll(std::time::Duration::from_millis(5)).unwrap();
+        for reader in [&mut all, &mut firm] {
+            reader.poll(std::time::Duration::from_millis(5)).unwrap();
+        }
         (parked(&market.node) == Some(2)).then_some(())
     });
     all.until(&market.states());
