@@ -92,7 +92,8 @@ fn body_of(event: OrderEvent) -> Vec<u8> {
 fn say(publisher: &mut Publisher, trades: std::ops::RangeInclusive<u64>) {
     for number in trades {
         for (firm_id, side) in [(ALICE.firm_id, Side::Buy), (BOB.firm_id, Side::Sell)] {
-            publisher.publish(SessionId::NONE, &body_of(execution(number, firm_id, side)));
+            let (event, stage_times) = (execution(number, firm_id, side), StageTimes::default());
+            publisher.publish_execution(&ExecutionReport { event, stage_times });
         }
     }
 }
