@@ -6,10 +6,14 @@
 //!
 //! ```text
 //! state     version u8, epoch u32, next batch u64, rows of it that are there u32, resend u8
-//!           (0 none, 1 due, 2 runs, 3 sweeps), its place, its seq u64, its cursor u64; the place
-//!           that rows must be above
+//!           (0 none, 1 due, 2 runs, 3 sweeps, 4 none: a log's records), its place, its seq u64,
+//!           its cursor u64; the place that rows must be above
 //! ```
 //! A place is `seq` u64 and `rec` u64; all numbers are little-endian.
+//!
+//! What a node's own engine said comes to replicas as batches too. Such a batch is numbered as the
+//! last of the log's records that it stands for, and may begin before what is there: rows that are
+//! there are passed over.
 
 use weir_types::{BatchNo, Epoch, PartitionId, Reason, Rec, Seq};
 use weir_wire::ClientMessage;
@@ -17,14 +21,17 @@ use weir_wire::frame::{Framing, next_frame};
 use weir_wire::ingest::{OpenSource, SOURCE_FRAME_LEN_MAX, SourceBatch};
 use weir_wire::rows::Rows;
 
+use crate::ahead::{GROUP_LEN, RawRow};
 use crate::ring::Place;
 use crate::snapshot::{Payload, put_place};
 use crate::store::OrderStore;
-use crate::stream::{Resend, SourceStream, StreamCounters, Taken, Window};
+use crate::stream::{Resend, SourceStream, StreamCounters, Taken, Window, reason_of};
 
 /// Bytes of a stream's state.
 pub const STREAM_STATE_LEN: usize = 1 + 4 + 8 + 4 + 1 + 16 + 8 + 8 + 16;
 const VERSION: u8 = 1;
+/// In the place of a resend: there is none, and the stream is a log's.
+const LOG: u8 = 4;
 /// Who feeds a stream that is fed from what was kept.
 const REPLAY: u64 = u64::MAX;
 
@@ -51,7 +58,7 @@ impl SourceStream {
     /// Appends what the stream knows beside its store.
     pub fn put_state(&self, out: &mut Vec<u8>) {
         let (code, place, seq, cursor) = match self.resend {
-            Resend::None => (0, Place::START, Seq(0), Rec(0)),
+            Resend::None => (if self.is_log { LOG } else { 0 }, Place::START, Seq(0), Rec(0)),
             Resend::Due => (1, Place::START, Seq(0), Rec(0)),
             Resend::Running(before) => (2, before, Seq(0), Rec(0)),
             Resend::Sweeping { before, seq, cursor } => (3, before, seq, cursor),
@@ -79,7 +86,7 @@ impl SourceStream {
         let (before, seq, cursor) = (from.place()?, Seq(from.u64()?), Rec(from.u64()?));
         let above = from.place()?;
         let resend = match code {
-            0 => Resend::None,
+            0 | LOG => Resend::None,
             1 => Resend::Due,
             2 => Resend::Running(before),
             3 => Resend::Sweeping { before, seq, cursor },
@@ -88,7 +95,7 @@ impl SourceStream {
         let is_state = from.0.is_empty() && !next.is_none();
         let mut stream = SourceStream::new(source, window);
         (stream.epoch, stream.next, stream.partial) = (epoch, next, partial);
-        (stream.resend, stream.above) = (resend, above);
+        (stream.resend, stream.above, stream.is_log) = (resend, above, code == LOG);
         is_state.then_some(stream)
     }
 
@@ -103,6 +110,9 @@ impl SourceStream {
         };
         let replayed = match ClientMessage::decode(&raw) {
             Ok(ClientMessage::OpenSource(open)) => self.replay_open(&open, store),
+            Ok(ClientMessage::SourceBatch(batch, rows)) if self.is_log => {
+                self.replay_records(&batch, rows, store)
+            }
             Ok(ClientMessage::SourceBatch(batch, rows)) => self.replay_batch(&batch, rows, store),
             _ => Err(ReplayError::NoEntry),
         };
@@ -137,6 +147,43 @@ impl SourceStream {
             Taken::Rejected(reject) => Err(ReplayError::Refused(reject.reason)),
             Taken::Gap(_) | Taken::Early => unreachable!("the batch is the one that is due"),
         }
+    }
+
+    /// Takes what a log's records up to the batch's number say. When there is no room for all of
+    /// it, the same batch is to come again.
+    fn replay_records(
+        &mut self,
+        batch: &SourceBatch,
+        mut rows: Rows<'_>,
+        store: &mut OrderStore,
+    ) -> Result<(), ReplayError> {
+        let (got, due) = (batch.batch_no, self.next);
+        if got < due || got.0 == u64::MAX {
+            return Err(ReplayError::OutOfTurn { got, due });
+        }
+        if batch.epoch != self.epoch {
+            return Err(ReplayError::Refused(Reason::EpochNotOpen));
+        }
+        let mut group = [RawRow { block: &[], attributes: &[] }; GROUP_LEN];
+        loop {
+            let mut count = 0;
+            while count < GROUP_LEN
+                && let Some((block, attributes)) = rows.next_raw()
+            {
+                group[count] = RawRow { block, attributes };
+                count += 1;
+            }
+            let taken = store.ingest_rows(&group[..count]);
+            self.counters.rows += (taken.count - taken.repeated_count) as u64;
+            match taken.error {
+                Some(error) => return Err(ReplayError::Refused(reason_of(&error))),
+                None if count == 0 => break,
+                None => {}
+            }
+        }
+        self.next = BatchNo(got.0 + 1);
+        self.counters.batches += 1;
+        Ok(())
     }
 
     /// What came next was taken in when the sweep was done.

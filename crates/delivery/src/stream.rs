@@ -142,6 +142,9 @@ pub struct SourceStream {
     /// Rows must be above this place, whatever the store holds.
     pub(crate) above: Place,
     asked: Option<Asked>,
+    /// Whether the numbers are those of a log's records: of these some say nothing of orders, so
+    /// that a batch may step over them.
+    pub(crate) is_log: bool,
     pub(crate) counters: StreamCounters,
 }
 
@@ -160,6 +163,7 @@ impl SourceStream {
             resend: Resend::None,
             above: Place::START,
             asked: None,
+            is_log: false,
             counters: StreamCounters::default(),
         }
     }
@@ -175,7 +179,7 @@ impl SourceStream {
     #[must_use]
     pub fn of_log(source: PartitionId, epoch: Epoch, next: BatchNo) -> SourceStream {
         let window = Window { batches: u32::MAX, bytes: u32::MAX };
-        SourceStream { epoch, next, ..SourceStream::new(source, window) }
+        SourceStream { epoch, next, is_log: true, ..SourceStream::new(source, window) }
     }
 
     /// Whose orders these are.
@@ -194,6 +198,12 @@ impl SourceStream {
     #[must_use]
     pub fn next_batch_no(&self) -> BatchNo {
         self.next
+    }
+
+    /// Whether it is the stream of a log's records.
+    #[must_use]
+    pub fn is_log(&self) -> bool {
+        self.is_log
     }
 
     /// What an acknowledgement survives.
@@ -623,7 +633,7 @@ impl SourceStream {
 }
 
 /// The reason that a reject gives for what the store found wrong.
-fn reason_of(error: &IngestError) -> Reason {
+pub(crate) fn reason_of(error: &IngestError) -> Reason {
     match error {
         IngestError::WrongSource { .. } => Reason::WrongSource,
         IngestError::RecJump(_) => Reason::RecTooFar,

@@ -19,6 +19,8 @@
 //! Never uses a nonce twice with a key: a [`NonceCounter`] is neither cloned nor started again at
 //! an earlier time.
 
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
 use chacha20poly1305::aead::{AeadInOut, KeyInit};
 use chacha20poly1305::{ChaCha20Poly1305, Nonce, Tag};
 use weir_types::{Epoch, Nanos, PartitionId, Reason, Rec, Seq};
@@ -149,10 +151,36 @@ impl TokenError {
     }
 }
 
+/// The keys of a process: the first seals, all open. Clones are the same keys, so that who replaces
+/// them does it for all sealers. Keys of one identity are told apart by whose seal holds.
+#[derive(Clone, Debug)]
+pub struct TokenKeys(Arc<RwLock<Vec<TokenKey>>>);
+
+impl TokenKeys {
+    /// Seals with `key`, and opens what it and the others sealed.
+    #[must_use]
+    pub fn new(key: TokenKey, others: Vec<TokenKey>) -> TokenKeys {
+        let keys = TokenKeys(Arc::default());
+        keys.replace(key, others);
+        keys
+    }
+
+    /// Puts other keys in their place, from the next token on.
+    pub fn replace(&self, key: TokenKey, others: Vec<TokenKey>) {
+        let keys = std::iter::once(key).chain(others).collect();
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = keys;
+    }
+
+    /// The keys now. Who writes them holds the lock for a move: this does not wait.
+    fn read(&self) -> RwLockReadGuard<'_, Vec<TokenKey>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Seals tokens with its first key and opens those of all its keys.
 #[derive(Debug)]
 pub struct TokenSealer {
-    keys: Vec<TokenKey>,
+    keys: TokenKeys,
     nonces: NonceCounter,
 }
 
@@ -160,14 +188,13 @@ impl TokenSealer {
     /// Seals with `key`.
     #[must_use]
     pub fn new(key: TokenKey, nonces: NonceCounter) -> TokenSealer {
-        TokenSealer { keys: vec![key], nonces }
+        TokenSealer::of(&TokenKeys::new(key, Vec::new()), nonces)
     }
 
-    /// Also opens what an earlier key sealed.
+    /// Seals and opens with these keys, whatever they are at the time.
     #[must_use]
-    pub fn with_earlier_key(mut self, key: TokenKey) -> TokenSealer {
-        self.keys.push(key);
-        self
+    pub fn of(keys: &TokenKeys, nonces: NonceCounter) -> TokenSealer {
+        TokenSealer { keys: keys.clone(), nonces }
     }
 
     /// Appends the token of `sources` for readers of `scope`.
@@ -176,9 +203,10 @@ impl TokenSealer {
     /// When there are more than [`TOKEN_SOURCES_MAX`] sources.
     pub fn seal(&mut self, scope: &Scope, sources: &[SourcePlace], out: &mut Vec<u8>) {
         assert!(sources.len() <= TOKEN_SOURCES_MAX, "{} sources", sources.len());
-        let key = &self.keys[0];
         let source_count = u8::try_from(sources.len()).expect("at most 64");
         let nonce = self.nonces.next();
+        let keys = self.keys.read();
+        let key = &keys[0];
         let start = out.len();
         out.extend_from_slice(&[TOKEN_VERSION, key.id, source_count, scope_check(scope)]);
         out.extend_from_slice(&nonce);
@@ -203,19 +231,24 @@ impl TokenSealer {
         token: &[u8],
         out: &mut Vec<SourcePlace>,
     ) -> Result<(), TokenError> {
-        let key = self.key_of(token)?;
+        let keys = self.keys.read();
+        let fitting = keys_of(&keys, token)?;
         let (head, sealed) = token.split_at(TOKEN_HEAD_LEN);
         if head[3] != scope_check(scope) {
             return Err(TokenError::OtherScope);
         }
         let mut buffer = [0; TOKEN_SOURCE_LEN * TOKEN_SOURCES_MAX];
         let body = &mut buffer[..sealed.len()];
-        body.copy_from_slice(sealed);
         let aad = associated_data(&head[..NONCE_AT], scope);
         let (nonce, tag) = nonce_and_tag(head);
-        key.cipher
-            .decrypt_inout_detached(&nonce, &aad, (&mut *body).into(), &tag)
-            .map_err(|_| TokenError::BadSeal)?;
+        let opens = |key: &TokenKey| {
+            body.copy_from_slice(sealed);
+            let body = (&mut *body).into();
+            key.cipher.decrypt_inout_detached(&nonce, &aad, body, &tag).is_ok()
+        };
+        if !fitting.into_iter().any(opens) {
+            return Err(TokenError::BadSeal);
+        }
         out.extend(body.chunks_exact(TOKEN_SOURCE_LEN).map(take_source));
         Ok(())
     }
@@ -225,7 +258,8 @@ impl TokenSealer {
     /// # Errors
     /// [`TokenError::Malformed`], [`TokenError::UnknownVersion`], [`TokenError::UnknownKey`].
     pub fn peek(&self, token: &[u8]) -> Result<Vec<SourcePlace>, TokenError> {
-        let key = self.key_of(token)?;
+        let keys = self.keys.read();
+        let key = keys_of(&keys, token)?.next().expect("there is one");
         let (head, sealed) = token.split_at(TOKEN_HEAD_LEN);
         let mut body = sealed.to_vec();
         let (nonce, _) = nonce_and_tag(head);
@@ -235,21 +269,28 @@ impl TokenSealer {
             .expect("a token is far shorter than the cipher's limit");
         Ok(body.chunks_exact(TOKEN_SOURCE_LEN).map(take_source).collect())
     }
+}
 
-    /// Checks a token's form and finds its key.
-    fn key_of(&self, token: &[u8]) -> Result<&TokenKey, TokenError> {
-        let malformed = TokenError::Malformed(token.len());
-        let [version, id, source_count, ..] = *token else { return Err(malformed) };
-        if version != TOKEN_VERSION {
-            return Err(TokenError::UnknownVersion(version));
-        }
-        let source_count = usize::from(source_count);
-        let len = TOKEN_HEAD_LEN + TOKEN_SOURCE_LEN * source_count;
-        if source_count > TOKEN_SOURCES_MAX || token.len() != len {
-            return Err(malformed);
-        }
-        self.keys.iter().find(|key| key.id == id).ok_or(TokenError::UnknownKey(id))
+/// Checks a token's form and finds the keys that may have sealed it, one at least.
+fn keys_of<'a>(
+    keys: &'a [TokenKey],
+    token: &[u8],
+) -> Result<impl Iterator<Item = &'a TokenKey>, TokenError> {
+    let malformed = TokenError::Malformed(token.len());
+    let [version, id, source_count, ..] = *token else { return Err(malformed) };
+    if version != TOKEN_VERSION {
+        return Err(TokenError::UnknownVersion(version));
     }
+    let source_count = usize::from(source_count);
+    let len = TOKEN_HEAD_LEN + TOKEN_SOURCE_LEN * source_count;
+    if source_count > TOKEN_SOURCES_MAX || token.len() != len {
+        return Err(malformed);
+    }
+    let mut fitting = keys.iter().filter(move |key| key.id == id).peekable();
+    if fitting.peek().is_none() {
+        return Err(TokenError::UnknownKey(id));
+    }
+    Ok(fitting)
 }
 
 fn nonce_and_tag(head: &[u8]) -> (Nonce, Tag) {
@@ -409,9 +450,32 @@ mod tests {
         let mut opened = Vec::new();
         let unknown = sealer(2).open(&scope(1), &token, &mut opened);
         assert_eq!(unknown, Err(TokenError::UnknownKey(1)));
-        let rotated = sealer(2).with_earlier_key(TokenKey::new(1, &KEY));
+        let keys = TokenKeys::new(TokenKey::new(2, &KEY), vec![TokenKey::new(1, &KEY)]);
+        let rotated = TokenSealer::of(&keys, NonceCounter::new(2, Nanos(1)));
         assert_eq!(rotated.open(&scope(1), &token, &mut opened), Ok(()));
         assert_eq!(opened, sources(1));
+    }
+
+    #[test]
+    fn keys_of_one_identity_are_replaced_for_all_sealers_at_once() {
+        let key = |byte: u8| TokenKey::new(1, &[byte; 32]);
+        let keys = TokenKeys::new(key(1), Vec::new());
+        let mut sealers =
+            [1, 2].map(|maker| TokenSealer::of(&keys, NonceCounter::new(maker, Nanos(1))));
+        let old = seal(&mut sealers[0], &scope(1), &sources(3));
+        keys.replace(key(2), vec![key(1)]);
+        let new = seal(&mut sealers[1], &scope(1), &sources(3));
+        for token in [&old, &new] {
+            let mut opened = Vec::new();
+            assert_eq!(sealers[0].open(&scope(1), token, &mut opened), Ok(()));
+            assert_eq!(opened, sources(3));
+        }
+        keys.replace(key(2), Vec::new());
+        let mut none = Vec::new();
+        assert_eq!(sealers[1].open(&scope(1), &old, &mut none), Err(TokenError::BadSeal));
+        assert_eq!(sealers[1].open(&scope(1), &new, &mut none), Ok(()));
+        let before = TokenSealer::new(key(1), NonceCounter::new(3, Nanos(1)));
+        assert_eq!(before.open(&scope(1), &new, &mut none), Err(TokenError::BadSeal));
     }
 
     #[test]

@@ -255,9 +255,13 @@ pub struct DeliverySection {
     pub bytes_max: Option<u64>,
     /// The keys that are indexed: `"all"`, `"none"` or a list.
     pub indexes: Indexes,
+    /// Bytes of the node's own events after which a snapshot of their store is taken.
+    pub snapshot_every_bytes: u64,
     /// The file of the key that seals tokens, 32 bytes, where nodes and routers share one; without
     /// it a node makes its own in its directory.
     pub token_key: Option<PathBuf>,
+    /// Files of further keys, which open tokens and seal none: that of before, and that to come.
+    pub token_keys_opened: Vec<PathBuf>,
 }
 
 /// Order state over HTTP. Keys come in clear there, so it listens on this machine alone unless
@@ -308,8 +312,8 @@ pub struct IngestSection {
     /// Bytes of a source's log after which a snapshot of its store is taken.
     #[serde(default = "default_snapshot_every_bytes")]
     pub snapshot_every_bytes: u64,
-    /// The sources.
-    #[serde(rename = "source")]
+    /// The sources; none where the listener is for replicas alone.
+    #[serde(rename = "source", default)]
     pub sources: Vec<SourceSection>,
 }
 
@@ -354,9 +358,9 @@ impl IngestSection {
             let value = self.snapshot_every_bytes.to_string();
             return out("ingest.snapshot_every_bytes", value, "4096 or more");
         }
-        if !(1..=SOURCES_MAX).contains(&self.sources.len()) {
+        if self.sources.len() > SOURCES_MAX {
             let value = self.sources.len().to_string();
-            return out("ingest.source", value, "1 to 64 sources");
+            return out("ingest.source", value, "at most 64 sources");
         }
         for (index, source) in self.sources.iter().enumerate() {
             check_store_bytes("ingest.source.bytes_max", source.bytes_max)?;
@@ -613,11 +617,16 @@ impl Default for DeliverySection {
             ended_orders_max: 1 << 20,
             look_interval_us: 250,
             token_key: None,
+            token_keys_opened: Vec::new(),
             bytes_max: None,
             indexes: Indexes::default(),
+            snapshot_every_bytes: default_snapshot_every_bytes(),
         }
     }
 }
+
+/// Each is tried on a token that does not open.
+const TOKEN_KEYS_OPENED_MAX: usize = 8;
 
 /// The least that a store may be given: some growth of its tables has to fit.
 const STORE_BYTES_MIN: u64 = 16 << 20;
@@ -703,7 +712,7 @@ impl Config {
     /// [`ConfigError::OutOfRange`], naming the first that is not.
     pub fn check(&self) -> Result<(), ConfigError> {
         let mib = 1 << 20;
-        let ranges: [(&'static str, u64, u64, u64, &'static str); 7] = [
+        let ranges: [(&'static str, u64, u64, u64, &'static str); 8] = [
             ("log.segment_bytes", self.log.segment_bytes, mib, 2 << 30, "1 MiB to 2 GiB"),
             ("events.memory_bytes", self.events.memory_bytes, 8 * mib, 64 << 30, "8 MiB to 64 GiB"),
             ("events.segment_bytes", self.events.segment_bytes, mib, 2 << 30, "1 MiB to 2 GiB"),
@@ -729,6 +738,13 @@ impl Config {
                 1_000_000,
                 "50 to 1000000",
             ),
+            (
+                "delivery.snapshot_every_bytes",
+                self.delivery.snapshot_every_bytes,
+                4_096,
+                u64::MAX,
+                "4096 or more",
+            ),
         ];
         for (key, value, min, max, want) in ranges.into_iter().chain(self.gateway.ranges()) {
             if !(min..=max).contains(&value) {
@@ -736,6 +752,11 @@ impl Config {
             }
         }
         check_store_bytes("delivery.bytes_max", self.delivery.bytes_max)?;
+        let opened = self.delivery.token_keys_opened.len();
+        if opened > TOKEN_KEYS_OPENED_MAX {
+            let (key, value) = ("delivery.token_keys_opened", opened.to_string());
+            return Err(ConfigError::OutOfRange { key, value, want: "at most 8 files" });
+        }
         if let Some(tls) = &self.tls {
             tls.check()?;
         }
@@ -746,7 +767,7 @@ impl Config {
             ingest.check()?;
         }
         if let Some(replica) = &self.replica {
-            replica.check(self.ingest.as_ref())?;
+            replica.check(self.ingest.as_ref(), self.broker.is_some())?;
         }
         if let Some(broker) = &self.broker {
             broker.check()?;
@@ -788,6 +809,12 @@ impl Config {
             }
             (NodeRole::Router, Some(_)) => Ok(()),
         }
+    }
+
+    /// Whether it has no partition that trades, but follows another node's.
+    #[must_use]
+    pub fn follows_own(&self) -> bool {
+        self.replica.as_ref().is_some_and(ReplicaSection::follows_own)
     }
 
     /// Whether gateway and partitions share a thread.
@@ -888,9 +915,19 @@ mod tests {
                 "want memory, os or disk",
             ),
             (
-                "[replica]\nmaster = \"127.0.0.1:1\"\nsession = 2\nkey_file = \"k\"\nsources = [1]",
+                "[replica]\nmaster = \"127.0.0.1:1\"\nsession = 2\nkey_file = \"k\"\nsources = [0]",
                 "replica.sources",
             ),
+            (
+                "[replica]\nmaster = \"127.0.0.1:1\"\nsession = 2\nkey_file = \"k\"\nsources = [1]\n\
+                 [broker]\nlisten = \"127.0.0.1:0\"",
+                "broker",
+            ),
+            (
+                "[delivery]\ntoken_keys_opened = ['1', '2', '3', '4', '5', '6', '7', '8', '9']",
+                "delivery.token_keys_opened",
+            ),
+            ("[delivery]\nsnapshot_every_bytes = 1", "delivery.snapshot_every_bytes"),
             ("[delivery]\nindexes = \"some\"", "some"),
             ("[delivery]\nindexes = [\"firm\", \"price\"]", "price"),
             ("[tls]\ncertificate = \"a.pem\"", "key"),

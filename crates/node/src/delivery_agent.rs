@@ -1,33 +1,29 @@
-//! The delivery store's agent: follows the partition's events, answers questions for order state.
+//! The delivery stores' agent: follows the partition's events, answers questions for order state.
 //!
 //! Taking events in comes first in its cycle and does nothing for readers; readers look again
 //! within their latency budget (`look_interval`), so the partition never wakes this thread and
 //! never waits for it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use weir_delivery::stream::SourceStream;
-use weir_delivery::{Asked, Desk, DeskConfig, IngestError, Question};
-use weir_log::EpochEnd;
-use weir_types::{BatchNo, Durability, Epoch, InstrumentId, Nanos, PartitionId};
-use weir_wire::event::OrderEvent;
-use weir_wire::frame::parse_message;
-use weir_wire::{Event, Message};
+use weir_delivery::{Asked, Desk, DeskConfig, Question, TokenKeys};
+use weir_types::{Durability, Epoch, InstrumentId, Nanos, PartitionId};
 
 use crate::agent::Agent;
-use crate::event_reader::{EventReader, ReadEvent};
 use crate::gateway::ConnectionId;
 use crate::handoff::{DeliveryRequest, Fetch};
-use crate::ingest::{FeedParts, Feeds, IngestFigures, IngestPort};
-use crate::markets::{Market, Markets};
+use crate::ingest::own::OWN;
+use crate::ingest::{Feed, FeedParts, Feeds, IngestFigures, IngestPort};
+use crate::markets::Market;
 use crate::reader_ports::{PageSender, ReaderPorts};
 use crate::replica::{ReplicaFigures, UpdatePort};
 use crate::runner::Wake;
-use crate::stores::kept::{KeepSources, KeptSources};
+use crate::stores::kept::{KeepSources, KeptSources, OwnFeed};
+use crate::stores::own::OwnSource;
 use crate::stores::{StoreFigures, StoreSettings, SweepFigures, Sweeper};
-use crate::token_keys::TokenKeyFile;
+use crate::token_keys::sealer;
 
 /// Events taken in in one cycle.
 const INGEST_MAX: usize = 128;
@@ -39,9 +35,6 @@ const IDLE_INTERVAL: u64 = 2_000_000;
 /// that wait for a closed market cost little.
 const QUIET_AFTER: u64 = 200_000_000;
 const QUIET_FACTOR: u64 = 4;
-/// The partition whose events are followed.
-pub const OWN: PartitionId = PartitionId(1);
-
 /// Figures of the store that other threads read.
 #[derive(Debug, Default)]
 pub struct DeliveryFigures {
@@ -71,17 +64,11 @@ pub struct DeliveryFigures {
 pub struct DeliveryParts {
     /// The rings of the gateway, and of readers over HTTP where there are any.
     pub ports: ReaderPorts,
-    /// The partition's events, from the first retained one.
-    pub events: EventReader,
-    /// The partition's epoch.
-    pub epoch: Epoch,
-    /// Its epochs before, each with its last valid position.
-    pub ended: Vec<EpochEnd>,
-    /// The key that seals tokens.
-    pub token_key: TokenKeyFile,
-    /// How the partition's own store is to be.
-    pub store: StoreSettings,
-    /// The same of outside cores, and what their acknowledgements survive.
+    /// The node's own partition, where it trades.
+    pub own: Option<OwnSource>,
+    /// The keys that seal and open tokens.
+    pub token_keys: TokenKeys,
+    /// How the stores of outside cores are to be, and what their acknowledgements survive.
     pub sources: Vec<(StoreSettings, Durability)>,
     /// A waiting reader's latency budget.
     pub look_interval: Nanos,
@@ -91,7 +78,7 @@ pub struct DeliveryParts {
     pub ingest: (Option<IngestPort>, Arc<IngestFigures>),
     /// The sources of another node that are followed, what comes of them, and its figures.
     pub replica: Option<(Vec<StoreSettings>, UpdatePort, Arc<ReplicaFigures>)>,
-    /// How the stores of outside cores survive a restart.
+    /// How the stores survive a restart.
     pub keep: KeepSources,
     /// The delivery agent's own thread.
     pub wake: Wake,
@@ -99,20 +86,10 @@ pub struct DeliveryParts {
 
 /// The agent.
 pub struct DeliveryAgent {
-    desk: Desk,
-    /// Our own partition's stream: the numbers of its records.
-    stream: SourceStream,
+    /// The stores, the node's own partition's first, with their readers.
     feeds: Feeds,
     ports: ReaderPorts,
-    events: EventReader,
-    record: Vec<u8>,
-    /// The number of the record that is in `record` and that the store had no room for.
-    held: Option<u64>,
-    markets: Markets,
     sweeper: Sweeper,
-    /// Epochs that end at a position still ahead in the events.
-    ends: VecDeque<EpochEnd>,
-    epoch: Epoch,
     /// Connections that the gateway says can take nothing.
     paused: Vec<ConnectionId>,
     /// Connections whose pages found the gateway's ring full.
@@ -125,44 +102,34 @@ pub struct DeliveryAgent {
 }
 
 impl DeliveryAgent {
-    /// An agent whose store has all retained events.
+    /// An agent whose own store has all retained events.
     ///
     /// # Errors
-    /// When the token key can be neither read nor made.
+    /// When a store cannot be brought back.
     pub fn new(parts: DeliveryParts) -> anyhow::Result<(DeliveryAgent, KeptSources)> {
-        let first_epoch = parts.ended.first().map_or(parts.epoch, |end| end.epoch);
-        let desk = |store| -> anyhow::Result<Desk> {
-            Ok(Desk::new(DeskConfig::default(), store, parts.token_key.sealer()?))
-        };
+        let desk = |store| Desk::new(DeskConfig::default(), store, sealer(&parts.token_keys));
         let (port, figures) = parts.ingest;
-        let kept = parts.keep.bring_back(&parts.sources, &parts.wake)?;
+        let kept = parts.keep.bring_back(parts.own, &parts.sources, &parts.wake)?;
+        let mut feeds = Vec::new();
+        if let Some(OwnFeed { store, stream, events, snapshot_every }) = kept.own {
+            feeds.push(FeedParts::own(desk(store), stream, (events, snapshot_every)));
+        }
         let snapshot_every = parts.keep.snapshot_every;
-        let feeds = kept.feeds.into_iter().map(|(store, stream, journal, tail)| {
-            let desk = desk(store)?;
-            Ok(FeedParts { desk, stream, journal, tail, is_replica: false, snapshot_every })
-        });
-        let mut feeds = feeds.collect::<anyhow::Result<Vec<_>>>()?;
+        for (store, stream, journal, tail) in kept.feeds {
+            let (desk, is_replica, own) = (desk(store), false, None);
+            feeds.push(FeedParts { desk, stream, journal, tail, is_replica, own, snapshot_every });
+        }
         let updates = parts.replica.map(|(followed, port, figures)| {
             for settings in followed {
-                let desk = desk(settings.store(Epoch::NONE))?;
+                let desk = desk(settings.store(Epoch::NONE));
                 feeds.push(FeedParts::replica(settings.source, desk));
             }
-            anyhow::Ok((port, figures))
+            (port, figures)
         });
-        let updates = updates.transpose()?;
-        let first_record = BatchNo(parts.events.next_record());
         let mut agent = DeliveryAgent {
-            desk: desk(parts.store.store(first_epoch))?,
-            stream: SourceStream::of_log(OWN, first_epoch, first_record),
             feeds: Feeds::new(feeds, port, updates, (kept.port, figures)),
             ports: parts.ports,
-            markets: Markets::new(parts.events.next_record() <= 1),
-            events: parts.events,
-            record: Vec::with_capacity(512),
-            held: None,
             sweeper: Sweeper::default(),
-            ends: parts.ended.into(),
-            epoch: parts.epoch,
             paused: Vec::new(),
             blocked: Vec::new(),
             look_interval: parts.look_interval,
@@ -171,66 +138,20 @@ impl DeliveryAgent {
             figures: parts.figures,
         };
         while agent.ingest() > 0 {}
-        agent.end_past_epochs();
+        if let Some(own) = agent.feeds.own() {
+            own.end_past_epochs();
+        }
         agent.publish_markets();
         agent.publish_store();
         Ok((agent, KeptSources { writer: kept.writer, notes: kept.notes }))
     }
 
-    /// Takes in events; returns how many.
+    /// Takes in events of the node's own partition; returns how many.
     fn ingest(&mut self) -> usize {
-        let mut taken = 0;
-        let mut changes = 0;
-        while taken < INGEST_MAX {
-            let Some(number) = self.next_record() else { break };
-            taken += 1;
-            let raw = parse_message(&self.record).expect("the event log holds our own messages");
-            if raw.template_id != OrderEvent::TEMPLATE_ID {
-                let event = Event::decode(&self.record);
-                self.markets.on_event(&event.expect("the event log holds our own messages"));
-                let _ = self.take_record(number, None);
-                continue;
-            }
-            let event: OrderEvent = raw.decode().expect("the event log holds our own messages");
-            while self.ends.front().is_some_and(|end| end.last_valid < event.position) {
-                self.end_epoch();
-            }
-            if !self.take_record(number, Some(&event)) {
-                taken -= 1;
-                break;
-            }
-            self.markets.on_order(&event);
-            changes += 1;
-        }
+        let Some(own) = self.feeds.own() else { return 0 };
+        let (taken, changes) = own.take_events(INGEST_MAX, &self.figures);
         self.figures.ingested.fetch_add(changes, Ordering::Relaxed);
         taken
-    }
-
-    /// The number of the record that is to be taken in next, which is in `record` then.
-    fn next_record(&mut self) -> Option<u64> {
-        if let Some(number) = self.held.take() {
-            return Some(number);
-        }
-        match self.events.next(&mut self.record) {
-            ReadEvent::Record(number) => Some(number),
-            ReadEvent::UpToDate => None,
-        }
-    }
-
-    /// Our own engine's events come through the same numbering as an outside core's batches. False
-    /// when there is no room for one: it is taken in when ended orders have gone, and readers see
-    /// until then what is there.
-    fn take_record(&mut self, number: u64, event: Option<&OrderEvent>) -> bool {
-        let store = self.desk.store_mut();
-        match self.stream.take_record(BatchNo(number), event, store) {
-            Ok(_) => true,
-            Err(IngestError::StoreFull { .. }) => {
-                self.held = Some(number);
-                self.figures.full_waits.fetch_add(1, Ordering::Relaxed);
-                false
-            }
-            Err(error) => panic!("a partition's events are in order: {error}"),
-        }
     }
 
     /// Takes in all that is there. A question that is already here is answered from it: whoever
@@ -247,38 +168,27 @@ impl DeliveryAgent {
     }
 
     fn publish_markets(&mut self) {
-        if self.markets.has_changes() {
+        if let Some(markets) = self.feeds.own().and_then(Feed::markets)
+            && markets.has_changes()
+        {
             let mut table = self.figures.markets.lock().unwrap_or_else(PoisonError::into_inner);
-            self.markets.publish(&mut table);
+            markets.publish(&mut table);
         }
     }
 
     fn publish_store(&self) {
-        let figures = StoreFigures::of(self.desk.store());
+        let Some(store) = self.feeds.first_store() else { return };
+        let orders = u64::from(store.live_count()) + u64::from(store.ended_count());
+        self.figures.orders.store(orders, Ordering::Relaxed);
+        let figures = StoreFigures::of(store);
         *self.figures.store.lock().unwrap_or_else(PoisonError::into_inner) = figures;
     }
 
     /// Sweeps a little of one of the stores.
     fn sweep(&mut self) -> bool {
-        let turn = self.sweeper.next(1 + self.feeds.desks_ref().count());
-        let desk = match turn {
-            0 => Some(&mut self.desk),
-            turn => self.feeds.desks().nth(turn - 1),
-        };
+        let turn = self.sweeper.next(self.feeds.desks_ref().count());
+        let desk = self.feeds.desks().nth(turn);
         desk.is_some_and(|desk| Sweeper::step(desk.store_mut(), &self.figures.sweeps))
-    }
-
-    /// Ends the store's epoch where its log's ended: tokens beyond are refused.
-    fn end_epoch(&mut self) {
-        self.ends.pop_front();
-        let next = self.ends.front().map_or(self.epoch, |end| end.epoch);
-        self.stream.begin_epoch(next, self.desk.store_mut()).expect("epochs only grow");
-    }
-
-    fn end_past_epochs(&mut self) {
-        while !self.ends.is_empty() {
-            self.end_epoch();
-        }
     }
 
     fn take_requests(&mut self, now: Nanos) -> usize {
@@ -287,19 +197,19 @@ impl DeliveryAgent {
                 None => return taken,
                 Some(DeliveryRequest::Fetch(fetch)) => self.ask(&fetch, now),
                 Some(DeliveryRequest::Cancel(id, number)) => {
-                    self.desks().for_each(|desk| desk.cancel(id.0, number));
+                    self.feeds.desks().for_each(|desk| desk.cancel(id.0, number));
                 }
                 Some(DeliveryRequest::AddCredit(id, more)) => {
-                    self.desks().for_each(|desk| desk.add_credit(id.0, &more, now));
+                    self.feeds.desks().for_each(|desk| desk.add_credit(id.0, &more, now));
                 }
                 Some(DeliveryRequest::Writable(id, true)) => {
                     self.paused.retain(|paused| *paused != id);
-                    self.desks().for_each(|desk| desk.resume(id.0));
+                    self.feeds.desks().for_each(|desk| desk.resume(id.0));
                 }
                 Some(DeliveryRequest::Writable(id, false)) => self.paused.push(id),
                 Some(DeliveryRequest::Gone(id)) => {
                     self.paused.retain(|paused| *paused != id);
-                    self.desks().for_each(|desk| desk.drop_connection(id.0));
+                    self.feeds.desks().for_each(|desk| desk.drop_connection(id.0));
                 }
             }
         }
@@ -315,7 +225,7 @@ impl DeliveryAgent {
             entitlement: fetch.entitlement,
         };
         let desk = match fetch.fetch.source_id {
-            PartitionId::NONE | OWN => Ok(&mut self.desk),
+            PartitionId::NONE => self.feeds.desk_of(OWN),
             source => self.feeds.desk_of(source),
         };
         let asked = desk.map_or_else(Asked::Refused, |desk| desk.ask(&question, now));
@@ -325,15 +235,11 @@ impl DeliveryAgent {
         }
     }
 
-    fn desks(&mut self) -> impl Iterator<Item = &mut Desk> {
-        std::iter::once(&mut self.desk).chain(self.feeds.desks())
-    }
-
     /// Serves readers; returns how many pages.
     fn serve(&mut self, now: Nanos) -> usize {
         for connection in std::mem::take(&mut self.blocked) {
             if self.ports.has_room(connection) {
-                self.desks().for_each(|desk| desk.resume(connection.0));
+                self.feeds.desks().for_each(|desk| desk.resume(connection.0));
             } else {
                 self.blocked.push(connection);
             }
@@ -346,7 +252,7 @@ impl DeliveryAgent {
         };
         let (mut page_count, mut row_count, mut parked) = (0, 0, 0);
         self.has_more = false;
-        for desk in std::iter::once(&mut self.desk).chain(self.feeds.desks()) {
+        for desk in self.feeds.desks() {
             let polled = desk.poll(now, &mut sink);
             page_count += polled.page_count;
             row_count += u64::from(polled.row_count);
@@ -381,10 +287,8 @@ impl Agent for DeliveryAgent {
             self.news_at = now;
         }
         let swept = self.sweep();
-        if ingested > 0 || swept {
-            let store = self.desk.store();
-            let orders = u64::from(store.live_count()) + u64::from(store.ended_count());
-            self.figures.orders.store(orders, Ordering::Relaxed);
+        let is_followed = fed > 0 && self.feeds.own().is_none();
+        if ingested > 0 || swept || is_followed {
             self.publish_markets();
             self.publish_store();
         }
@@ -397,16 +301,16 @@ impl Agent for DeliveryAgent {
     fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
         let gap = self.feeds.next_deadline().unwrap_or(Nanos(u64::MAX)).max(now);
         // Outside cores' batches wake this thread; only for the partition's events it has to look.
-        let interval = match self.desk.reader_count() {
+        let own = self.feeds.desks_ref().find(|desk| desk.store().source() == OWN);
+        let interval = match own.map_or(0, Desk::reader_count) {
             // The gateway takes pages and says nothing.
             _ if !self.blocked.is_empty() => self.look_interval.0,
-            0 => IDLE_INTERVAL,
+            0 if !self.feeds.is_own_followed() => IDLE_INTERVAL,
             _ if now.since(self.news_at).0 > QUIET_AFTER => QUIET_FACTOR * self.look_interval.0,
             _ => self.look_interval.0,
         };
         let look = Nanos(now.0 + interval).min(gap);
-        let desks = std::iter::once(&self.desk).chain(self.feeds.desks_ref());
-        let due = desks.filter_map(Desk::next_deadline).min();
+        let due = self.feeds.desks_ref().filter_map(Desk::next_deadline).min();
         Some(due.map_or(look, |deadline| deadline.max(now).min(look)))
     }
 
@@ -422,17 +326,23 @@ mod tests {
     use std::path::Path;
 
     use weir_delivery::Entitlement;
+    use weir_log::EpochEnd;
     use weir_log::tail::{TailConfig, tail};
     use weir_types::{
         AccountId, ClOrdId, EventNo, ExecId, ExecInst, ExecType, FirmId, InstrumentId, Liquidity,
         MatchId, OrdStatus, OrdType, OrderId, Position, Price, Qty, Reason, Rec, RequestNo,
         SelfTradePrevention, Seq, SessionId, Side, Switch, TimeInForce,
     };
+    use weir_wire::Event;
     use weir_wire::delivery::{FetchOrders, OrderPage};
+    use weir_wire::event::OrderEvent;
     use weir_wire::frame::{Framing, next_frame};
 
     use super::*;
+    use crate::event_reader::EventReader;
     use crate::handoff::{GatewayPort, gateway_to_delivery};
+    use crate::stores::snapshots::SnapshotWriter;
+    use crate::token_keys::TokenKeyFile;
 
     /// The `number`-th order's acceptance.
     fn accepted(number: u64) -> OrderEvent {
@@ -515,11 +425,9 @@ mod tests {
         let (mut tail, handle) = tail(TailConfig::new(32 << 20, 1));
         let (mut to_store, port) = gateway_to_delivery(Wake::new(), Wake::new());
         let figures = Arc::new(DeliveryFigures::default());
-        let parts = DeliveryParts {
-            store: settings(6 << 20),
-            figures: figures.clone(),
-            ..parts(dir.path(), EventReader::new(&handle, dir.path().join("events"), 1), port)
-        };
+        let events = EventReader::new(&handle, dir.path().join("events"), 1);
+        let parts = parts(dir.path(), (events, 6 << 20), port);
+        let parts = DeliveryParts { figures: figures.clone(), ..parts };
         let mut agent = DeliveryAgent::new(parts).unwrap().0;
         let count = 20_000;
         append(&mut tail, 1..=count);
@@ -551,14 +459,24 @@ mod tests {
         tail.publish();
     }
 
-    fn parts(dir: &Path, events: EventReader, gateway: GatewayPort) -> DeliveryParts {
-        DeliveryParts {
-            ports: ReaderPorts { gateway, web: None },
+    fn parts(
+        dir: &Path,
+        (events, bytes_max): (EventReader, u64),
+        gateway: GatewayPort,
+    ) -> DeliveryParts {
+        let own = OwnSource {
+            settings: settings(bytes_max),
             events,
+            event_count: 0,
             epoch: Epoch(1),
             ended: Vec::new(),
-            token_key: TokenKeyFile::own(dir),
-            store: settings(u64::MAX),
+            log_id: 7,
+            snapshot_every: u64::MAX,
+        };
+        DeliveryParts {
+            ports: ReaderPorts { gateway, web: None },
+            own: Some(own),
+            token_keys: TokenKeyFile::own(dir).keys().unwrap(),
             sources: Vec::new(),
             look_interval: Nanos(1),
             figures: Arc::new(DeliveryFigures::default()),
@@ -575,7 +493,7 @@ mod tests {
         let (mut tail, handle) = tail(TailConfig::new(8 << 20, 1));
         let (mut to_store, port) = gateway_to_delivery(Wake::new(), Wake::new());
         let events = EventReader::new(&handle, dir.path().join("events"), 1);
-        let mut agent = DeliveryAgent::new(parts(dir.path(), events, port)).unwrap().0;
+        let mut agent = DeliveryAgent::new(parts(dir.path(), (events, u64::MAX), port)).unwrap().0;
         let count = 5 * INGEST_MAX as u64 + 3;
         append(&mut tail, 1..=count);
         assert!(to_store.ask(question()));
@@ -586,5 +504,63 @@ mod tests {
         };
         let page: OrderPage = raw.decode().unwrap();
         assert_eq!(u64::from(page.row_count), count);
+    }
+
+    /// A store of `count` events, as it comes back where its epochs ended so; what was said of it.
+    fn brought_back(
+        dir: &Path,
+        (handle, count): (&weir_log::tail::TailHandle, u64),
+        (epoch, ended): (u32, Vec<EpochEnd>),
+    ) -> (StoreFigures, Vec<String>, Option<SnapshotWriter>, DeliveryAgent) {
+        let (_to_store, port) = gateway_to_delivery(Wake::new(), Wake::new());
+        let events = EventReader::new(handle, dir.join("events"), 1);
+        let mut parts = parts(dir, (events, u64::MAX), port);
+        let own = parts.own.as_mut().expect("it trades");
+        (own.event_count, own.epoch, own.ended) = (count, Epoch(epoch), ended);
+        own.snapshot_every = 4_096;
+        let figures = parts.figures.clone();
+        let (agent, kept) = DeliveryAgent::new(parts).unwrap();
+        let store = *figures.store.lock().unwrap();
+        (store, kept.notes, kept.writer, agent)
+    }
+
+    #[test]
+    fn a_snapshot_of_what_was_lost_since_is_not_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut tail, handle) = tail(TailConfig::new(32 << 20, 1));
+        append(&mut tail, 1..=1_000);
+        let (_, notes, writer, mut agent) = brought_back(dir.path(), (&handle, 0), (1, vec![]));
+        assert!(notes.is_empty(), "{notes:?}");
+        let mut writer = writer.expect("a store that survives");
+        let store = dir.path().join("partition-1/store");
+        let is_there = || {
+            let mut names = std::fs::read_dir(&store).unwrap().map(|e| e.unwrap().file_name());
+            names.any(|name| name.to_string_lossy().ends_with(".wsnap"))
+        };
+        for cycle in 1..1_000 {
+            agent.do_work(Nanos(cycle * 1_000_000));
+            writer.do_work(Nanos(cycle * 1_000_000));
+        }
+        assert!(is_there(), "a snapshot is taken of what came in at the start");
+        append(&mut tail, 1_001..=1_010);
+        let end = |epoch, last_valid| EpochEnd { epoch: Epoch(epoch), last_valid };
+        let comes_from = |notes: &[String]| notes.iter().any(|note| note.contains("comes from"));
+        let all = |epoch, ended| brought_back(dir.path(), (&handle, 1_010), (epoch, ended));
+        // The epoch that it was taken in goes on, or ended after it.
+        for (epoch, ended) in [(1, vec![]), (2, vec![end(1, Position(1_000))])] {
+            let (store, notes, ..) = all(epoch, ended);
+            assert!(comes_from(&notes), "{notes:?}");
+            assert_eq!(store.live_orders, 1_010);
+        }
+        // It ended before: other events have these numbers now.
+        let (_, notes, ..) = all(2, vec![end(1, Position(999))]);
+        assert!(notes.iter().any(|note| note.contains("epoch 1 ended at 999")), "{notes:?}");
+        assert!(!comes_from(&notes));
+        // An epoch that the log never had.
+        let (_, notes, ..) = all(5, vec![end(4, Position(1_010))]);
+        assert!(notes.iter().any(|note| note.contains("its epoch 1 is not")), "{notes:?}");
+        // The log ends before it: it is removed, so that it is not taken for another's later.
+        let (_, notes, ..) = brought_back(dir.path(), (&handle, 999), (1, vec![]));
+        assert!(notes.is_empty() && !is_there(), "{notes:?}");
     }
 }

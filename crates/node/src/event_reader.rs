@@ -68,6 +68,11 @@ impl EventReader {
         self.next
     }
 
+    /// Goes on with record `next`: what is before it is known already.
+    pub fn skip_to(&mut self, next: u64) {
+        (self.next, self.in_tail) = (next, false);
+    }
+
     /// Copies the next record into `into`, which is cleared first.
     pub fn next(&mut self, into: &mut Vec<u8>) -> ReadEvent {
         if !self.in_tail && !self.enter_tail() {
@@ -110,6 +115,12 @@ impl EventReader {
 }
 
 impl PastEvents {
+    /// Whether record `wanted` is in memory.
+    #[must_use]
+    pub fn has_in_memory(&self, wanted: u64) -> bool {
+        self.tail.clone().seek(wanted) == Seek::Done
+    }
+
     /// Copies record `wanted` into `into`; `None` when it is not retained.
     pub fn read_at<'a>(&mut self, wanted: u64, into: &'a mut Vec<u8>) -> Option<&'a [u8]> {
         let distance = wanted.checked_sub(self.tail.next_record());

@@ -10,6 +10,8 @@ use weir_types::{ExecType, InstrumentId, Nanos, Phase, Price};
 use weir_wire::event::{OrderEvent, Uncrossed};
 use weir_wire::{Definition, Event, PlainEvent};
 
+mod state;
+
 /// What is known of an instrument's market.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Market {

@@ -17,6 +17,7 @@
 //! hiccups are watched by one thread a core.
 
 mod doors;
+mod replica;
 mod router;
 
 use std::net::SocketAddr;
@@ -28,6 +29,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use rtrb::RingBuffer;
+use weir_delivery::TokenKeys;
 use weir_io::{Clock, OsRng, Rng, SystemClock, WakeFd};
 use weir_probe::ring::heap_ring;
 use weir_probe::thread::Share;
@@ -43,6 +45,7 @@ use weir_wire::{Command, Definition, Request};
 
 use self::doors::OuterDoor;
 use crate::agent::Agent;
+use crate::backup::partition_dir;
 use crate::broker::{BrokerAgent, BrokerFigures, BrokerLimits, BrokerParts, FeedParts};
 use crate::config::{Config, NodeRole, SourceSection, parse_key};
 use crate::control_feed::{ControlFeed, FedPartition};
@@ -77,8 +80,9 @@ use crate::stage_clock::StageClock;
 use crate::status::NodeStatus;
 use crate::stores::StoreSettings;
 use crate::stores::kept::{KeepSources, KeptSources};
+use crate::stores::own::OwnSource;
 use crate::stores::snapshots::SnapshotWriter;
-use crate::token_keys::TokenKeyFile;
+use crate::token_keys::{TokenKeyFile, sealer};
 use crate::web::{Hub, HubAgent, HubParts, WebServer};
 
 /// The session that a new node's first operator has.
@@ -109,6 +113,7 @@ pub struct Node {
     web: Option<WebServer>,
     /// For a router: how it is told of other nodes behind it.
     reload: Option<Reload>,
+    token_keys: TokenKeys,
     notes: Vec<String>,
 }
 
@@ -131,13 +136,14 @@ struct Probes {
 }
 
 impl Node {
-    /// Starts what the configuration says: a node, or a router.
+    /// Starts what the configuration says: a node that trades, one that follows, or a router.
     ///
     /// # Errors
     /// When an address is taken, a log is damaged or locked, a key cannot be read, or the machine
     /// lacks what is needed.
     pub fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node> {
         match config.role {
+            NodeRole::Node if config.follows_own() => replica::start(config, health),
             NodeRole::Node => Node::start_exchange(config, health),
             NodeRole::Router => router::start(config, health),
         }
@@ -153,7 +159,7 @@ impl Node {
         let trading = recover(config, TRADING, &wake_fd)?;
         let mut notes = [control.notes.clone(), trading.notes.clone()].concat();
         let mut probes = Probes::start(config, &mut notes);
-        let mut assembly = Assembly::new(config, health, tls.clone());
+        let mut assembly = Assembly::new(config, health, tls.clone())?;
         let bootstrap = bootstrap(config, &control, &mut notes)?;
         let [to_control, to_trading, to_feed] = [PartitionId(0), TRADING, TRADING]
             .map(|id| gateway_to_partition(id, assembly.wakes.partition.clone()));
@@ -179,7 +185,7 @@ impl Node {
         let reader_ports = ReaderPorts { gateway: gateway_port, web: web.port };
         let (replica, update_port) = assembly.replica()?.unzip();
         let (delivery, kept) =
-            assembly.delivery(reader_ports, (ingest_port, update_port), &trading)?;
+            assembly.delivery(reader_ports, (ingest_port, update_port), Some(&trading))?;
         notes.extend(kept.notes);
         let figures = [&control, &trading].map(|r| assembly.figures(r));
         let (control, control_shadow) = control.with_shadow(config)?;
@@ -210,8 +216,9 @@ impl Node {
         assembly.wait_for_operator(definitions)?;
         let web = web_listener.zip(web.hub).map(|(at, hub)| WebServer::start(at, hub));
         let web = web.transpose()?;
-        let (draining, reload) = (assembly.draining, None);
-        Ok(Node { threads, draining, address, status, tls, web, reload, notes })
+        let Assembly { draining, token_keys, .. } = assembly;
+        let reload = None;
+        Ok(Node { threads, draining, address, status, tls, web, reload, token_keys, notes })
     }
 
     /// Where order entry and delivery listen.
@@ -256,6 +263,14 @@ impl Node {
     /// Inside: what is wrong with the files. The old certificates stay then.
     pub fn reload_certificates(&self) -> Option<Result<(), TlsError>> {
         self.tls.as_ref().map(|tls| tls.reload())
+    }
+
+    /// Reads the keys of tokens anew, by this configuration, for tokens from now on.
+    ///
+    /// # Errors
+    /// When one cannot be read; the keys stay as they are then.
+    pub fn reload_token_keys(&self, config: &Config) -> anyhow::Result<()> {
+        TokenKeyFile::of(config).read_into(&self.token_keys)
     }
 
     /// Tells a router what is behind it from now on; false for a node.
@@ -522,12 +537,18 @@ struct Assembly<'a> {
     replica_figures: Arc<ReplicaFigures>,
     broker_figures: Arc<BrokerFigures>,
     cycles: Arc<CycleTimes>,
+    token_keys: TokenKeys,
 }
 
 impl<'a> Assembly<'a> {
-    fn new(config: &'a Config, health: Arc<Health>, tls: Option<Arc<TlsDoor>>) -> Assembly<'a> {
-        Assembly {
+    fn new(
+        config: &'a Config,
+        health: Arc<Health>,
+        tls: Option<Arc<TlsDoor>>,
+    ) -> anyhow::Result<Assembly<'a>> {
+        Ok(Assembly {
             config,
+            token_keys: TokenKeyFile::of(config).keys()?,
             health,
             tls,
             wakes: Wakes::new(config.is_fused()),
@@ -538,7 +559,7 @@ impl<'a> Assembly<'a> {
             replica_figures: Arc::default(),
             broker_figures: Arc::default(),
             cycles: Arc::new(CycleTimes::default()),
-        }
+        })
     }
 
     /// What the node tells of itself, as far as it is known from here.
@@ -671,7 +692,7 @@ impl<'a> Assembly<'a> {
         &self,
         ports: ReaderPorts,
         (ingest, updates): (Option<IngestPort>, Option<UpdatePort>),
-        trading: &Recovered,
+        trading: Option<&Recovered>,
     ) -> anyhow::Result<(DeliveryAgent, KeptSources)> {
         let section = &self.config.delivery;
         let sources = self.config.ingest.iter().flat_map(|section| &section.sources);
@@ -687,13 +708,19 @@ impl<'a> Assembly<'a> {
         let snapshot_every = self.config.ingest.as_ref().map(|i| i.snapshot_every_bytes);
         let keep =
             KeepSources { snapshot_every: snapshot_every.unwrap_or(keep.snapshot_every), ..keep };
-        DeliveryAgent::new(DeliveryParts {
-            ports,
+        let own = trading.map(|trading| OwnSource {
+            settings: section.settings(TRADING, None),
             events: trading.reader(),
+            event_count: trading.event_count(),
             epoch: trading.epoch,
             ended: trading.ended.clone(),
-            token_key: TokenKeyFile::of(self.config),
-            store: section.settings(TRADING, None),
+            log_id: trading.log.log_id(),
+            snapshot_every: section.snapshot_every_bytes,
+        });
+        DeliveryAgent::new(DeliveryParts {
+            ports,
+            own,
+            token_keys: self.token_keys.clone(),
             sources,
             look_interval: Nanos(self.config.delivery.look_interval_us * 1000),
             figures: self.delivery_figures.clone(),
@@ -755,6 +782,12 @@ impl<'a> Assembly<'a> {
             .sharing(DELIVERY_SHARE)
             .giving_way()
             .on_core(self.config.cores.get(2).copied())
+    }
+
+    /// Which session feeds which outside source.
+    fn sources(&self) -> Vec<(PartitionId, SessionId)> {
+        let sources = self.config.ingest.iter().flat_map(|section| &section.sources);
+        sources.map(|s| (PartitionId(s.id), SessionId(s.session))).collect()
     }
 
     /// A partition's figures, by which its health is watched too.

@@ -658,12 +658,14 @@ fn put_replica(replica: &ReplicaReport, text: &mut String) {
 
 /// Every store's memory, and what sweeping took.
 fn put_stores(report: &StatusReport, text: &mut String) {
-    let own = (1, &report.delivery.store);
+    // A followed partition 1 is in its place.
+    let is_followed = report.replica.iter().flat_map(|r| &r.sources).any(|s| s.source == 1);
+    let own = (!is_followed).then_some((1, &report.delivery.store));
     let sources = report.ingest.iter().flat_map(|ingest| &ingest.sources);
     let followed = report.replica.iter().flat_map(|replica| &replica.sources);
     let sources = sources.map(|s| (s.source, &s.store));
     let followed = followed.map(|s| (s.source, &s.store));
-    let stores: Vec<_> = std::iter::once(own).chain(sources).chain(followed).collect();
+    let stores: Vec<_> = own.into_iter().chain(sources).chain(followed).collect();
     for (name, help, kind, figure) in crate::stores::figures::METRICS {
         let value = |(source, store): &(u16, &StoreReport)| {
             (format!("{{source=\"{source}\"}}"), figure(store))

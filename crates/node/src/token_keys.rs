@@ -1,12 +1,14 @@
 //! The keys that seal tokens of order state: a node's own, or one that nodes and routers share.
 //!
 //! Tokens are good wherever the key is, so whoever serves the same clients has the same key file.
+//! Other keys may open tokens too: so a key is replaced while clients still have tokens of the one
+//! before, and while not every node seals with the new one.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use weir_delivery::{NonceCounter, TokenKey, TokenSealer};
+use weir_delivery::{NonceCounter, TokenKey, TokenKeys, TokenSealer};
 use weir_io::{Clock, OsRng, Rng, SystemClock};
 use weir_types::Nanos;
 
@@ -20,38 +22,60 @@ const TOKEN_KEY_FILE: &str = "token.key";
 pub struct TokenKeyFile {
     path: PathBuf,
     is_own: bool,
+    /// Files of keys that open tokens and seal none.
+    opened: Vec<PathBuf>,
+}
+
+/// A sealer with these keys, by nonces that nobody else draws.
+#[must_use]
+pub fn sealer(keys: &TokenKeys) -> TokenSealer {
+    let maker = (OsRng.next_u64() >> 32) as u32;
+    TokenSealer::of(keys, NonceCounter::new(maker, SystemClock.now()))
 }
 
 impl TokenKeyFile {
     /// The key that a configuration names, or the node's own.
     #[must_use]
     pub fn of(config: &Config) -> TokenKeyFile {
-        match &config.delivery.token_key {
-            Some(path) => TokenKeyFile { path: path.clone(), is_own: false },
+        let file = match &config.delivery.token_key {
+            Some(path) => TokenKeyFile::shared(path),
             None => TokenKeyFile::own(&config.dir),
-        }
+        };
+        TokenKeyFile { opened: config.delivery.token_keys_opened.clone(), ..file }
     }
 
     /// The node's own, in its directory; made when it is first needed, so that tokens outlive a
     /// restart.
     #[must_use]
     pub fn own(node_dir: &Path) -> TokenKeyFile {
-        TokenKeyFile { path: node_dir.join(TOKEN_KEY_FILE), is_own: true }
+        TokenKeyFile { path: node_dir.join(TOKEN_KEY_FILE), is_own: true, opened: Vec::new() }
     }
 
     /// One that is shared, which nobody makes by themselves: two would make two.
     #[must_use]
     pub fn shared(path: &Path) -> TokenKeyFile {
-        TokenKeyFile { path: path.to_owned(), is_own: false }
+        TokenKeyFile { path: path.to_owned(), is_own: false, opened: Vec::new() }
     }
 
-    /// Seals with the key, by nonces that nobody else draws.
+    /// The key that seals, and those that open.
     ///
     /// # Errors
-    /// When the key can be neither read nor made.
-    pub fn sealer(&self) -> anyhow::Result<TokenSealer> {
-        let maker = (OsRng.next_u64() >> 32) as u32;
-        Ok(TokenSealer::new(self.key()?, NonceCounter::new(maker, SystemClock.now())))
+    /// When the one that seals can be neither read nor made, or another one not read.
+    pub fn keys(&self) -> anyhow::Result<TokenKeys> {
+        Ok(TokenKeys::new(self.key()?, self.others()?))
+    }
+
+    /// Reads all keys anew and puts them in the place of these.
+    ///
+    /// # Errors
+    /// As [`TokenKeyFile::keys`]; the keys then stay as they are.
+    pub fn read_into(&self, keys: &TokenKeys) -> anyhow::Result<()> {
+        keys.replace(self.key()?, self.others()?);
+        Ok(())
+    }
+
+    fn others(&self) -> anyhow::Result<Vec<TokenKey>> {
+        self.opened.iter().map(|path| TokenKeyFile::shared(path).key()).collect()
     }
 
     fn key(&self) -> anyhow::Result<TokenKey> {
@@ -104,16 +128,16 @@ mod tests {
     fn a_node_makes_its_own_key_once_and_a_shared_one_never() {
         let dir = tempfile::tempdir().unwrap();
         let own = TokenKeyFile::own(dir.path());
-        own.sealer().unwrap();
+        own.keys().unwrap();
         let made = std::fs::read(dir.path().join(TOKEN_KEY_FILE)).unwrap();
-        own.sealer().unwrap();
+        own.keys().unwrap();
         assert_eq!(std::fs::read(dir.path().join(TOKEN_KEY_FILE)).unwrap(), made);
         let path = dir.path().join("shared.key");
-        let error = TokenKeyFile::shared(&path).sealer().unwrap_err();
+        let error = TokenKeyFile::shared(&path).keys().unwrap_err();
         assert!(error.to_string().contains("shared.key"), "{error}");
         assert!(!path.exists());
         std::fs::write(&path, [1; 31]).unwrap();
-        let error = TokenKeyFile::shared(&path).sealer().unwrap_err();
+        let error = TokenKeyFile::shared(&path).keys().unwrap_err();
         assert!(error.to_string().contains("holds no key"), "{error}");
     }
 }

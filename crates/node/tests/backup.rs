@@ -11,15 +11,16 @@ use weir_log::{
     Append, Batch, EmbeddedLog, LogConfig, LogReader, Push, SegmentKind, SequencedLog,
     SnapshotStore,
 };
-use weir_node::backup::BackupError;
 use weir_node::backup::manifest::{Manifest, NAME};
 use weir_node::backup::restore::{epoch_at, is_unfinished, restore};
 use weir_node::backup::stored::Stored;
-use weir_node::backup::take::{Key, LogSource, Taken, back_up};
+use weir_node::backup::take::{Key, LogSource, NodeFiles, Taken, back_up};
+use weir_node::backup::{BROKER_DIR, BackupError, LogKind};
 use weir_types::{Durability, Epoch, Nanos, PartitionId, Position};
 
 const NOW: Nanos = Nanos(1_800_000_000_000_000_000);
-const PARTITIONS: [u16; 2] = [0, 1];
+const LOGS: [(LogKind, u16); 3] =
+    [(LogKind::Partition, 0), (LogKind::Partition, 1), (LogKind::Source, 40)];
 
 fn config(partition: u16) -> LogConfig {
     let log_id = 0x77 + u128::from(partition);
@@ -91,8 +92,17 @@ impl Live {
         }
     }
 
+    fn kind(&self) -> LogKind {
+        LOGS.iter().find(|(_, id)| *id == self.partition).map_or(LogKind::Partition, |log| log.0)
+    }
+
+    fn dir(&self) -> String {
+        self.kind().dir(PartitionId(self.partition))
+    }
+
     fn source(&self) -> LogSource<SimDisk> {
         LogSource {
+            kind: self.kind(),
             partition_id: PartitionId(self.partition),
             commands: self.commands.after_process_crash(),
             snapshots: Some(self.snapshots.after_process_crash()),
@@ -100,14 +110,36 @@ impl Live {
     }
 }
 
-/// A node of two logs, several segments each.
+/// Files of durable subscriptions: of no meaning here, but for their names.
+fn broker() -> SimDisk {
+    let mut disk = SimDisk::new(8);
+    for (name, byte) in
+        [("subscriptions-0.wtable", 1), ("00000000000000000001.wspill", 2), (NEWEST_SPILL, 3)]
+    {
+        put(&mut disk, name, &[byte; 700]);
+    }
+    put(&mut disk, "LOCK", b"");
+    disk
+}
+
+const NEWEST_SPILL: &str = "00000000000000000002.wspill";
+
+fn put(disk: &mut SimDisk, name: &str, bytes: &[u8]) {
+    let file = disk.create(name).unwrap();
+    disk.write_all(file, 0, bytes).unwrap();
+    disk.close(file);
+}
+
+/// A node of three logs, several segments each, and a broker.
 struct Node {
     logs: Vec<Live>,
+    broker: SimDisk,
 }
 
 impl Node {
     fn new() -> Node {
-        let mut node = Node { logs: PARTITIONS.map(Live::new).into() };
+        let logs = LOGS.map(|(_, id)| Live::new(id)).into();
+        let mut node = Node { logs, broker: broker() };
         node.go_on(60);
         node
     }
@@ -121,10 +153,16 @@ impl Node {
     }
 
     fn back_up(&self, target: &SimDisk) -> Result<Taken, BackupError> {
-        let sources = self.logs.iter().map(Live::source).collect();
-        let keys = [Key { name: "token.key".to_owned(), bytes: vec![9; 32] }];
-        back_up(sources, &keys, &mut target.clone(), NOW)
+        let logs = self.logs.iter().map(Live::source).collect();
+        let keys = vec![Key { name: "token.key".to_owned(), bytes: vec![9; 32] }];
+        let broker = Some(self.broker.after_process_crash());
+        back_up(NodeFiles { logs, broker, keys }, &mut target.clone(), NOW)
     }
+}
+
+/// Logs alone.
+fn of<D>(logs: Vec<LogSource<D>>) -> NodeFiles<D> {
+    NodeFiles { logs, broker: None, keys: Vec::new() }
 }
 
 /// The directories of a restored node, by their paths in it.
@@ -136,10 +174,15 @@ struct Dirs {
 impl Dirs {
     fn new() -> Dirs {
         let mut dirs = Dirs::default();
-        for sub in ["", "control/commands", "control/snapshots", "partition-1/commands"] {
+        for sub in ["", BROKER_DIR] {
             dirs.all.insert(sub.to_owned(), SimDisk::new(7));
         }
-        dirs.all.insert("partition-1/snapshots".to_owned(), SimDisk::new(7));
+        for (kind, id) in LOGS {
+            for sub in [kind.log(), "snapshots"] {
+                let path = format!("{}/{sub}", kind.dir(PartitionId(id)));
+                dirs.all.insert(path, SimDisk::new(7));
+            }
+        }
         dirs
     }
 
@@ -147,7 +190,7 @@ impl Dirs {
         let mut stored = Stored::open(backup.after_process_crash())?;
         stored.check()?;
         let restored = restore(&mut stored, |sub| Ok(self.all[sub].clone()), NOW)?;
-        assert_eq!(restored.len(), PARTITIONS.len());
+        assert_eq!(restored.len(), LOGS.len());
         Ok(())
     }
 
@@ -181,8 +224,8 @@ fn a_restored_log_holds_what_was_backed_up_and_goes_on_in_an_epoch_that_nobody_h
     let dirs = Dirs::new();
     dirs.restore(&backup).unwrap();
     for log in &node.logs {
-        let name = if log.partition == 0 { "control" } else { "partition-1" };
-        let commands = &dirs.all[&format!("{name}/commands")];
+        let name = log.dir();
+        let commands = &dirs.all[&format!("{name}/{}", log.kind().log())];
         assert_eq!(entries_of(commands, 1), entries_of(&log.commands, 1), "{name}");
         let restarted = commands.after_power_loss(CrashChoice::LoseAll);
         let (opened, report) = EmbeddedLog::open(config(log.partition), restarted).unwrap();
@@ -197,6 +240,8 @@ fn a_restored_log_holds_what_was_backed_up_and_goes_on_in_an_epoch_that_nobody_h
         assert_eq!((loaded.unwrap().position, skipped.len()), (Position(30), 0));
     }
     assert_eq!(dirs.all[""].contents("token.key"), Some(vec![9; 32]));
+    assert_eq!(dirs.all[BROKER_DIR].contents(NEWEST_SPILL), Some(vec![3; 700]));
+    assert_eq!(dirs.all[BROKER_DIR].clone().list().unwrap().len(), 3, "the lock is nobody's");
     assert!(!is_unfinished(&mut dirs.all[""].clone()).unwrap());
 }
 
@@ -222,7 +267,7 @@ fn a_second_backup_copies_only_what_is_new() {
     let files = first.manifest.files().count() as u64;
     let later = node.back_up(&backup).unwrap();
     // The newest segments went on and the snapshots are others; all else is there.
-    assert_eq!(later.files_kept, files - 4);
+    assert_eq!(later.files_kept, files - 2 * LOGS.len() as u64);
     assert!(later.bytes_copied < later.manifest.files().map(|file| file.bytes).sum());
     assert_eq!(check(&backup).unwrap(), later.manifest);
     let in_use = later.manifest.files().count() + 1;
@@ -243,7 +288,7 @@ fn a_backup_of_another_node_is_not_written_over() {
         drop(EmbeddedLog::open(config, disk.clone()).unwrap());
         disk.after_process_crash()
     };
-    let refused = back_up(sources, &[], &mut backup.after_process_crash(), NOW);
+    let refused = back_up(of(sources), &mut backup.after_process_crash(), NOW);
     assert!(matches!(refused, Err(BackupError::OtherNode { .. })), "{refused:?}");
     assert_eq!(check(&backup).unwrap(), first.manifest);
 }
@@ -355,7 +400,7 @@ fn a_source_that_cannot_be_read_at_any_call_leaves_no_backup() {
         sources[1].commands.set_faults(fault());
         sources[1].snapshots.as_mut().unwrap().set_faults(fault());
         let backup = SimDisk::new(1);
-        match back_up(sources, &[], &mut backup.clone(), NOW) {
+        match back_up(of(sources), &mut backup.clone(), NOW) {
             Ok(_) => continue,
             Err(BackupError::Disk { place, .. }) => assert_eq!(place, "partition-1"),
             Err(other) => panic!("{other}"),
@@ -443,7 +488,7 @@ fn a_manifest_of_a_newer_format_is_refused_as_such() {
     manifest.format += 1;
     backup.plant(NAME, &manifest.encode());
     let found = check(&backup);
-    assert!(matches!(found, Err(BackupError::NewerManifest { version: 2, known: 1 })), "{found:?}");
+    assert!(matches!(found, Err(BackupError::NewerManifest { version: 3, known: 2 })), "{found:?}");
 }
 
 #[test]
@@ -550,7 +595,7 @@ fn what_is_not_yet_whole_at_the_end_of_a_running_log_is_left_out() {
     bytes[used.next_multiple_of(8)..][..64].copy_from_slice(&frame);
     live.commands.plant(&newest, &bytes);
     let backup = SimDisk::new(1);
-    let taken = back_up(vec![live.source()], &[], &mut backup.clone(), NOW).unwrap();
+    let taken = back_up(of(vec![live.source()]), &mut backup.clone(), NOW).unwrap();
     assert_eq!(taken.manifest.partitions[0].last_position, 20);
     check(&backup).unwrap();
 }
@@ -563,7 +608,7 @@ fn damage_in_the_source_is_named_and_not_backed_up() {
         let sources: Vec<LogSource<SimDisk>> = node.logs.iter().map(Live::source).collect();
         sources[1].commands.flip_bit(name, 4096 * 8 + 100);
         let backup = SimDisk::new(1);
-        let refused = back_up(sources, &[], &mut backup.clone(), NOW);
+        let refused = back_up(of(sources), &mut backup.clone(), NOW);
         let Err(BackupError::Log { source, .. }) = refused else { panic!("{name}: {refused:?}") };
         let told = source.to_string();
         assert!(told.contains(name.as_str()) && told.contains("offset 4096"), "{told}");
@@ -647,12 +692,13 @@ fn a_log_that_grows_and_is_trimmed_and_recycled_under_the_copy_is_copied_whole()
             live.trim((first + 12).min(live.log.committed().0));
         });
         let source = LogSource {
+            kind: LogKind::Partition,
             partition_id: PartitionId(1),
             commands: Meddled { inner: inner.clone(), opens_left: opens, meddle },
             snapshots: Some(Meddled { inner: snapshots, opens_left: 0, meddle: Box::new(|| ()) }),
         };
         let backup = SimDisk::new(1);
-        match back_up(vec![source], &[], &mut backup.clone(), NOW) {
+        match back_up(of(vec![source]), &mut backup.clone(), NOW) {
             Ok(taken) => {
                 let copy = &taken.manifest.partitions[0];
                 assert_eq!(check(&backup).unwrap(), taken.manifest);
@@ -662,4 +708,55 @@ fn a_log_that_grows_and_is_trimmed_and_recycled_under_the_copy_is_copied_whole()
             Err(other) => panic!("{opens}: {other}"),
         }
     }
+}
+
+#[test]
+fn the_files_of_a_broker_that_goes_on_are_copied_as_they_were_at_one_moment() {
+    const TABLE: &str = "subscriptions-0.wtable";
+    for opens in [1, 2, 3, 5, 8, 20, 1_000] {
+        let inner = broker();
+        let (files, mut generation) = (inner.clone(), 10);
+        // Table and newest spill file belong together; the oldest spill file goes in between.
+        let meddle = Box::new(move || {
+            generation += 1;
+            files.plant(TABLE, &[generation; 700]);
+            files.plant(NEWEST_SPILL, &vec![generation; 700 + usize::from(generation)]);
+            if generation == 14 {
+                files.clone().remove("00000000000000000001.wspill").unwrap();
+            }
+        });
+        let broker = Some(Meddled { inner, opens_left: opens, meddle });
+        let backup = SimDisk::new(1);
+        let node = NodeFiles { logs: Vec::new(), broker, keys: Vec::new() };
+        let taken = match back_up(node, &mut backup.clone(), NOW) {
+            Ok(taken) => taken,
+            Err(BackupError::BusyBroker { .. }) => {
+                assert_eq!(opens, 1_000, "it came to rest");
+                assert!(matches!(check(&backup), Err(BackupError::NoManifest)));
+                continue;
+            }
+            Err(other) => panic!("{opens}: {other}"),
+        };
+        assert_eq!(check(&backup).unwrap(), taken.manifest);
+        let copied = |name: &str| {
+            let file = taken.manifest.broker.iter().find(|file| file.name == name).unwrap();
+            backup.contents(&file.stored).unwrap()
+        };
+        let (table, spill) = (copied(TABLE), copied(NEWEST_SPILL));
+        assert!(opens == 1 || table[0] == spill[0], "{opens}: {} and {}", table[0], spill[0]);
+        let in_use = taken.manifest.files().count() + 1;
+        assert_eq!(backup.clone().list().unwrap().len(), in_use, "what was copied in vain is gone");
+    }
+}
+
+#[test]
+fn a_backup_of_partitions_alone_is_one_that_programs_of_before_can_read() {
+    let node = Node::new();
+    let logs: Vec<_> = node.logs[..2].iter().map(Live::source).collect();
+    let backup = SimDisk::new(1);
+    let manifest = back_up(of(logs), &mut backup.clone(), NOW).unwrap().manifest;
+    assert_eq!(manifest.format, 1);
+    let text = String::from_utf8(backup.contents(NAME).unwrap()).unwrap();
+    assert!(!text.contains("sources") && !text.contains("broker"), "{text}");
+    assert_eq!(node.back_up(&SimDisk::new(2)).unwrap().manifest.format, 2);
 }

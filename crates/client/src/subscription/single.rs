@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use weir_types::{Epoch, Reason, SessionId};
+use weir_wire::frame::put_message;
+use weir_wire::report::ExecutionReport;
 use weir_wire::subscription::{PublishReject, SubscribedMessage, TakenPlace};
 
 use super::{BrokerClient, BrokerEvent, Credit, Seen};
@@ -141,6 +143,14 @@ impl Publisher {
     /// Takes a message for another session; returns its number. See [`BrokerClient::publish`].
     pub fn publish(&mut self, to: SessionId, body: &[u8]) -> u64 {
         self.client.publish(to, body)
+    }
+
+    /// Takes an execution of the source that the session feeds, for whoever may see its firm's;
+    /// returns its number.
+    pub fn publish_execution(&mut self, report: &ExecutionReport) -> u64 {
+        let mut body = Vec::with_capacity(512);
+        put_message(report, &mut body);
+        self.publish(SessionId::NONE, &body)
     }
 
     /// Sends, and waits at most `timeout` for something to come. Returns the number up to which all

@@ -9,12 +9,14 @@ use weir_io::{Disk, DiskErrorKind};
 use weir_log::Juncture;
 use weir_types::{Epoch, Position};
 
-use super::{BackupError, read_file, write_file};
+use super::{BackupError, LogKind, read_file, write_file};
 
 /// The manifest's name.
 pub const NAME: &str = "MANIFEST";
 /// The format that this program writes and the newest that it reads.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
+/// The format of a backup that has nothing but partitions: programs of before read it too.
+const PLAIN_FORMAT: u32 = 1;
 /// What the last line begins with.
 const HASH_WORD: &[u8] = b"blake3 ";
 
@@ -22,7 +24,7 @@ const HASH_WORD: &[u8] = b"blake3 ";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// [`FORMAT`].
+    /// [`FORMAT`], or 1 of a backup without sources and without a broker.
     pub format: u32,
     /// When it was finished, in nanoseconds since the Unix epoch.
     pub taken_at: u64,
@@ -30,6 +32,12 @@ pub struct Manifest {
     pub program: String,
     /// The partitions, the control partition first.
     pub partitions: Vec<PartitionCopy>,
+    /// Outside cores' sources: their logs of batches, and snapshots of their stores.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<PartitionCopy>,
+    /// The broker's files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub broker: Vec<StoredFile>,
     /// Files of the node's directory itself.
     pub keys: Vec<StoredFile>,
 }
@@ -138,7 +146,23 @@ impl PartitionCopy {
 impl Manifest {
     /// All its files.
     pub fn files(&self) -> impl Iterator<Item = &StoredFile> {
-        self.partitions.iter().flat_map(PartitionCopy::files).chain(&self.keys)
+        let logs = self.partitions.iter().chain(&self.sources);
+        logs.flat_map(PartitionCopy::files).chain(&self.broker).chain(&self.keys)
+    }
+
+    /// The copies of one kind of logs.
+    #[must_use]
+    pub fn logs(&self, kind: LogKind) -> &[PartitionCopy] {
+        match kind {
+            LogKind::Partition => &self.partitions,
+            LogKind::Source => &self.sources,
+        }
+    }
+
+    /// The format that says all that it holds.
+    pub(super) fn with_format(self) -> Manifest {
+        let is_plain = self.sources.is_empty() && self.broker.is_empty();
+        Manifest { format: if is_plain { PLAIN_FORMAT } else { FORMAT }, ..self }
     }
 
     /// The bytes of the file.

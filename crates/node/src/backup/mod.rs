@@ -5,12 +5,14 @@
 //! written last, under a temporary name first. So whatever ends a backup, the target is what it
 //! was before it, or the whole new backup. The format is argued in `docs/protocols/log-format.md`.
 //!
-//! * [`manifest`]: what is written down of a backup. [`take`]: copies, while the node may run.
+//! * [`manifest`]: what is written down of a backup. [`take`]: copies, while the node may run;
+//!   [`broker`]: the files of durable subscriptions.
 //! * [`stored`]: reads a backup and checks every byte of it. [`restore`]: makes a node of it.
 //!
 //! Invariants: a file is checked before it is copied and before it is restored; nothing that a
 //! manifest names is changed or removed while that manifest is the newest.
 
+pub mod broker;
 pub mod manifest;
 pub mod restore;
 pub mod stored;
@@ -53,12 +55,10 @@ pub enum BackupError {
         place: String,
     },
     /// The log begins late and no snapshot leads to where it begins.
-    #[error(
-        "partition {partition}: the log begins at position {first} and no sound snapshot reaches it"
-    )]
+    #[error("{place}: the log begins at position {first} and no sound snapshot reaches it")]
     Unreachable {
-        /// The partition.
-        partition: PartitionId,
+        /// Whose directory.
+        place: String,
         /// Where its log begins.
         first: Position,
     },
@@ -68,6 +68,14 @@ pub enum BackupError {
         /// A file that was missed.
         file: String,
         /// How often.
+        tries: u32,
+    },
+    /// The node wrote to the broker's files all the time.
+    #[error(
+        "the broker's files changed in each of {tries} looks; try again, or without the broker"
+    )]
+    BusyBroker {
+        /// How often they were looked at.
         tries: u32,
     },
     /// There is no manifest: no backup was ever finished here.
@@ -88,12 +96,10 @@ pub enum BackupError {
         known: u32,
     },
     /// The target holds a backup of another node.
-    #[error(
-        "the target holds partition {partition} of the log {theirs}, not of {ours}: choose another"
-    )]
+    #[error("the target holds {place} of the log {theirs}, not of {ours}: choose another")]
     OtherNode {
-        /// The partition whose log differs.
-        partition: PartitionId,
+        /// The directory whose log differs.
+        place: String,
         /// The log in the backup.
         theirs: String,
         /// The node's log.
@@ -183,6 +189,41 @@ pub fn partition_dir(partition_id: PartitionId) -> String {
         id => format!("partition-{id}"),
     }
 }
+
+/// What a log is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogKind {
+    /// A partition's commands.
+    Partition,
+    /// An outside core's batches.
+    Source,
+}
+
+impl LogKind {
+    /// All kinds.
+    pub const ALL: [LogKind; 2] = [LogKind::Partition, LogKind::Source];
+
+    /// The directory of a partition or source, by its number.
+    #[must_use]
+    pub fn dir(self, id: PartitionId) -> String {
+        match self {
+            LogKind::Partition => partition_dir(id),
+            LogKind::Source => format!("source-{id}"),
+        }
+    }
+
+    /// The directory of its log in that.
+    #[must_use]
+    pub const fn log(self) -> &'static str {
+        match self {
+            LogKind::Partition => "commands",
+            LogKind::Source => "batches",
+        }
+    }
+}
+
+/// The directory of durable subscriptions in a node's own.
+pub const BROKER_DIR: &str = "broker";
 
 /// A file's bytes.
 fn read_file<D: Disk>(disk: &mut D, name: &str) -> Result<Vec<u8>, DiskError> {

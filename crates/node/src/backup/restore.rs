@@ -18,7 +18,7 @@ use weir_types::{Epoch, Nanos, PartitionId};
 
 use super::manifest::{Manifest, PartitionCopy};
 use super::stored::Stored;
-use super::{BackupError, partition_dir, write_file};
+use super::{BROKER_DIR, BackupError, LogKind, write_file};
 
 /// The file that says that a directory is not a node yet.
 pub const UNFINISHED: &str = "RESTORING";
@@ -34,9 +34,11 @@ pub fn epoch_at(now: Nanos) -> Epoch {
     Epoch(u32::try_from(seconds).unwrap_or(u32::MAX).min((1 << 31) - 1))
 }
 
-/// What was restored of a partition.
+/// What was restored of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored {
+    /// What it is of.
+    pub kind: LogKind,
     /// Which.
     pub partition_id: PartitionId,
     /// How its log was found and in which epoch it goes on.
@@ -63,23 +65,16 @@ pub fn restore<S: Disk, D: Disk>(
     let manifest = stored.manifest().clone();
     mark(&mut root).map_err(BackupError::disk("the node's directory"))?;
     let epoch = epoch_at(now);
-    let restored: Result<Vec<_>, _> = manifest
-        .partitions
-        .iter()
-        .map(|copy| restore_partition(stored, copy, &mut open, epoch))
-        .collect();
-    let restored = restored?;
+    let mut restored = Vec::new();
+    for kind in LogKind::ALL {
+        for copy in manifest.logs(kind) {
+            restored.push(restore_log(stored, (kind, copy), &mut open, epoch)?);
+        }
+    }
+    restore_broker(stored, &manifest, &mut open)?;
     put_keys(stored, &manifest, &mut root)?;
     unmark(&mut root).map_err(BackupError::disk("the node's directory"))?;
     Ok(restored)
-}
-
-fn commands_of(copy: &PartitionCopy) -> String {
-    format!("{}/commands", partition_dir(PartitionId(copy.partition)))
-}
-
-fn snapshots_of(copy: &PartitionCopy) -> String {
-    format!("{}/snapshots", partition_dir(PartitionId(copy.partition)))
 }
 
 fn refuse_contents<D: Disk>(disk: &mut D, place: &str) -> Result<(), BackupError> {
@@ -120,16 +115,36 @@ fn put_keys<S: Disk, D: Disk>(
     Ok(())
 }
 
-fn restore_partition<S: Disk, D: Disk>(
+fn restore_broker<S: Disk, D: Disk>(
     stored: &mut Stored<S>,
-    copy: &PartitionCopy,
+    manifest: &Manifest,
+    open: &mut impl FnMut(&str) -> Result<D, BackupError>,
+) -> Result<(), BackupError> {
+    if manifest.broker.is_empty() {
+        return Ok(());
+    }
+    let mut disk = open(BROKER_DIR)?;
+    refuse_contents(&mut disk, BROKER_DIR)?;
+    for file in &manifest.broker {
+        let bytes = stored.read(file)?;
+        write_file(&mut disk, &file.name, &bytes, file.bytes)
+            .map_err(BackupError::disk(BROKER_DIR))?;
+    }
+    disk.sync_dir().map_err(BackupError::disk(BROKER_DIR))
+}
+
+fn restore_log<S: Disk, D: Disk>(
+    stored: &mut Stored<S>,
+    (kind, copy): (LogKind, &PartitionCopy),
     open: &mut impl FnMut(&str) -> Result<D, BackupError>,
     epoch: Epoch,
 ) -> Result<Restored, BackupError> {
-    let (place, partition_id) = (commands_of(copy), PartitionId(copy.partition));
+    let partition_id = PartitionId(copy.partition);
+    let dir = kind.dir(partition_id);
+    let place = format!("{dir}/{}", kind.log());
     if let Some(snapshot) = &copy.snapshot {
         let bytes = stored.read_snapshot(copy, snapshot)?;
-        let place = snapshots_of(copy);
+        let place = format!("{dir}/snapshots");
         let mut disk = open(&place)?;
         refuse_contents(&mut disk, &place)?;
         write_file(&mut disk, &snapshot.file.name, &bytes, snapshot.file.bytes)
@@ -154,7 +169,7 @@ fn restore_partition<S: Disk, D: Disk>(
     check_reopened(copy, &report, &place)?;
     let last_log_time = log.last_log_time();
     log.close().map_err(BackupError::log(&place))?;
-    Ok(Restored { partition_id, report, last_log_time })
+    Ok(Restored { kind, partition_id, report, last_log_time })
 }
 
 /// The log opened as the whole of what the backup holds, in an epoch of its own.

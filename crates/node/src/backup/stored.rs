@@ -7,7 +7,7 @@ use weir_log::{Juncture, LogError, SegmentKind, check_segment, decode_snapshot};
 use weir_types::PartitionId;
 
 use super::manifest::{Manifest, PartitionCopy, Place, SegmentCopy, SnapshotCopy, StoredFile};
-use super::{BackupError, read_file};
+use super::{BackupError, LogKind, read_file};
 
 /// A backup with a sound manifest.
 pub struct Stored<D> {
@@ -37,18 +37,20 @@ impl<D: Disk> Stored<D> {
     /// The first fault, with its file and where there is one its offset.
     pub fn check(&mut self) -> Result<(), BackupError> {
         let manifest = self.manifest.clone();
-        for copy in &manifest.partitions {
-            self.check_partition(copy)?;
+        for kind in LogKind::ALL {
+            for copy in manifest.logs(kind) {
+                self.check_log(kind, copy)?;
+            }
         }
-        for key in &manifest.keys {
-            self.read(key)?;
+        for file in manifest.broker.iter().chain(&manifest.keys) {
+            self.read(file)?;
         }
         Ok(())
     }
 
-    fn check_partition(&mut self, copy: &PartitionCopy) -> Result<(), BackupError> {
+    fn check_log(&mut self, kind: LogKind, copy: &PartitionCopy) -> Result<(), BackupError> {
         let Some(first) = copy.segments.first() else {
-            let place = super::partition_dir(PartitionId(copy.partition));
+            let place = kind.dir(PartitionId(copy.partition));
             return Err(BackupError::NoLog { place });
         };
         let mut next = Place { position: copy.first_position, ..first.begins.clone() };

@@ -16,10 +16,11 @@ use weir_log::{
 };
 use weir_types::{Nanos, PartitionId, Position};
 
+use super::broker::copy_broker;
 use super::manifest::{
     FORMAT, Manifest, NAME, PartitionCopy, Place, SegmentCopy, SnapshotCopy, StoredFile,
 };
-use super::{BackupError, partition_dir, read_file, write_file};
+use super::{BackupError, LogKind, read_file, write_file};
 
 /// How often a log is looked at anew before it is given up.
 const TRIES_MAX: u32 = 20;
@@ -28,11 +29,13 @@ const READS_OF_DAMAGE: u32 = 3;
 /// How many digits of its hash a file's name in the backup has.
 const HASH_DIGITS: usize = 16;
 
-/// A partition's directories.
+/// The directories of a partition or of a source.
 pub struct LogSource<D> {
+    /// What its log is of.
+    pub kind: LogKind,
     /// Which.
     pub partition_id: PartitionId,
-    /// The command log.
+    /// The log: of commands, or of batches.
     pub commands: D,
     /// Snapshots, if there is such a directory.
     pub snapshots: Option<D>,
@@ -74,26 +77,43 @@ impl From<BackupError> for Stop {
     }
 }
 
-/// Takes a backup of `sources` and `keys` into `target`. When it returns, the backup survives a
+/// What a backup is taken of.
+pub struct NodeFiles<D> {
+    /// The logs, each with its snapshots.
+    pub logs: Vec<LogSource<D>>,
+    /// The broker's directory, where it is to be copied.
+    pub broker: Option<D>,
+    /// Small files of the node's directory.
+    pub keys: Vec<Key>,
+}
+
+/// Takes a backup of `node` into `target`. When it returns, the backup survives a
 /// power loss; when it fails, the target is the backup that it was before.
 ///
 /// # Errors
 /// [`BackupError`].
 pub fn back_up<S: Disk, T: Disk>(
-    mut sources: Vec<LogSource<S>>,
-    keys: &[Key],
+    node: NodeFiles<S>,
     target: &mut T,
     now: Nanos,
 ) -> Result<Taken, BackupError> {
     target.lock().map_err(BackupError::disk("the target"))?;
     let before = Manifest::read(target, "the target")?;
     let mut store = Store::new(target, before)?;
-    sources.sort_by_key(|source| source.partition_id);
-    let mut partitions = Vec::new();
-    for source in sources.iter_mut().rev() {
-        partitions.push(copy_log(source, &mut store)?);
+    let NodeFiles { mut logs, broker, keys } = node;
+    // What it has delivered the logs have then, and more.
+    let broker = broker.map(|mut disk| copy_broker(&mut disk, &mut store)).transpose()?;
+    logs.sort_by_key(|log| log.partition_id);
+    let (mut partitions, mut sources) = (Vec::new(), Vec::new());
+    for log in logs.iter_mut().rev() {
+        let copies = match log.kind {
+            LogKind::Partition => &mut partitions,
+            LogKind::Source => &mut sources,
+        };
+        copies.push(copy_log(log, &mut store)?);
     }
     partitions.reverse();
+    sources.reverse();
     let keys: Result<Vec<_>, _> =
         keys.iter().map(|key| store.put("node", &key.name, &key.bytes)).collect();
     let manifest = Manifest {
@@ -101,13 +121,15 @@ pub fn back_up<S: Disk, T: Disk>(
         taken_at: now.0,
         program: env!("CARGO_PKG_VERSION").to_owned(),
         partitions,
+        sources,
+        broker: broker.unwrap_or_default(),
         keys: keys?,
     };
-    store.finish(manifest)
+    store.finish(manifest.with_format())
 }
 
 /// The target, and what is done to it.
-struct Store<'a, T> {
+pub(super) struct Store<'a, T> {
     disk: &'a mut T,
     before: Option<Manifest>,
     files_copied: u64,
@@ -139,14 +161,19 @@ impl<'a, T: Disk> Store<'a, T> {
         if names.is_empty() { Ok(()) } else { self.disk.sync_dir() }
     }
 
-    /// What the earlier backup has of a partition.
-    fn known(&self, partition_id: PartitionId) -> Option<&PartitionCopy> {
+    /// What the earlier backup has of a log.
+    fn known(&self, kind: LogKind, partition_id: PartitionId) -> Option<&PartitionCopy> {
         let before = self.before.as_ref()?;
-        before.partitions.iter().find(|copy| copy.partition == partition_id.0)
+        before.logs(kind).iter().find(|copy| copy.partition == partition_id.0)
     }
 
     /// Copies a file, unless the earlier backup has it.
-    fn put(&mut self, dir: &str, name: &str, bytes: &[u8]) -> Result<StoredFile, BackupError> {
+    pub(super) fn put(
+        &mut self,
+        dir: &str,
+        name: &str,
+        bytes: &[u8],
+    ) -> Result<StoredFile, BackupError> {
         let blake3 = blake3::hash(bytes).to_hex().to_string();
         let stored = format!("{dir}.{name}.{}", &blake3[..HASH_DIGITS]);
         let file = StoredFile { name: name.to_owned(), stored, bytes: bytes.len() as u64, blake3 };
@@ -193,29 +220,28 @@ fn try_copy<S: Disk, T: Disk>(
     source: &mut LogSource<S>,
     store: &mut Store<'_, T>,
 ) -> Result<PartitionCopy, Stop> {
-    let partition_id = source.partition_id;
-    let mut log = SourceLog { disk: &mut source.commands, dir: partition_dir(partition_id) };
+    let (kind, partition_id) = (source.kind, source.partition_id);
+    let dir = kind.dir(partition_id);
+    let mut log = SourceLog { disk: &mut source.commands, kind, dir: dir.clone() };
     let listed = log.headers()?;
     let Some((_, first)) = listed.first() else {
         return Err(BackupError::NoLog { place: log.dir }.into());
     };
     let (log_id, first_position) = (first.log_id, first.first_position);
     log.check_identity(&listed, partition_id)?;
-    check_same_node(store.known(partition_id), partition_id, log_id)?;
+    check_same_node(store.known(kind, partition_id), &dir, log_id)?;
     let copied = log.copy_segments(&listed, store)?;
     let last = Position(copied.next.position.0 - 1);
     let snapshot = match &mut source.snapshots {
         None => None,
         Some(disk) => {
-            let wanted = Wanted { log_id, partition_id, last };
+            let wanted = Wanted { dir: &dir, log_id, partition_id, last };
             copy_snapshot(disk, &wanted, store)?
         }
     };
     let reached = snapshot.as_ref().map_or(0, |snapshot| snapshot.position);
     if reached + 1 < first_position.0 {
-        return Err(
-            BackupError::Unreachable { partition: partition_id, first: first_position }.into()
-        );
+        return Err(BackupError::Unreachable { place: dir, first: first_position }.into());
     }
     Ok(PartitionCopy {
         partition: partition_id.0,
@@ -231,13 +257,14 @@ fn try_copy<S: Disk, T: Disk>(
 
 fn check_same_node(
     known: Option<&PartitionCopy>,
-    partition: PartitionId,
+    place: &str,
     log_id: u128,
 ) -> Result<(), BackupError> {
     let ours = format!("{log_id:032x}");
     match known {
         Some(known) if known.log_id != ours => {
-            Err(BackupError::OtherNode { partition, theirs: known.log_id.clone(), ours })
+            let (place, theirs) = (place.to_owned(), known.log_id.clone());
+            Err(BackupError::OtherNode { place, theirs, ours })
         }
         _ => Ok(()),
     }
@@ -255,6 +282,7 @@ type Listed = [(String, SegmentHeader)];
 /// A command log that a node may be writing.
 struct SourceLog<'a, D> {
     disk: &'a mut D,
+    kind: LogKind,
     dir: String,
 }
 
@@ -390,7 +418,7 @@ impl<D: Disk> SourceLog<'_, D> {
         name: &str,
         store: &Store<'_, T>,
     ) -> Option<SegmentCopy> {
-        let known = store.known(header.partition)?;
+        let known = store.known(self.kind, header.partition)?;
         let copy = known.segments.iter().find(|copy| copy.file.name == name)?;
         let begins = Place::from(Juncture::of_header(header));
         let is_same = copy.begins == begins && copy.ends == Place::from(sealed_by?);
@@ -399,7 +427,8 @@ impl<D: Disk> SourceLog<'_, D> {
 }
 
 /// Which snapshot is wanted: the newest of this log up to a position.
-struct Wanted {
+struct Wanted<'a> {
+    dir: &'a str,
     log_id: u128,
     partition_id: PartitionId,
     last: Position,
@@ -407,11 +436,11 @@ struct Wanted {
 
 fn copy_snapshot<S: Disk, T: Disk>(
     disk: &mut S,
-    wanted: &Wanted,
+    wanted: &Wanted<'_>,
     store: &mut Store<'_, T>,
 ) -> Result<Option<SnapshotCopy>, Stop> {
-    let dir = partition_dir(wanted.partition_id);
-    let mut names = disk.list().map_err(BackupError::disk(&dir))?;
+    let dir = wanted.dir;
+    let mut names = disk.list().map_err(BackupError::disk(dir))?;
     names.retain(|name| name.ends_with(weir_log::snapshot::SUFFIX));
     for name in names.iter().rev() {
         let bytes = match read_file(disk, name) {
@@ -420,7 +449,7 @@ fn copy_snapshot<S: Disk, T: Disk>(
             Err(error) if error.kind == DiskErrorKind::NotFound => {
                 return Err(Stop::Again(name.clone()));
             }
-            Err(error) => return Err(BackupError::disk(&dir)(error).into()),
+            Err(error) => return Err(BackupError::disk(dir)(error).into()),
         };
         let header = match decode_snapshot(&bytes) {
             Ok((header, _)) => header,
@@ -431,7 +460,7 @@ fn copy_snapshot<S: Disk, T: Disk>(
         };
         let own = (wanted.log_id, wanted.partition_id.0);
         if (header.log_id, header.partition) == own && header.position <= wanted.last {
-            let file = store.put(&dir, name, &bytes)?;
+            let file = store.put(dir, name, &bytes)?;
             return Ok(Some(SnapshotCopy { file, position: header.position.0 }));
         }
     }

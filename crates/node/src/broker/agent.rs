@@ -13,7 +13,7 @@ use std::time::Duration;
 use mio::{Events, Poll, Token};
 use weir_broker::{Broker, Change, MessageNo, Name, Quota, Topic};
 use weir_io::{Rng, ThreadDisk};
-use weir_types::{Durability, Nanos, Reason, SessionId};
+use weir_types::{Durability, Nanos, PartitionId, Reason, SessionId};
 use weir_wire::frame::put_frame;
 use weir_wire::session::NodeId;
 use weir_wire::subscription::SubscriptionDone;
@@ -69,6 +69,8 @@ pub struct BrokerParts {
     pub quota: Quota,
     /// The partition's events.
     pub feed: FeedParts,
+    /// Which session says the executions of which outside source.
+    pub sources: Vec<(PartitionId, SessionId)>,
     /// The control log's events, from the first retained one: who may log on.
     pub definitions: EventReader,
     /// Who the node is.
@@ -103,6 +105,7 @@ pub struct BrokerAgent {
     pub(super) durability: Durability,
     pub(super) default_quota: Quota,
     pub(super) feed: Feed,
+    pub(super) sources: Vec<(PartitionId, SessionId)>,
     pub(super) links: HashMap<u64, Link>,
     next_link: u64,
     pub(super) by_session: HashMap<SessionId, u64>,
@@ -147,6 +150,7 @@ impl BrokerAgent {
             durability: parts.durability,
             default_quota: parts.quota,
             feed: Feed::new(parts.feed),
+            sources: parts.sources,
             links: HashMap::new(),
             next_link: 0,
             by_session: HashMap::new(),

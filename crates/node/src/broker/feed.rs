@@ -171,14 +171,14 @@ impl Feed {
 
 /// A body to be.
 #[derive(Clone, Copy, Debug)]
-enum Content {
+pub(super) enum Content {
     Report(OrderEvent),
     Bust(TradeBusted),
     Trade(PublicTrade),
 }
 
 impl Content {
-    fn put(&self, out: &mut Vec<u8>) {
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
         match self {
             // Stage times are of the answer to the sender alone.
             Content::Report(event) => {
@@ -197,7 +197,7 @@ fn both(kind: TopicKind, key: u32, content: Content) -> [(Topic, Content); 2] {
 }
 
 /// A trade is told of twice, once for each order; everybody hears of it with the buyer's.
-fn of_trade(event: OrderEvent) -> Vec<(Topic, Content)> {
+pub(super) fn of_trade(event: OrderEvent) -> Vec<(Topic, Content)> {
     let mut topics = both(TopicKind::Executions, event.firm_id.0, Content::Report(event)).to_vec();
     if event.side == Side::Buy {
         let trade = PublicTrade {
@@ -214,7 +214,7 @@ fn of_trade(event: OrderEvent) -> Vec<(Topic, Content)> {
     topics
 }
 
-fn of_bust(bust: TradeBusted) -> Vec<(Topic, Content)> {
+pub(super) fn of_bust(bust: TradeBusted) -> Vec<(Topic, Content)> {
     let mut topics = both(TopicKind::Executions, bust.firm_id.0, Content::Bust(bust)).to_vec();
     if bust.side == Side::Buy {
         let trade = PublicTrade {

@@ -13,6 +13,7 @@ use weir_wire::subscription::{
 use weir_wire::{ClientMessage, DecodeError};
 
 use super::agent::{BrokerAgent, add};
+use super::executions::is_execution;
 use super::link::{Link, LoggedOn};
 use crate::door::{reason_of, reject};
 use crate::gateway::ConnectionId;
@@ -204,7 +205,13 @@ impl BrokerAgent {
             add(&self.figures.passed_over, 1);
             return;
         }
-        match self.take_message(link, message, body, now) {
+        let taken = self.may_publish(link, message).and_then(|()| {
+            if is_execution(link, message) {
+                return self.take_execution(message, body, now).map(Some);
+            }
+            self.take_message(message, body, now)
+        });
+        match taken {
             Ok(Some(no)) => {
                 link.publishing.open.push_back((message.epoch, message.message_no, no));
                 link.publishing.last = numbered;
@@ -212,8 +219,6 @@ impl BrokerAgent {
                 self.publishers.insert(id);
                 // It may be acknowledged already.
                 self.acknowledged = MessageNo::NONE;
-                let topic = Topic { kind: TopicKind::Messages, key: message.to_session_id.0 };
-                self.hot.extend(self.by_topic.get(&topic).into_iter().flatten());
             }
             Ok(None) => self.reject_message(link, message, Reason::NobodySubscribes),
             Err(reason) => {
@@ -225,13 +230,8 @@ impl BrokerAgent {
         }
     }
 
-    fn take_message(
-        &mut self,
-        link: &Link,
-        message: &PublishMessage,
-        body: &[u8],
-        now: Nanos,
-    ) -> Result<Option<MessageNo>, Reason> {
+    /// Whether a message is the next one of somebody who may publish, and there is room for more.
+    fn may_publish(&self, link: &Link, message: &PublishMessage) -> Result<(), Reason> {
         let role = link.session.map(|session| session.role);
         if !matches!(role, Some(Role::Supervisor | Role::Operator | Role::Source)) {
             return Err(Reason::NotEntitled);
@@ -243,14 +243,37 @@ impl BrokerAgent {
         if link.publishing.open.len() >= OPEN_MAX {
             return Err(Reason::BrokerMemoryFull);
         }
+        Ok(())
+    }
+
+    fn take_message(
+        &mut self,
+        message: &PublishMessage,
+        body: &[u8],
+        now: Nanos,
+    ) -> Result<Option<MessageNo>, Reason> {
         let topic = Topic { kind: TopicKind::Messages, key: message.to_session_id.0 };
         let place = Place {
             source: Source(message.session_id.0),
             epoch: message.epoch,
             record: Position(message.message_no),
         };
+        self.put_in(topic, place, body, now)
+    }
+
+    /// Gives a message to a topic; `None` when nobody subscribes to it.
+    pub(super) fn put_in(
+        &mut self,
+        topic: Topic,
+        place: Place,
+        body: &[u8],
+        now: Nanos,
+    ) -> Result<Option<MessageNo>, Reason> {
         match self.broker.publish(topic, place, body, now) {
-            Ok(Published::Taken(no) | Published::Repeated(no)) => Ok(Some(no)),
+            Ok(Published::Taken(no) | Published::Repeated(no)) => {
+                self.hot.extend(self.by_topic.get(&topic).into_iter().flatten());
+                Ok(Some(no))
+            }
             Ok(Published::Unwanted) => Ok(None),
             Err(Refused::MemoryFull) => Err(Reason::BrokerMemoryFull),
             Err(Refused::DiskFull) => Err(Reason::BrokerDiskFull),

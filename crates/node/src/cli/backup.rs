@@ -11,9 +11,8 @@ use super::civil;
 use crate::backup::manifest::Manifest;
 use crate::backup::restore::{Restored, restore};
 use crate::backup::stored::Stored;
-use crate::backup::take::{Key, LogSource, Taken, back_up};
-use crate::backup::{BackupError, partition_dir};
-use crate::partition::recovery::PartitionDirs;
+use crate::backup::take::{Key, LogSource, NodeFiles, Taken, back_up};
+use crate::backup::{BROKER_DIR, BackupError, LogKind};
 
 /// What seals delivery tokens: without it followers begin again.
 const TOKEN_KEY: &str = "token.key";
@@ -32,6 +31,12 @@ pub struct BackupArgs {
     /// Also copy the first operator's key.
     #[arg(long)]
     with_operator_key: bool,
+    /// The directory of durable subscriptions, where it is not `broker` in the node's own.
+    #[arg(long, value_name = "DIR")]
+    broker_dir: Option<PathBuf>,
+    /// Leave durable subscriptions out.
+    #[arg(long, conflicts_with = "broker_dir")]
+    without_broker: bool,
     /// One JSON object.
     #[arg(long)]
     json: bool,
@@ -63,8 +68,8 @@ pub fn run_backup(args: &BackupArgs) -> anyhow::Result<()> {
     if !args.dir.is_dir() {
         bail!("{} is not there", args.dir.display());
     }
-    let sources = sources_in(&args.dir)?;
-    if sources.is_empty() {
+    let logs = logs_in(&args.dir)?;
+    if logs.is_empty() {
         bail!("{} holds no node", args.dir.display());
     }
     let mut keys = Vec::new();
@@ -72,8 +77,9 @@ pub fn run_backup(args: &BackupArgs) -> anyhow::Result<()> {
     if args.with_operator_key {
         keys.extend(key_in(&args.dir, OPERATOR_KEY)?);
     }
+    let node = NodeFiles { logs, broker: broker_of(args)?, keys };
     let mut target = ThreadDisk::open(&args.to, None)?;
-    let taken = back_up(sources, &keys, &mut target, SystemClock.now())
+    let taken = back_up(node, &mut target, SystemClock.now())
         .with_context(|| format!("no backup in {}", args.to.display()))?;
     for note in &taken.notes {
         eprintln!("weir: {note}");
@@ -87,34 +93,50 @@ fn keep_private() {
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
 }
 
-/// The partitions that a node's directory holds.
-fn sources_in(dir: &Path) -> anyhow::Result<Vec<LogSource<ThreadDisk>>> {
-    let mut sources = Vec::new();
+/// The directory of durable subscriptions; none where there is none.
+fn broker_of(args: &BackupArgs) -> anyhow::Result<Option<ThreadDisk>> {
+    let dir = args.broker_dir.clone().unwrap_or_else(|| args.dir.join(BROKER_DIR));
+    if args.without_broker || (args.broker_dir.is_none() && !dir.is_dir()) {
+        return Ok(None);
+    }
+    if !dir.is_dir() {
+        bail!("{} is not there", dir.display());
+    }
+    Ok(Some(ThreadDisk::open(&dir, None)?))
+}
+
+/// The partitions and sources that a node's directory holds.
+fn logs_in(dir: &Path) -> anyhow::Result<Vec<LogSource<ThreadDisk>>> {
+    let mut logs = Vec::new();
     for entry in std::fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))? {
         let name = entry?.file_name();
-        let Some(partition_id) = name.to_str().and_then(partition_of) else { continue };
-        let dirs = PartitionDirs::new(dir, partition_id);
+        let Some((kind, partition_id)) = name.to_str().and_then(log_of) else { continue };
+        let root = dir.join(&name);
+        let (log, snapshots) = (root.join(kind.log()), root.join("snapshots"));
         // Opening makes what is missing, and a backup changes nothing.
-        if !dirs.commands().is_dir() {
-            bail!("{} is not there", dirs.commands().display());
+        if !log.is_dir() {
+            bail!("{} is not there", log.display());
         }
-        let snapshots =
-            dirs.snapshots().is_dir().then(|| ThreadDisk::open(&dirs.snapshots(), None));
-        sources.push(LogSource {
+        let snapshots = snapshots.is_dir().then(|| ThreadDisk::open(&snapshots, None));
+        logs.push(LogSource {
+            kind,
             partition_id,
-            commands: ThreadDisk::open(&dirs.commands(), None)?,
+            commands: ThreadDisk::open(&log, None)?,
             snapshots: snapshots.transpose()?,
         });
     }
-    Ok(sources)
+    Ok(logs)
 }
 
-fn partition_of(name: &str) -> Option<PartitionId> {
-    let id = match name.strip_prefix("partition-") {
-        Some(number) => PartitionId(number.parse().ok()?),
-        None => PartitionId(0),
+/// What a directory of that name is of.
+fn log_of(name: &str) -> Option<(LogKind, PartitionId)> {
+    let number = |prefix| name.strip_prefix(prefix)?.parse().ok().map(PartitionId);
+    let found = match (number("partition-"), number("source-")) {
+        (Some(id), _) => (LogKind::Partition, id),
+        (None, Some(id)) => (LogKind::Source, id),
+        (None, None) => (LogKind::Partition, PartitionId(0)),
     };
-    (partition_dir(id) == name).then_some(id)
+    (found.0.dir(found.1) == name).then_some(found)
 }
 
 fn key_in(dir: &Path, name: &str) -> anyhow::Result<Option<Key>> {
@@ -131,30 +153,34 @@ fn time_of(nanos: u64) -> String {
     civil::utc(weir_types::Nanos(nanos))
 }
 
-fn partitions_json(manifest: &Manifest) -> Vec<Value> {
+fn logs_json(manifest: &Manifest, kind: LogKind) -> Vec<Value> {
     let row = |copy: &crate::backup::manifest::PartitionCopy| {
         json!({"partition": copy.partition, "log_id": copy.log_id, "epoch": copy.epoch,
                "first": copy.first_position, "last": copy.last_position,
                "last_log_time": copy.last_log_time, "segments": copy.segments.len(),
                "snapshot": copy.snapshot.as_ref().map(|snapshot| snapshot.position)})
     };
-    manifest.partitions.iter().map(row).collect()
+    manifest.logs(kind).iter().map(row).collect()
 }
 
-fn print_partitions(manifest: &Manifest) {
-    for copy in &manifest.partitions {
+fn print_logs(manifest: &Manifest) {
+    let copies = LogKind::ALL.map(|kind| manifest.logs(kind).iter().map(move |copy| (kind, copy)));
+    for (kind, copy) in copies.into_iter().flatten() {
         let snapshot = match &copy.snapshot {
             Some(snapshot) => format!("snapshot of {}", snapshot.position),
             None => "no snapshot".to_owned(),
         };
         println!(
             "{:<12} positions {} to {}, the last of {}, epoch {}, {snapshot}",
-            partition_dir(PartitionId(copy.partition)),
+            kind.dir(PartitionId(copy.partition)),
             copy.first_position,
             copy.last_position,
             time_of(copy.last_log_time),
             copy.epoch,
         );
+    }
+    if !manifest.broker.is_empty() {
+        println!("{BROKER_DIR:<12} {} files", manifest.broker.len());
     }
 }
 
@@ -165,11 +191,13 @@ fn tell_taken(args: &BackupArgs, taken: &Taken) {
             "{}",
             json!({"taken_at": taken.manifest.taken_at, "files_copied": files,
                    "bytes_copied": bytes, "files_kept": kept,
-                   "partitions": partitions_json(&taken.manifest)})
+                   "partitions": logs_json(&taken.manifest, LogKind::Partition),
+                   "sources": logs_json(&taken.manifest, LogKind::Source),
+                   "broker_files": taken.manifest.broker.len()})
         );
         return;
     }
-    print_partitions(&taken.manifest);
+    print_logs(&taken.manifest);
     println!(
         "backed up to {} at {}: {files} files with {bytes} bytes copied, {kept} there before",
         args.to.display(),
@@ -223,11 +251,13 @@ fn tell_checked(args: &RestoreArgs, manifest: &Manifest) {
         println!(
             "{}",
             json!({"taken_at": manifest.taken_at, "files": manifest.files().count(),
-                   "partitions": partitions_json(manifest)})
+                   "partitions": logs_json(manifest, LogKind::Partition),
+                   "sources": logs_json(manifest, LogKind::Source),
+                   "broker_files": manifest.broker.len()})
         );
         return;
     }
-    print_partitions(manifest);
+    print_logs(manifest);
     println!(
         "the backup of {} is whole: {} files",
         time_of(manifest.taken_at),
@@ -238,22 +268,28 @@ fn tell_checked(args: &RestoreArgs, manifest: &Manifest) {
 fn tell_restored(args: &RestoreArgs, manifest: &Manifest, restored: &[Restored]) {
     let dir = args.dir.as_deref().unwrap_or(Path::new(""));
     if args.json {
-        let rows = restored.iter().map(|restored| {
+        let row = |restored: &Restored| {
             json!({"partition": restored.partition_id.0,
                    "first": restored.report.positions.start,
                    "last": restored.report.positions.end - 1,
                    "last_log_time": restored.last_log_time.0,
                    "epoch": restored.report.epoch.0})
-        });
-        let rows: Vec<Value> = rows.collect();
-        println!("{}", json!({"taken_at": manifest.taken_at, "partitions": rows}));
+        };
+        let rows = |kind| -> Vec<Value> {
+            restored.iter().filter(|restored| restored.kind == kind).map(row).collect()
+        };
+        println!(
+            "{}",
+            json!({"taken_at": manifest.taken_at, "partitions": rows(LogKind::Partition),
+                   "sources": rows(LogKind::Source), "broker_files": manifest.broker.len()})
+        );
         return;
     }
     for restored in restored {
         let positions = &restored.report.positions;
         println!(
             "{:<12} positions {} to {}, the last of {}; it goes on in epoch {}",
-            partition_dir(restored.partition_id),
+            restored.kind.dir(restored.partition_id),
             positions.start,
             positions.end - 1,
             time_of(restored.last_log_time.0),

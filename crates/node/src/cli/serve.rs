@@ -211,7 +211,8 @@ pub async fn told_to_stop() {
     }
 }
 
-/// Reads certificates, and what is behind a router, anew at each SIGHUP; never resolves.
+/// Reads certificates, the keys of tokens, and what is behind a router, anew at each SIGHUP; never
+/// resolves.
 async fn reload_when_told(node: &Node, args: &ServeArgs, mut hangup: Signal) {
     loop {
         hangup.recv().await;
@@ -221,16 +222,19 @@ async fn reload_when_told(node: &Node, args: &ServeArgs, mut hangup: Signal) {
             Some(Ok(())) => tracing::info!("SIGHUP: certificates are read anew"),
             Some(Err(error)) => tracing::error!(%error, "SIGHUP: the old certificates stay"),
         }
-        let is_router = match args.config() {
-            Ok(Config { router: Some(section), .. }) => node.reload_backends(section),
-            Ok(_) => false,
+        let config = match args.config() {
+            Ok(config) => config,
             Err(error) => {
                 tracing::error!(%error, "SIGHUP: the configuration of before stays");
-                true
+                continue;
             }
         };
-        if certificates.is_none() && !is_router {
-            tracing::warn!("SIGHUP: without TLS there is nothing to read anew");
+        match node.reload_token_keys(&config) {
+            Ok(()) => tracing::info!("SIGHUP: the keys of tokens are read anew"),
+            Err(error) => tracing::error!(%error, "SIGHUP: the keys of tokens stay"),
+        }
+        if let Some(section) = config.router {
+            node.reload_backends(section);
         }
     }
 }

@@ -17,12 +17,22 @@ pub struct ReplicaSection {
     pub session: u32,
     /// A file with its API key in hexadecimal.
     pub key_file: PathBuf,
-    /// The sources: 2 to 65535.
+    /// The sources: 1, the master's own partition, to 65535. A node that follows 1 does not trade.
     pub sources: Vec<u16>,
 }
 
 impl ReplicaSection {
-    pub(super) fn check(&self, ingest: Option<&IngestSection>) -> Result<(), ConfigError> {
+    /// Whether the master's own partition is followed, so that this node has none.
+    #[must_use]
+    pub fn follows_own(&self) -> bool {
+        self.sources.contains(&1)
+    }
+
+    pub(super) fn check(
+        &self,
+        ingest: Option<&IngestSection>,
+        has_broker: bool,
+    ) -> Result<(), ConfigError> {
         let out = |value: String, want| {
             Err(ConfigError::OutOfRange { key: "replica.sources", value, want })
         };
@@ -30,13 +40,18 @@ impl ReplicaSection {
             return out(self.sources.len().to_string(), "1 to 64 sources");
         }
         for (index, id) in self.sources.iter().enumerate() {
-            if *id < 2 {
-                return out(id.to_string(), "2 to 65535");
+            if *id < 1 {
+                return out(id.to_string(), "1 to 65535");
             }
             let is_fed = ingest.is_some_and(|own| own.sources.iter().any(|own| own.id == *id));
             if is_fed || self.sources[..index].contains(id) {
                 return out(id.to_string(), "each source once, and none that is fed here");
             }
+        }
+        if self.follows_own() && has_broker {
+            let (key, value) = ("broker", "(given)".to_owned());
+            let want = "none where replica.sources has 1: executions are where orders are matched";
+            return Err(ConfigError::OutOfRange { key, value, want });
         }
         Ok(())
     }

@@ -13,9 +13,10 @@ use weir_wire::replica::FollowSource;
 
 use super::feeds::WINDOW;
 use super::figures::SourceFigures;
-use super::followers::{Followed, Followers, History, passing_history};
+use super::followers::{Entries, Followed, Followers, History, passing_history};
 use super::following::Following;
 use super::handoff::{IngestAnswer, IngestPort};
+use super::own::OwnEvents;
 use crate::partition::abort;
 use crate::stores::StoreFigures;
 use crate::stores::journal::Journal;
@@ -41,6 +42,8 @@ pub struct Feed {
     pub(super) followers: Followers,
     /// How it is followed, where it is another node's source.
     pub(super) following: Option<Following>,
+    /// What it is fed by, where it is the node's own partition.
+    pub(super) own: Option<OwnEvents>,
     /// Answers that wait for what they tell to be committed, oldest first.
     held: VecDeque<(Position, IngestAnswer)>,
     /// A snapshot of the store on its way: its position, and whether all of it is out.
@@ -72,11 +75,31 @@ pub struct FeedParts {
     pub tail: EntryTail,
     /// Whether it is another node's source, which is followed.
     pub is_replica: bool,
+    /// What it is fed by, where it is the node's own partition.
+    pub own: Option<OwnEvents>,
     /// Bytes of the log after which a snapshot is taken.
     pub snapshot_every: u64,
 }
 
 impl FeedParts {
+    /// The node's own partition, of which a snapshot is taken after so many bytes of events.
+    #[must_use]
+    pub fn own(
+        desk: Desk,
+        stream: SourceStream,
+        (events, snapshot_every): (OwnEvents, u64),
+    ) -> FeedParts {
+        FeedParts {
+            desk,
+            stream,
+            journal: None,
+            tail: EntryTail::new(Position::NONE),
+            is_replica: false,
+            own: Some(events),
+            snapshot_every,
+        }
+    }
+
     /// A source of another node, of which nothing is there yet.
     #[must_use]
     pub fn replica(source: PartitionId, desk: Desk) -> FeedParts {
@@ -86,6 +109,7 @@ impl FeedParts {
             journal: None,
             tail: EntryTail::new(Position::NONE),
             is_replica: true,
+            own: None,
             snapshot_every: u64::MAX,
         }
     }
@@ -93,12 +117,13 @@ impl FeedParts {
 
 impl Feed {
     pub(super) fn new(parts: FeedParts) -> Feed {
-        let history = match parts.journal.as_ref().map(Journal::identity) {
-            Some((log_id, epoch)) => {
-                let high = (log_id >> 64) as u64 ^ log_id as u64;
-                History { high, low: u64::from(epoch.0) }
+        let history = match (&parts.own, &parts.journal) {
+            (Some(own), _) => own.history(),
+            (None, Some(journal)) => {
+                let (log_id, epoch) = journal.identity();
+                History::of_log(log_id, epoch)
             }
-            None => passing_history(parts.stream.source(), OsRng.next_u64()),
+            (None, None) => passing_history(parts.stream.source(), OsRng.next_u64()),
         };
         Feed {
             desk: parts.desk,
@@ -107,6 +132,7 @@ impl Feed {
             tail: parts.tail,
             followers: Followers::new(history),
             following: parts.is_replica.then(Following::default),
+            own: parts.own,
             held: VecDeque::new(),
             snapshot: None,
             snapshot_every: parts.snapshot_every,
@@ -121,12 +147,15 @@ impl Feed {
 
     /// The position of the newest entry that was taken in.
     fn taken(&self) -> Position {
-        self.tail.last()
+        match &self.own {
+            Some(_) => Position(self.stream.next_batch_no().0 - 1),
+            None => self.tail.last(),
+        }
     }
 
     /// The position up to which all survives what the source's level says.
     fn committed(&self) -> Position {
-        self.journal.as_ref().map_or(self.tail.last(), Journal::committed)
+        self.journal.as_ref().map_or_else(|| self.taken(), Journal::committed)
     }
 
     /// Answers when all that was taken in by now is committed: an opening, a gap and a duplicate's
@@ -199,6 +228,9 @@ impl Feed {
     pub(super) fn forget(&mut self, connection: u64) {
         self.stream.close(connection);
         self.followers.close(connection, self.desk.store_mut());
+        if let Some(own) = &mut self.own {
+            own.forget(connection);
+        }
     }
 
     /// When it is to be looked at though nothing comes.
@@ -208,11 +240,15 @@ impl Feed {
 
     /// Gives replicas what there is; how many answers that were.
     fn give(&mut self, now: Nanos, port: &mut IngestPort) -> usize {
-        let committed = self.committed();
+        let (taken, committed) = (self.taken(), self.committed());
         let mut given = 0;
         while given < FOLLOWERS_A_CYCLE && port.answers.slots() > 0 {
             let (store, stream) = (self.desk.store_mut(), &self.stream);
-            let from = Followed { store, stream, tail: &self.tail, committed };
+            let entries = match &mut self.own {
+                Some(own) => Entries::Events(own),
+                None => Entries::Kept(&self.tail),
+            };
+            let from = Followed { store, stream, entries, taken, committed };
             let Some(answer) = self.followers.answer(from, now) else { break };
             assert!(port.answers.push(answer).is_ok(), "room was found before");
             given += 1;
@@ -279,13 +315,26 @@ impl Feed {
 
     /// Begins a snapshot when there is enough new in the log; true when one is under way.
     pub(super) fn begin_snapshot(&mut self, port: &mut SnapshotPort) -> bool {
-        let Some(journal) = &mut self.journal else { return false };
-        let is_due = journal.bytes_since() >= self.snapshot_every && journal.has_room();
+        let is_due = match (&self.own, &self.journal) {
+            (Some(own), _) => own.bytes_since >= self.snapshot_every,
+            (None, Some(journal)) => {
+                journal.bytes_since() >= self.snapshot_every && journal.has_room()
+            }
+            (None, None) => false,
+        };
         if !is_due || port.pieces.slots() < 2 || self.desk.store().is_snapshot_under_way() {
             return false;
         }
-        let position = journal.begin_snapshot();
         let mut state = Vec::new();
+        let position = match (&mut self.own, &mut self.journal) {
+            (Some(own), _) => {
+                own.bytes_since = 0;
+                own.put_state(&mut state);
+                self.taken()
+            }
+            (None, Some(journal)) => journal.begin_snapshot(),
+            (None, None) => unreachable!("none is due"),
+        };
         self.stream.put_state(&mut state);
         self.desk.store_mut().begin_snapshot();
         let begun = [Piece::Begin(self.stream.source(), position), Piece::Bytes(state)];
@@ -301,7 +350,7 @@ impl Feed {
         if port.pieces.is_full() {
             return SnapshotGoes::Waits;
         }
-        let committed = self.journal.as_ref().map_or(Position::NONE, Journal::committed);
+        let committed = self.committed();
         let (piece, goes) = if is_out {
             if committed < position {
                 return SnapshotGoes::Waits;

@@ -1,11 +1,11 @@
-//! The stores of outside cores and the streams that feed them: the part of ingest that runs in the
-//! delivery agent's cycle, before its readers.
+//! The stores of all sources and the streams that feed them, the node's own partition's too: what
+//! runs in the delivery agent's cycle before its readers.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use weir_delivery::Desk;
 use weir_delivery::stream::Window;
+use weir_delivery::{Desk, OrderStore};
 use weir_types::{Nanos, PartitionId, Reason};
 use weir_wire::frame::{Framing, next_frame};
 use weir_wire::ingest::{SOURCE_FRAME_LEN_MAX, SourceBatch};
@@ -14,6 +14,7 @@ use super::feed::{Feed, FeedParts, SnapshotGoes};
 use super::figures::IngestFigures;
 use super::following::Follows;
 use super::handoff::{Asked, IngestPort, IngestRequest};
+use super::own::OWN;
 use crate::replica::{ReplicaFigures, UpdatePort};
 use crate::stores::snapshots::{SnapshotPort, Written};
 
@@ -73,6 +74,24 @@ impl Feeds {
         self.feeds.iter().map(|feed| &feed.desk)
     }
 
+    /// The feed of the node's own partition, where it trades.
+    pub fn own(&mut self) -> Option<&mut Feed> {
+        self.feeds.iter_mut().find(|feed| feed.own.is_some())
+    }
+
+    /// The store of partition 1, its own or followed.
+    #[must_use]
+    pub fn first_store(&self) -> Option<&OrderStore> {
+        let feed = self.feeds.iter().find(|feed| feed.source() == OWN);
+        feed.map(|feed| feed.desk.store())
+    }
+
+    /// Whether replicas wait for what the node's own partition says next.
+    #[must_use]
+    pub fn is_own_followed(&self) -> bool {
+        self.feeds.iter().any(|feed| feed.own.is_some() && feed.followers.count() > 0)
+    }
+
     /// The next time at which a gap is to be told again.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Nanos> {
@@ -82,7 +101,7 @@ impl Feeds {
     /// Takes in what came, as far as one cycle goes; how much it did.
     pub fn work(&mut self, now: Nanos) -> usize {
         if self.port.is_none() && self.updates.is_none() {
-            return 0;
+            return self.snapshot();
         }
         let mut done = self.feeds.iter_mut().map(|feed| feed.tend(now)).sum::<usize>();
         done += self.take_updates(now);
@@ -200,7 +219,8 @@ impl Feeds {
 
     fn publish(&self) {
         let mut sources = self.figures.sources.lock().unwrap_or_else(PoisonError::into_inner);
-        let fed = self.feeds.iter().filter(|feed| feed.following.is_none());
+        let fed = self.feeds.iter();
+        let fed = fed.filter(|feed| feed.following.is_none() && feed.own.is_none());
         *sources = fed.map(|feed| (feed.source(), feed.figures())).collect();
         if let Some((_, figures)) = &self.updates {
             let mut sources = figures.sources.lock().unwrap_or_else(PoisonError::into_inner);

@@ -8,11 +8,12 @@
 
 use weir_delivery::stream::SourceStream;
 use weir_delivery::{OrderStore, SnapshotStep};
-use weir_types::{Nanos, PartitionId, Position, Switch};
+use weir_types::{Epoch, Nanos, PartitionId, Position, Switch};
 use weir_wire::frame::put_frame;
 use weir_wire::replica::{FollowSource, FollowState, SnapshotChunk, put_snapshot_chunk};
 
 use super::handoff::IngestAnswer;
+use super::own::OwnEvents;
 use crate::stores::tail::EntryTail;
 
 /// Bytes of entries of one answer, if it has more than one.
@@ -31,6 +32,15 @@ pub struct History {
     pub high: u64,
     /// Of a log the epoch of its run.
     pub low: u64,
+}
+
+impl History {
+    /// Of a log with this identity, in this epoch.
+    #[must_use]
+    pub fn of_log(log_id: u128, epoch: Epoch) -> History {
+        let high = (log_id >> 64) as u64 ^ log_id as u64;
+        History { high, low: u64::from(epoch.0) }
+    }
 }
 
 /// A snapshot on its way to a replica.
@@ -60,10 +70,48 @@ pub struct Followed<'a> {
     pub store: &'a mut OrderStore,
     /// Its stream.
     pub stream: &'a SourceStream,
-    /// The newest entries.
-    pub tail: &'a EntryTail,
+    /// Where entries come from.
+    pub entries: Entries<'a>,
+    /// The newest entry that was taken in.
+    pub taken: Position,
     /// The newest entry that may be given.
     pub committed: Position,
+}
+
+/// Where entries come from.
+pub enum Entries<'a> {
+    /// The newest ones are kept as they came.
+    Kept(&'a EntryTail),
+    /// They are made of the partition's events.
+    Events(&'a mut OwnEvents),
+}
+
+impl Entries<'_> {
+    /// Appends entries after a position, none after `head`: how many, and the position of the last.
+    /// `None` when they are not to be had any more.
+    fn put_after(
+        &mut self,
+        connection: u64,
+        (after, head): (Position, Position),
+        frames: &mut Vec<u8>,
+    ) -> Option<(u32, Position)> {
+        let entries = match self {
+            Entries::Events(_) if after == head => return Some((0, after)),
+            Entries::Events(own) => {
+                return Some((1, own.put_batch(connection, (after, head), frames)?));
+            }
+            Entries::Kept(tail) => tail.after(after)?,
+        };
+        let (mut count, mut last) = (0, after);
+        for (position, entry) in entries.take_while(|(position, _)| *position <= head) {
+            if count > 0 && frames.len() + entry.len() > ANSWER_LEN {
+                break;
+            }
+            frames.extend_from_slice(entry);
+            (count, last) = (count + 1, *position);
+        }
+        Some((count, last))
+    }
 }
 
 impl Followers {
@@ -149,13 +197,16 @@ impl Followers {
             return self.put_chunk(follow, from, now, out);
         }
         if is_ours && follow.chunk_no == 0 && position <= from.committed {
-            let entries = from.tail.after(position);
             if position == from.committed && !is_late {
                 return false;
             }
-            if let Some(entries) = entries {
-                let count_max = from.committed.0 - position.0;
-                self.put_entries(follow, entries.take(count_max as usize), (&*from, now), out);
+            let (mut frames, range) = (Vec::new(), (position, from.committed));
+            if let Some((entry_count, last)) =
+                from.entries.put_after(connection, range, &mut frames)
+            {
+                let state = self.state(follow, from, now);
+                put_frame(&FollowState { position: last.0, entry_count, ..state }, out);
+                out.append(&mut frames);
                 return true;
             }
         }
@@ -179,27 +230,6 @@ impl Followers {
         }
     }
 
-    fn put_entries<'a>(
-        &self,
-        follow: &FollowSource,
-        entries: impl Iterator<Item = &'a Vec<u8>>,
-        (from, now): (&Followed<'_>, Nanos),
-        out: &mut Vec<u8>,
-    ) {
-        let (mut frames, mut entry_count) = (Vec::new(), 0);
-        for entry in entries {
-            if entry_count > 0 && frames.len() + entry.len() > ANSWER_LEN {
-                break;
-            }
-            frames.extend_from_slice(entry);
-            entry_count += 1;
-        }
-        let position = follow.position + u64::from(entry_count);
-        let state = FollowState { position, entry_count, ..self.state(follow, from, now) };
-        put_frame(&state, out);
-        out.append(&mut frames);
-    }
-
     /// Begins a snapshot for a replica; false while another one is under way.
     fn begin_snapshot(
         &mut self,
@@ -213,7 +243,7 @@ impl Followers {
             self.snapshot = None;
             from.store.cancel_snapshot();
         }
-        let is_committed = from.committed == from.tail.last();
+        let is_committed = from.committed == from.taken;
         if from.store.is_snapshot_under_way() || !is_committed || from.stream.is_sweeping() {
             return false;
         }

@@ -103,6 +103,10 @@ impl Feed {
             };
             let entry = &frames[at..at + len];
             match self.stream.replay(entry, self.desk.store_mut()) {
+                Ok(()) if self.stream.is_log() => {
+                    let last = Position(self.stream.next_batch_no().0 - 1);
+                    self.tail.push_at(last, entry.to_vec());
+                }
                 Ok(()) => self.tail.push(entry.to_vec()),
                 Err(ReplayError::Refused(Reason::StoreFull)) => {
                     following.figures.full_waits += 1;
@@ -116,7 +120,7 @@ impl Feed {
                 }
             }
             at += len;
-            following.position = following.position.next();
+            following.position = self.tail.last();
             following.figures.entries += 1;
         }
         if at < frames.len() {

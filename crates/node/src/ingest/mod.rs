@@ -14,9 +14,10 @@ mod following;
 pub mod handoff;
 mod intake;
 mod link;
+pub mod own;
 
 pub use self::agent::{IngestAgent, IngestLimits, IngestParts};
-pub use self::feed::FeedParts;
+pub use self::feed::{Feed, FeedParts};
 pub use self::feeds::Feeds;
 pub use self::figures::{IngestFigures, IngestReport};
 pub use self::handoff::{IngestPort, StorePort, ingest_to_store};

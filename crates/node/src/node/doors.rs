@@ -61,11 +61,10 @@ impl Assembly<'_> {
         let (door, handshakes) = self.door(listener, ("ingest-tls", &self.wakes.ingest))?;
         let (port, store_port) =
             ingest_to_store(self.wakes.ingest.clone(), self.wakes.delivery.clone());
-        let sources = section.sources.iter();
         let agent = IngestAgent::new(IngestParts {
             door,
-            sources: sources.map(|s| (PartitionId(s.id), SessionId(s.session))).collect(),
-            followed: self.followed().iter().map(|settings| settings.source).collect(),
+            sources: self.sources(),
+            followed: self.followed().iter().map(|s| s.source).chain([TRADING]).collect(),
             definitions: control.reader(),
             port,
             node_id: NodeId(control.log.log_id().to_be_bytes()),
@@ -116,6 +115,7 @@ impl Assembly<'_> {
                 epoch: trading.epoch,
                 ended: trading.ended.clone(),
             },
+            sources: self.sources(),
             definitions: control.reader(),
             node_id: NodeId(control.log.log_id().to_be_bytes()),
             rng: Box::new(OsRng),

@@ -20,7 +20,7 @@ pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node
     let control = recover(config, PartitionId(0), &wake_fd)?;
     let mut notes = control.notes.clone();
     let mut probes = Probes::start(config, &mut notes);
-    let mut assembly = Assembly::new(config, health.clone(), tls.clone());
+    let mut assembly = Assembly::new(config, health.clone(), tls.clone())?;
     let bootstrap = bootstrap(config, &control, &mut notes)?;
     let (control_port, control_source) =
         gateway_to_partition(PartitionId(0), assembly.wakes.partition.clone());
@@ -38,7 +38,7 @@ pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node
     health.watch_trouble(CUT_OFF, board.is_cut_off.clone());
     let router = RouterAgent::new(RouterParts {
         section,
-        sealer: TokenKeyFile::of(config).sealer()?,
+        sealer: sealer(&assembly.token_keys),
         ports: ReaderPorts { gateway: gateway_port, web: web.port },
         reload: reload.clone(),
         figures: assembly.delivery_figures.clone(),
@@ -70,6 +70,7 @@ pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node
     let threads = assembly.start_threads((gateway, vec![Box::new(control)]), others, &wake_fd)?;
     assembly.wait_for_operator(definitions)?;
     let web = web_listener.zip(web.hub).map(|(at, hub)| WebServer::start(at, hub));
-    let (web, draining, reload) = (web.transpose()?, assembly.draining, Some(reload));
-    Ok(Node { threads, draining, address, status, tls, web, reload, notes })
+    let Assembly { draining, token_keys, .. } = assembly;
+    let (web, reload) = (web.transpose()?, Some(reload));
+    Ok(Node { threads, draining, address, status, tls, web, reload, token_keys, notes })
 }

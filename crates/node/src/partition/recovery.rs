@@ -241,6 +241,12 @@ impl Recovered {
         EventReader::new(&self.tail_handle, self.dirs.events(), self.first_event)
     }
 
+    /// Events said so far: the number of the newest one.
+    #[must_use]
+    pub fn event_count(&self) -> u64 {
+        self.event_count
+    }
+
     /// Splits off a shadow, which writes the partition's events into files and takes its snapshots.
     ///
     /// # Errors

@@ -221,7 +221,10 @@ pub fn recover<D: Disk, S: Disk>(
     }
     let last = Position(log.next_position().0 - 1);
     let mut snapshots = SnapshotStore::new(snapshots, log.log_id(), source);
-    let base = load(&mut snapshots, last, (unlimited, window), &mut notes)?;
+    let base = load(&mut snapshots, last, source, &mut notes, |_, state| {
+        decode(state, unlimited, window)
+    })?;
+    let base = base.map(|(at, (store, stream))| (at, store, stream));
     let (at, mut store, mut stream) = base.unwrap_or_else(|| nothing(unlimited, window, source));
     let mut tail = EntryTail::new(at.max(Position(log.first_position().0 - 1)));
     if at.next() < log.first_position() {
@@ -261,22 +264,26 @@ fn empty_state(store: &mut OrderStore, stream: &SourceStream) -> Vec<u8> {
     state
 }
 
-/// The newest snapshot that is sound and of which a store can be made.
-fn load<S: Disk>(
+/// The newest snapshot up to `last` that is sound and of which a store can be made, by `decode`;
+/// notes say which were passed over.
+///
+/// # Errors
+/// When the disk fails.
+pub(super) fn load<S: Disk, T>(
     snapshots: &mut SnapshotStore<S>,
     last: Position,
-    (config, window): (StoreConfig, Window),
+    source: PartitionId,
     notes: &mut Vec<String>,
-) -> anyhow::Result<Option<(Position, OrderStore, SourceStream)>> {
-    let source = config.source;
+    mut decode: impl FnMut(Position, &[u8]) -> anyhow::Result<T>,
+) -> anyhow::Result<Option<(Position, T)>> {
     let (mut found, skipped) = snapshots.load_newest(last)?;
     for skipped in skipped {
         notes.push(format!("source {source}: snapshot passed over: {skipped:?}"));
     }
     let mut older = snapshots.list()?;
     while let Some(Snapshot { position, bytes }) = found {
-        match decode(&bytes, config, window) {
-            Ok((store, stream)) => return Ok(Some((position, store, stream))),
+        match decode(position, &bytes) {
+            Ok(made) => return Ok(Some((position, made))),
             Err(error) => {
                 notes.push(format!("source {source}: snapshot {position} passed over: {error}"));
             }

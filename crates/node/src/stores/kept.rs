@@ -11,10 +11,16 @@ use weir_types::{Durability, Epoch, Position};
 
 use super::StoreSettings;
 use super::journal::{Journal, Kept, recover};
+use super::own::{self, OwnSource, OwnStore};
 use super::snapshots::{SnapshotPort, SnapshotWriter, StoreSnapshots, store_to_writer};
 use super::tail::EntryTail;
+use crate::backup::partition_dir;
 use crate::ingest::feeds::WINDOW;
+use crate::ingest::own::{OWN, OwnEvents};
 use crate::runner::Wake;
+
+/// The directory of snapshots of the store, in the partition's.
+const OWN_STORE: &str = "store";
 
 /// How sources' stores survive a restart.
 #[derive(Clone, Debug)]
@@ -37,8 +43,22 @@ pub struct KeptSources {
     pub notes: Vec<String>,
 }
 
+/// The store of the node's own partition.
+pub struct OwnFeed {
+    /// The store.
+    pub store: OrderStore,
+    /// Its stream.
+    pub stream: SourceStream,
+    /// What it is fed by.
+    pub events: OwnEvents,
+    /// Bytes of events after which a snapshot is taken.
+    pub snapshot_every: u64,
+}
+
 /// All that a start brought back.
 pub struct BroughtBack {
+    /// The node's own partition, where it trades.
+    pub own: Option<OwnFeed>,
     /// Each source's store, stream and log, and the newest entries of that.
     pub feeds: Vec<(OrderStore, SourceStream, Option<Journal<ThreadDisk>>, EntryTail)>,
     /// Where snapshots go.
@@ -61,16 +81,19 @@ impl KeepSources {
         }
     }
 
-    /// The stores of these sources; `wake` is of the thread that has them.
+    /// The stores of the node's own partition and these sources; `wake` is of the thread that has them.
     ///
     /// # Errors
     /// When a log is damaged, newer or locked, or contradicts its snapshot.
     pub fn bring_back(
         &self,
+        own: Option<OwnSource>,
         sources: &[(StoreSettings, Durability)],
         wake: &Wake,
     ) -> anyhow::Result<BroughtBack> {
         let (mut feeds, mut stores, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+        let own = own.map(|source| self.bring_back_own(source, &mut stores, &mut notes));
+        let own = own.transpose()?;
         for (settings, durability) in sources {
             if *durability == Durability::Memory {
                 let stream = SourceStream::new(settings.source, WINDOW);
@@ -82,14 +105,29 @@ impl KeepSources {
             notes.extend(kept.notes);
             let log = ThreadDisk::open(&self.batches(settings), None)?;
             let (source, snapshots) = (settings.source, kept.snapshots);
-            stores.push(StoreSnapshots { source, snapshots, log });
+            stores.push(StoreSnapshots { source, snapshots, log: Some(log) });
             feeds.push((kept.store, kept.stream, Some(kept.journal), kept.tail));
         }
         if stores.is_empty() {
-            return Ok(BroughtBack { feeds, port: None, writer: None, notes });
+            return Ok(BroughtBack { own, feeds, port: None, writer: None, notes });
         }
         let (port, writer) = store_to_writer(stores, self.wake.clone(), wake.clone());
-        Ok(BroughtBack { feeds, port: Some(port), writer: Some(writer), notes })
+        Ok(BroughtBack { own, feeds, port: Some(port), writer: Some(writer), notes })
+    }
+
+    fn bring_back_own(
+        &self,
+        source: OwnSource,
+        stores: &mut Vec<StoreSnapshots>,
+        notes: &mut Vec<String>,
+    ) -> anyhow::Result<OwnFeed> {
+        let snapshot_every = source.snapshot_every;
+        let dir = self.dir.join(partition_dir(OWN)).join(OWN_STORE);
+        let brought = own::recover(source, &dir)?;
+        let OwnStore { store, stream, events, snapshots, notes: own_notes } = brought;
+        notes.extend(own_notes);
+        stores.push(StoreSnapshots { source: OWN, snapshots, log: None });
+        Ok(OwnFeed { store, stream, events, snapshot_every })
     }
 
     fn root(&self, settings: &StoreSettings) -> PathBuf {

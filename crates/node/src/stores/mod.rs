@@ -6,6 +6,7 @@ pub mod figures;
 pub mod indexes;
 pub mod journal;
 pub mod kept;
+pub mod own;
 pub mod snapshots;
 pub mod sweeper;
 pub mod tail;

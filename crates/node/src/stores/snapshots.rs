@@ -74,8 +74,9 @@ pub struct StoreSnapshots {
     pub source: PartitionId,
     /// The snapshots.
     pub snapshots: SnapshotStore<ThreadDisk>,
-    /// The directory of its log.
-    pub log: ThreadDisk,
+    /// The directory of its log; none of the node's own partition, whose store can be made of its
+    /// events again.
+    pub log: Option<ThreadDisk>,
 }
 
 /// The writer's agent.
@@ -149,7 +150,8 @@ impl SnapshotWriter {
         let Some((index, part)) = self.current.take() else { return };
         let StoreSnapshots { source, snapshots, log } = &mut self.stores[index];
         let source = *source;
-        let finished = part.map(|part| match sync_log(log) {
+        let mut synced = || log.as_mut().map_or(Ok(()), sync_log);
+        let finished = part.map(|part| match synced() {
             Ok(()) => snapshots.finish(part).and_then(|()| snapshots.prune(KEEP)),
             Err(error) => {
                 snapshots.give_up(part);

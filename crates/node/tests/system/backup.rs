@@ -6,11 +6,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 use weir_client::ClientError;
-use weir_types::{EventNo, PartitionId, Reason};
+use weir_client::subscription::{NewSubscription, Seen, Subscription};
+use weir_types::{EventNo, PartitionId, Reason, SubscriptionKind};
 
 use crate::common::following::Following;
 use crate::common::trader::Trader;
-use crate::common::{ALICE, BOB, Home, Node, SUPERVISOR, TRADING, open_market};
+use crate::common::{
+    ALICE, BOB, Home, Node, SUPERVISOR, TRADING, definition_of, open_market, until,
+};
+use crate::ingest::core::{Core, Random};
+use crate::ingest::{Fed, ingest_address, node_with, reader};
+use crate::subscriptions::{self, BACK_OFFICE, address, make, take};
 use crate::tools::{SMALL, weir};
 
 fn said(output: &Output) -> String {
@@ -209,4 +215,55 @@ fn keys_in_a_backup_are_for_the_owner_only_and_the_operators_only_by_choice() {
     let without = keys(&["backup"], "without");
     assert!(without.len() == 1 && without[0].starts_with("node.token.key."), "{without:?}");
     assert_eq!(keys(&["backup", "--with-operator-key"], "with").len(), 2);
+}
+
+#[test]
+fn an_outside_cores_store_and_what_subscribers_have_not_taken_come_back_with_a_backup() {
+    let settings = "durability = \"disk\"\n[broker]\nlisten = \"127.0.0.1:0\"\n";
+    let (home, node) = node_with(settings);
+    open_market(&node, &[ALICE, BOB]);
+    let mut admin = node.admin();
+    admin.define_session(definition_of(&BACK_OFFICE)).unwrap();
+    admin.close().unwrap();
+    let mut core = Core::new();
+    core.attributes_len = Some(200);
+    let (mut fed, mut random) = (Fed::new(&node, core), Random(3));
+    (0..300).for_each(|_| fed.core.trade(&mut random));
+    fed.until_fed();
+    let mut following = reader(&node);
+    fed.check(&mut following);
+    let fills = NewSubscription::new("fills", SubscriptionKind::Executions);
+    make(&node, BACK_OFFICE, &fills);
+    subscriptions::trade(&node, 1..11);
+    let mut away = Subscription::new(address(&node), BACK_OFFICE.config(), "fills", Seen::new());
+    let first = take(&mut away, 4);
+    let seen = away.seen().expect("it is attached").clone();
+    drop(away);
+    // Messages go to the disk a moment after nobody took them.
+    until("the messages on the disk", || {
+        (node.status()["broker"]["written"].as_u64() >= Some(6)).then_some(())
+    });
+    let taken = back_up(&home);
+    assert_eq!(taken["sources"][0]["partition"], 40);
+    assert!(taken["broker_files"].as_u64() > Some(1), "{taken}");
+    assert!(node.terminate().success());
+
+    let (again, other) = node_with(settings);
+    assert!(other.terminate().success());
+    std::fs::remove_dir_all(again.data()).unwrap();
+    let restored = restore(&home, &again);
+    assert_eq!(restored["sources"][0]["last"], taken["sources"][0]["last"]);
+    let node = again.start();
+    following.go_on(node.address()).unwrap();
+    fed.check(&mut following);
+    // The core goes on where it stood.
+    fed.writer.set_target(ingest_address(&node));
+    (0..50).for_each(|_| fed.core.trade(&mut random));
+    fed.until_fed();
+    fed.check(&mut following);
+    assert_eq!((&fed.refusals[..], &following.resyncs[..]), (&[][..], &[][..]));
+    let mut back = Subscription::new(address(&node), BACK_OFFICE.config(), "fills", seen);
+    let got = [first, take(&mut back, 6)].concat();
+    let places = got.iter().map(|message| message.head.record).collect::<Vec<_>>();
+    assert!(places.is_sorted_by(|one, other| one < other), "each once, in order: {places:?}");
 }

@@ -24,7 +24,7 @@ use crate::common::{
 };
 
 /// A second session of Alice's firm, for her back office.
-const BACK_OFFICE: Who = Who { session_id: SessionId(21), role: Role::DropCopy, ..ALICE };
+pub const BACK_OFFICE: Who = Who { session_id: SessionId(21), role: Role::DropCopy, ..ALICE };
 const STEP: Duration = Duration::from_millis(20);
 
 fn home(durability: &'static str, more: &str) -> Home {
@@ -42,7 +42,7 @@ fn start(home: &Home) -> Node {
     node
 }
 
-fn address(node: &Node) -> SocketAddr {
+pub fn address(node: &Node) -> SocketAddr {
     node.status()["broker"]["address"].as_str().expect("it listens").parse().unwrap()
 }
 
@@ -54,7 +54,7 @@ fn broker(node: &Node, who: Who) -> BrokerClient {
     BrokerClient::new(address(node), who.config())
 }
 
-fn make(node: &Node, who: Who, new: &NewSubscription<'_>) {
+pub fn make(node: &Node, who: Who, new: &NewSubscription<'_>) {
     broker(node, who).create(new).unwrap();
 }
 
@@ -66,7 +66,7 @@ fn refusal(done: Result<(), ClientError>) -> Reason {
 }
 
 /// Waits for messages until `enough`, acknowledging each.
-fn take(from: &mut Subscription, count: usize) -> Vec<Message> {
+pub fn take(from: &mut Subscription, count: usize) -> Vec<Message> {
     let begun = Instant::now();
     let mut got = Vec::new();
     while got.len() < count {
@@ -106,7 +106,7 @@ fn texts(numbers: impl Iterator<Item = u64>) -> Vec<String> {
 }
 
 /// Alice buys from Bob, one share at a time.
-fn trade(node: &Node, numbers: std::ops::Range<u64>) {
+pub fn trade(node: &Node, numbers: std::ops::Range<u64>) {
     let mut client = Client::connect(node.address(), Limits::default()).unwrap();
     for who in [ALICE, BOB] {
         client.log_on(who.config(), HANG).unwrap();

@@ -68,10 +68,10 @@ fn certificates_that_cannot_be_used_leave_the_old_ones() {
 }
 
 #[test]
-fn a_hangup_without_tls_changes_nothing() {
+fn a_hangup_without_tls_reads_the_keys_of_tokens_alone() {
     let home = crate::common::Home::new("memory");
     let node = home.start();
     node.hang_up();
-    until("the log's line", || home.said().contains("nothing to read anew").then_some(()));
+    until("the log's line", || home.said().contains("the keys of tokens are read").then_some(()));
     try_operator(node.address()).unwrap();
 }

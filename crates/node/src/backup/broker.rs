@@ -1,0 +1,71 @@
+//! Copies the files of durable subscriptions, which a running node writes to.
+//!
+//! A table of subscriptions is written in place and the newest spill file grows; a spill file before
+//! it is never changed, only removed. So the files are copied and then those that may change are
+//! looked at again, until nothing has changed between two looks: what was copied is then what was
+//! there at a moment between them. A part that is being written when the copy is taken is none when
+//! it is opened, as after a crash.
+
+use std::collections::BTreeMap;
+
+use weir_io::{Disk, DiskErrorKind};
+
+use super::manifest::StoredFile;
+use super::take::Store;
+use super::{BROKER_DIR, BackupError, read_file};
+
+/// How often the files are looked at before they are given up.
+const TRIES_MAX: u32 = 20;
+/// What the names of the table's slots and of spill files end with.
+const TABLE: &str = ".wtable";
+const SPILL: &str = ".wspill";
+
+/// Copies the files of a broker; none where none was ever made there.
+pub(super) fn copy_broker<S: Disk, T: Disk>(
+    disk: &mut S,
+    store: &mut Store<'_, T>,
+) -> Result<Vec<StoredFile>, BackupError> {
+    let mut copied: BTreeMap<String, StoredFile> = BTreeMap::new();
+    for _ in 0..TRIES_MAX {
+        let names = names(disk)?;
+        let mut is_same = copied.len() == names.len();
+        copied.retain(|name, _| names.contains(name));
+        is_same &= copied.len() == names.len();
+        for name in &names {
+            let may_change = name.ends_with(TABLE) || names.last() == Some(name);
+            if copied.contains_key(name) && !may_change {
+                continue;
+            }
+            let bytes = match read_file(disk, name) {
+                Ok(bytes) => bytes,
+                // It was taken by all meanwhile.
+                Err(error) if error.kind == DiskErrorKind::NotFound => {
+                    is_same = false;
+                    continue;
+                }
+                Err(error) => return Err(BackupError::disk(BROKER_DIR)(error)),
+            };
+            let is_known = copied.get(name).is_some_and(|file| is_of(file, &bytes));
+            if !is_known {
+                is_same = false;
+                copied.insert(name.clone(), store.put(BROKER_DIR, name, &bytes)?);
+            }
+        }
+        if is_same {
+            return Ok(copied.into_values().collect());
+        }
+    }
+    Err(BackupError::BusyBroker { tries: TRIES_MAX })
+}
+
+/// The files that count, the newest spill file last.
+fn names<S: Disk>(disk: &mut S) -> Result<Vec<String>, BackupError> {
+    let mut names = disk.list().map_err(BackupError::disk(BROKER_DIR))?;
+    names.retain(|name| name.ends_with(TABLE) || name.ends_with(SPILL));
+    names.sort_by_key(|name| (name.ends_with(SPILL), name.clone()));
+    Ok(names)
+}
+
+fn is_of(file: &StoredFile, bytes: &[u8]) -> bool {
+    file.bytes == bytes.len() as u64 && blake3::hash(bytes).to_hex().as_str() == file.blake3
+}

@@ -1,0 +1,76 @@
+//! Executions of outside cores: what a core says of its trades, to the topics that the node's own
+//! partition's are told to, under the source's number.
+//!
+//! A core publishes them as messages for nobody in particular, each an `ExecutionReport` of a trade
+//! or a `TradeBusted`; to whom it goes says the firm in it. Its place is the core's own number. So it
+//! is taken once, however often it is sent, and nothing of it is merged with order state.
+
+use weir_broker::{MessageNo, Place, Source, Topic};
+use weir_types::{ExecType, Nanos, PartitionId, Position, Reason, Role};
+use weir_wire::Message;
+use weir_wire::event::TradeBusted;
+use weir_wire::frame::parse_message;
+use weir_wire::report::ExecutionReport;
+use weir_wire::subscription::PublishMessage;
+
+use super::agent::BrokerAgent;
+use super::feed::{Content, of_bust, of_trade};
+use super::link::Link;
+
+/// Whether a message is an execution of a core: one from a source and for no session.
+pub(super) fn is_execution(link: &Link, message: &PublishMessage) -> bool {
+    let is_source = link.session.is_some_and(|session| session.role == Role::Source);
+    is_source && message.to_session_id.is_none()
+}
+
+impl BrokerAgent {
+    /// Takes an execution: the number that it is acknowledged with. Where one of its topics has no
+    /// room, it comes again, and is passed over where it was taken.
+    pub(super) fn take_execution(
+        &mut self,
+        message: &PublishMessage,
+        body: &[u8],
+        now: Nanos,
+    ) -> Result<MessageNo, Reason> {
+        let (source, topics) = topics_of(body)?;
+        match self.sources.iter().find(|(known, _)| *known == source) {
+            None => return Err(Reason::UnknownSource),
+            Some((_, feeds)) if *feeds != message.session_id => return Err(Reason::NotEntitled),
+            Some(_) => {}
+        }
+        let place = Place {
+            source: Source(u32::from(source.0)),
+            epoch: message.epoch,
+            record: Position(message.message_no),
+        };
+        let mut body = Vec::with_capacity(512);
+        // Of what nobody subscribes to nothing is to be waited for.
+        let mut taken = MessageNo::NONE;
+        for (topic, content) in topics {
+            body.clear();
+            content.put(&mut body);
+            taken = taken.max(self.put_in(topic, place, &body, now)?.unwrap_or_default());
+        }
+        Ok(taken)
+    }
+}
+
+/// Whose execution it is, and what is said to whom.
+fn topics_of(body: &[u8]) -> Result<(PartitionId, Vec<(Topic, Content)>), Reason> {
+    let raw = parse_message(body).map_err(|error| error.reason())?;
+    match raw.template_id {
+        ExecutionReport::TEMPLATE_ID => {
+            let report: ExecutionReport = raw.decode_whole().map_err(|error| error.reason())?;
+            let event = report.event;
+            let is_trade = event.exec_type == ExecType::Trade && !event.firm_id.is_none();
+            let said = (event.partition_id, of_trade(event));
+            if is_trade { Ok(said) } else { Err(Reason::FieldOutOfRange) }
+        }
+        TradeBusted::TEMPLATE_ID => {
+            let bust: TradeBusted = raw.decode_whole().map_err(|error| error.reason())?;
+            let said = (bust.partition_id, of_bust(bust));
+            if bust.firm_id.is_none() { Err(Reason::FieldOutOfRange) } else { Ok(said) }
+        }
+        _ => Err(Reason::NotServedHere),
+    }
+}
