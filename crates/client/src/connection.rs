@@ -250,6 +250,42 @@ impl Connection {
         }
     }
 
+    /// The next frame that is there in whole, as it came. `None` when more bytes are needed.
+    ///
+    /// # Errors
+    /// [`ClientError::Broken`].
+    pub fn next_whole_frame(&mut self) -> Result<Option<&[u8]>, ClientError> {
+        match next_frame(&self.inbox[self.head..self.tail], self.limits.frame_len_max) {
+            Framing::Incomplete => Ok(None),
+            Framing::Broken(broken) => Err(broken.into()),
+            Framing::Frame { len, .. } => {
+                let start = self.head;
+                self.head += len;
+                Ok(Some(&self.inbox[start..start + len]))
+            }
+        }
+    }
+
+    /// Sends what waits and takes what comes, for up to `timeout`; how many bytes came.
+    ///
+    /// # Errors
+    /// As [`Connection::flush`] and [`Connection::receive`].
+    pub fn exchange(&mut self, timeout: Duration) -> Result<usize, ClientError> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            self.flush()?;
+            let len = self.receive()?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            if len > 0 || left.is_zero() {
+                return Ok(len);
+            }
+            if !self.has_more() {
+                wait_for(self.as_fd(), self.backlog_len() > 0, left)
+                    .map_err(|error| ClientError::io("waiting", error))?;
+            }
+        }
+    }
+
     /// The next message that is there in whole, and the outbox, so that it can be answered before
     /// it is decoded further. `None` when more bytes are needed.
     ///

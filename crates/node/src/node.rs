@@ -750,7 +750,7 @@ impl<'a> Assembly<'a> {
         let (port, updates) =
             follow_to_store(self.wakes.replica.clone(), self.wakes.delivery.clone());
         let agent = ReplicaAgent::new(ReplicaParts {
-            master: section.master,
+            master: section.target()?,
             session_id: SessionId(section.session),
             api_key: ApiKey(key),
             stores: self.followed(),

@@ -4,6 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::Deserialize;
+use weir_client::Target;
+use weir_tls::ClientTls;
+use weir_tls::client::Trust;
 
 use super::{ConfigError, IngestSection, SOURCES_MAX};
 
@@ -17,11 +20,26 @@ pub struct ReplicaSection {
     pub session: u32,
     /// A file with its API key in hexadecimal.
     pub key_file: PathBuf,
+    /// TLS: the authorities of the master's certificate, a PEM file; without it the connection is
+    /// plain.
+    pub tls_ca: Option<PathBuf>,
+    /// TLS: the name in the master's certificate; its address when not given.
+    pub tls_name: Option<String>,
     /// The sources: 1, the master's own partition, to 65535. A node that follows 1 does not trade.
     pub sources: Vec<u16>,
 }
 
 impl ReplicaSection {
+    /// Where the master is and how it is known.
+    ///
+    /// # Errors
+    /// When the authorities' file is none.
+    pub fn target(&self) -> anyhow::Result<Target> {
+        let name = self.tls_name.clone().unwrap_or_else(|| self.master.ip().to_string());
+        let tls = self.tls_ca.as_deref().map(|ca| ClientTls::new(Trust::Authority(ca), &name));
+        Ok(Target { address: self.master, tls: tls.transpose()? })
+    }
+
     /// Whether the master's own partition is followed, so that this node has none.
     #[must_use]
     pub fn follows_own(&self) -> bool {

@@ -4,24 +4,23 @@
 //! ask later. After failures it waits before it tries again, longer each time. A snapshot is made a
 //! store of here, so that the delivery thread only takes it over.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use weir_client::source::Backoff;
+use weir_client::{Connection, Limits, Target};
 use weir_delivery::replay::STREAM_STATE_LEN;
 use weir_delivery::stream::SourceStream;
 use weir_delivery::{OrderStore, Restore, StoreConfig};
 use weir_types::{Epoch, Nanos, SessionId, Switch};
 use weir_wire::Message;
 use weir_wire::dialogue::{NodeMessage, put_logon};
-use weir_wire::frame::{Framing, next_frame, put_frame};
+use weir_wire::frame::{Framing, RawMessage, next_frame, put_frame};
 use weir_wire::ingest::SOURCE_FRAME_LEN_MAX;
 use weir_wire::replica::{FollowSource, FollowState, SnapshotChunk, snapshot_chunk_of};
-use weir_wire::session::{ApiKey, Logon};
+use weir_wire::session::{ApiKey, Heartbeat, Logon};
 
 use super::{FollowPort, Given, ReplicaFigures, Update};
 use crate::agent::Agent;
@@ -34,15 +33,13 @@ const CONNECT_TIME: Duration = Duration::from_secs(1);
 const ANSWER_TIME: Duration = Duration::from_secs(5);
 /// The heartbeat interval that is asked for, in milliseconds; questions come far more often.
 const HEARTBEAT_MS: u32 = 10_000;
-/// Bytes read at once.
-const READ_LEN: usize = 256 * 1024;
 /// How often the ring of a store that does not keep up is looked at.
 const RETRY_INTERVAL: u64 = 1_000_000;
 
 /// What the agent is made of.
 pub struct ReplicaParts {
     /// The master's ingest listener.
-    pub master: SocketAddr,
+    pub master: Target,
     /// A session of the role `Supervisor` there.
     pub session_id: SessionId,
     /// Its key.
@@ -76,9 +73,7 @@ struct Incoming {
 
 /// A connection that is logged on.
 struct Link {
-    stream: TcpStream,
-    input: Vec<u8>,
-    consumed: usize,
+    connection: Connection,
 }
 
 /// The agent.
@@ -142,7 +137,7 @@ impl ReplicaAgent {
     }
 
     fn fail(&mut self, error: &anyhow::Error, now: Nanos) {
-        tracing::warn!(master = %self.parts.master, %error, "the master cannot be followed");
+        tracing::warn!(master = %self.parts.master.address, %error, "the master cannot be followed");
         self.parts.figures.failures.fetch_add(1, Ordering::Relaxed);
         self.parts.figures.is_connected.store(false, Ordering::Relaxed);
         self.link = None;
@@ -165,9 +160,7 @@ impl Followed {
             chunk_no,
             source_id: self.settings.source,
         };
-        let mut out = Vec::new();
-        put_frame(&follow, &mut out);
-        link.stream.write_all(&out)?;
+        put_frame(&follow, link.connection.outbox());
         let state = link.state()?;
         anyhow::ensure!(state.source_id == self.settings.source, "another source's answer");
         if state.is_snapshot == Switch::On {
@@ -247,20 +240,20 @@ impl Incoming {
 
 impl Link {
     fn log_on(parts: &ReplicaParts) -> anyhow::Result<Link> {
-        let stream = TcpStream::connect_timeout(&parts.master, CONNECT_TIME)?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(ANSWER_TIME))?;
-        stream.set_write_timeout(Some(ANSWER_TIME))?;
-        let mut link = Link { stream, input: Vec::new(), consumed: 0 };
+        let limits = Limits {
+            frame_len_max: SOURCE_FRAME_LEN_MAX,
+            connect_timeout: CONNECT_TIME,
+            ..Limits::default()
+        };
+        let connection = Connection::open(parts.master.clone(), limits)?;
+        let mut link = Link { connection };
         let logon = Logon {
             api_key: parts.api_key,
             session_id: parts.session_id,
             heartbeat_interval_ms: HEARTBEAT_MS,
             cancel_on_disconnect: Switch::Off,
         };
-        let mut out = Vec::new();
-        put_logon(&logon, &[], &mut out);
-        link.stream.write_all(&out)?;
+        put_logon(&logon, &[], link.connection.outbox());
         link.next(|raw| match NodeMessage::decode(raw)? {
             NodeMessage::LogonAck(..) => Ok(()),
             NodeMessage::LogonReject(reject) => anyhow::bail!("refused: {:?}", reject.reason),
@@ -269,38 +262,39 @@ impl Link {
         Ok(link)
     }
 
-    /// Reads until a whole frame is there; its length.
-    fn until_frame(&mut self) -> anyhow::Result<usize> {
+    /// Hands over the next whole frame, once it is there.
+    fn next_frame<T>(
+        &mut self,
+        take: impl FnOnce(&[u8]) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let deadline = Instant::now() + ANSWER_TIME;
         loop {
-            match next_frame(&self.input[self.consumed..], SOURCE_FRAME_LEN_MAX) {
-                Framing::Frame { len, .. } => return Ok(len),
-                Framing::Broken(broken) => anyhow::bail!("not a frame: {broken:?}"),
-                Framing::Incomplete => {}
+            if let Some(frame) = self.connection.next_whole_frame()? {
+                return take(frame);
             }
-            self.input.drain(..std::mem::take(&mut self.consumed));
-            let start = self.input.len();
-            self.input.resize(start + READ_LEN, 0);
-            let read = self.stream.read(&mut self.input[start..]);
-            self.input.truncate(start + read.as_ref().map_or(0, |read| *read));
-            anyhow::ensure!(read? > 0, "the master closed the connection");
+            let left = deadline.saturating_duration_since(Instant::now());
+            anyhow::ensure!(!left.is_zero(), "the master is silent");
+            self.connection.exchange(left)?;
         }
     }
 
     /// Takes the next message, heartbeats left out.
     fn next<T>(
         &mut self,
-        take: impl FnOnce(&weir_wire::frame::RawMessage<'_>) -> anyhow::Result<T>,
+        take: impl FnOnce(&RawMessage<'_>) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
+        let mut take = Some(take);
         loop {
-            let len = self.until_frame()?;
-            let frame = &self.input[self.consumed..self.consumed + len];
-            self.consumed += len;
-            let Framing::Frame { message, .. } = next_frame(frame, SOURCE_FRAME_LEN_MAX) else {
-                unreachable!("it was whole above");
-            };
-            let raw = message?;
-            if raw.template_id != weir_wire::session::Heartbeat::TEMPLATE_ID {
-                return take(&raw);
+            let taken = self.next_frame(|frame| {
+                let raw = parse_message_of(frame)?;
+                if raw.template_id == Heartbeat::TEMPLATE_ID {
+                    return Ok(None);
+                }
+                let take = take.take().expect("one message is taken");
+                take(&raw).map(Some)
+            })?;
+            if let Some(taken) = taken {
+                return Ok(taken);
             }
         }
     }
@@ -330,11 +324,20 @@ impl Link {
     fn frames(&mut self, count: u32) -> anyhow::Result<Vec<u8>> {
         let mut frames = Vec::new();
         for _ in 0..count {
-            let len = self.until_frame()?;
-            frames.extend_from_slice(&self.input[self.consumed..self.consumed + len]);
-            self.consumed += len;
+            self.next_frame(|frame| {
+                frames.extend_from_slice(frame);
+                Ok(())
+            })?;
         }
         Ok(frames)
+    }
+}
+
+/// The message of a whole frame.
+fn parse_message_of(frame: &[u8]) -> anyhow::Result<RawMessage<'_>> {
+    match next_frame(frame, SOURCE_FRAME_LEN_MAX) {
+        Framing::Frame { message, .. } => Ok(message?),
+        other => anyhow::bail!("not a frame: {other:?}"),
     }
 }
 

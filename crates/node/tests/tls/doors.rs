@@ -1,5 +1,6 @@
 //! The doors of outside cores and of subscribers speak TLS where the node does.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 use weir_client::follower::{Follower, FollowerConfig};
 use weir_client::source::{SourceConfig, SourceWriter};
 use weir_client::subscription::{
-    BrokerClient, Message, NewSubscription, Next, Publisher, Seen, Subscription,
+    BrokerClient, NewSubscription, Next, Publisher, Seen, Subscription,
 };
 use weir_client::{Connection, Limits, Target};
 use weir_delivery::Place;
@@ -16,10 +17,10 @@ use weir_wire::ingest::BatchFlags;
 
 use crate::common::following::Following;
 use crate::common::wire::Wire;
-use crate::common::{ALICE, HANG, Node, OPERATOR, SUPERVISOR, Who, definition_of, until};
+use crate::common::{ALICE, HANG, Home, Node, OPERATOR, SUPERVISOR, Who, definition_of, until};
 use crate::handshakes::drained;
 use crate::proxy::{Proxy, Way};
-use crate::stand::{Stand, failed};
+use crate::stand::{NAME, Stand, failed};
 
 #[path = "../../../delivery/tests/stream/core.rs"]
 #[allow(dead_code, reason = "the stream's own test takes the rest")]
@@ -69,25 +70,7 @@ fn a_core_feeds_its_orders_over_tls_through_a_network_that_cuts() {
     let (stand, node) = start();
     // Room for a handshake and some of the batches, each time.
     let proxy = Proxy::start(address(&node, "ingest"), Way::CutAfter(40_000));
-    let config = SourceConfig::full(CORE.session_id, SOURCE, Epoch(1));
-    let mut writer = SourceWriter::new(at(&stand, proxy.address()), CORE.config(), config);
-    for batch in 0..BATCHES {
-        let records: Vec<Record> = (1..=BATCH).map(|n| record(batch * BATCH + n)).collect();
-        let rows: Vec<_> = records.iter().map(|r| (r.row, &r.attributes[..])).collect();
-        let flags = match batch {
-            0 => BatchFlags::RESEND_BEGIN,
-            LAST => BatchFlags::RESEND_END,
-            _ => BatchFlags::default(),
-        };
-        writer.push(&rows, flags).unwrap();
-    }
-    let mut cuts = 0;
-    until("all batches at the store", || {
-        writer.poll(STEP, |_| {}).unwrap();
-        cuts += usize::from(writer.take_failure().is_some());
-        let source = &node.status()["ingest"]["sources"][0];
-        (source["rows"] == BATCHES * BATCH).then_some(())
-    });
+    let cuts = feed(at(&stand, proxy.address()), &node);
     assert!(cuts > 0, "the network cut nothing");
     let config = FollowerConfig {
         source_id: SOURCE,
@@ -105,6 +88,63 @@ fn a_core_feeds_its_orders_over_tls_through_a_network_that_cuts() {
     }
 }
 
+/// Feeds all batches of the core; how often its connection was lost.
+fn feed(target: Target, node: &Node) -> usize {
+    let config = SourceConfig::full(CORE.session_id, SOURCE, Epoch(1));
+    let mut writer = SourceWriter::new(target, CORE.config(), config);
+    for batch in 0..BATCHES {
+        let records: Vec<Record> = (1..=BATCH).map(|n| record(batch * BATCH + n)).collect();
+        let rows: Vec<_> = records.iter().map(|r| (r.row, &r.attributes[..])).collect();
+        let flags = match batch {
+            0 => BatchFlags::RESEND_BEGIN,
+            LAST => BatchFlags::RESEND_END,
+            _ => BatchFlags::default(),
+        };
+        writer.push(&rows, flags).unwrap();
+    }
+    let mut cuts = 0;
+    until("all batches at the store", || {
+        writer.poll(STEP, |_| {}).unwrap();
+        cuts += usize::from(writer.take_failure().is_some());
+        let source = &node.status()["ingest"]["sources"][0];
+        (source["rows"] == BATCHES * BATCH).then_some(())
+    });
+    cuts
+}
+
+#[test]
+fn a_replica_follows_its_master_over_tls_and_not_without() {
+    let (stand, node) = start();
+    feed(at(&stand, address(&node, "ingest")), &node);
+    stand.write("replica.key", &hex(&SUPERVISOR.key().0));
+    for tls in
+        [format!("tls_ca = {:?}\ntls_name = {NAME:?}\n", stand.home.path("ca.pem")), String::new()]
+    {
+        let config = format!(
+            "[replica]\nmaster = \"{}\"\nsession = {}\nkey_file = {:?}\nsources = [{SOURCE}]\n{tls}",
+            address(&node, "ingest"),
+            SUPERVISOR.session_id,
+            stand.home.path("replica.key"),
+        );
+        let home = Home::with_config("memory", &config);
+        let replica = home.start();
+        if tls.is_empty() {
+            until("a failure", || (replica.status()["replica"]["failures"] != 0).then_some(()));
+            assert_eq!(replica.status()["replica"]["is_connected"], false);
+            continue;
+        }
+        until("the replica to have what the master has", || {
+            let there = node.status()["ingest"]["sources"][0]["digest"].clone();
+            let here = replica.status()["replica"]["sources"][0].clone();
+            (here["is_whole"] == true && here["digest"] == there).then_some(())
+        });
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 #[test]
 fn messages_reach_a_subscriber_over_tls_byte_by_byte_and_after_a_restart_of_his() {
     let (stand, node) = start();
@@ -118,7 +158,8 @@ fn messages_reach_a_subscriber_over_tls_byte_by_byte_and_after_a_restart_of_his(
     });
     until("all acknowledged", || (publisher.poll(STEP) == 200).then_some(()));
     let proxy = Proxy::start(broker, Way::Dribble);
-    let mut got: Vec<Message> = Vec::new();
+    // What was taken last may not have been heard of, and then comes again.
+    let mut got: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
     for upto in [100, 200] {
         let target = at(&stand, proxy.address());
         let mut alice = Subscription::new(target, ALICE.config(), "letters", Seen::new());
@@ -127,14 +168,13 @@ fn messages_reach_a_subscriber_over_tls_byte_by_byte_and_after_a_restart_of_his(
             assert!(begun.elapsed() < HANG, "{} of {upto} came", got.len());
             if let Next::Message(message) = alice.next(STEP) {
                 alice.ack(&message);
-                got.push(message);
+                got.insert(message.head.message_no, message.body);
             }
         }
         alice.flush();
     }
-    for (message, number) in got.iter().zip(1..) {
-        assert_eq!(message.body, body(number), "message {number}");
-    }
+    let wanted = (1..=200).map(body);
+    assert!(got.into_values().eq(wanted), "each of them, in order");
 }
 
 #[test]
