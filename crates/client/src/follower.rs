@@ -17,9 +17,11 @@ use weir_types::{
 };
 use weir_wire::Message;
 use weir_wire::delivery::{
-    FetchOrders, OrderPage, OrderPageBody, OrderRow, PageFlags, RowFlags, SourceState, SourceStates,
+    CancelFetch, FetchOrders, OrderPage, OrderPageBody, OrderRow, PageFlags, RowFlags, SourceState,
+    SourceStates,
 };
 use weir_wire::dialogue::{Tokens, put_question};
+use weir_wire::frame::put_frame;
 use weir_wire::group::Group;
 use weir_wire::rows::Rows;
 use weir_wire::session::Reject;
@@ -220,6 +222,12 @@ impl Follower {
         let token = std::mem::take(&mut self.token);
         self.put_question(&token, out);
         self.token = token;
+    }
+
+    /// Takes the question that waits back; a page that was made already comes all the same.
+    pub fn put_cancel(&self, out: &mut Vec<u8>) {
+        let (correlation_id, session_id) = (self.correlation_id(), self.config.session_id);
+        put_frame(&CancelFetch { correlation_id, session_id }, out);
     }
 
     /// Takes a refusal of a question. One that passes (a source that is away, a node that has too
