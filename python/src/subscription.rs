@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use weir_client::Publisher;
 use weir_client::subscription::{
     BrokerClient, Credit, Message as Came, NewSubscription, Next, Seen, Subscription,
 };
+use weir_client::{ClientError, Publisher, SessionConfig, Target};
 use weir_types::{
-    AckLevel, Epoch, FirmId, Position, SessionId, SubscriptionAction, SubscriptionKind,
+    AckLevel, Epoch, FirmId, Position, Reason, SessionId, SubscriptionAction, SubscriptionKind,
 };
 use weir_wire::frame::parse_message;
 use weir_wire::subscription::{BODY_LEN_MAX, MessageFlags, PublicTrade, SubscribedMessage};
@@ -24,6 +24,8 @@ use crate::fields::to_dict;
 
 /// The longest wait without a look at signals.
 const SLICE: Duration = Duration::from_millis(50);
+/// How long a request waits for its session to be free.
+const FREE_TIME: Duration = Duration::from_secs(5);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -31,7 +33,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// One subscription, attached to by and by.
 #[pyclass(frozen, module = "weir._weir")]
-pub struct Reader(Mutex<Subscription>);
+pub struct Reader(Mutex<Option<Subscription>>);
+
+impl Reader {
+    fn with<T>(&self, what: impl FnOnce(&mut Subscription) -> T) -> PyResult<T> {
+        let closed = || Failure::new("Closed", "the subscription was closed").raise();
+        lock(&self.0).as_mut().map(what).ok_or_else(closed)
+    }
+}
 
 /// A message of a subscription.
 #[pyclass(frozen, module = "weir._weir")]
@@ -54,7 +63,7 @@ impl Reader {
         let place = |(source, (epoch, record))| (source, (Epoch(epoch), Position(record)));
         let seen: Seen = seen.into_iter().map(place).collect();
         let credit = Credit { messages: credit.0, bytes: credit.1 };
-        Ok(Reader(Mutex::new(Subscription::on(client, name, credit, seen))))
+        Ok(Reader(Mutex::new(Some(Subscription::on(client, name, credit, seen)))))
     }
 
     /// The next message, waited for up to `timeout` seconds or for ever; None for none in time.
@@ -64,7 +73,7 @@ impl Reader {
         let begun = Instant::now();
         loop {
             let left = limit.map_or(SLICE, |limit| limit.saturating_sub(begun.elapsed()));
-            match py.detach(|| lock(&self.0).next(left.min(SLICE))) {
+            match py.detach(|| self.with(|reader| reader.next(left.min(SLICE))))? {
                 Next::Message(Came { head, body }) => {
                     let body = PyBytes::new(py, &body).unbind();
                     return Ok(Some(Message { head, body }));
@@ -80,32 +89,42 @@ impl Reader {
     }
 
     /// Acknowledges a message and all before it.
-    fn ack(&self, message: &Message) {
-        lock(&self.0).ack(&Came { head: message.head, body: Vec::new() });
+    fn ack(&self, message: &Message) -> PyResult<()> {
+        self.with(|reader| reader.ack(&Came { head: message.head, body: Vec::new() }))
     }
 
     /// Tells the node at once what was acknowledged.
-    fn flush(&self, py: Python<'_>) {
-        py.detach(|| lock(&self.0).flush());
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.with(Subscription::flush))
+    }
+
+    /// Tells the node what was acknowledged and lets go of the connection.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| {
+            if let Some(mut reader) = lock(&self.0).take() {
+                reader.flush();
+            }
+        });
     }
 
     /// Of each source the last (epoch, record) that was dealt with.
     #[getter]
-    fn seen(&self) -> BTreeMap<u32, (u32, u64)> {
-        let reader = lock(&self.0);
-        let places = reader.seen().into_iter().flatten();
-        places.map(|(source, (epoch, record))| (*source, (epoch.0, record.0))).collect()
+    fn seen(&self) -> PyResult<BTreeMap<u32, (u32, u64)>> {
+        self.with(|reader| {
+            let places = reader.seen().into_iter().flatten();
+            places.map(|(source, (epoch, record))| (*source, (epoch.0, record.0))).collect()
+        })
     }
 
     /// The node has said, since this was asked last, that messages may be missing.
-    fn take_may_have_lost(&self) -> bool {
-        lock(&self.0).take_may_have_lost()
+    fn take_may_have_lost(&self) -> PyResult<bool> {
+        self.with(Subscription::take_may_have_lost)
     }
 
     /// What ended the last connection, told once; None when nothing did.
     fn take_failure(&self, py: Python<'_>) -> Option<Py<PyAny>> {
-        let failure = Failure::from(lock(&self.0).client().take_failure()?);
-        Some(failure.raise().into_value(py).into_any())
+        let failure = self.with(|reader| reader.client().take_failure()).ok().flatten()?;
+        Some(Failure::from(failure).raise().into_value(py).into_any())
     }
 }
 
@@ -215,16 +234,45 @@ impl Sender {
     }
 }
 
-/// Requests about subscriptions.
+/// Requests about subscriptions, each on a connection of its own: a session is logged on once, and
+/// one that only waits here would keep its subscriptions from being read.
 #[pyclass(frozen, module = "weir._weir")]
-pub struct Manager(Mutex<BrokerClient>);
+pub struct Manager {
+    target: Target,
+    session: SessionConfig,
+}
+
+impl Manager {
+    /// Asks, once the session is free.
+    fn ask<T: Send>(
+        &self,
+        py: Python<'_>,
+        ask: impl Fn(&mut BrokerClient) -> Result<T, ClientError> + Sync,
+    ) -> PyResult<T> {
+        let begun = Instant::now();
+        loop {
+            let asked =
+                py.detach(|| ask(&mut BrokerClient::new(self.target.clone(), self.session)));
+            match asked {
+                // A connection that was closed a moment ago may not have ended at the node.
+                Err(ClientError::LogonRejected { reason: Reason::AlreadyLoggedOn, .. })
+                    if begun.elapsed() < FREE_TIME =>
+                {
+                    py.check_signals()?;
+                    py.detach(|| std::thread::sleep(Duration::from_millis(10)));
+                }
+                asked => return Ok(asked.map_err(Failure::from)?),
+            }
+        }
+    }
+}
 
 #[pymethods]
 impl Manager {
-    /// On a connection of its own, made with the first request.
+    /// Connects with each request.
     #[new]
     fn new(endpoint: Endpoint) -> PyResult<Manager> {
-        Ok(Manager(Mutex::new(BrokerClient::new(endpoint.target()?, endpoint.session()?))))
+        Ok(Manager { target: endpoint.target()?, session: endpoint.session()? })
     }
 
     /// Makes a subscription; `quota` is bytes, messages, and the age in seconds.
@@ -249,19 +297,18 @@ impl Manager {
             expire_after: span(expire_after),
             ..NewSubscription::new(&name, kind)
         };
-        Ok(py.detach(|| lock(&self.0).create(&new)).map_err(Failure::from)?)
+        self.ask(py, |client| client.create(&new))
     }
 
     /// Deletes, drains or evicts one.
     fn act(&self, py: Python<'_>, action: &str, name: &str, firm: u32) -> PyResult<()> {
         let action = of_name(action, SubscriptionAction::ALL, "an action")?;
-        let acted = py.detach(|| lock(&self.0).act(action, FirmId(firm), name));
-        Ok(acted.map_err(Failure::from)?)
+        self.ask(py, |client| client.act(action, FirmId(firm), name))
     }
 
     /// All of a firm's, or of those that the session sees.
     fn list<'py>(&self, py: Python<'py>, firm: u32) -> PyResult<Vec<Bound<'py, PyDict>>> {
-        let listed = py.detach(|| lock(&self.0).list(FirmId(firm))).map_err(Failure::from)?;
+        let listed = self.ask(py, |client| client.list(FirmId(firm)))?;
         let tell = |one: &weir_client::subscription::Listed| {
             let dict = to_dict(py, &one.state)?;
             dict.set_item("name", &one.name)?;

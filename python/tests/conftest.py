@@ -34,7 +34,7 @@ class Node:
         self.keys = keys
         (home / "weir.toml").write_text(
             '[ingest]\nlisten = "127.0.0.1:0"\nsnapshot_every_bytes = 20000\n'
-            f"[[ingest.source]]\nid = {SOURCE}\nsession = 30\n"
+            f"[[ingest.source]]\nid = {SOURCE}\nsession = 30\ndurability = \"os\"\n"
             '[broker]\nlisten = "127.0.0.1:0"\n'
         )
         self.listen = "127.0.0.1:0"

@@ -158,7 +158,7 @@ def test_a_follower_that_does_not_take_asks_for_no_more_than_a_few_pages(node: N
         slow = client.orders(rows_max=1, timeout=HANG)
         quick = client.orders(until_online=True, rows_max=1, timeout=HANG)
         assert sum(len(batch) for batch in quick) == 40
-        questions = until("the figures", lambda: node.status()["delivery"]["pages_served"])
+        questions = until("the figures", lambda: node.status()["delivery"]["pages"])
         # 40 pages for the quick one; the slow one has its queue and one more on its way.
         assert questions < 60, questions
         table = weir.OrderTable()
@@ -241,7 +241,7 @@ def test_a_closed_client_tells_whoever_waits(node: Node) -> None:
 
     thread = threading.Thread(target=follow)
     thread.start()
-    until("the reader", lambda: node.status()["delivery"]["readers"])
+    until("the reader", lambda: node.status()["delivery"]["parked"])
     client.close()
     thread.join(HANG)
     assert [type(error) for error in errors] == [weir.Closed]

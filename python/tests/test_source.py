@@ -90,7 +90,7 @@ def test_a_refusal_names_the_row_and_the_reason(node: Node) -> None:
     source = node.source()
     resend(source, [{"rec": 1, "seq": 5}])
     source.flush(HANG)
-    source.send([{"rec": 2, "seq": 6}, {"rec": 3, "seq": 4}])
+    source.send([{"rec": 2, "seq": 7}, {"rec": 3, "seq": 4}])
     with pytest.raises(weir.SourceRefused) as refused:
         source.flush(HANG)
     assert refused.value.reason == "PlaceWentBack"

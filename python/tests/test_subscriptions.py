@@ -37,13 +37,14 @@ def test_executions_wait_for_who_is_away_and_acknowledged_ones_come_once(node: N
     reader.flush()
     seen = reader.seen
     assert list(seen.values()) == [first.place[1:]]
-    del reader
+    reader.close()
+    with pytest.raises(weir.Closed):
+        reader.next(0.0)
     # Whoever comes next has the second, and not the first.
-    again = ours.subscribe("fills", seen=seen)
-    second = again.next(HANG)
-    assert second is not None and second.place > first.place
-    again.ack(second)
-    again.flush()
+    with ours.subscribe("fills", seen=seen) as again:
+        second = again.next(HANG)
+        assert second is not None and second.place > first.place
+        again.ack(second)
     listed = {one["name"]: one for one in ours.list()}
     assert listed["fills"]["kind"] == "Executions"
     ours.delete("fills")
@@ -70,8 +71,8 @@ def test_an_evicted_subscription_ends_with_its_reason(node: Node) -> None:
     ours = subscriptions(node, 11)
     ours.create("fills", "executions")
     subscriptions(node, 2).evict("fills", firm=11)
-    with pytest.raises(weir.SubscriptionEnded) as ended:
-        ours.subscribe("fills").next(HANG)
+    with pytest.raises(weir.SubscriptionEnded) as ended, ours.subscribe("fills") as reader:
+        reader.next(HANG)
     assert ended.value.reason in weir.Reason.__members__
     with pytest.raises(weir.Refused) as refused:
         ours.create("fills", "executions")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from types import TracebackType
 from typing import Any
 
 from . import _weir
@@ -15,6 +16,8 @@ from .errors import Timeout
 class Subscriptions:
     """The subscriptions of a session's firm: made, listed, drained, evicted, deleted.
 
+    Each request has a connection of its own. A session is logged on once: while it is attached to a
+    subscription or publishes, its requests are refused.
     `address` is the node's listener for subscribers (`[broker]`), which carries no orders.
     """
 
@@ -108,6 +111,21 @@ class Subscription:
     def flush(self) -> None:
         """Tells the node at once what was acknowledged."""
         self._reader.flush()
+
+    def close(self) -> None:
+        """Tells the node what was acknowledged, and frees the session for another connection."""
+        self._reader.close()
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
 
     @property
     def seen(self) -> dict[int, tuple[int, int]]:

@@ -57,4 +57,4 @@ pub use router::{Ask, BackendId, BackendInfo, BackendPort, BackendRole, Router, 
 pub use row::{ROW_LEN, row_len, row_of};
 pub use snapshot::{Restore, RestoreError, SnapshotError, SnapshotStep};
 pub use store::{OrderStore, Resync, Retention, StoreConfig};
-pub use token::{NonceCounter, SourcePlace, TokenError, TokenKey, TokenSealer};
+pub use token::{NonceCounter, SourcePlace, TokenError, TokenHead, TokenKey, TokenSealer};

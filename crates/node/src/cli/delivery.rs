@@ -154,7 +154,11 @@ pub fn run(args: DeliveryArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn address_of(login: &Login) -> anyhow::Result<SocketAddr> {
+/// Where the node serves subscribers, by its status page.
+///
+/// # Errors
+/// When it cannot be read, or the node serves none.
+pub(super) fn address_of(login: &Login) -> anyhow::Result<SocketAddr> {
     let page = login.endpoint.status()?;
     let address = page.json["broker"]["address"].as_str();
     let address = address.context("the node serves no durable subscriptions: no [broker]")?;

@@ -17,6 +17,7 @@ pub mod indicative;
 pub mod keygen;
 pub mod load;
 pub mod log;
+pub mod named_token;
 pub mod orders;
 pub mod replay;
 pub mod serve;
