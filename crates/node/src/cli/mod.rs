@@ -8,6 +8,7 @@ pub mod calendar;
 pub mod certificate;
 pub mod civil;
 pub mod delivery;
+pub mod delivery_top;
 pub mod demo;
 pub mod drop_copy;
 pub mod emulate;

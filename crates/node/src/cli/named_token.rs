@@ -13,7 +13,7 @@ use weir_client::SessionConfig;
 use weir_client::subscription::{BrokerClient, BrokerEvent, Credit, NewSubscription, Seen};
 use weir_types::{Reason, SubscriptionKind};
 
-use super::delivery::address_of;
+use super::delivery::{address_of, once_free};
 use super::endpoint::{Login, TIMEOUT};
 
 /// How often a place is kept at most.
@@ -40,7 +40,8 @@ impl NamedToken {
         let address = broker.map_or_else(|| address_of(login), Ok)?;
         let session = SessionConfig::new(login.session_id(), login.key()?);
         let mut client = BrokerClient::new(address, session);
-        match client.create(&NewSubscription::new(name, SubscriptionKind::State)) {
+        let new = NewSubscription::new(name, SubscriptionKind::State);
+        match once_free(|| client.create(&new)) {
             Ok(())
             | Err(weir_client::ClientError::Refused {
                 reason: Reason::SubscriptionExists, ..

@@ -1,12 +1,16 @@
 //! What the command line gives a reader of order state: a place kept in a file or by the node, a
 //! read that waits for what was seen elsewhere, and a token taken apart.
 
-use std::process::Output;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Output, Stdio};
 
 use serde_json::Value;
+use weir_client::subscription::{BrokerClient, NewSubscription};
+use weir_types::SubscriptionKind;
 
 use crate::common::trader::Trader;
-use crate::common::{ALICE, Home, Node, open_market};
+use crate::common::{ALICE, Home, Node, open_market, until};
 use crate::tools::{weir, weir_at};
 
 fn market() -> (Home, Node, Trader) {
@@ -73,4 +77,46 @@ fn a_token_is_taken_apart_and_a_read_waits_for_it() {
     let output = orders(&node, &["--live", "--min-token", token]);
     assert!(!output.status.success(), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("min"), "{output:?}");
+}
+
+#[test]
+fn top_shows_who_is_behind_the_furthest_first_and_says_rates_from_the_second_look_on() {
+    let (_home, node, mut alice) = market();
+    let top = |words: &[&str]| {
+        let words = [&["delivery", "top"], words].concat();
+        weir_at(&node, &words)
+    };
+    let address: SocketAddr = node.status()["broker"]["address"].as_str().unwrap().parse().unwrap();
+    let mut theirs = BrokerClient::new(address, ALICE.config());
+    let mut make = |name, kind| theirs.create(&NewSubscription::new(name, kind)).unwrap();
+    make("quiet", SubscriptionKind::State);
+    make("trades", SubscriptionKind::Trades);
+    alice.ask_for_report(ALICE.sell(1, 60, 2));
+    for number in [2, 3] {
+        alice.ask_for_report(ALICE.buy(number, 60, 1));
+    }
+    let names = |said: &Value| -> Vec<String> {
+        let all = said["subscriptions"].as_array().unwrap().iter();
+        all.map(|one| one["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let said = until("two trades that nobody took", || {
+        let output = top(&["--once", "--json"]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+        (said["subscriptions"][0]["lag_messages"] == 2).then_some(said)
+    });
+    assert_eq!(names(&said).len(), 2, "{said}");
+    assert!(names(&said)[0].ends_with("trades"), "{said}");
+    assert_eq!(said["rates"]["pages_per_s"], Value::Null, "one look has no rates");
+    let output = top(&["--once", "--json", "--sort", "name", "--limit", "1"]).output().unwrap();
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(names(&said)[0].ends_with("quiet") && names(&said).len() == 1, "{said}");
+    let text = String::from_utf8(top(&["--once"]).output().unwrap().stdout).unwrap();
+    assert!(text.contains("readers wait") && text.contains("trades") && text.contains("away"));
+    let mut child = top(&["--json", "--interval-ms", "50"]).stdout(Stdio::piped()).spawn().unwrap();
+    let looks = BufReader::new(child.stdout.take().expect("stdout is piped")).lines().take(2);
+    let second: Value = serde_json::from_str(&looks.last().unwrap().unwrap()).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(second["rates"]["pages_per_s"].is_u64(), "{second}");
 }
