@@ -2,8 +2,8 @@
 
     python follow.py 127.0.0.1:7001 SESSION KEY [TOKEN_FILE]
 
-With a file for the token it goes on where it was: the token is kept behind what was printed, so that
-a crash repeats rows and skips none.
+With a file for the token it goes on where it was: the token is kept behind what was printed, so
+that a crash repeats rows and skips none.
 """
 
 import sys

@@ -13,7 +13,8 @@ import weir
 def main() -> None:
     address, session, key = sys.argv[1:]
     with weir.Client(address, session=int(session), key=key) as client:
-        batches = [pa.record_batch(batch) for batch in client.orders(until_online=True) if len(batch)]
+        orders = client.orders(until_online=True)
+        batches = [pa.record_batch(batch) for batch in orders if len(batch)]
     if not batches:
         print("no orders")
         return

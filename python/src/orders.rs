@@ -71,11 +71,21 @@ impl Feed {
         Feed { shared, handle }
     }
 
-    /// Waits up to `timeout` seconds, and not much longer than a blink at once; True when
-    /// something is there to be taken.
+    /// Waits up to `timeout` seconds, deaf to signals; True when something is there to be taken.
     fn wait(&self, py: Python<'_>, timeout: f64) -> bool {
-        let timeout = Duration::try_from_secs_f64(timeout).unwrap_or(Duration::ZERO);
-        py.detach(|| self.shared.wait_for(self.handle, timeout))
+        let limit = Duration::try_from_secs_f64(timeout).unwrap_or(Duration::ZERO);
+        let begun = Instant::now();
+        py.detach(|| {
+            loop {
+                let left = limit.saturating_sub(begun.elapsed());
+                if self.shared.wait_for(self.handle, left) {
+                    return true;
+                }
+                if left.is_zero() {
+                    return false;
+                }
+            }
+        })
     }
 
     /// What is there: a batch, a pair (reason, token) of a resync, or None.

@@ -1,4 +1,4 @@
-"""A real node for the tests: `weir serve` on ports that the system chooses, in a directory of its own.
+"""A real node for the tests: `weir serve` on ports that the system chooses, in its own directory.
 
 WEIR_BINARY names the program; `./x test` builds it. No wait here has a length of its own: each ends
 with what is waited for, and HANG only keeps a hang from being for ever.
@@ -32,7 +32,9 @@ class Node:
     def __init__(self, home: Path, keys: dict[int, str]) -> None:
         self.home = home
         self.keys = keys
+        # Small segments: a node is made for each test.
         (home / "weir.toml").write_text(
+            "[log]\nsegment_bytes = 1048576\n[events]\nsegment_bytes = 1048576\n"
             '[ingest]\nlisten = "127.0.0.1:0"\nsnapshot_every_bytes = 20000\n'
             f"[[ingest.source]]\nid = {SOURCE}\nsession = 30\ndurability = \"os\"\n"
             '[broker]\nlisten = "127.0.0.1:0"\n'
@@ -173,7 +175,12 @@ def trade(node: Node, count: int, first: int = 0) -> None:
     with node.client(11) as client:
         for number in range(first, first + count):
             client.new_order(
-                f"o{number}", instrument=1, account=11, side=weir.Side.Buy, qty=5, price=100 + number
+                f"o{number}",
+                instrument=1,
+                account=11,
+                side=weir.Side.Buy,
+                qty=5,
+                price=100 + number,
             )
         for _ in range(count):
             event = client.event(HANG)

@@ -141,7 +141,8 @@ def test_two_followers_of_one_client_share_its_connection_between_threads(node: 
                     table.apply(next(orders))
 
         threads = [
-            threading.Thread(target=follow, args=(table, firm)) for table, firm in zip(tables, (0, 11))
+            threading.Thread(target=follow, args=(table, firm))
+            for table, firm in zip(tables, (0, 11))
         ]
         for thread in threads:
             thread.start()
@@ -276,7 +277,9 @@ def test_what_is_refused_at_the_door_is_told_by_its_reason(node: Node) -> None:
 def test_the_sessions_orders_are_executed_and_told(node: Node) -> None:
     trade(node, 1)
     with node.client(12) as client:
-        number = client.new_order("s", instrument=1, account=12, side=weir.Side.Sell, qty=5, price=1)
+        number = client.new_order(
+            "s", instrument=1, account=12, side=weir.Side.Sell, qty=5, price=1
+        )
         said = [client.event(HANG), client.event(HANG)]
         assert [event and event["exec_type"] for event in said] == ["New", "Trade"]
         assert said[0] and said[0]["answered"] == number and said[0]["cl_ord_id"] == "s"
@@ -292,7 +295,8 @@ def test_the_sessions_orders_are_executed_and_told(node: Node) -> None:
 
 def test_orders_of_an_outside_core_have_their_attributes(node: Node) -> None:
     with node.source() as source:
-        source.send([{"rec": 1, "seq": 1, "attributes": b"beside"}], resend_begin=True, resend_end=True)
+        order = {"rec": 1, "seq": 1, "attributes": b"beside"}
+        source.send([order], resend_begin=True, resend_end=True)
     with node.client(2) as client:
         batch = next(b for b in client.orders(source=SOURCE, timeout=HANG) if len(b))
     assert batch.attributes == [b"beside"]

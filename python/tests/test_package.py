@@ -43,7 +43,8 @@ def test_all_that_is_offered_is_there() -> None:
 
 
 def test_rows_of_dictionaries_have_their_usual_values() -> None:
-    rows = weir.rows_of([{"rec": 7, "seq": 9, "side": "Sell"}, {"rec": 8, "order_id": 5}], source=40)
+    orders = [{"rec": 7, "seq": 9, "side": "Sell"}, {"rec": 8, "order_id": 5}]
+    rows = weir.rows_of(orders, source=40)
     assert rows["order_id"].tolist() == [40 << 48 | 7, 5]
     assert rows["side"].tolist() == [weir.Side.Sell, weir.Side.Buy]
     assert set(rows["partition_id"].tolist()) == {40}

@@ -1,7 +1,7 @@
 """The client of Weir, an exchange platform.
 
-Order state by token, durable subscriptions, the feeding of an outside core's orders, order entry. All
-of it is the Rust client underneath; this package gives it Python's forms.
+Order state by token, durable subscriptions, the feeding of an outside core's orders, order entry.
+All of it is the Rust client underneath; this package gives it Python's forms.
 
     import weir
 

@@ -16,7 +16,7 @@ class WeirError(Exception):
 
 
 class ConnectionLost(WeirError, ConnectionError):
-    """There is no connection. A client that had one comes back by itself; a first one is told of."""
+    """There is no connection. A client that had one comes back by itself."""
 
 
 class LogonRejected(WeirError):
@@ -52,7 +52,7 @@ class ProtocolError(WeirError):
 
 
 class OtherHistory(WeirError):
-    """The node has another past than the one that was told: something was lost, or it is another."""
+    """The node has another past than the one that was told: something was lost."""
 
 
 class SubscriptionEnded(WeirError):
@@ -65,7 +65,9 @@ class SourceRefused(WeirError):
     `details` has the fields of the protocol's SourceReject: batch, row, head, known epoch.
     """
 
-    def __init__(self, message: str, reason: str | None = None, details: dict | None = None) -> None:
+    def __init__(
+        self, message: str, reason: str | None = None, details: dict | None = None
+    ) -> None:
         super().__init__(message, reason)
         self.details = details or {}
 

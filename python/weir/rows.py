@@ -1,4 +1,4 @@
-"""Rows of orders as structured arrays: each field where the wire has it, so that nothing is copied."""
+"""Rows of orders as structured arrays: each field where the wire has it, so nothing is copied."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ class Token(bytes):
 
     @classmethod
     def of(cls, token: Token | bytes | str | None) -> Token:
-        """A token from whatever form it is in: bytes, hexadecimal text, or None for the beginning."""
+        """A token from bytes, from hexadecimal text, or from None: the beginning."""
         if token is None:
             return cls()
         if isinstance(token, str):

@@ -1,5 +1,5 @@
-//! `weir delivery`: `top`, and `subscriptions`: durable subscriptions listed, made, read, drained, evicted,
-//! deleted.
+//! `weir delivery`: `top`, and `subscriptions`: durable subscriptions listed, made, read, drained,
+//! evicted, deleted.
 //!
 //! Reading acknowledges what it has printed, so that a reader that is stopped goes on behind it.
 

@@ -13,7 +13,7 @@ use weir_client::SessionConfig;
 use weir_client::subscription::{BrokerClient, Listed};
 use weir_types::{FirmId, Reason};
 
-use super::delivery::{address_of, once_free};
+use super::delivery::{address_of, as_json as one_json, once_free};
 use super::endpoint::{Login, span};
 
 /// Clears the terminal and goes to its top.
@@ -178,7 +178,7 @@ fn as_json(look: &Look, before: Option<&Look>) -> Value {
             "evicted": figure("/broker/evicted"), "expired": figure("/broker/expired"),
         },
         "sources": sources(&look.page).map(source_json).collect::<Vec<_>>(),
-        "subscriptions": look.subscriptions.iter().map(super::delivery::as_json).collect::<Vec<_>>(),
+        "subscriptions": look.subscriptions.iter().map(one_json).collect::<Vec<_>>(),
     })
 }
 
@@ -225,7 +225,8 @@ fn table(look: &Look, before: Option<&Look>) -> String {
     if look.page["broker"].is_object() {
         let _ = writeln!(
             text,
-            "broker  {} attached, {} bytes wanted on disk, {} evicted, {} expired; given {}, taken {}",
+            "broker  {} attached, {} bytes wanted on disk, {} evicted, {} expired; \
+             given {}, taken {}",
             number("/broker/attached"),
             number("/broker/wanted_bytes"),
             number("/broker/evicted"),
@@ -248,7 +249,8 @@ fn subscription_lines(subscriptions: &[Listed]) -> String {
     let [bytes, spilled, age, status] = ["bytes", "spilled", "age", "status"];
     let _ = writeln!(
         text,
-        "\n{name:<28} {firm:>6} {kind:<10} {messages:>9} {bytes:>11} {spilled:>11} {age:>9} {status}"
+        "\n{name:<28} {firm:>6} {kind:<10} {messages:>9} {bytes:>11} {spilled:>11} {age:>9} \
+         {status}"
     );
     for Listed { name, state } in subscriptions {
         let status = match state.reason {
