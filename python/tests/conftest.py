@@ -159,6 +159,7 @@ def node(tmp_path: Path, market: tuple[Path, dict[int, str]]) -> Iterator[Node]:
         yield node
     finally:
         node.kill()
+        shutil.rmtree(tmp_path / "data")
 
 
 def until(what: str, look: Callable[[], Any]) -> Any:

@@ -188,7 +188,7 @@ def test_an_asynchronous_iterator_takes_turns_with_others_and_loses_nothing_when
             while len(table) < 3:
                 try:
                     table.apply(await asyncio.wait_for(anext(orders), 0.002))
-                except TimeoutError:
+                except asyncio.TimeoutError:
                     pass
             loop = asyncio.get_running_loop()
             loop.call_later(0.05, threading.Thread(target=trade, args=(node, 1, 9)).start)
@@ -199,7 +199,7 @@ def test_an_asynchronous_iterator_takes_turns_with_others_and_loses_nothing_when
             ticker.cancel()
         return len(table), ticks
 
-    count, ticks = asyncio.run(main())
+    count, ticks = asyncio.run(asyncio.wait_for(main(), HANG))
     assert count == 4
     assert ticks > 5, "nobody else had a turn"
 
