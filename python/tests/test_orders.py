@@ -131,6 +131,21 @@ def test_a_client_comes_back_after_its_node_was_killed(node: Node) -> None:
         assert isinstance(client.take_failure(), weir.ConnectionLost)
 
 
+def test_a_reader_that_was_busy_for_longer_than_its_heartbeat_goes_on(node: Node) -> None:
+    trade(node, 2)
+    with node.client(2, heartbeat=0.05) as client:
+        orders = client.orders(timeout=HANG)
+        table = weir.OrderTable()
+        while not orders.online:
+            table.apply(next(orders))
+        # Nobody speaks for the session until the node has given it up.
+        until("the session's end", lambda: not node.status()["delivery"]["parked"])
+        trade(node, 1, first=20)
+        while len(table) < 3:
+            table.apply(next(orders))
+        assert client.connections == 2
+
+
 def test_two_followers_of_one_client_share_its_connection_between_threads(node: Node) -> None:
     with node.client(2) as client:
         tables = [weir.OrderTable(), weir.OrderTable()]

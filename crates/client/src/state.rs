@@ -318,10 +318,12 @@ impl StateClient {
 /// Whether coming back may mend it.
 fn is_passing(error: &ClientError) -> bool {
     // A node that does not answer a logon in time, or still holds the session of the connection
-    // that was lost, may do better in a moment.
-    let is_busy = matches!(
+    // that was lost, may do better in a moment; and a caller that was busy elsewhere for longer
+    // than its heartbeat was logged out for that alone.
+    let may_mend = matches!(
         error,
         ClientError::Timeout { .. }
+            | ClientError::LoggedOut { reason: Reason::HeartbeatLost, .. }
             | ClientError::LogonRejected {
                 reason: Reason::AlreadyLoggedOn
                     | Reason::Overloaded
@@ -330,7 +332,7 @@ fn is_passing(error: &ClientError) -> bool {
                 ..
             }
     );
-    is_busy || error.is_connection_lost()
+    may_mend || error.is_connection_lost()
 }
 
 /// Hands what came to whom it is for.
