@@ -17,8 +17,8 @@ use weir_types::{
 };
 use weir_wire::Message;
 use weir_wire::delivery::{
-    AddCredit, FetchOrders, OrderPage, OrderPageBody, OrderRow, PageFlags, RowFlags, SourceState,
-    SourceStates,
+    AddCredit, CancelFetch, FetchOrders, OrderPage, OrderPageBody, OrderRow, PageFlags, RowFlags,
+    SourceState, SourceStates,
 };
 use weir_wire::dialogue::{Tokens, put_question};
 use weir_wire::frame::put_frame;
@@ -239,6 +239,12 @@ impl Follower {
         let token = std::mem::take(&mut self.token);
         self.put_question(&token, out);
         self.token = token;
+    }
+
+    /// Takes the question that waits back; a page that was made already comes all the same.
+    pub fn put_cancel(&self, out: &mut Vec<u8>) {
+        let (correlation_id, session_id) = (self.correlation_id(), self.config.session_id);
+        put_frame(&CancelFetch { correlation_id, session_id }, out);
     }
 
     /// Takes a refusal of a question. One that passes (a source that is away, a node that has too

@@ -1,14 +1,15 @@
 //! The client of a Weir node: order entry, order state by token, an operator's requests, load.
 //!
-//! Everything runs in the caller's thread over non-blocking sockets; nothing spawns, and nothing
-//! reconnects on its own. State machines ([`session`], [`follower`]) do no I/O, so that they are
-//! tested without any; [`client`] puts them on a connection.
+//! Everything runs in the caller's thread over non-blocking sockets; nothing spawns. State machines
+//! ([`session`], [`follower`]) do no I/O, so that they are tested without any; [`client`] puts them
+//! on a connection, and [`state`], [`source`] and [`subscription`] come back after its loss.
 //!
 //! * [`connection`]: frames over TCP or TLS, bounded both ways.
 //! * [`session`]: request numbers, gaps, resume, what to send again.
 //! * [`key`]: what a session proves itself by.
 //! * [`client`]: a connection and its sessions.
 //! * [`follower`]: order state by token; [`open_orders`]: what is live now, once.
+//! * [`state`]: followers and a session's orders over losses of the connection.
 //! * [`drop_copy`]: copies of a firm's reports, in order and without a gap.
 //! * [`source`]: an outside core's orders on their way into a delivery store.
 //! * [`subscription`]: durable subscriptions, and messages for others.
@@ -36,6 +37,7 @@ pub mod readiness;
 pub mod request;
 pub mod session;
 pub mod source;
+pub mod state;
 pub mod status;
 pub mod subscription;
 
@@ -49,4 +51,5 @@ pub use key::{Key, SigningKey};
 pub use open_orders::OpenOrders;
 pub use session::{Session, SessionConfig, SessionEvent, Submit, Times};
 pub use source::{SourceConfig, SourceEvent, SourceWriter};
+pub use state::{StateClient, StateEvent};
 pub use subscription::{BrokerClient, BrokerEvent, Publisher, Subscription};

@@ -59,4 +59,6 @@ pub use router::{Ask, BackendId, BackendInfo, BackendPort, BackendRole, Router, 
 pub use row::{ROW_LEN, row_len, row_of};
 pub use snapshot::{Restore, RestoreError, SnapshotError, SnapshotStep};
 pub use store::{OrderStore, Resync, Retention, StoreConfig};
-pub use token::{NonceCounter, SourcePlace, TokenError, TokenKey, TokenKeys, TokenSealer};
+pub use token::{
+    NonceCounter, SourcePlace, TokenError, TokenHead, TokenKey, TokenKeys, TokenSealer,
+};

@@ -69,6 +69,21 @@ impl SourcePlace {
     }
 }
 
+/// The head of a token, as [`TokenSealer::peek_head`] tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenHead {
+    /// The layout's version.
+    pub version: u8,
+    /// Which key sealed it.
+    pub key_id: u8,
+    /// A byte made of the filter and the rights that it was taken with.
+    pub scope_check: u8,
+    /// The number of its maker among those that share the key.
+    pub maker: u32,
+    /// The maker's count, which began at the maker's start in nanoseconds since 1970.
+    pub count: u64,
+}
+
 /// A key that seals tokens. Its bytes are never shown.
 #[derive(Clone)]
 pub struct TokenKey {
@@ -251,6 +266,22 @@ impl TokenSealer {
         }
         out.extend(body.chunks_exact(TOKEN_SOURCE_LEN).map(take_source));
         Ok(())
+    }
+
+    /// What a token's head says, its seal not checked: as [`TokenSealer::peek`].
+    ///
+    /// # Errors
+    /// As [`TokenSealer::peek`].
+    pub fn peek_head(&self, token: &[u8]) -> Result<TokenHead, TokenError> {
+        self.key_of(token)?;
+        let [version, key_id, _, scope_check, ..] = *token else {
+            return Err(TokenError::Malformed(token.len()));
+        };
+        let (nonce, _) = nonce_and_tag(&token[..TOKEN_HEAD_LEN]);
+        let (maker, count) = nonce.split_at(4);
+        let maker = u32::from_le_bytes(maker.try_into().expect("four bytes"));
+        let count = u64::from_le_bytes(count.try_into().expect("eight bytes"));
+        Ok(TokenHead { version, key_id, scope_check, maker, count })
     }
 
     /// What a token says, its seal not checked: for people who hold the key, never for serving.

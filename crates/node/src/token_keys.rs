@@ -8,7 +8,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use weir_delivery::{NonceCounter, TokenKey, TokenKeys, TokenSealer};
+use weir_delivery::{NonceCounter, SourcePlace, TokenKey, TokenKeys, TokenSealer};
 use weir_io::{Clock, OsRng, Rng, SystemClock};
 use weir_types::Nanos;
 
@@ -104,20 +104,37 @@ impl TokenKeyFile {
     pub fn describe(&self, token: &[u8], json: bool) -> anyhow::Result<String> {
         anyhow::ensure!(self.path.is_file(), "{} is not there", self.path.display());
         let sealer = TokenSealer::new(self.key()?, NonceCounter::new(0, Nanos(0)));
-        let places = sealer.peek(token)?;
-        let lines = places.iter().map(|place| {
-            let (source, epoch) = (place.source.0, place.epoch.0);
-            let (seq, rec) = (place.place.seq.0, place.place.rec.0);
-            if json {
-                let value =
-                    serde_json::json!({"source": source, "epoch": epoch, "seq": seq, "rec": rec});
-                value.to_string()
-            } else {
-                format!("source {source}  epoch {epoch}  seq {seq}  rec {rec}")
-            }
-        });
-        Ok(lines.collect::<Vec<_>>().join("\n"))
+        let (head, places) = (sealer.peek_head(token)?, sealer.peek(token)?);
+        if json {
+            let sources: Vec<_> = places.iter().map(place_json).collect();
+            let object = serde_json::json!({
+                "version": head.version, "key_id": head.key_id, "scope_check": head.scope_check,
+                "maker": head.maker, "count": head.count, "sources": sources,
+            });
+            return Ok(object.to_string());
+        }
+        let mut lines = vec![format!(
+            "version {}  key {}  scope check {:#04x}  maker {}  count {}",
+            head.version, head.key_id, head.scope_check, head.maker, head.count
+        )];
+        lines.extend(places.iter().map(place_line));
+        Ok(lines.join("\n"))
     }
+}
+
+fn place_json(place: &SourcePlace) -> serde_json::Value {
+    serde_json::json!({
+        "source": place.source.0, "epoch": place.epoch.0,
+        "seq": place.place.seq.0, "rec": place.place.rec.0, "seen": place.seen.0,
+    })
+}
+
+/// `seen` is what the pages on the way knew of; ahead of the place, a later epoch has to have it.
+fn place_line(place: &SourcePlace) -> String {
+    let (source, epoch) = (place.source.0, place.epoch.0);
+    let (seq, rec, seen) = (place.place.seq.0, place.place.rec.0, place.seen.0);
+    let ahead = seen.saturating_sub(seq);
+    format!("source {source}  epoch {epoch}  seq {seq}  rec {rec}  seen {seen} ({ahead} ahead)")
 }
 
 #[cfg(test)]

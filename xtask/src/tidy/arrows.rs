@@ -45,6 +45,11 @@ const ARROWS: &[Arrow] = &[
         tests_may_know: &[],
     },
     Arrow {
+        name: "weir-python",
+        may_know: &["weir-types", "weir-wire", "weir-tls", "weir-client"],
+        tests_may_know: &[],
+    },
+    Arrow {
         name: "weir-abi",
         may_know: &["weir-types", "weir-wire", "weir-engine"],
         tests_may_know: &[],

@@ -1,21 +1,22 @@
-//! `weir delivery subscriptions`: durable subscriptions listed, made, read, drained, evicted,
-//! deleted.
+//! `weir delivery`: `top`, and `subscriptions`: durable subscriptions listed, made, read, drained,
+//! evicted, deleted.
 //!
 //! Reading acknowledges what it has printed, so that a reader that is stopped goes on behind it.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use weir_client::SessionConfig;
 use weir_client::subscription::{
     BrokerClient, Credit, Listed, Message, NewSubscription, Next, Seen, Subscription,
 };
+use weir_client::{ClientError, SessionConfig};
 use weir_types::{AckLevel, FirmId, Reason, SubscriptionAction, SubscriptionKind};
 use weir_wire::subscription::PublicTrade;
 use weir_wire::{Message as _, NodeMessage};
 
-use super::endpoint::{Login, hex, span};
+use super::delivery_top::TopArgs;
+use super::endpoint::{Login, TIMEOUT, hex, span};
 
 /// Options of `weir delivery`.
 #[derive(Debug, clap::Args)]
@@ -26,6 +27,8 @@ pub struct DeliveryArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum DeliveryCommand {
+    /// Who is served and how far behind each is, drawn anew until Ctrl-C.
+    Top(TopArgs),
     /// Durable subscriptions.
     Subscriptions(SubscriptionsArgs),
 }
@@ -112,16 +115,19 @@ fn parse_kind(text: &str) -> Result<SubscriptionKind, String> {
 /// # Errors
 /// When the node cannot be reached or refuses.
 pub fn run(args: DeliveryArgs) -> anyhow::Result<()> {
-    let DeliveryCommand::Subscriptions(args) = args.command;
+    let args = match args.command {
+        DeliveryCommand::Top(args) => return super::delivery_top::run(&args),
+        DeliveryCommand::Subscriptions(args) => args,
+    };
     let session = SessionConfig::new(args.login.session_id(), args.login.key()?);
     let address = args.broker.map_or_else(|| address_of(&args.login), Ok)?;
     let mut client = BrokerClient::new(address, session);
     let act = |client: &mut BrokerClient, action, named: &Named| {
-        client.act(action, FirmId(named.firm), &named.name)
+        once_free(|| client.act(action, FirmId(named.firm), &named.name))
     };
     match args.command.unwrap_or(SubscriptionsCommand::List { firm: 0, json: false }) {
         SubscriptionsCommand::List { firm, json } => {
-            print!("{}", table(&client.list(FirmId(firm))?, json));
+            print!("{}", table(&once_free(|| client.list(FirmId(firm)))?, json));
         }
         SubscriptionsCommand::Create {
             name,
@@ -135,14 +141,15 @@ pub fn run(args: DeliveryArgs) -> anyhow::Result<()> {
             let level = AckLevel::Memory;
             let new = NewSubscription::new(&name, kind);
             let topic_key = of;
-            client.create(&NewSubscription {
+            let new = NewSubscription {
                 topic_key,
                 level,
                 quota_bytes,
                 quota_messages,
                 expire_after,
                 ..new
-            })?;
+            };
+            once_free(|| client.create(&new))?;
         }
         SubscriptionsCommand::Read { name, count } => read(client, &name, count)?,
         SubscriptionsCommand::Drain(named) => act(&mut client, SubscriptionAction::Drain, &named)?,
@@ -154,11 +161,48 @@ pub fn run(args: DeliveryArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn address_of(login: &Login) -> anyhow::Result<SocketAddr> {
+/// Asks, and again while the session is logged on by a connection that has just ended.
+///
+/// # Errors
+/// As `ask`; that it is logged on, after [`TIMEOUT`].
+pub(super) fn once_free<T>(
+    mut ask: impl FnMut() -> Result<T, ClientError>,
+) -> Result<T, ClientError> {
+    let begun = Instant::now();
+    loop {
+        match ask() {
+            Err(ClientError::LogonRejected { reason: Reason::AlreadyLoggedOn, .. })
+                if begun.elapsed() < TIMEOUT =>
+            {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            asked => return asked,
+        }
+    }
+}
+
+/// Where the node serves subscribers, by its status page.
+///
+/// # Errors
+/// When it cannot be read, or the node serves none.
+pub(super) fn address_of(login: &Login) -> anyhow::Result<SocketAddr> {
     let page = login.endpoint.status()?;
     let address = page.json["broker"]["address"].as_str();
     let address = address.context("the node serves no durable subscriptions: no [broker]")?;
     address.parse().with_context(|| format!("the status page's {address:?}"))
+}
+
+/// A subscription in a list, as one object.
+pub(super) fn as_json(Listed { name, state }: &Listed) -> serde_json::Value {
+    serde_json::json!({
+        "name": name, "kind": format!("{:?}", state.kind), "of": state.topic_key,
+        "firm": state.firm_id.0, "attached": state.detached_time.0 == 0,
+        "lag_messages": state.lag_messages, "lag_bytes": state.lag_bytes,
+        "spilled_bytes": state.spilled_bytes, "lag_age_ns": state.lag_age.0,
+        "quota_messages": state.quota_messages, "quota_bytes": state.quota_bytes,
+        "quota_age_ns": state.quota_age.0, "expire_after_ns": state.expire_after.0,
+        "status": format!("{:?}", state.status), "reason": state.reason.code(),
+    })
 }
 
 fn table(all: &[Listed], json: bool) -> String {
@@ -173,19 +217,11 @@ fn table(all: &[Listed], json: bool) -> String {
              {status}"
         );
     }
-    for Listed { name, state } in all {
+    for listed in all {
+        let Listed { name, state } = listed;
         let is_attached = state.detached_time.0 == 0;
         if json {
-            let line = serde_json::json!({
-                "name": name, "kind": format!("{:?}", state.kind), "of": state.topic_key,
-                "firm": state.firm_id.0, "attached": is_attached,
-                "lag_messages": state.lag_messages, "lag_bytes": state.lag_bytes,
-                "spilled_bytes": state.spilled_bytes, "lag_age_ns": state.lag_age.0,
-                "quota_messages": state.quota_messages, "quota_bytes": state.quota_bytes,
-                "quota_age_ns": state.quota_age.0, "expire_after_ns": state.expire_after.0,
-                "status": format!("{:?}", state.status), "reason": state.reason.code(),
-            });
-            let _ = writeln!(text, "{line}");
+            let _ = writeln!(text, "{}", as_json(listed));
             continue;
         }
         let status = match (state.reason, is_attached) {

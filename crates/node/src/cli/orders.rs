@@ -1,10 +1,11 @@
 //! `weir orders`: follows the state of orders by token, as a table or as lines of JSON.
 //!
 //! With `--token-file` it goes on where it was: the token is written after the rows that it
-//! covers, so that a crash repeats rows and never skips one.
+//! covers, so that a crash repeats rows and never skips one. With `--name` the node keeps it.
 
 use std::fs;
 use std::io::Write as _;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,7 @@ use weir_wire::event::TradeBusted;
 
 use super::civil::utc;
 use super::endpoint::{Login, TIMEOUT, hex, parse_hex};
+use super::named_token::NamedToken;
 use crate::order_json::{gone_json, has_stop, is_triggered, reason, row_json};
 
 /// How long to wait for something to come before looking at other things.
@@ -49,6 +51,20 @@ pub struct OrdersArgs {
     /// Where the token is kept, to go on from there.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// A name under which the node keeps the token, in the place of a file; made where there is
+    /// none. The node needs a `[broker]`.
+    #[arg(long, value_name = "NAME", conflicts_with = "token_file")]
+    name: Option<String>,
+    /// Where the node serves subscribers, for `--name`; by default what its status page says.
+    #[arg(long, value_name = "ADDRESS", requires = "name")]
+    broker: Option<SocketAddr>,
+    /// Read only of a store that has reached this token, of the same filter and rights, in
+    /// hexadecimal: what was seen elsewhere is seen here.
+    #[arg(long, value_name = "HEX")]
+    min_token: Option<String>,
+    /// How long the store may take to reach it, in milliseconds; 0 leaves it to the node.
+    #[arg(long, value_name = "MS", requires = "min_token", default_value_t = 0)]
+    min_wait_ms: u32,
     /// End when all that is there has been shown.
     #[arg(long)]
     once: bool,
@@ -75,30 +91,63 @@ pub fn run(args: OrdersArgs) -> anyhow::Result<()> {
         rows_max: args.rows_max,
         ..FollowerConfig::new(args.login.session_id())
     };
-    let token = args.token_file.as_deref().map_or(Ok(Vec::new()), read_token)?;
+    let mut place = Place::open(&args)?;
     let mut client = args.login.client()?;
-    let mut follower = Follower::new(config, token);
+    let mut follower = Follower::new(config, place.token.clone());
+    if let Some(text) = &args.min_token {
+        let min_token = parse_hex(text.trim()).context("--min-token is not hexadecimal")?;
+        follower.require(min_token, args.min_wait_ms.saturating_mul(1_000));
+    }
     follower.ask(client.outbox());
     if !args.json {
         println!("{}", header());
     }
-    let mut saved = follower.token().to_vec();
     let mut last_heard = Instant::now();
     loop {
         if take(&args, &mut client, &mut follower)? {
             last_heard = Instant::now();
         }
-        if follower.token() != saved {
-            saved = follower.token().to_vec();
-            args.token_file.as_deref().map_or(Ok(()), |path| write_token(path, &saved))?;
-        }
+        place.keep(follower.token())?;
         if args.once && follower.is_online() {
+            place.close()?;
             client.log_out(TIMEOUT)?;
             return Ok(());
         }
         if args.once && last_heard.elapsed() > TIMEOUT {
             bail!("no page came within {TIMEOUT:?}");
         }
+    }
+}
+
+/// Where the token is kept.
+struct Place {
+    token: Vec<u8>,
+    file: Option<PathBuf>,
+    named: Option<NamedToken>,
+}
+
+impl Place {
+    fn open(args: &OrdersArgs) -> anyhow::Result<Place> {
+        let file = args.token_file.clone();
+        if let Some(name) = &args.name {
+            let (named, token) = NamedToken::attach(&args.login, args.broker, name)?;
+            return Ok(Place { token, file, named: Some(named) });
+        }
+        let token = file.as_deref().map_or(Ok(Vec::new()), read_token)?;
+        Ok(Place { token, file, named: None })
+    }
+
+    /// All before `token` is printed.
+    fn keep(&mut self, token: &[u8]) -> anyhow::Result<()> {
+        if token != self.token {
+            self.token = token.to_vec();
+            self.file.as_deref().map_or(Ok(()), |path| write_token(path, &self.token))?;
+        }
+        self.named.as_mut().map_or(Ok(()), |named| named.tend(&self.token))
+    }
+
+    fn close(&mut self) -> anyhow::Result<()> {
+        self.named.as_mut().map_or(Ok(()), |named| named.keep(&self.token))
     }
 }
 

@@ -1,0 +1,441 @@
+//! Order state over losses of the connection: any number of followers on one session, and the
+//! session's own orders beside them.
+//!
+//! [`StateClient::poll`] is the whole of its duty cycle and blocks only as long as it is told to,
+//! but to connect. It starts no thread and comes back by itself after a loss, later each time and
+//! never as late as others that failed with it ([`Backoff`]); each follower then goes on from its
+//! token and the session from its last event, so that nothing is skipped.
+//!
+//! A follower whose pages nobody takes is put on [`StateClient::hold`]: its next question waits
+//! here, and the node keeps its place at no cost to others.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use weir_types::{Nanos, PartitionId, Reason, SessionId};
+use weir_wire::Request;
+use weir_wire::delivery::{OrderPage, OrderPageBody, SourceState};
+use weir_wire::rows::Rows;
+
+use crate::client::{Client, Incoming};
+use crate::clock::Clock;
+use crate::connection::{Limits, Target};
+use crate::error::ClientError;
+use crate::follower::{Follower, FollowerConfig, PageEvent};
+use crate::session::{Session, SessionConfig, SessionEvent, Submit, Times};
+use crate::source::Backoff;
+
+/// How long a logon may take.
+const LOGON_TIME: Duration = Duration::from_secs(5);
+
+/// What came.
+#[derive(Debug)]
+pub enum StateEvent<'a> {
+    /// The session is open on a connection, for the first time or again.
+    Connected,
+    /// A page whose rows were taken; the next question is asked already, or held.
+    Page {
+        /// Whose.
+        handle: u32,
+        /// Its header.
+        head: &'a OrderPage,
+        /// The token behind it.
+        token: &'a [u8],
+        /// Its rows, in whole and in order.
+        rows: Rows<'a>,
+        /// How the sources stand, where a router said so; empty when all answer.
+        sources: &'a [SourceState],
+    },
+    /// The token is not honoured: what was known is void, and comes again from `token` on.
+    Resync {
+        /// Whose.
+        handle: u32,
+        /// Why.
+        reason: Reason,
+        /// The oldest legal token.
+        token: &'a [u8],
+    },
+    /// The follower has ended: it would be refused again, or what came cannot be.
+    Ended {
+        /// Which.
+        handle: u32,
+        /// Why.
+        error: ClientError,
+    },
+    /// Something of the session's own orders.
+    Session(Box<SessionEvent>),
+}
+
+#[derive(Debug)]
+struct Following {
+    follower: Follower,
+    /// Of the page whose rows are due, with its token.
+    head: Option<OrderPage>,
+    /// Questions that are to be sent when somebody takes pages again.
+    held: Vec<u8>,
+    is_held: bool,
+}
+
+/// One session, its followers and its orders.
+#[derive(Debug)]
+pub struct StateClient {
+    target: Target,
+    session: SessionConfig,
+    client: Option<Client>,
+    /// The connection of `client` has failed.
+    is_lost: bool,
+    followings: BTreeMap<u32, Following>,
+    last_handle: u32,
+    clock: Clock,
+    backoff: Backoff,
+    failure: Option<ClientError>,
+    connection_count: u64,
+}
+
+impl StateClient {
+    /// A client that is not connected yet; the first [`StateClient::poll`] connects.
+    #[must_use]
+    pub fn new(target: impl Into<Target>, session: SessionConfig) -> StateClient {
+        StateClient {
+            target: target.into(),
+            session,
+            client: None,
+            is_lost: false,
+            followings: BTreeMap::new(),
+            last_handle: 0,
+            clock: Clock::default(),
+            backoff: Backoff::new(Backoff::seed()),
+            failure: None,
+            connection_count: 0,
+        }
+    }
+
+    /// Connects now.
+    ///
+    /// # Errors
+    /// Whatever keeps the session from being open, also what would pass.
+    pub fn connect(&mut self, sink: &mut dyn FnMut(StateEvent<'_>)) -> Result<(), ClientError> {
+        self.open(sink).inspect_err(|_| self.backoff.failed(self.clock.now()))
+    }
+
+    /// Follows order state from a token on, now and after each loss; the handle tells its events
+    /// from others'. [`FollowerConfig::session_id`] and [`FollowerConfig::follower_no`] are set
+    /// here.
+    pub fn follow(&mut self, config: FollowerConfig, token: Vec<u8>) -> u32 {
+        self.follow_from(config, token, (Vec::new(), 0))
+    }
+
+    /// As [`StateClient::follow`], of a store that has reached a second token within so many
+    /// microseconds: see [`Follower::require`].
+    pub fn follow_from(
+        &mut self,
+        config: FollowerConfig,
+        token: Vec<u8>,
+        (min_token, wait_us): (Vec<u8>, u32),
+    ) -> u32 {
+        self.last_handle += 1;
+        let handle = self.last_handle;
+        let session_id = self.session.session_id;
+        let config = FollowerConfig { session_id, follower_no: handle, ..config };
+        let mut follower = Follower::new(config, token);
+        follower.require(min_token, wait_us);
+        if let (Some(client), false) = (&mut self.client, self.is_lost) {
+            follower.ask(client.outbox());
+        }
+        let (head, held) = (None, Vec::new());
+        self.followings.insert(handle, Following { follower, head, held, is_held: false });
+        handle
+    }
+
+    /// Ends a follower; the question that waits for it is taken back.
+    pub fn unfollow(&mut self, handle: u32) {
+        let Some(following) = self.followings.remove(&handle) else { return };
+        if let (Some(client), false) = (&mut self.client, self.is_lost) {
+            following.follower.put_cancel(client.outbox());
+        }
+    }
+
+    /// Sends no further question of a follower until [`StateClient::release`].
+    pub fn hold(&mut self, handle: u32) {
+        if let Some(following) = self.followings.get_mut(&handle) {
+            following.is_held = true;
+        }
+    }
+
+    /// Sends what was held.
+    pub fn release(&mut self, handle: u32) {
+        let Some(following) = self.followings.get_mut(&handle) else { return };
+        following.is_held = false;
+        if let (Some(client), false) = (&mut self.client, self.is_lost) {
+            client.outbox().append(&mut following.held);
+        }
+    }
+
+    /// The token of all that a follower has been told.
+    #[must_use]
+    pub fn token(&self, handle: u32) -> Option<&[u8]> {
+        self.followings.get(&handle).map(|following| following.follower.token())
+    }
+
+    /// Hands a request to the session; the next [`StateClient::poll`] sends it.
+    pub fn submit(&mut self, destination: (PartitionId, Request)) -> Submit {
+        match (&mut self.client, self.is_lost) {
+            (Some(client), false) => {
+                client.submit(self.session.session_id, destination, Times::default())
+            }
+            _ => Submit::NotOpen,
+        }
+    }
+
+    /// Sends what waits, as far as the system takes it; what goes wrong the next
+    /// [`StateClient::poll`] finds as well.
+    pub fn flush(&mut self) {
+        if let (Some(client), false) = (&mut self.client, self.is_lost)
+            && let Err(error) = client.flush()
+        {
+            self.is_lost = true;
+            self.backoff.failed(self.clock.now());
+            self.failure = Some(error);
+        }
+    }
+
+    /// The session's number.
+    #[must_use]
+    pub fn session_id(&self) -> SessionId {
+        self.session.session_id
+    }
+
+    /// The session, once it was open.
+    #[must_use]
+    pub fn session(&self) -> Option<&Session> {
+        self.client.as_ref().and_then(|client| client.session(self.session.session_id))
+    }
+
+    /// What ended the last connection or kept one from being made; each is told once.
+    pub fn take_failure(&mut self) -> Option<ClientError> {
+        self.failure.take()
+    }
+
+    /// How many connections there have been.
+    #[must_use]
+    pub fn connection_count(&self) -> u64 {
+        self.connection_count
+    }
+
+    /// Connects where it is time, sends what may be sent, waits up to `timeout` for something to
+    /// come and tells it to `sink`. A lost connection is no error: it goes on by itself, and
+    /// [`StateClient::take_failure`] tells.
+    ///
+    /// # Errors
+    /// What would come again: a logon that is refused, a history that is another.
+    pub fn poll(
+        &mut self,
+        timeout: Duration,
+        sink: &mut dyn FnMut(StateEvent<'_>),
+    ) -> Result<(), ClientError> {
+        let now = self.clock.now();
+        if self.client.is_none() || self.is_lost {
+            if let Some(left) = self.backoff.left(now) {
+                std::thread::sleep(left.min(timeout));
+                return Ok(());
+            }
+            if let Err(error) = self.open(sink) {
+                return self.fail(error);
+            }
+        }
+        let Some(client) = &mut self.client else { return Ok(()) };
+        let followings = &mut self.followings;
+        let mut rest = timeout;
+        for following in followings.values_mut().filter(|following| !following.is_held) {
+            following.follower.ask_when_due(now, client.outbox());
+            rest = rest.min(following.follower.rest(now).unwrap_or(timeout));
+        }
+        let polled =
+            client.poll(rest, |incoming, out| hear(followings, incoming, (now, out), sink));
+        match polled {
+            Ok(0) => Ok(()),
+            Ok(_) => {
+                self.backoff.succeeded();
+                Ok(())
+            }
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// Closes the session and the connection; what comes meanwhile is dropped.
+    ///
+    /// # Errors
+    /// The connection's.
+    pub fn close(&mut self, timeout: Duration) -> Result<(), ClientError> {
+        self.followings.clear();
+        match (self.client.take(), self.is_lost) {
+            (Some(client), false) => client.log_out(timeout),
+            _ => Ok(()),
+        }
+    }
+
+    fn open(&mut self, sink: &mut dyn FnMut(StateEvent<'_>)) -> Result<(), ClientError> {
+        let mut others = |incoming: Incoming<'_>, _: &mut Vec<u8>| {
+            if let Incoming::Session(_, event) = incoming {
+                sink(StateEvent::Session(Box::new(event)));
+            }
+        };
+        match &mut self.client {
+            Some(client) => client.reconnect(LOGON_TIME, &mut others)?,
+            None => {
+                let limits = Limits { connect_timeout: LOGON_TIME, ..Limits::default() };
+                let mut client = Client::connect(self.target.clone(), limits)?;
+                client.start_logon(Session::new(self.session));
+                client.wait_until_open(LOGON_TIME, &mut others)?;
+                self.client = Some(client);
+            }
+        }
+        self.is_lost = false;
+        self.connection_count += 1;
+        let client = self.client.as_mut().expect("it was made above");
+        for following in self.followings.values_mut() {
+            following.head = None;
+            following.held.clear();
+            let held = following.is_held;
+            let out = if held { &mut following.held } else { client.outbox() };
+            following.follower.ask(out);
+        }
+        sink(StateEvent::Connected);
+        Ok(())
+    }
+
+    fn fail(&mut self, error: ClientError) -> Result<(), ClientError> {
+        self.is_lost = true;
+        self.backoff.failed(self.clock.now());
+        if !is_passing(&error) {
+            return Err(error);
+        }
+        self.failure = Some(error);
+        Ok(())
+    }
+}
+
+/// Whether coming back may mend it.
+fn is_passing(error: &ClientError) -> bool {
+    // A node that does not answer a logon in time, or still holds the session of the connection
+    // that was lost, may do better in a moment; and a caller that was busy elsewhere for longer
+    // than its heartbeat was logged out for that alone.
+    let may_mend = matches!(
+        error,
+        ClientError::Timeout { .. }
+            | ClientError::LoggedOut { reason: Reason::HeartbeatLost, .. }
+            | ClientError::LogonRejected {
+                reason: Reason::AlreadyLoggedOn
+                    | Reason::Overloaded
+                    | Reason::Stopping
+                    | Reason::LimitReached,
+                ..
+            }
+    );
+    may_mend || error.is_connection_lost()
+}
+
+/// Hands what came to whom it is for.
+fn hear(
+    followings: &mut BTreeMap<u32, Following>,
+    incoming: Incoming<'_>,
+    (now, out): (Nanos, &mut Vec<u8>),
+    sink: &mut dyn FnMut(StateEvent<'_>),
+) {
+    match incoming {
+        Incoming::Page(page, token) => {
+            let handle = handle_of(page.correlation_id);
+            on_follower(followings, handle, sink, |following, sink| {
+                following.page((handle, &page, token), out, sink)
+            });
+        }
+        Incoming::Rows(body, rows) => {
+            let handle = handle_of(body.correlation_id);
+            on_follower(followings, handle, sink, |following, sink| {
+                following.rows((handle, &body), rows, sink)
+            });
+        }
+        Incoming::Sources(states, sources) => {
+            let handle = handle_of(states.correlation_id);
+            on_follower(followings, handle, sink, |following, _| {
+                following.follower.on_sources(&states, sources).map(drop)
+            });
+        }
+        Incoming::Session(_, SessionEvent::Refused { reject, answered: None }) => {
+            let handle = handle_of(reject.request_no.0);
+            let mut is_ours = false;
+            on_follower(followings, handle, sink, |following, _| {
+                is_ours = true;
+                following.follower.on_reject(&reject, now).map(|ours| is_ours = ours)
+            });
+            if !is_ours {
+                let refused = SessionEvent::Refused { reject, answered: None };
+                sink(StateEvent::Session(Box::new(refused)));
+            }
+        }
+        Incoming::Session(_, event) => sink(StateEvent::Session(Box::new(event))),
+        Incoming::CopyState(_)
+        | Incoming::Copy(..)
+        | Incoming::CopyMark(_)
+        | Incoming::Source(_)
+        | Incoming::Broker(_) => {}
+    }
+}
+
+fn handle_of(correlation_id: u64) -> u32 {
+    u32::try_from(correlation_id >> 32).expect("the upper half")
+}
+
+type Sink<'s> = dyn FnMut(StateEvent<'_>) + 's;
+
+/// What came for a follower; one that cannot go on is ended.
+fn on_follower(
+    followings: &mut BTreeMap<u32, Following>,
+    handle: u32,
+    sink: &mut Sink<'_>,
+    hear: impl FnOnce(&mut Following, &mut Sink<'_>) -> Result<(), ClientError>,
+) {
+    // A page may still come for one that was ended.
+    let Some(following) = followings.get_mut(&handle) else { return };
+    if let Err(error) = hear(following, sink) {
+        followings.remove(&handle);
+        sink(StateEvent::Ended { handle, error });
+    }
+}
+
+impl Following {
+    fn page(
+        &mut self,
+        (handle, page, token): (u32, &OrderPage, &[u8]),
+        out: &mut Vec<u8>,
+        sink: &mut Sink<'_>,
+    ) -> Result<(), ClientError> {
+        let out = if self.is_held { &mut self.held } else { out };
+        match self.follower.on_page(page, token, out)? {
+            PageEvent::NotOurs => {}
+            PageEvent::Resync(reason) => sink(StateEvent::Resync { handle, reason, token }),
+            PageEvent::Page { row_count: 0, .. } => {
+                let (rows, sources) = (Rows::default(), self.follower.sources());
+                sink(StateEvent::Page { handle, head: page, token, rows, sources });
+            }
+            PageEvent::Page { .. } => self.head = Some(*page),
+        }
+        Ok(())
+    }
+
+    fn rows(
+        &mut self,
+        (handle, body): (u32, &OrderPageBody),
+        rows: Rows<'_>,
+        sink: &mut Sink<'_>,
+    ) -> Result<(), ClientError> {
+        // Every row is looked at before any is told of: a page is taken in whole or not at all.
+        if !self.follower.on_rows(body, rows.clone(), |_| {})? {
+            return Ok(());
+        }
+        let Some(head) = self.head.take() else { return Ok(()) };
+        let (token, sources) = (self.follower.token(), self.follower.sources());
+        sink(StateEvent::Page { handle, head: &head, token, rows, sources });
+        Ok(())
+    }
+}

@@ -1,0 +1,269 @@
+//! `weir delivery top`: who is served and how far behind each is, as a table that is drawn anew.
+//!
+//! Stores, sources and totals are of the status page; durable subscriptions are asked of the node
+//! one by one, as `weir delivery subscriptions list` does. Rates are between two looks, so that
+//! the first look has none. Readers of order state that wait are counted, not listed.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use weir_client::SessionConfig;
+use weir_client::subscription::{BrokerClient, Listed};
+use weir_types::{FirmId, Reason};
+
+use super::delivery::{address_of, as_json as one_json, once_free};
+use super::endpoint::{Login, span};
+
+/// Clears the terminal and goes to its top.
+const CLEAR: &str = "\x1b[2J\x1b[H";
+
+/// Options of `weir delivery top`.
+#[derive(Debug, clap::Args)]
+pub struct TopArgs {
+    #[command(flatten)]
+    login: Login,
+    /// Where subscribers connect; by default what the node's status page says.
+    #[arg(long, value_name = "ADDRESS")]
+    broker: Option<SocketAddr>,
+    /// How often to look, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 1_000,
+          value_parser = clap::value_parser!(u64).range(50..=60_000))]
+    interval_ms: u64,
+    /// What to begin with: lag (messages), bytes, spilled, age or name.
+    #[arg(long, value_name = "KEY", default_value = "lag", value_parser = parse_key)]
+    sort: SortKey,
+    /// Subscriptions to show; 0 for all.
+    #[arg(long, default_value_t = 40)]
+    limit: usize,
+    /// Look once and end.
+    #[arg(long)]
+    once: bool,
+    /// One JSON object a look.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SortKey {
+    Lag,
+    Bytes,
+    Spilled,
+    Age,
+    Name,
+}
+
+fn parse_key(text: &str) -> Result<SortKey, String> {
+    match text {
+        "lag" => Ok(SortKey::Lag),
+        "bytes" => Ok(SortKey::Bytes),
+        "spilled" => Ok(SortKey::Spilled),
+        "age" => Ok(SortKey::Age),
+        "name" => Ok(SortKey::Name),
+        other => Err(format!("unknown key {other:?}: want lag, bytes, spilled, age or name")),
+    }
+}
+
+/// What one look finds.
+struct Look {
+    at: Instant,
+    page: Value,
+    subscriptions: Vec<Listed>,
+}
+
+/// Runs `weir delivery top`.
+///
+/// # Errors
+/// When the node cannot be reached or refuses.
+pub fn run(args: &TopArgs) -> anyhow::Result<()> {
+    let mut before: Option<Look> = None;
+    let interval = Duration::from_millis(args.interval_ms);
+    let mut client = None;
+    loop {
+        let look = look(args, &mut client)?;
+        let text = match args.json {
+            true => format!("{}\n", as_json(&look, before.as_ref())),
+            false => table(&look, before.as_ref()),
+        };
+        let clear = if args.once || args.json { "" } else { CLEAR };
+        let mut out = std::io::stdout().lock();
+        write!(out, "{clear}{text}")?;
+        out.flush()?;
+        drop(out);
+        if args.once {
+            return Ok(());
+        }
+        let next = look.at + interval;
+        before = Some(look);
+        wait(client.as_mut(), next);
+    }
+}
+
+fn look(args: &TopArgs, client: &mut Option<BrokerClient>) -> anyhow::Result<Look> {
+    let page = args.login.endpoint.status()?.json;
+    let mut subscriptions = Vec::new();
+    if args.broker.is_some() || page["broker"].is_object() {
+        if client.is_none() {
+            let address = args.broker.map_or_else(|| address_of(&args.login), Ok)?;
+            let session = SessionConfig::new(args.login.session_id(), args.login.key()?);
+            *client = Some(BrokerClient::new(address, session));
+        }
+        let client = client.as_mut().expect("it was made above");
+        subscriptions = once_free(|| client.list(FirmId::NONE))?;
+        sort(&mut subscriptions, args.sort);
+        if args.limit > 0 {
+            subscriptions.truncate(args.limit);
+        }
+    }
+    Ok(Look { at: Instant::now(), page, subscriptions })
+}
+
+/// Waits, and keeps the session alive meanwhile.
+fn wait(client: Option<&mut BrokerClient>, until: Instant) {
+    let left = || until.saturating_duration_since(Instant::now());
+    match client {
+        None => std::thread::sleep(left()),
+        Some(client) => {
+            while !left().is_zero() {
+                client.poll(left(), |_| {});
+            }
+        }
+    }
+}
+
+/// The furthest behind first; names as they are.
+fn sort(subscriptions: &mut [Listed], key: SortKey) {
+    subscriptions.sort_by(|a, b| {
+        let figure = |listed: &Listed| match key {
+            SortKey::Lag => listed.state.lag_messages,
+            SortKey::Bytes => listed.state.lag_bytes,
+            SortKey::Spilled => listed.state.spilled_bytes,
+            SortKey::Age => listed.state.lag_age.0,
+            SortKey::Name => 0,
+        };
+        figure(b).cmp(&figure(a)).then_with(|| a.name.cmp(&b.name))
+    });
+}
+
+/// Figures that grow, whose rates are shown.
+const RATES: [(&str, &str); 5] = [
+    ("/delivery/pages", "pages_per_s"),
+    ("/delivery/rows", "rows_per_s"),
+    ("/delivery/ingested", "changes_per_s"),
+    ("/broker/delivered", "messages_per_s"),
+    ("/broker/taken", "taken_per_s"),
+];
+
+/// How much a figure grew by the second since the look before.
+fn rate(now: &Look, before: Option<&Look>, pointer: &str) -> Option<u64> {
+    let before = before?;
+    let figure = |look: &Look| look.page.pointer(pointer).and_then(Value::as_u64);
+    let grown = figure(now)?.saturating_sub(figure(before)?);
+    let nanos = now.at.duration_since(before.at).as_nanos().max(1);
+    u64::try_from(u128::from(grown) * 1_000_000_000 / nanos).ok()
+}
+
+fn as_json(look: &Look, before: Option<&Look>) -> Value {
+    let rates: serde_json::Map<String, Value> = RATES
+        .iter()
+        .map(|(pointer, name)| ((*name).to_owned(), json!(rate(look, before, pointer))))
+        .collect();
+    let figure = |pointer: &str| look.page.pointer(pointer).cloned().unwrap_or(Value::Null);
+    json!({
+        "readers_waiting": figure("/delivery/parked"), "orders": figure("/delivery/orders"),
+        "refused": figure("/delivery/refused"), "rates": rates,
+        "broker": {
+            "attached": figure("/broker/attached"), "wanted_bytes": figure("/broker/wanted_bytes"),
+            "evicted": figure("/broker/evicted"), "expired": figure("/broker/expired"),
+        },
+        "sources": sources(&look.page).map(source_json).collect::<Vec<_>>(),
+        "subscriptions": look.subscriptions.iter().map(one_json).collect::<Vec<_>>(),
+    })
+}
+
+fn sources(page: &Value) -> impl Iterator<Item = &Value> {
+    page.pointer("/ingest/sources").and_then(Value::as_array).into_iter().flatten()
+}
+
+fn source_json(source: &Value) -> Value {
+    let names = ["source", "epoch", "is_open", "is_whole", "next_batch_no", "rows", "followers"];
+    let fields = names.iter().map(|name| ((*name).to_owned(), source[*name].clone()));
+    Value::Object(fields.collect())
+}
+
+fn table(look: &Look, before: Option<&Look>) -> String {
+    use std::fmt::Write;
+    let mut text = String::new();
+    let number = |pointer: &str| match look.page.pointer(pointer).and_then(Value::as_u64) {
+        Some(figure) => figure.to_string(),
+        None => "-".to_owned(),
+    };
+    let per_second = |pointer: &str| match rate(look, before, pointer) {
+        Some(rate) => format!("{rate}/s"),
+        None => "-".to_owned(),
+    };
+    let _ = writeln!(
+        text,
+        "state   {} orders, {} readers wait, {} refused; pages {}, rows {}, changes {}",
+        number("/delivery/orders"),
+        number("/delivery/parked"),
+        number("/delivery/refused"),
+        per_second("/delivery/pages"),
+        per_second("/delivery/rows"),
+        per_second("/delivery/ingested"),
+    );
+    for source in sources(&look.page) {
+        let fed = if source["is_open"] == true { "fed" } else { "not fed" };
+        let whole = if source["is_whole"] == true { "" } else { ", not whole" };
+        let _ = writeln!(
+            text,
+            "source  {} in epoch {}, {fed}{whole}; {} rows, {} followers",
+            source["source"], source["epoch"], source["rows"], source["followers"]
+        );
+    }
+    if look.page["broker"].is_object() {
+        let _ = writeln!(
+            text,
+            "broker  {} attached, {} bytes wanted on disk, {} evicted, {} expired; \
+             given {}, taken {}",
+            number("/broker/attached"),
+            number("/broker/wanted_bytes"),
+            number("/broker/evicted"),
+            number("/broker/expired"),
+            per_second("/broker/delivered"),
+            per_second("/broker/taken"),
+        );
+    }
+    text.push_str(&subscription_lines(&look.subscriptions));
+    text
+}
+
+fn subscription_lines(subscriptions: &[Listed]) -> String {
+    use std::fmt::Write;
+    let mut text = String::new();
+    if subscriptions.is_empty() {
+        return text;
+    }
+    let [name, firm, kind, messages] = ["name", "firm", "kind", "messages"];
+    let [bytes, spilled, age, status] = ["bytes", "spilled", "age", "status"];
+    let _ = writeln!(
+        text,
+        "\n{name:<28} {firm:>6} {kind:<10} {messages:>9} {bytes:>11} {spilled:>11} {age:>9} \
+         {status}"
+    );
+    for Listed { name, state } in subscriptions {
+        let status = match state.reason {
+            Reason::None if state.detached_time.0 == 0 => "attached".to_owned(),
+            Reason::None => "away".to_owned(),
+            reason => reason.to_string(),
+        };
+        let (kind, age) = (format!("{:?}", state.kind), span(state.lag_age.0));
+        let _ = writeln!(
+            text,
+            "{name:<28} {:>6} {kind:<10} {:>9} {:>11} {:>11} {age:>9} {status}",
+            state.firm_id, state.lag_messages, state.lag_bytes, state.spilled_bytes
+        );
+    }
+    text
+}

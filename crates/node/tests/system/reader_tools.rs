@@ -1,0 +1,122 @@
+//! What the command line gives a reader of order state: a place kept in a file or by the node, a
+//! read that waits for what was seen elsewhere, and a token taken apart.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Output, Stdio};
+
+use serde_json::Value;
+use weir_client::subscription::{BrokerClient, NewSubscription};
+use weir_types::SubscriptionKind;
+
+use crate::common::trader::Trader;
+use crate::common::{ALICE, Home, Node, open_market, until};
+use crate::tools::{weir, weir_at};
+
+fn market() -> (Home, Node, Trader) {
+    let home = Home::with_config("os", "[broker]\nlisten = \"127.0.0.1:0\"\n");
+    let node = home.start();
+    open_market(&node, &[ALICE]);
+    let alice = Trader::log_on(&node, ALICE);
+    (home, node, alice)
+}
+
+/// What `weir orders --once` with these words comes to.
+fn orders(node: &Node, words: &[&str]) -> Output {
+    let words = [&["orders", "--once", "--json"], words].concat();
+    weir_at(node, &words).output().unwrap()
+}
+
+/// The prices of the orders that it prints.
+fn prices(node: &Node, words: &[&str]) -> Vec<i64> {
+    let output = orders(node, words);
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let price = |line| serde_json::from_str::<Value>(line).unwrap()["price"].as_i64().unwrap();
+    text.lines().map(price).collect()
+}
+
+#[test]
+fn a_reader_goes_on_where_the_node_keeps_its_place_under_a_name() {
+    let (_home, node, mut alice) = market();
+    alice.ask_for_report(ALICE.sell(1, 60, 1));
+    alice.ask_for_report(ALICE.sell(2, 61, 1));
+    assert_eq!(prices(&node, &["--name", "desk"]), [60, 61]);
+    assert_eq!(prices(&node, &["--name", "desk"]), [] as [i64; 0], "it has them");
+    alice.ask_for_report(ALICE.sell(3, 62, 1));
+    assert_eq!(prices(&node, &["--name", "other"]), [60, 61, 62], "a place of its own");
+    assert_eq!(prices(&node, &["--name", "desk"]), [62]);
+    let output = orders(&node, &["--name", "no name"]);
+    assert!(!output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no name"), "{output:?}");
+}
+
+#[test]
+fn a_token_is_taken_apart_and_a_read_waits_for_it() {
+    let (home, node, mut alice) = market();
+    alice.ask_for_report(ALICE.sell(1, 60, 1));
+    let file = home.path("token");
+    let file = file.to_str().unwrap();
+    assert_eq!(prices(&node, &["--token-file", file]), [60]);
+    let token = std::fs::read_to_string(file).unwrap();
+    let token = token.trim();
+    let decoded = weir(&["token", "decode", token, "--json"], &[("--dir", &home.data())]);
+    assert!(decoded.status.success(), "{decoded:?}");
+    let said: Value = serde_json::from_slice(&decoded.stdout).unwrap();
+    let parts = ["version", "key_id", "scope_check", "maker", "count"];
+    assert!(parts.iter().all(|part| said[part].is_u64()), "{said}");
+    assert_eq!(said["version"], 2, "{said}");
+    let [place] = said["sources"].as_array().unwrap().as_slice() else { panic!("{said}") };
+    assert_eq!((&place["source"], &place["epoch"]), (&1.into(), &1.into()), "{said}");
+    assert!(place["seen"].as_u64() >= place["seq"].as_u64() && place["seq"] != 0, "{said}");
+    let text = weir(&["token", "decode", token], &[("--dir", &home.data())]);
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.starts_with("version 2  key ") && text.contains("seen "), "{text}");
+    // The store is there already; a token of another filter says so by its reason.
+    assert_eq!(prices(&node, &["--min-token", token, "--min-wait-ms", "1000"]), [60]);
+    let output = orders(&node, &["--live", "--min-token", token]);
+    assert!(!output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("min"), "{output:?}");
+}
+
+#[test]
+fn top_shows_who_is_behind_the_furthest_first_and_says_rates_from_the_second_look_on() {
+    let (_home, node, mut alice) = market();
+    let top = |words: &[&str]| {
+        let words = [&["delivery", "top"], words].concat();
+        weir_at(&node, &words)
+    };
+    let address: SocketAddr = node.status()["broker"]["address"].as_str().unwrap().parse().unwrap();
+    let mut theirs = BrokerClient::new(address, ALICE.config());
+    let mut make = |name, kind| theirs.create(&NewSubscription::new(name, kind)).unwrap();
+    make("quiet", SubscriptionKind::State);
+    make("trades", SubscriptionKind::Trades);
+    alice.ask_for_report(ALICE.sell(1, 60, 2));
+    for number in [2, 3] {
+        alice.ask_for_report(ALICE.buy(number, 60, 1));
+    }
+    let names = |said: &Value| -> Vec<String> {
+        let all = said["subscriptions"].as_array().unwrap().iter();
+        all.map(|one| one["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let said = until("two trades that nobody took", || {
+        let output = top(&["--once", "--json"]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+        (said["subscriptions"][0]["lag_messages"] == 2).then_some(said)
+    });
+    assert_eq!(names(&said).len(), 2, "{said}");
+    assert!(names(&said)[0].ends_with("trades"), "{said}");
+    assert_eq!(said["rates"]["pages_per_s"], Value::Null, "one look has no rates");
+    let output = top(&["--once", "--json", "--sort", "name", "--limit", "1"]).output().unwrap();
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(names(&said)[0].ends_with("quiet") && names(&said).len() == 1, "{said}");
+    let text = String::from_utf8(top(&["--once"]).output().unwrap().stdout).unwrap();
+    assert!(text.contains("readers wait") && text.contains("trades") && text.contains("away"));
+    let mut child = top(&["--json", "--interval-ms", "50"]).stdout(Stdio::piped()).spawn().unwrap();
+    let looks = BufReader::new(child.stdout.take().expect("stdout is piped")).lines().take(2);
+    let second: Value = serde_json::from_str(&looks.last().unwrap().unwrap()).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(second["rates"]["pages_per_s"].is_u64(), "{second}");
+}

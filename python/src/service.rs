@@ -1,0 +1,280 @@
+//! One session on one connection, shared by whatever threads ask: followers' pages and the
+//! session's own events, each in a queue of its own.
+//!
+//! Whoever waits first reads the connection for all (`is_pumping`); the others wait for what it
+//! finds. Nothing waits with the interpreter's lock. A queue that is full puts its follower on
+//! hold, so that memory is bounded by what is taken.
+//!
+//! INVARIANT: `inbox` is never locked while `io` is being waited for.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use pyo3::prelude::*;
+use weir_client::session::SessionEvent;
+use weir_client::{StateClient, StateEvent};
+use weir_types::Reason;
+
+use crate::batch::Page;
+use crate::endpoint::Endpoint;
+use crate::errors::Failure;
+
+/// The longest that a thread holds the connection or stays deaf to signals.
+const SLICE: Duration = Duration::from_millis(25);
+/// Pages of a follower that may wait to be taken before it asks for no more.
+const PAGES_MAX: usize = 4;
+/// Events of the session that are kept for somebody to take; the oldest go first.
+const EVENTS_MAX: usize = 65_536;
+/// How long a farewell may take.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// What a follower was told.
+#[derive(Debug)]
+pub enum Told {
+    /// A page.
+    Page(Page),
+    /// What was known is void and comes again.
+    Resync(Reason, Vec<u8>),
+    /// It goes no further.
+    Ended(Failure),
+}
+
+/// What came and was not taken.
+#[derive(Debug, Default)]
+pub struct Inbox {
+    /// A thread is reading the connection.
+    is_pumping: bool,
+    is_closed: bool,
+    /// Why the session cannot go on.
+    failed: Option<Failure>,
+    /// What last ended a connection.
+    lost: Option<Failure>,
+    feeds: HashMap<u32, VecDeque<Told>>,
+    held: Vec<u32>,
+    events: VecDeque<SessionEvent>,
+    events_dropped: u64,
+    connections: u64,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Shared {
+    pub io: Mutex<StateClient>,
+    inbox: Mutex<Inbox>,
+    changed: Condvar,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is in them is whole between any two statements.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    /// The connection, waited for.
+    pub fn io(&self) -> MutexGuard<'_, StateClient> {
+        lock(&self.io)
+    }
+
+    /// A follower's queue.
+    pub fn add(&self, handle: u32) {
+        lock(&self.inbox).feeds.insert(handle, VecDeque::new());
+    }
+
+    /// Gives a follower up.
+    pub fn remove(&self, handle: u32) {
+        lock(&self.inbox).feeds.remove(&handle);
+        self.io().unfollow(handle);
+    }
+
+    /// The next that a follower was told.
+    pub fn take(&self, handle: u32) -> Result<Option<Told>, Failure> {
+        let mut inbox = lock(&self.inbox);
+        let failed = inbox.failure();
+        match inbox.feeds.get_mut(&handle).and_then(VecDeque::pop_front) {
+            Some(told) => Ok(Some(told)),
+            None => failed.map_or(Ok(None), Err),
+        }
+    }
+
+    /// The next event of the session.
+    pub fn take_event(&self) -> Result<Option<SessionEvent>, Failure> {
+        let mut inbox = lock(&self.inbox);
+        match inbox.events.pop_front() {
+            Some(event) => Ok(Some(event)),
+            None => inbox.failure().map_or(Ok(None), Err),
+        }
+    }
+
+    /// Waits at most a slice until a follower was told something.
+    pub fn wait_for(&self, handle: u32, timeout: Duration) -> bool {
+        self.wait(timeout, |inbox| inbox.feeds.get(&handle).is_none_or(|feed| !feed.is_empty()))
+    }
+
+    /// Waits at most a slice until there is an event of the session.
+    pub fn wait_for_event(&self, timeout: Duration) -> bool {
+        self.wait(timeout, |inbox| !inbox.events.is_empty())
+    }
+
+    fn wait(&self, timeout: Duration, is_there: impl Fn(&Inbox) -> bool) -> bool {
+        let deadline = Instant::now() + timeout.min(SLICE);
+        let mut inbox = lock(&self.inbox);
+        loop {
+            if is_there(&inbox) || inbox.failed.is_some() || inbox.is_closed {
+                return true;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            if inbox.is_pumping {
+                let waited = self.changed.wait_timeout(inbox, left);
+                inbox = waited.unwrap_or_else(PoisonError::into_inner).0;
+                continue;
+            }
+            inbox.is_pumping = true;
+            let (full, empty) = inbox.hold_changes();
+            drop(inbox);
+            let mut came = Vec::new();
+            let mut io = self.io();
+            full.iter().for_each(|handle| io.hold(*handle));
+            empty.iter().for_each(|handle| io.release(*handle));
+            let polled = io.poll(left, &mut |event| came.extend(Came::of(event)));
+            let (lost, connections) = (io.take_failure(), io.connection_count());
+            drop(io);
+            inbox = lock(&self.inbox);
+            inbox.is_pumping = false;
+            inbox.connections = connections;
+            inbox.lost = lost.map(Failure::from).or(inbox.lost.take());
+            inbox.failed = polled.err().map(Failure::from).or(inbox.failed.take());
+            came.into_iter().for_each(|came| inbox.keep(came));
+            self.changed.notify_all();
+        }
+    }
+}
+
+/// What came, as it is kept.
+enum Came {
+    Told(u32, Told),
+    Event(Box<SessionEvent>),
+}
+
+impl Came {
+    fn of(event: StateEvent<'_>) -> Option<Came> {
+        Some(match event {
+            StateEvent::Connected => return None,
+            StateEvent::Page { handle, head, token, rows, sources } => {
+                Came::Told(handle, Told::Page(Page::new(head, token, rows, sources)))
+            }
+            StateEvent::Resync { handle, reason, token } => {
+                Came::Told(handle, Told::Resync(reason, token.to_vec()))
+            }
+            StateEvent::Ended { handle, error } => Came::Told(handle, Told::Ended(error.into())),
+            StateEvent::Session(event) if is_of_orders(&event) => Came::Event(event),
+            StateEvent::Session(_) => return None,
+        })
+    }
+}
+
+/// Whether an event is about orders, not about the session.
+fn is_of_orders(event: &SessionEvent) -> bool {
+    !matches!(
+        event,
+        SessionEvent::Heartbeat(_)
+            | SessionEvent::Repeated
+            | SessionEvent::Challenged
+            | SessionEvent::Opened { .. }
+    )
+}
+
+impl Inbox {
+    fn failure(&self) -> Option<Failure> {
+        let closed = || self.is_closed.then(|| Failure::new("Closed", "the client was closed"));
+        self.failed.clone().or_else(closed)
+    }
+
+    fn keep(&mut self, came: Came) {
+        match came {
+            Came::Told(handle, told) => {
+                if let Some(feed) = self.feeds.get_mut(&handle) {
+                    feed.push_back(told);
+                }
+            }
+            Came::Event(event) => {
+                if self.events.len() == EVENTS_MAX {
+                    self.events.pop_front();
+                    self.events_dropped += 1;
+                }
+                self.events.push_back(*event);
+            }
+        }
+    }
+
+    /// Followers to be put on hold, and those to be let go on.
+    fn hold_changes(&mut self) -> (Vec<u32>, Vec<u32>) {
+        let is_full = |feed: &VecDeque<Told>| feed.len() >= PAGES_MAX;
+        let now: Vec<u32> = self
+            .feeds
+            .iter()
+            .filter(|(_, feed)| is_full(feed))
+            .map(|(handle, _)| *handle)
+            .collect();
+        let before = std::mem::replace(&mut self.held, now);
+        let full = self.held.iter().filter(|handle| !before.contains(handle)).copied().collect();
+        let empty = before.into_iter().filter(|handle| !self.held.contains(handle)).collect();
+        (full, empty)
+    }
+}
+
+/// A session on a connection: order state, and the session's own orders.
+#[pyclass(frozen, module = "weir._weir")]
+pub struct Service {
+    pub shared: Arc<Shared>,
+}
+
+#[pymethods]
+impl Service {
+    /// Connects at once, so that a wrong address or key is told here.
+    #[new]
+    fn new(py: Python<'_>, endpoint: Endpoint) -> PyResult<Service> {
+        let (target, session) = (endpoint.target()?, endpoint.session()?);
+        let mut client = StateClient::new(target, session);
+        let mut inbox = Inbox::default();
+        let keep = &mut |event: StateEvent<'_>| {
+            Came::of(event).into_iter().for_each(|came| inbox.keep(came))
+        };
+        py.detach(|| client.connect(keep)).map_err(Failure::from)?;
+        inbox.connections = client.connection_count();
+        let (io, inbox) = (Mutex::new(client), Mutex::new(inbox));
+        Ok(Service { shared: Arc::new(Shared { io, inbox, changed: Condvar::new() }) })
+    }
+
+    /// How many connections there have been.
+    #[getter]
+    fn connections(&self) -> u64 {
+        lock(&self.shared.inbox).connections
+    }
+
+    /// Events that nobody took and that were dropped.
+    #[getter]
+    fn events_dropped(&self) -> u64 {
+        lock(&self.shared.inbox).events_dropped
+    }
+
+    /// What last ended a connection, told once; None when nothing did.
+    fn take_failure(&self) -> Option<Py<PyAny>> {
+        let lost = lock(&self.shared.inbox).lost.take()?;
+        Python::attach(|py| Some(lost.raise().into_value(py).into_any()))
+    }
+
+    /// Logs out. Whoever waits is told.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| {
+            lock(&self.shared.inbox).is_closed = true;
+            self.shared.changed.notify_all();
+            // A connection that is gone already is what this is for.
+            let _ = self.shared.io().close(FAREWELL);
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,327 @@
+//! Durable subscriptions and addressed messages, for Python.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use weir_client::subscription::{
+    BrokerClient, Credit, Message as Came, NewSubscription, Next, Seen, Subscription,
+};
+use weir_client::{ClientError, Publisher, SessionConfig, Target};
+use weir_types::{
+    AckLevel, Epoch, FirmId, Position, Reason, SessionId, SubscriptionAction, SubscriptionKind,
+};
+use weir_wire::frame::parse_message;
+use weir_wire::subscription::{BODY_LEN_MAX, MessageFlags, PublicTrade, SubscribedMessage};
+use weir_wire::{Message as _, NodeMessage};
+
+use crate::endpoint::Endpoint;
+use crate::errors::{Failure, name_of};
+use crate::fields::to_dict;
+
+/// The longest wait without a look at signals.
+const SLICE: Duration = Duration::from_millis(50);
+/// How long a request waits for its session to be free.
+const FREE_TIME: Duration = Duration::from_secs(5);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One subscription, attached to by and by.
+#[pyclass(frozen, module = "weir._weir")]
+pub struct Reader(Mutex<Option<Subscription>>);
+
+impl Reader {
+    fn with<T>(&self, what: impl FnOnce(&mut Subscription) -> T) -> PyResult<T> {
+        let closed = || Failure::new("Closed", "the subscription was closed").raise();
+        lock(&self.0).as_mut().map(what).ok_or_else(closed)
+    }
+}
+
+/// A message of a subscription.
+#[pyclass(frozen, module = "weir._weir")]
+pub struct Message {
+    head: SubscribedMessage,
+    body: Py<PyBytes>,
+}
+
+#[pymethods]
+impl Reader {
+    /// Attaches to a subscription; `seen` is of each source the last (epoch, record) dealt with.
+    #[new]
+    fn new(
+        endpoint: Endpoint,
+        name: &str,
+        credit: (u32, u32),
+        seen: BTreeMap<u32, (u32, u64)>,
+    ) -> PyResult<Reader> {
+        let client = BrokerClient::new(endpoint.target()?, endpoint.session()?);
+        let place = |(source, (epoch, record))| (source, (Epoch(epoch), Position(record)));
+        let seen: Seen = seen.into_iter().map(place).collect();
+        let credit = Credit { messages: credit.0, bytes: credit.1 };
+        Ok(Reader(Mutex::new(Some(Subscription::on(client, name, credit, seen)))))
+    }
+
+    /// The next message, waited for up to `timeout` seconds or for ever; None for none in time.
+    #[pyo3(signature = (timeout=None))]
+    fn next(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Message>> {
+        let limit = timeout.map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default());
+        let begun = Instant::now();
+        loop {
+            let left = limit.map_or(SLICE, |limit| limit.saturating_sub(begun.elapsed()));
+            match py.detach(|| self.with(|reader| reader.next(left.min(SLICE))))? {
+                Next::Message(Came { head, body }) => {
+                    let body = PyBytes::new(py, &body).unbind();
+                    return Ok(Some(Message { head, body }));
+                }
+                Next::Ended(reason, taken) => {
+                    let message = format!("the subscription has ended: {reason}; taken {taken:?}");
+                    return Err(Failure::new("SubscriptionEnded", message).because(reason).raise());
+                }
+                Next::Nothing if left.is_zero() => return Ok(None),
+                Next::Nothing => py.check_signals()?,
+            }
+        }
+    }
+
+    /// Acknowledges a message and all before it.
+    fn ack(&self, message: &Message) -> PyResult<()> {
+        self.with(|reader| reader.ack(&Came { head: message.head, body: Vec::new() }))
+    }
+
+    /// Tells the node at once what was acknowledged.
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.with(Subscription::flush))
+    }
+
+    /// Tells the node what was acknowledged and lets go of the connection.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| {
+            if let Some(mut reader) = lock(&self.0).take() {
+                reader.flush();
+            }
+        });
+    }
+
+    /// Of each source the last (epoch, record) that was dealt with.
+    #[getter]
+    fn seen(&self) -> PyResult<BTreeMap<u32, (u32, u64)>> {
+        self.with(|reader| {
+            let places = reader.seen().into_iter().flatten();
+            places.map(|(source, (epoch, record))| (*source, (epoch.0, record.0))).collect()
+        })
+    }
+
+    /// The node has said, since this was asked last, that messages may be missing.
+    fn take_may_have_lost(&self) -> PyResult<bool> {
+        self.with(Subscription::take_may_have_lost)
+    }
+
+    /// What ended the last connection, told once; None when nothing did.
+    fn take_failure(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        let failure = self.with(|reader| reader.client().take_failure()).ok().flatten()?;
+        Some(Failure::from(failure).raise().into_value(py).into_any())
+    }
+}
+
+#[pymethods]
+impl Message {
+    /// Its number: rising, not dense.
+    #[getter]
+    fn number(&self) -> u64 {
+        self.head.message_no
+    }
+
+    /// Source, epoch and record: what it is told from one that comes again by.
+    #[getter]
+    fn place(&self) -> (u32, u32, u64) {
+        (self.head.source, self.head.epoch.0, self.head.record.0)
+    }
+
+    /// When the node took it, in nanoseconds since 1970.
+    #[getter]
+    fn published_time(&self) -> u64 {
+        self.head.published_time.0
+    }
+
+    /// The node knows that it came before.
+    #[getter]
+    fn again(&self) -> bool {
+        self.head.flags.contains(MessageFlags::AGAIN)
+    }
+
+    /// Its body.
+    #[getter]
+    fn body(&self, py: Python<'_>) -> Py<PyBytes> {
+        self.body.clone_ref(py)
+    }
+
+    /// The execution, trade or bust that the body holds, as a dictionary; None for other bytes.
+    fn decode<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let Ok(raw) = parse_message(self.body.as_bytes(py)) else { return Ok(None) };
+        if raw.template_id == PublicTrade::TEMPLATE_ID {
+            return raw.decode_whole::<PublicTrade>().ok().map(|m| to_dict(py, &m)).transpose();
+        }
+        match NodeMessage::decode(&raw) {
+            Ok(NodeMessage::ExecutionReport(report)) => to_dict(py, &report).map(Some),
+            Ok(NodeMessage::TradeBusted(bust)) => to_dict(py, &bust).map(Some),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Messages for other sessions.
+#[pyclass(frozen, module = "weir._weir")]
+pub struct Sender(Mutex<Publisher>);
+
+#[pymethods]
+impl Sender {
+    /// A publisher that begins in an epoch with the number after `last`.
+    #[new]
+    fn new(endpoint: Endpoint, epoch: u32, last: u64) -> PyResult<Sender> {
+        if epoch == 0 {
+            return Err(PyValueError::new_err("epochs begin with 1"));
+        }
+        let begun = (Epoch(epoch), last);
+        let publisher = Publisher::new(endpoint.target()?, endpoint.session()?, begun);
+        Ok(Sender(Mutex::new(publisher)))
+    }
+
+    /// Takes a message for a session; its number.
+    fn publish(&self, to: u32, body: &[u8]) -> PyResult<u64> {
+        if body.len() > BODY_LEN_MAX {
+            let message = format!("a body of {} bytes, of at most {BODY_LEN_MAX}", body.len());
+            return Err(PyValueError::new_err(message));
+        }
+        Ok(lock(&self.0).publish(SessionId(to), body))
+    }
+
+    /// Sends, and waits up to `timeout` seconds until all is acknowledged or refused; up to which
+    /// number all is.
+    fn poll(&self, py: Python<'_>, timeout: f64) -> PyResult<u64> {
+        let limit = Duration::try_from_secs_f64(timeout).unwrap_or(Duration::ZERO);
+        let begun = Instant::now();
+        loop {
+            let left = limit.saturating_sub(begun.elapsed());
+            let upto = py.detach(|| lock(&self.0).poll(left.min(SLICE)));
+            if left.is_zero() || lock(&self.0).unacknowledged() == 0 {
+                return Ok(upto);
+            }
+            py.check_signals()?;
+        }
+    }
+
+    /// Messages without acknowledgement.
+    #[getter]
+    fn unacknowledged(&self) -> usize {
+        lock(&self.0).unacknowledged()
+    }
+
+    /// Number and reason of those refused since this was asked last.
+    fn take_refused(&self) -> Vec<(u64, String)> {
+        let refused = lock(&self.0).take_refused();
+        refused.iter().map(|reject| (reject.message_no, name_of(reject.reason))).collect()
+    }
+
+    /// What ended the last connection, told once; None when nothing did.
+    fn take_failure(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        let failure = Failure::from(lock(&self.0).take_failure()?);
+        Some(failure.raise().into_value(py).into_any())
+    }
+}
+
+/// Requests about subscriptions, each on a connection of its own: a session is logged on once, and
+/// one that only waits here would keep its subscriptions from being read.
+#[pyclass(frozen, module = "weir._weir")]
+pub struct Manager {
+    target: Target,
+    session: SessionConfig,
+}
+
+impl Manager {
+    /// Asks, once the session is free.
+    fn ask<T: Send>(
+        &self,
+        py: Python<'_>,
+        ask: impl Fn(&mut BrokerClient) -> Result<T, ClientError> + Sync,
+    ) -> PyResult<T> {
+        let begun = Instant::now();
+        loop {
+            let asked =
+                py.detach(|| ask(&mut BrokerClient::new(self.target.clone(), self.session)));
+            match asked {
+                // A connection that was closed a moment ago may not have ended at the node.
+                Err(ClientError::LogonRejected { reason: Reason::AlreadyLoggedOn, .. })
+                    if begun.elapsed() < FREE_TIME =>
+                {
+                    py.check_signals()?;
+                    py.detach(|| std::thread::sleep(Duration::from_millis(10)));
+                }
+                asked => return Ok(asked.map_err(Failure::from)?),
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl Manager {
+    /// Connects with each request.
+    #[new]
+    fn new(endpoint: Endpoint) -> PyResult<Manager> {
+        Ok(Manager { target: endpoint.target()?, session: endpoint.session()? })
+    }
+
+    /// Makes a subscription; `quota` is bytes, messages, and the age in seconds.
+    fn create(
+        &self,
+        py: Python<'_>,
+        what: (String, String, u32),
+        level: &str,
+        quota: (u64, u64, f64),
+        expire_after: f64,
+    ) -> PyResult<()> {
+        let (name, kind, topic_key) = what;
+        let (quota_bytes, quota_messages, quota_age) = quota;
+        let kind = of_name(&kind, SubscriptionKind::ALL, "a kind")?;
+        let span = |seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO);
+        let new = NewSubscription {
+            topic_key,
+            level: of_name(level, AckLevel::ALL, "a level")?,
+            quota_bytes,
+            quota_messages,
+            quota_age: span(quota_age),
+            expire_after: span(expire_after),
+            ..NewSubscription::new(&name, kind)
+        };
+        self.ask(py, |client| client.create(&new))
+    }
+
+    /// Deletes, drains or evicts one.
+    fn act(&self, py: Python<'_>, action: &str, name: &str, firm: u32) -> PyResult<()> {
+        let action = of_name(action, SubscriptionAction::ALL, "an action")?;
+        self.ask(py, |client| client.act(action, FirmId(firm), name))
+    }
+
+    /// All of a firm's, or of those that the session sees.
+    fn list<'py>(&self, py: Python<'py>, firm: u32) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        let listed = self.ask(py, |client| client.list(FirmId(firm)))?;
+        let tell = |one: &weir_client::subscription::Listed| {
+            let dict = to_dict(py, &one.state)?;
+            dict.set_item("name", &one.name)?;
+            Ok(dict)
+        };
+        listed.iter().map(tell).collect()
+    }
+}
+
+/// The value whose name, in whatever case, is `text`.
+fn of_name<C: Copy + std::fmt::Debug>(text: &str, all: &[C], what: &str) -> PyResult<C> {
+    let is_it = |code: &&C| format!("{code:?}").eq_ignore_ascii_case(text);
+    all.iter().find(is_it).copied().ok_or_else(|| {
+        PyValueError::new_err(format!("{text:?} is not {what}: want one of {all:?}"))
+    })
+}

@@ -1,0 +1,282 @@
+"""A session at a node: order state by token, and the session's own orders."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from types import SimpleNamespace, TracebackType
+from typing import Any
+
+from . import _weir
+from ._weir import OrderBatch
+from .codes import OrdType, Side, TimeInForce
+from .endpoint import Endpoint, Tls
+from .errors import RESYNCS, Resync
+from .token import Token
+
+#: How long one look of an asynchronous iterator for the next batch takes at most, in seconds.
+_LOOK = 0.5
+
+
+class Client:
+    """One session on one connection; it comes back by itself after a loss.
+
+    Order state and orders share the connection. Several threads may use a client; a request may
+    then wait for as long as another thread looks for what has come, at most 25 ms.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        session: int,
+        key: str | bytes | None = None,
+        signing_key: str | bytes | os.PathLike[str] | None = None,
+        tls: Tls | None = None,
+        heartbeat: float = 5.0,
+    ) -> None:
+        """Connects and logs on; raises ConnectionLost or LogonRejected when it cannot."""
+        self._endpoint = Endpoint(address, session, key, signing_key, tls, heartbeat)
+        self._service = _weir.Service(self._endpoint)
+        self._trader = _weir.Trader(self._service)
+
+    def orders(
+        self,
+        *,
+        firm: int = 0,
+        account: int = 0,
+        instrument: int = 0,
+        live: bool = False,
+        source: int = 0,
+        token: Token | bytes | str | None = None,
+        min_token: Token | bytes | str | None = None,
+        min_wait: float = 0.0,
+        rows_max: int = 0,
+        rows_min: int = 1,
+        wait: float = 0.5,
+        credit: int = 1,
+        until_online: bool = False,
+        timeout: float | None = None,
+        resync: str = "raise",
+        empty: bool = False,
+    ) -> Orders:
+        """Follows order state from a token on, batch by batch, without end.
+
+        `firm`, `account`, `instrument` and `live` filter; `source` is an outside core's number,
+        0 for the node's own (or, of a router, all). `rows_max` bounds a batch, which waits for
+        `rows_min` rows for up to `wait` seconds. `min_token` is what the store is to have reached
+        within `min_wait` seconds. `until_online` ends when all that is there has been told;
+        `timeout` raises Timeout when nothing is heard for so long. `resync` says what becomes of a
+        token that is not honoured: "raise" a Resync, or "return" it in place of a batch. `empty`
+        gives batches without rows too.
+        """
+        if resync not in ("raise", "return"):
+            raise ValueError(f"resync={resync!r}: want 'raise' or 'return'")
+        question = SimpleNamespace(
+            firm=firm,
+            account=account,
+            instrument=instrument,
+            live=live,
+            source=source,
+            token=bytes(Token.of(token)),
+            min_token=bytes(Token.of(min_token)),
+            min_wait_us=round(min_wait * 1e6),
+            rows_max=rows_max,
+            rows_min=rows_min,
+            wait_max_us=round(wait * 1e6),
+            credit=credit,
+        )
+        feed = _weir.Feed(self._service, question)
+        return Orders(feed, Token.of(token), (until_online, timeout, resync == "raise", empty))
+
+    def new_order(
+        self,
+        cl_ord_id: str,
+        *,
+        instrument: int,
+        account: int,
+        side: Side,
+        qty: int,
+        price: int = 0,
+        ord_type: OrdType = OrdType.Limit,
+        time_in_force: TimeInForce = TimeInForce.Day,
+        stop_px: int = 0,
+        min_qty: int = 0,
+        display_qty: int = 0,
+        expire_time: int = 0,
+        post_only: bool = False,
+        self_trade_prevention: int = 0,
+        partition: int = 0,
+    ) -> int:
+        """Enters an order; the number of the request. What becomes of it comes in `events`.
+
+        It is sent again after a loss of the connection and executed once.
+        """
+        order = SimpleNamespace(
+            cl_ord_id=cl_ord_id,
+            instrument=instrument,
+            account=account,
+            side=int(side),
+            ord_type=int(ord_type),
+            time_in_force=int(time_in_force),
+            price=price,
+            stop_px=stop_px,
+            qty=qty,
+            min_qty=min_qty,
+            display_qty=display_qty,
+            expire_time=expire_time,
+            post_only=post_only,
+            self_trade_prevention=self_trade_prevention,
+        )
+        return self._trader.enter(partition, order)
+
+    def cancel_order(
+        self, cl_ord_id: str, orig_cl_ord_id: str, *, instrument: int, partition: int = 0
+    ) -> int:
+        """Cancels what is left of an order; the number of the request."""
+        return self._trader.cancel(partition, (cl_ord_id, orig_cl_ord_id, instrument))
+
+    def replace_order(
+        self,
+        cl_ord_id: str,
+        orig_cl_ord_id: str,
+        *,
+        instrument: int,
+        price: int,
+        qty: int,
+        partition: int = 0,
+    ) -> int:
+        """Changes an order's price and total quantity; the number of the request."""
+        names = (cl_ord_id, orig_cl_ord_id, instrument)
+        return self._trader.replace(partition, names, (price, qty))
+
+    def event(self, timeout: float | None = None) -> dict[str, Any] | None:
+        """What next became of the session's orders, waited for; None when nothing did in time.
+
+        A dictionary of the message's fields: `type` is its name (ExecutionReport,
+        RequestRejected, Reject, TradeBusted ...), `answered` the number of the request that it is
+        the first answer to.
+        """
+        return self._trader.next(timeout)
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """What becomes of the session's orders, without end."""
+        while True:
+            event = self._trader.next(None)
+            if event is not None:
+                yield event
+
+    @property
+    def connections(self) -> int:
+        """How many connections there have been."""
+        return self._service.connections
+
+    def take_failure(self) -> Exception | None:
+        """What ended the last connection, told once; None when nothing did."""
+        return self._service.take_failure()
+
+    def close(self) -> None:
+        """Logs out; whoever waits for something is told so (Closed)."""
+        self._service.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Orders:
+    """Order state on its way: an iterator and an asynchronous one.
+
+    `token` is that of the last batch that was given, never that of one that is on its way: kept
+    behind what was made of the batch, a crash repeats rows and skips none.
+    """
+
+    def __init__(
+        self,
+        feed: _weir.Feed,
+        token: Token,
+        how: tuple[bool, float | None, bool, bool],
+    ) -> None:
+        self._feed = feed
+        self._until_online, self._timeout, self._raises, self._empty = how
+        self._is_done = False
+        #: Where to go on from behind all that was given.
+        self.token = token
+        #: All that was there has been given: what comes is live.
+        self.online = False
+
+    def __iter__(self) -> Orders:
+        return self
+
+    def __next__(self) -> OrderBatch:
+        while not self._is_done:
+            said = self._said(self._feed.next(self._timeout))
+            if said is not None:
+                return said
+        raise StopIteration
+
+    def __aiter__(self) -> Orders:
+        return self
+
+    async def __anext__(self) -> OrderBatch:
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        while not self._is_done:
+            # Looking takes nothing: a look that is cancelled loses no batch.
+            came = self._feed.take()
+            if came is not None:
+                said = self._said(came)
+                if said is not None:
+                    return said
+                begun = loop.time()
+                continue
+            if self._timeout is not None and loop.time() - begun > self._timeout:
+                from .errors import Timeout
+
+                raise Timeout("no batch in time")
+            await loop.run_in_executor(None, self._feed.wait, _LOOK)
+        raise StopAsyncIteration
+
+    def _said(self, came: OrderBatch | tuple[str, bytes]) -> OrderBatch | None:
+        """What is given for what came; None for nothing."""
+        if isinstance(came, tuple):
+            reason, token = came
+            self.token, self.online = Token(token), False
+            error = RESYNCS.get(reason, Resync)(
+                "the token is not honoured: forget what was told before; it comes again", reason
+            )
+            error.token = self.token
+            if self._raises:
+                raise error
+            return error  # type: ignore[return-value]
+        self.token = came.token
+        is_news = came.online != self.online or came.source_away
+        self.online = came.online
+        self._is_done = self._until_online and came.online
+        if len(came) or self._empty or is_news:
+            return came
+        return None
+
+    def close(self) -> None:
+        """Asks for nothing more."""
+        self._is_done = True
+        self._feed.close()
+
+    def __enter__(self) -> Orders:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,70 @@
+"""The values of fields that have names; their numbers are FIX's characters, as on the wire."""
+
+from __future__ import annotations
+
+from enum import IntEnum, IntFlag
+
+from ._weir import CODES
+
+
+class Side(IntEnum):
+    """Buys or sells."""
+
+    Buy = ord("1")
+    Sell = ord("2")
+
+
+class OrdType(IntEnum):
+    """At which price."""
+
+    Market = ord("1")
+    Limit = ord("2")
+    Stop = ord("3")
+    StopLimit = ord("4")
+
+
+class TimeInForce(IntEnum):
+    """How long an order stands."""
+
+    Day = ord("0")
+    Gtc = ord("1")
+    AtTheOpen = ord("2")
+    Ioc = ord("3")
+    Fok = ord("4")
+    Gtd = ord("6")
+    AtTheClose = ord("7")
+
+
+class ExecType(IntEnum):
+    """What last happened to an order."""
+
+    New = ord("0")
+    Canceled = ord("4")
+    Replaced = ord("5")
+    Rejected = ord("8")
+    Expired = ord("C")
+    Restated = ord("D")
+    Trade = ord("F")
+    Triggered = ord("L")
+
+
+class OrdStatus(IntEnum):
+    """The state that an order is in; the first two are live."""
+
+    New = ord("0")
+    PartiallyFilled = ord("1")
+    Filled = ord("2")
+    Canceled = ord("4")
+    Rejected = ord("8")
+    Expired = ord("C")
+
+
+class RowFlag(IntFlag):
+    """What a row is when it is no order: see `weir.gone`."""
+
+    TOMBSTONE = 1
+    LEAVE = 2
+
+
+Reason = IntEnum("Reason", CODES["Reason"])  # type: ignore[misc]
+Reason.__doc__ = "Why a request was refused or an order ended, by the protocol's names."
