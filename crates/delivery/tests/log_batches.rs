@@ -1,6 +1,8 @@
 //! A log's records reach a replica as batches: whatever they are cut into, wherever they begin, and
 //! however often they come, the replica's store is the one that took the records in.
 
+#![allow(clippy::unwrap_used, reason = "what fails in a test's helper fails the test")]
+
 mod support;
 
 use proptest::prelude::*;

@@ -626,12 +626,23 @@ impl Default for DeliverySection {
 }
 
 /// Each is tried on a token that does not open.
-const TOKEN_KEYS_OPENED_MAX: usize = 8;
+const TOKEN_KEYS_OPENED_MAX: u64 = 8;
 
 /// The least that a store may be given: some growth of its tables has to fit.
 const STORE_BYTES_MIN: u64 = 16 << 20;
 
 impl DeliverySection {
+    /// The keys that have bounds of their own, with values, bounds and what is wanted.
+    fn ranges(&self) -> [(&'static str, u64, u64, u64, &'static str); 3] {
+        let (look, every) = (self.look_interval_us, self.snapshot_every_bytes);
+        let opened = self.token_keys_opened.len() as u64;
+        [
+            ("delivery.look_interval_us", look, 50, 1_000_000, "50 to 1000000"),
+            ("delivery.snapshot_every_bytes", every, 4_096, u64::MAX, "4096 or more"),
+            ("delivery.token_keys_opened", opened, 0, TOKEN_KEYS_OPENED_MAX, "at most 8 files"),
+        ]
+    }
+
     /// How the store of a source is to be; what it may ask for where that is said apart.
     #[must_use]
     pub fn settings(&self, source: PartitionId, bytes_max: Option<u64>) -> StoreSettings {
@@ -712,7 +723,7 @@ impl Config {
     /// [`ConfigError::OutOfRange`], naming the first that is not.
     pub fn check(&self) -> Result<(), ConfigError> {
         let mib = 1 << 20;
-        let ranges: [(&'static str, u64, u64, u64, &'static str); 8] = [
+        let ranges: [(&'static str, u64, u64, u64, &'static str); 6] = [
             ("log.segment_bytes", self.log.segment_bytes, mib, 2 << 30, "1 MiB to 2 GiB"),
             ("events.memory_bytes", self.events.memory_bytes, 8 * mib, 64 << 30, "8 MiB to 64 GiB"),
             ("events.segment_bytes", self.events.segment_bytes, mib, 2 << 30, "1 MiB to 2 GiB"),
@@ -731,32 +742,14 @@ impl Config {
                 1 << 30,
                 "64 KiB to 1 GiB",
             ),
-            (
-                "delivery.look_interval_us",
-                self.delivery.look_interval_us,
-                50,
-                1_000_000,
-                "50 to 1000000",
-            ),
-            (
-                "delivery.snapshot_every_bytes",
-                self.delivery.snapshot_every_bytes,
-                4_096,
-                u64::MAX,
-                "4096 or more",
-            ),
         ];
-        for (key, value, min, max, want) in ranges.into_iter().chain(self.gateway.ranges()) {
+        let ranges = ranges.into_iter().chain(self.gateway.ranges()).chain(self.delivery.ranges());
+        for (key, value, min, max, want) in ranges {
             if !(min..=max).contains(&value) {
                 return Err(ConfigError::OutOfRange { key, value: value.to_string(), want });
             }
         }
         check_store_bytes("delivery.bytes_max", self.delivery.bytes_max)?;
-        let opened = self.delivery.token_keys_opened.len();
-        if opened > TOKEN_KEYS_OPENED_MAX {
-            let (key, value) = ("delivery.token_keys_opened", opened.to_string());
-            return Err(ConfigError::OutOfRange { key, value, want: "at most 8 files" });
-        }
         if let Some(tls) = &self.tls {
             tls.check()?;
         }
@@ -919,8 +912,8 @@ mod tests {
                 "replica.sources",
             ),
             (
-                "[replica]\nmaster = \"127.0.0.1:1\"\nsession = 2\nkey_file = \"k\"\nsources = [1]\n\
-                 [broker]\nlisten = \"127.0.0.1:0\"",
+                "[replica]\nmaster = \"127.0.0.1:1\"\nsession = 2\nkey_file = \"k\"\n\
+                 sources = [1]\n[broker]\nlisten = \"127.0.0.1:0\"",
                 "broker",
             ),
             (

@@ -215,9 +215,8 @@ impl Node {
         let threads = assembly.start_threads((gateway, partitions), others, &wake_fd)?;
         assembly.wait_for_operator(definitions)?;
         let web = web_listener.zip(web.hub).map(|(at, hub)| WebServer::start(at, hub));
-        let web = web.transpose()?;
         let Assembly { draining, token_keys, .. } = assembly;
-        let reload = None;
+        let (web, reload) = (web.transpose()?, None);
         Ok(Node { threads, draining, address, status, tls, web, reload, token_keys, notes })
     }
 

@@ -1,10 +1,10 @@
 //! Copies the files of durable subscriptions, which a running node writes to.
 //!
-//! A table of subscriptions is written in place and the newest spill file grows; a spill file before
-//! it is never changed, only removed. So the files are copied and then those that may change are
-//! looked at again, until nothing has changed between two looks: what was copied is then what was
-//! there at a moment between them. A part that is being written when the copy is taken is none when
-//! it is opened, as after a crash.
+//! A table of subscriptions is written in place and the newest spill file grows; a spill file
+//! before it is never changed, only removed. So the files are copied and then those that may change
+//! are looked at again, until nothing has changed between two looks: what was copied is then what
+//! was there at a moment between them. A part that is being written when the copy is taken is none
+//! when it is opened, as after a crash.
 
 use std::collections::BTreeMap;
 

@@ -2,8 +2,8 @@
 //! partition's are told to, under the source's number.
 //!
 //! A core publishes them as messages for nobody in particular, each an `ExecutionReport` of a trade
-//! or a `TradeBusted`; to whom it goes says the firm in it. Its place is the core's own number. So it
-//! is taken once, however often it is sent, and nothing of it is merged with order state.
+//! or a `TradeBusted`; to whom it goes says the firm in it. Its place is the core's own number. So
+//! it is taken once, however often it is sent, and nothing of it is merged with order state.
 
 use weir_broker::{MessageNo, Place, Source, Topic};
 use weir_types::{ExecType, Nanos, PartitionId, Position, Reason, Role};

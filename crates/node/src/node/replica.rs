@@ -1,6 +1,6 @@
-//! Puts a node together that follows the partition of another one and has none of its own: a control
-//! partition, in which its clients' sessions are defined, and the stores that are followed. It
-//! trades nothing.
+//! Puts a node together that follows the partition of another one and has none of its own: a
+//! control partition, in which its clients' sessions are defined, and the stores that are followed.
+//! It trades nothing.
 //!
 //! Whoever logs on is let in as at any node: same gateway, same newcomers, same keys.
 

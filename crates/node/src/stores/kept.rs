@@ -81,7 +81,8 @@ impl KeepSources {
         }
     }
 
-    /// The stores of the node's own partition and these sources; `wake` is of the thread that has them.
+    /// The stores of the node's own partition and of these sources; `wake` is of the thread that
+    /// has them.
     ///
     /// # Errors
     /// When a log is damaged, newer or locked, or contradicts its snapshot.

@@ -1,5 +1,5 @@
-//! How the store of the node's own partition comes back: from its newest snapshot, and the event log
-//! since.
+//! How the store of the node's own partition comes back: from its newest snapshot, and the event
+//! log since.
 //!
 //! The store is a function of the event log, so that a snapshot only spares a start the reading of
 //! what it holds. It is made as those of outside cores are (`snapshots.rs`), at a record's number.

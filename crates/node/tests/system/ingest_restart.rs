@@ -140,7 +140,10 @@ fn a_store_at_its_limit_refuses_what_is_new_and_serves_its_readers() {
         fed.writer.poll(Duration::from_millis(1), |event| events.push(event)).unwrap();
         for event in events {
             match event {
-                weir_client::SourceEvent::Refused(reject) => refused = Some(reject.reason),
+                // What was sent behind it has no place any more, which may be told at once.
+                weir_client::SourceEvent::Refused(reject) => {
+                    refused = refused.or(Some(reject.reason));
+                }
                 event => fed.hear(event),
             }
         }

@@ -1,5 +1,5 @@
-//! The store of the node's own orders comes back from its snapshot and the events since, as it comes
-//! back from all events: the same states, tombstones, floors and tokens.
+//! The store of the node's own orders comes back from its snapshot and the events since, as it
+//! comes back from all events: the same states, tombstones, floors and tokens.
 
 use std::path::{Path, PathBuf};
 
