@@ -273,7 +273,7 @@ impl TokenSealer {
     /// # Errors
     /// As [`TokenSealer::peek`].
     pub fn peek_head(&self, token: &[u8]) -> Result<TokenHead, TokenError> {
-        self.key_of(token)?;
+        keys_of(&self.keys.read(), token).map(drop)?;
         let [version, key_id, _, scope_check, ..] = *token else {
             return Err(TokenError::Malformed(token.len()));
         };

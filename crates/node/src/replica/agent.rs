@@ -137,7 +137,8 @@ impl ReplicaAgent {
     }
 
     fn fail(&mut self, error: &anyhow::Error, now: Nanos) {
-        tracing::warn!(master = %self.parts.master.address, %error, "the master cannot be followed");
+        let master = self.parts.master.address;
+        tracing::warn!(%master, %error, "the master cannot be followed");
         self.parts.figures.failures.fetch_add(1, Ordering::Relaxed);
         self.parts.figures.is_connected.store(false, Ordering::Relaxed);
         self.link = None;

@@ -121,7 +121,8 @@ fn a_replica_follows_its_master_over_tls_and_not_without() {
         [format!("tls_ca = {:?}\ntls_name = {NAME:?}\n", stand.home.path("ca.pem")), String::new()]
     {
         let config = format!(
-            "[replica]\nmaster = \"{}\"\nsession = {}\nkey_file = {:?}\nsources = [{SOURCE}]\n{tls}",
+            "[replica]\nmaster = \"{}\"\nsession = {}\nkey_file = {:?}\nsources = [{SOURCE}]\n\
+             {tls}",
             address(&node, "ingest"),
             SUPERVISOR.session_id,
             stand.home.path("replica.key"),
