@@ -375,6 +375,12 @@ impl<D: Disk> Archive<D> {
         self.epoch
     }
 
+    /// Bytes of changes that are in no segment yet.
+    #[must_use]
+    pub fn open_bytes(&self) -> u64 {
+        self.open.bytes()
+    }
+
     /// The segments, oldest first.
     pub fn segments(&self) -> impl Iterator<Item = &Segment> {
         self.segments.iter().map(|numbered| &numbered.segment)

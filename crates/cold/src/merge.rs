@@ -82,7 +82,7 @@ impl<D: Disk> Archive<D> {
             Err(error) => {
                 self.merge = Some(merge);
                 self.stop_merge();
-                if matches!(error, SegmentError::Damaged { .. }) {
+                if error.is_lost() {
                     self.give_up(number);
                 }
                 return Err(error.into());

@@ -94,7 +94,7 @@ impl<D: Disk> Archive<D> {
         let page = making.page;
         if let Err((number, error)) = walked {
             out.truncate(start);
-            if matches!(error, SegmentError::Damaged { .. }) {
+            if error.is_lost() {
                 self.give_up(number);
             }
             return Err(error.into());

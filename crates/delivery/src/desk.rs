@@ -11,6 +11,7 @@
 //! nothing is there, it came without a token, `wait_max` over | an empty page: you are ONLINE
 //! nothing is there and the idle wait is over                | an empty page with the next token
 //! its token cannot be honoured, or it may not see it        | a refusal with the oldest legal one
+//! its token is below the floor, and what went is kept       | pages from there ([`older`])
 //! the store has not reached its `min_token` in time         | a refusal without a token
 //! ```
 //! A question with a `min_token` waits for that first, and only then by the other lines.
@@ -29,6 +30,10 @@ use crate::page::{Page, PageHead, PageLimits, Selection, put_page, put_refusal};
 use crate::ring::Place;
 use crate::store::{OrderStore, Resync};
 use crate::token::{SourcePlace, TokenError, TokenSealer};
+
+pub mod older;
+
+use older::{BelowFloor, Older};
 
 /// The limits of a desk. Counts are at least one; spans are in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,6 +159,8 @@ struct Reader {
     looked_at: Option<Place>,
     /// What the store is to reach before anything else, and until when.
     min: Option<(SourcePlace, Nanos)>,
+    /// Whether its pages come from whoever keeps what the store let go.
+    below: BelowFloor,
 }
 
 /// How a store stands to a place that it is to reach.
@@ -170,6 +177,8 @@ enum Visit {
     Park(Nanos),
     /// There is more to look at than one visit may.
     Again,
+    /// What it wants is not here any more: it is asked for elsewhere.
+    Away,
     /// Its connection can take nothing.
     Pause,
     /// It has had its last page.
@@ -196,6 +205,8 @@ pub struct Desk {
     selection: Selection,
     token: Vec<u8>,
     opened: Vec<SourcePlace>,
+    /// Readers below the floor, where somebody keeps what went.
+    older: Option<Older>,
 }
 
 impl Desk {
@@ -217,6 +228,7 @@ impl Desk {
             selection: Selection::default(),
             token: Vec::new(),
             opened: Vec::new(),
+            older: None,
         }
     }
 
@@ -332,6 +344,7 @@ impl Desk {
             is_paused: false,
             looked_at: None,
             min: None,
+            below: BelowFloor::No,
         }
     }
 
@@ -401,18 +414,21 @@ impl Desk {
         if self.opened.iter().any(|other| other.source == source) {
             return Err(TokenError::Source(source).reason());
         }
-        self.check(&at, scope.filter()).map_err(Resync::reason)?;
-        Ok(at)
+        match self.check(&at, scope.filter()) {
+            // Whoever keeps what went says whether it has it.
+            Err(Resync::Floor) if self.older.is_some() => Ok(at),
+            checked => checked.map(|()| at).map_err(Resync::reason),
+        }
     }
 
     /// Checks that a reader can go on from a place and miss nothing.
     fn check(&self, at: &SourcePlace, filter: &Filter) -> Result<(), Resync> {
-        self.store.check(at.epoch, at.place, filter)?;
         // What its pages left out for the sake of later changes holds if those never were.
-        match at.place {
-            Place::START => Ok(()),
-            _ => self.store.check(at.epoch, at.reach(), filter),
+        let reach = self.store.check(at.epoch, at.reach(), filter);
+        if at.place != Place::START && reach == Err(Resync::Epoch) {
+            return reach;
         }
+        self.store.check(at.epoch, at.place, filter)
     }
 
     fn seat(&mut self, reader: Reader) {
@@ -441,6 +457,7 @@ impl Desk {
 
     fn unseat(&mut self, slot: u32) {
         let reader = self.readers[slot as usize].take().expect("the reader is seated");
+        self.forget_older(&reader);
         if let Some(timer) = reader.timer {
             self.timers.remove(&(timer, slot));
         }
@@ -561,6 +578,7 @@ impl Desk {
             Some(reader)
                 if !reader.is_ready
                     && !reader.is_paused
+                    && !reader.below.is_away()
                     && reader.looked_at != Some(self.store.head()) =>
             {
                 self.visit(slot, now, to)
@@ -599,6 +617,10 @@ impl Desk {
             Visit::Done => self.unseat(slot),
             Visit::Again => self.make_ready(slot),
             Visit::Park(until) => self.set_timer(slot, Some(until)),
+            Visit::Away => {
+                self.set_timer(slot, None);
+                self.queue_older(slot);
+            }
             Visit::Pause => {
                 self.set_timer(slot, None);
                 self.readers[slot as usize].as_mut().expect("seated").is_paused = true;
@@ -630,7 +652,9 @@ impl Desk {
     ) -> (Visit, i64) {
         // The floor may have risen past a reader that was paused or far behind, and its epoch may
         // have ended before the place that it waits at.
-        if let Err(resync) = self.check(&reader.at(self.store.source()), scope.filter()) {
+        let checked = self.check(&reader.at(self.store.source()), scope.filter());
+        let is_below = checked == Err(Resync::Floor) && self.older.is_some();
+        if let (Err(resync), false) = (checked, is_below) {
             reader.refusal = Some(resync.reason());
             let visit = self.refuse(reader, resync.reason(), now, (sink, polled));
             return (visit, 1);
@@ -650,6 +674,15 @@ impl Desk {
                 }
                 Reached::Yes => (reader.min, reader.waiting_since) = (None, now),
             }
+        }
+        if reader.below.is_away() {
+            return (Visit::Away, 1);
+        }
+        if let BelowFloor::Answered(answer) = core::mem::take(&mut reader.below) {
+            return (self.serve_older(reader, answer, now, (sink, polled)), 1);
+        }
+        if is_below {
+            return (Visit::Away, 1);
         }
         let page =
             self.store.select(reader.after, scope.filter(), &reader.limits, &mut self.selection);

@@ -17,6 +17,7 @@ use weir_wire::frame::parse_message;
 use weir_wire::{Event, Message};
 
 use crate::agent::Agent;
+use crate::cold::{ColdAgent, ColdFeeder};
 use crate::event_reader::{EventReader, ReadEvent};
 use crate::gateway::ConnectionId;
 use crate::handoff::{DeliveryRequest, Fetch};
@@ -93,6 +94,8 @@ pub struct DeliveryParts {
     pub replica: Option<(Vec<StoreSettings>, UpdatePort, Arc<ReplicaFigures>)>,
     /// How the stores of outside cores survive a restart.
     pub keep: KeepSources,
+    /// What keeps the partition's own orders when the store lets them go, if anything does.
+    pub cold: Option<ColdFeeder>,
     /// The delivery agent's own thread.
     pub wake: Wake,
 }
@@ -103,6 +106,7 @@ pub struct DeliveryAgent {
     /// Our own partition's stream: the numbers of its records.
     stream: SourceStream,
     feeds: Feeds,
+    cold: Option<ColdFeeder>,
     ports: ReaderPorts,
     events: EventReader,
     record: Vec<u8>,
@@ -151,8 +155,13 @@ impl DeliveryAgent {
         });
         let updates = updates.transpose()?;
         let first_record = BatchNo(parts.events.next_record());
+        let mut own = desk(parts.store.store(first_epoch))?;
+        if let Some(cold) = &parts.cold {
+            own.keep_older(cold.out_max());
+        }
         let mut agent = DeliveryAgent {
-            desk: desk(parts.store.store(first_epoch))?,
+            desk: own,
+            cold: parts.cold,
             stream: SourceStream::of_log(OWN, first_epoch, first_record),
             feeds: Feeds::new(feeds, port, updates, (kept.port, figures)),
             ports: parts.ports,
@@ -170,11 +179,25 @@ impl DeliveryAgent {
             news_at: Nanos(0),
             figures: parts.figures,
         };
-        while agent.ingest() > 0 {}
+        while agent.ingest() > 0 {
+            if let Some(cold) = &mut agent.cold {
+                cold.feed_at_start(agent.desk.store());
+            }
+        }
         agent.end_past_epochs();
         agent.publish_markets();
         agent.publish_store();
         Ok((agent, KeptSources { writer: kept.writer, notes: kept.notes }))
+    }
+
+    /// The agent of what keeps older orders, for its thread; none where nothing does.
+    pub fn take_cold(&mut self) -> Option<ColdAgent> {
+        self.cold.as_mut().map(ColdFeeder::take_agent)
+    }
+
+    /// Hands what is new on to what keeps it when the store lets it go; true when there is more.
+    fn feed_cold(&mut self, now: Nanos) -> bool {
+        self.cold.as_mut().is_some_and(|cold| cold.feed(self.desk.store(), now))
     }
 
     /// Takes in events; returns how many.
@@ -235,10 +258,11 @@ impl DeliveryAgent {
 
     /// Takes in all that is there. A question that is already here is answered from it: whoever
     /// asks after a report gets at least what the report told.
-    fn ingest_all(&mut self) -> usize {
+    fn ingest_all(&mut self, now: Nanos) -> usize {
         let mut taken = 0;
         loop {
             let some = self.ingest();
+            self.feed_cold(now);
             taken += some;
             if some < INGEST_MAX {
                 return taken;
@@ -368,12 +392,15 @@ impl Agent for DeliveryAgent {
 
     fn do_work(&mut self, now: Nanos) -> usize {
         let mut ingested = self.ingest();
+        let has_older = self.feed_cold(now);
         let fed = self.feeds.work(now);
         let asked = self.take_requests(now);
         if asked > 0 {
-            ingested += self.ingest_all();
+            ingested += self.ingest_all(now);
         }
-        let served = self.serve(now);
+        let answered = self.cold.as_mut().map_or(0, |cold| cold.take_answers(&mut self.desk));
+        let mut served = self.serve(now);
+        served += self.cold.as_mut().map_or(0, |cold| cold.ask(&mut self.desk)) + answered;
         if ingested > 0 {
             self.news_at = now;
         }
@@ -387,7 +414,7 @@ impl Agent for DeliveryAgent {
         }
         // Having taken events in is no reason to look again at once: more come in the meantime
         // and are cheaper together. A full cycle means that there are more already.
-        let more = [ingested >= INGEST_MAX, swept, self.has_more];
+        let more = [ingested >= INGEST_MAX, has_older, swept, self.has_more];
         more.map(usize::from).iter().sum::<usize>() + fed + asked + served
     }
 
@@ -560,6 +587,7 @@ mod tests {
             ingest: (None, Arc::default()),
             keep: KeepSources::in_dir(dir),
             replica: None,
+            cold: None,
             wake: Wake::new(),
         }
     }

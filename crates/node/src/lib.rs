@@ -8,6 +8,7 @@
 //! * [`node`]: puts them together; [`config`]: what can be set.
 //! * [`status`], [`cycles`], [`http`], [`health`], [`service`], [`diagnostics`]: what the node says
 //!   of itself.
+//! * [`cold`]: orders that the delivery store let go.
 //! * [`web`]: order state over HTTP; [`order_json`], [`hex`]: how it is written.
 //! * [`backup`]: a copy of a node's directory, and a node made of one.
 //! * [`cli`]: `weir serve`, `weir demo` and the rest.
@@ -22,6 +23,7 @@ pub mod bench_roundtrip;
 pub mod bench_router;
 pub mod broker;
 pub mod cli;
+pub mod cold;
 pub mod config;
 pub mod control_feed;
 pub mod cycles;

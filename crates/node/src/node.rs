@@ -6,6 +6,7 @@
 //! thread newcomers  connections that have not logged on
 //! thread handshakes handshakes of TLS, where there is TLS
 //! thread delivery   delivery store
+//! thread cold       what the store let go, in files, where it is kept
 //! thread web        order state over HTTP, and web-readers beside it, where it is configured
 //! thread ingest     sockets of outside cores, where there are any
 //! thread replica    asks another node for what comes next, where one is followed
@@ -16,6 +17,7 @@
 //! Split, the gateway has a thread of its own. Disks add a thread each where io_uring is missing;
 //! hiccups are watched by one thread a core.
 
+mod cold;
 mod router;
 
 use std::net::SocketAddr;
@@ -42,6 +44,7 @@ use weir_wire::{Command, Definition, Request};
 
 use crate::agent::Agent;
 use crate::broker::{BrokerAgent, BrokerFigures, BrokerLimits, BrokerParts, FeedParts};
+use crate::cold::{ColdFeeder, ColdFigures};
 use crate::config::{Config, NodeRole, SourceSection, parse_key};
 use crate::control_feed::{ControlFeed, FedPartition};
 use crate::cycles::CycleTimes;
@@ -119,6 +122,7 @@ struct Wakes {
     ingest: Wake,
     replica: Wake,
     broker: Wake,
+    cold: Wake,
 }
 
 /// Probe rings on their way to the drain.
@@ -175,8 +179,9 @@ impl Node {
         let broker_address = broker.as_ref().map(BrokerAgent::address).transpose()?;
         let reader_ports = ReaderPorts { gateway: gateway_port, web: web.port };
         let (replica, update_port) = assembly.replica()?.unzip();
-        let (delivery, kept) =
-            assembly.delivery(reader_ports, (ingest_port, update_port), &trading)?;
+        let cold = assembly.cold(&trading, &mut notes)?;
+        let (mut delivery, kept) =
+            assembly.delivery(reader_ports, (ingest_port, update_port), cold, &trading)?;
         notes.extend(kept.notes);
         let figures = [&control, &trading].map(|r| assembly.figures(r));
         let (control, control_shadow) = control.with_shadow(config)?;
@@ -196,7 +201,10 @@ impl Node {
             hiccups,
             ..assembly.status()
         });
-        let background = assembly.background(replica, [keeper(probes.drain), shadows], kept.writer);
+        let mut background: Vec<Runner> =
+            delivery.take_cold().into_iter().map(|agent| assembly.cold_thread(agent)).collect();
+        let always = [keeper(probes.drain), shadows];
+        background.extend(assembly.background(replica, always, kept.writer));
         let web_readers = web.readers;
         let delivery = assembly.delivery_thread().with_agent(delivery);
         let others =
@@ -300,6 +308,7 @@ impl Wakes {
             ingest: Wake::new(),
             replica: Wake::new(),
             broker: Wake::new(),
+            cold: Wake::new(),
         }
     }
 }
@@ -517,6 +526,7 @@ struct Assembly<'a> {
     ingest_figures: Arc<IngestFigures>,
     replica_figures: Arc<ReplicaFigures>,
     broker_figures: Arc<BrokerFigures>,
+    cold_figures: Arc<ColdFigures>,
     cycles: Arc<CycleTimes>,
 }
 
@@ -532,6 +542,7 @@ impl<'a> Assembly<'a> {
             ingest_figures: Arc::default(),
             replica_figures: Arc::default(),
             broker_figures: Arc::default(),
+            cold_figures: Arc::default(),
             cycles: Arc::new(CycleTimes::default()),
         }
     }
@@ -552,6 +563,7 @@ impl<'a> Assembly<'a> {
             ingest: None,
             replica: self.config.replica.as_ref().map(|_| self.replica_figures.clone()),
             broker: None,
+            cold: self.config.delivery.cold.as_ref().map(|_| self.cold_figures.clone()),
             router: None,
             cycles: self.cycles.clone(),
             latencies: None,
@@ -694,6 +706,7 @@ impl<'a> Assembly<'a> {
         &self,
         ports: ReaderPorts,
         (ingest, updates): (Option<IngestPort>, Option<UpdatePort>),
+        cold: Option<ColdFeeder>,
         trading: &Recovered,
     ) -> anyhow::Result<(DeliveryAgent, KeptSources)> {
         let section = &self.config.delivery;
@@ -724,6 +737,7 @@ impl<'a> Assembly<'a> {
             wake: self.wakes.delivery.clone(),
             replica: updates.map(|port| (self.followed(), port, self.replica_figures.clone())),
             keep,
+            cold,
         })
     }
 
