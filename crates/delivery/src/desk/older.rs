@@ -192,7 +192,7 @@ impl Desk {
         let Some(older) = &mut self.older else { return };
         match reader.below {
             BelowFloor::Asked(ticket) => older.forgotten.push(ticket),
-            BelowFloor::Queued(ticket) => drop(older.queue.remove(&ticket)),
+            BelowFloor::Queued(ticket) => _ = older.queue.remove(&ticket),
             BelowFloor::No | BelowFloor::Answered(_) => {}
         }
     }

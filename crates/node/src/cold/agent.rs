@@ -63,8 +63,8 @@ pub struct ColdParts {
 }
 
 /// The agent.
-pub struct ColdAgent {
-    pub(super) archive: Archive<ThreadDisk>,
+pub struct ColdAgent<D = ThreadDisk> {
+    pub(super) archive: Archive<D>,
     pub(super) sealer: TokenSealer,
     pub(super) figures: Arc<ColdFigures>,
     pub(super) rows: Vec<u8>,
@@ -91,7 +91,7 @@ pub fn dir_of(dir: &Path, log_id: u128) -> PathBuf {
 }
 
 impl ColdAgent {
-    /// Opens the archive; what there is to say of it goes to `notes`.
+    /// Opens the archive in a directory of its log's own; what there is to say goes to `notes`.
     ///
     /// # Errors
     /// When the directory cannot be read or made, another process has it, or its files are of a
@@ -104,8 +104,22 @@ impl ColdAgent {
         let at = || format!("cold order state in {}", dir.display());
         let mut disk = ThreadDisk::open(&dir, None).with_context(at)?;
         disk.lock().with_context(at)?;
+        ColdAgent::over(disk, parts, notes).with_context(at)
+    }
+}
+
+impl<D: Disk> ColdAgent<D> {
+    /// As [`ColdAgent::open`], over a disk.
+    ///
+    /// # Errors
+    /// When the disk fails or its files are of a later epoch than the log.
+    pub fn over(
+        disk: D,
+        parts: ColdParts,
+        notes: &mut Vec<String>,
+    ) -> Result<(ColdPort, ColdAgent<D>), ColdError> {
         let open_bytes_max = OPEN_SEGMENTS_MAX.saturating_mul(parts.config.segment_bytes_max);
-        let (archive, report) = Archive::open(disk, parts.config).with_context(at)?;
+        let (archive, report) = Archive::open(disk, parts.config)?;
         note(&report, &parts.figures, notes);
         let out_max = parts.readers_max;
         let (batches, from_store) = RingBuffer::new(BATCHES_MAX);
@@ -169,6 +183,16 @@ impl ColdAgent {
         taken
     }
 
+    /// Whether changes were handed over that the archive has not taken yet.
+    pub(super) fn is_behind(&self) -> bool {
+        !self.batches.is_empty()
+    }
+
+    /// Whether the disk failed, and is not to be tried again yet.
+    pub(super) fn is_resting(&self, now: Nanos) -> bool {
+        self.retry_at.is_some_and(|at| now < at)
+    }
+
     fn take_requests(&mut self) -> usize {
         let mut taken = 0;
         while let Ok(request) = self.requests.pop() {
@@ -215,7 +239,7 @@ impl ColdAgent {
 
     /// A step of what the archive has to do; whether there was one.
     fn work(&mut self, now: Nanos) -> bool {
-        if self.retry_at.is_some_and(|at| now < at) {
+        if self.is_resting(now) {
             return false;
         }
         match self.archive.work(now) {
@@ -270,7 +294,7 @@ fn note(report: &OpenReport, figures: &ColdFigures, notes: &mut Vec<String>) {
     }));
 }
 
-impl Agent for ColdAgent {
+impl<D: Disk + Send> Agent for ColdAgent<D> {
     fn name(&self) -> &'static str {
         "cold"
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use weir_cold::{ColdError, ColdPage, Filter, PageLimits, Place};
 use weir_delivery::page::{PageHead, RowsPage, put_rows_page};
 use weir_delivery::{OlderAnswer, OlderAsk, OlderPage, SourcePlace};
+use weir_io::Disk;
 use weir_types::{Nanos, Reason};
 
 use super::agent::ColdAgent;
@@ -17,7 +18,7 @@ const SCAN_MAX: u32 = 131_072;
 /// Blocks that one page reads.
 const BLOCKS_MAX: u32 = 64;
 
-impl ColdAgent {
+impl<D: Disk> ColdAgent<D> {
     /// The answer, and how many entries were looked at; `None` when it cannot be had yet.
     pub(super) fn answer(&mut self, ask: &OlderAsk, now: Nanos) -> Option<(OlderAnswer, u32)> {
         let after = cold_place(ask.at.place);
@@ -34,8 +35,13 @@ impl ColdAgent {
         }
         // The store has let go what is in no segment yet.
         if self.archive.fed() < floor {
-            // It was not handed over either: the next batch begins behind it.
-            return Some((self.refused(Reason::ResyncFloor), page.scan_count));
+            return match self.is_behind() {
+                // Changes wait for those before them to be in a segment.
+                true if self.is_resting(now) => Some((self.not_now(), page.scan_count)),
+                true => None,
+                // It was not handed over: the next batch begins behind it.
+                false => Some((self.refused(Reason::ResyncFloor), page.scan_count)),
+            };
         }
         if now.since(self.closed_at).0 < CLOSE_EVERY {
             return None;
@@ -103,6 +109,10 @@ impl ColdAgent {
         if matches!(error, ColdError::Segment(error) if error.is_lost()) {
             return self.refused(Reason::ResyncFloor);
         }
+        self.not_now()
+    }
+
+    fn not_now(&self) -> OlderAnswer {
         self.figures.not_now.fetch_add(1, Ordering::Relaxed);
         OlderAnswer::NotNow
     }

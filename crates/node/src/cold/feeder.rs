@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use rtrb::{Consumer, Producer};
 use weir_cold::{Batch, Change, Keys, Standing};
 use weir_delivery::{Desk, Exported, ExportedAs, OlderAnswer, OlderAsk, OrderStore, Place, Ticket};
+use weir_io::{Disk, ThreadDisk};
 use weir_types::Nanos;
 
 use super::agent::ColdAgent;
@@ -55,18 +56,27 @@ pub struct ColdPort {
 }
 
 /// Feeds the archive, and carries questions and pages.
-pub struct ColdFeeder {
+pub struct ColdFeeder<D = ThreadDisk> {
     port: ColdPort,
     /// The archive's agent until its thread begins: a start feeds it on its own thread.
-    agent: Option<Box<ColdAgent>>,
+    agent: Option<Box<ColdAgent<D>>>,
     fed_at: Nanos,
+    /// Changes after which they are handed over at once.
+    changes_max: u64,
 }
 
-impl ColdFeeder {
+impl<D: Disk> ColdFeeder<D> {
     /// With the agent, which has no thread yet.
     #[must_use]
-    pub fn new(port: ColdPort, agent: ColdAgent) -> ColdFeeder {
-        ColdFeeder { port, agent: Some(Box::new(agent)), fed_at: Nanos(0) }
+    pub fn new(port: ColdPort, agent: ColdAgent<D>) -> ColdFeeder<D> {
+        let (agent, fed_at) = (Some(Box::new(agent)), Nanos(0));
+        ColdFeeder { port, agent, fed_at, changes_max: FEED_CHANGES }
+    }
+
+    /// The same before a store that keeps fewer ended orders than a node's may.
+    #[cfg(test)]
+    pub(super) fn before_a_small_store(self) -> ColdFeeder<D> {
+        ColdFeeder { changes_max: 1, ..self }
     }
 
     /// Questions that may be out at once.
@@ -79,7 +89,7 @@ impl ColdFeeder {
     ///
     /// # Panics
     /// When it was taken already.
-    pub fn take_agent(&mut self) -> ColdAgent {
+    pub fn take_agent(&mut self) -> ColdAgent<D> {
         *self.agent.take().expect("the agent has one thread")
     }
 
@@ -100,7 +110,7 @@ impl ColdFeeder {
     }
 
     fn is_behind(&self, store: &OrderStore) -> bool {
-        store.head().seq.0.saturating_sub(self.port.fed.seq.0) >= FEED_CHANGES
+        store.head().seq.0.saturating_sub(self.port.fed.seq.0) >= self.changes_max
     }
 
     /// Hands over what is new when it is time, a bounded part of it; true when there is more now.

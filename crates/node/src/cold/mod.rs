@@ -21,3 +21,6 @@ pub mod figures;
 pub use agent::{ColdAgent, ColdParts};
 pub use feeder::{ColdFeeder, ColdPort};
 pub use figures::{ColdFigures, ColdReport};
+
+#[cfg(test)]
+mod tests;

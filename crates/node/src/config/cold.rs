@@ -61,7 +61,7 @@ impl ColdSection {
                 "64 KiB to 4 GiB",
             ),
             ("delivery.cold.keep_s", self.keep_s, 1, years, "1 to ten years' seconds"),
-            ("delivery.cold.keep_bytes", self.keep_bytes, 1 << 16, 1 << 50, "64 KiB or more"),
+            ("delivery.cold.keep_bytes", self.keep_bytes, 1 << 14, 1 << 50, "16 KiB or more"),
             (
                 "delivery.cold.rows_per_second",
                 self.rows_per_second,

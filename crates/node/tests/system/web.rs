@@ -46,17 +46,17 @@ fn get_as(node: &Node, authorization: &str, path: &str) -> (u16, Value) {
     (code, serde_json::from_str(body).unwrap_or(Value::Null))
 }
 
-fn get(node: &Node, who: &Who, path: &str) -> (u16, Value) {
+pub fn get(node: &Node, who: &Who, path: &str) -> (u16, Value) {
     get_as(node, &bearer(who), path)
 }
 
-fn page(node: &Node, who: &Who, path: &str) -> Value {
+pub fn page(node: &Node, who: &Who, path: &str) -> Value {
     let (code, page) = get(node, who, path);
     assert_eq!(code, 200, "{page}");
     page
 }
 
-fn token_of(page: &Value) -> &str {
+pub fn token_of(page: &Value) -> &str {
     page["token"].as_str().expect("a token")
 }
 
