@@ -193,7 +193,7 @@ impl OrderStore {
         self.head
     }
 
-    /// The place of the latest change that is gone and that a reader of this filter could have seen.
+    /// The place of the latest change that is gone and that this filter could have let through.
     #[must_use]
     pub fn floor_of(&self, filter: &Filter) -> Place {
         self.index.floor_of(filter)

@@ -20,6 +20,8 @@
 mod cold;
 mod router;
 
+pub(crate) use self::cold::COLD_SHARE;
+
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -44,7 +46,7 @@ use weir_wire::{Command, Definition, Request};
 
 use crate::agent::Agent;
 use crate::broker::{BrokerAgent, BrokerFigures, BrokerLimits, BrokerParts, FeedParts};
-use crate::cold::{ColdFeeder, ColdFigures};
+use crate::cold::{ColdAgent, ColdFigures};
 use crate::config::{Config, NodeRole, SourceSection, parse_key};
 use crate::control_feed::{ControlFeed, FedPartition};
 use crate::cycles::CycleTimes;
@@ -76,7 +78,7 @@ use crate::runner::{Runner, RunningThread, WaitStrategy, Wake};
 use crate::stage_clock::StageClock;
 use crate::status::NodeStatus;
 use crate::stores::StoreSettings;
-use crate::stores::kept::{KeepSources, KeptSources};
+use crate::stores::kept::KeepSources;
 use crate::stores::snapshots::SnapshotWriter;
 use crate::token_keys::TokenKeyFile;
 use crate::web::{Hub, HubAgent, HubParts, WebServer};
@@ -179,10 +181,8 @@ impl Node {
         let broker_address = broker.as_ref().map(BrokerAgent::address).transpose()?;
         let reader_ports = ReaderPorts { gateway: gateway_port, web: web.port };
         let (replica, update_port) = assembly.replica()?.unzip();
-        let cold = assembly.cold(&trading, &mut notes)?;
-        let (mut delivery, kept) =
-            assembly.delivery(reader_ports, (ingest_port, update_port), cold, &trading)?;
-        notes.extend(kept.notes);
+        let (mut delivery, writer) =
+            assembly.delivery(reader_ports, (ingest_port, update_port), (&trading, &mut notes))?;
         let figures = [&control, &trading].map(|r| assembly.figures(r));
         let (control, control_shadow) = control.with_shadow(config)?;
         let (trading, trading_shadow) = trading.with_shadow(config)?;
@@ -201,10 +201,8 @@ impl Node {
             hiccups,
             ..assembly.status()
         });
-        let mut background: Vec<Runner> =
-            delivery.take_cold().into_iter().map(|agent| assembly.cold_thread(agent)).collect();
-        let always = [keeper(probes.drain), shadows];
-        background.extend(assembly.background(replica, always, kept.writer));
+        let aside = (delivery.take_cold(), replica, writer);
+        let background = assembly.background(aside, [keeper(probes.drain), shadows]);
         let web_readers = web.readers;
         let delivery = assembly.delivery_thread().with_agent(delivery);
         let others =
@@ -706,9 +704,9 @@ impl<'a> Assembly<'a> {
         &self,
         ports: ReaderPorts,
         (ingest, updates): (Option<IngestPort>, Option<UpdatePort>),
-        cold: Option<ColdFeeder>,
-        trading: &Recovered,
-    ) -> anyhow::Result<(DeliveryAgent, KeptSources)> {
+        (trading, notes): (&Recovered, &mut Vec<String>),
+    ) -> anyhow::Result<(DeliveryAgent, Option<SnapshotWriter>)> {
+        let cold = self.cold(trading, notes)?;
         let section = &self.config.delivery;
         let sources = self.config.ingest.iter().flat_map(|section| &section.sources);
         let settings = |source: &SourceSection| {
@@ -723,7 +721,7 @@ impl<'a> Assembly<'a> {
         let snapshot_every = self.config.ingest.as_ref().map(|i| i.snapshot_every_bytes);
         let keep =
             KeepSources { snapshot_every: snapshot_every.unwrap_or(keep.snapshot_every), ..keep };
-        DeliveryAgent::new(DeliveryParts {
+        let (agent, kept) = DeliveryAgent::new(DeliveryParts {
             ports,
             events: trading.reader(),
             epoch: trading.epoch,
@@ -738,7 +736,9 @@ impl<'a> Assembly<'a> {
             replica: updates.map(|port| (self.followed(), port, self.replica_figures.clone())),
             keep,
             cold,
-        })
+        })?;
+        notes.extend(kept.notes);
+        Ok((agent, kept.writer))
     }
 
     /// The stores of the sources that are followed.
@@ -773,17 +773,18 @@ impl<'a> Assembly<'a> {
     /// The threads behind the others, in the order in which they stop.
     fn background(
         &self,
-        replica: Option<ReplicaAgent>,
+        (cold, replica, writer): (Option<ColdAgent>, Option<ReplicaAgent>, Option<SnapshotWriter>),
         always: [Runner; 2],
-        writer: Option<SnapshotWriter>,
     ) -> Vec<Runner> {
+        let cold = cold.map(|agent| self.cold_thread(agent));
         let replica = replica.map(|agent| {
             Runner::new("replica", self.wakes.replica.clone(), WaitStrategy::Park)
                 .sharing(DELIVERY_SHARE)
                 .giving_way()
                 .with_agent(agent)
         });
-        replica.into_iter().chain(always).chain(writer.map(store_snapshots)).collect()
+        let first = cold.into_iter().chain(replica);
+        first.chain(always).chain(writer.map(store_snapshots)).collect()
     }
 
     /// The thread that answers for order state, without its agent.

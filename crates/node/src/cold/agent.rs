@@ -3,13 +3,13 @@
 //! another. Its disk blocks it and nobody else.
 //!
 //! ```text
-//! trouble                         | what is done
-//! --------------------------------+----------------------------------------------------------------
-//! a file is damaged               | named; readers before its end are told ResyncFloor, others not
-//! the disk cannot be read         | the question is rejected for now; its token is as good as before
-//! the disk has no room, or fails  | tried again each second; changes wait in memory up to a limit,
-//!                                 | then in the store; what that lets go meanwhile is a hole
-//! a hole                          | the archive begins anew behind it: ResyncFloor before it
+//! trouble                        | what is done
+//! -------------------------------+---------------------------------------------------------------
+//! a file is damaged              | named; readers before its end are told ResyncFloor, others not
+//! the disk cannot be read        | the question is rejected for now; its token stays good
+//! the disk has no room, or fails | tried again each second; changes wait in memory up to a limit,
+//!                                | then in the store; what that lets go meanwhile is a hole
+//! a hole                         | the archive begins anew behind it: ResyncFloor before it
 //! ```
 
 use std::collections::VecDeque;
@@ -19,6 +19,7 @@ use std::sync::{Arc, PoisonError};
 
 use anyhow::Context;
 use rtrb::{Consumer, Producer, RingBuffer};
+use weir_cold::plant::{self, Plant};
 use weir_cold::{Archive, Batch, ColdConfig, ColdError, OpenReport, Pace, SegmentError, Worked};
 use weir_delivery::{OlderAnswer, OlderAsk, Ticket, TokenSealer};
 use weir_io::{Disk, DiskErrorKind, ThreadDisk};
@@ -201,7 +202,8 @@ impl<D: Disk> ColdAgent<D> {
                 ColdRequest::Forget(ticket) => {
                     let at = self.waiting.iter().position(|ask| ask.ticket == ticket);
                     // One that was answered already needs no second answer.
-                    if at.and_then(|at| self.waiting.remove(at)).is_some() {
+                    let is_waiting = at.and_then(|at| self.waiting.remove(at)).is_some();
+                    if is_waiting && !plant::is(Plant::ForgottenUnanswered) {
                         self.say(ticket, OlderAnswer::NotNow);
                     }
                 }
@@ -303,8 +305,10 @@ impl<D: Disk + Send> Agent for ColdAgent<D> {
         // In this order: what was handed over before a question is in the archive before it is
         // answered.
         let asked = self.take_requests();
+        let is_first = plant::is(Plant::AnsweredBeforeTaken);
+        let early = if is_first { self.serve(now) } else { 0 };
         let taken = self.take_changes();
-        let served = self.serve(now);
+        let served = early + self.serve(now);
         let worked = self.work(now);
         let done = asked + taken + served + usize::from(worked);
         if now.since(self.told_at).0 >= TOLD_EVERY {

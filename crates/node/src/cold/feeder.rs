@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use rtrb::{Consumer, Producer};
+use weir_cold::plant::{self, Plant};
 use weir_cold::{Batch, Change, Keys, Standing};
 use weir_delivery::{Desk, Exported, ExportedAs, OlderAnswer, OlderAsk, OrderStore, Place, Ticket};
 use weir_io::{Disk, ThreadDisk};
@@ -96,6 +97,9 @@ impl<D: Disk> ColdFeeder<D> {
     /// Hands over what is new while the store is made anew from its log: all of it, as far as the
     /// archive takes it.
     pub fn feed_at_start(&mut self, store: &OrderStore) {
+        if plant::is(Plant::StartFedFromHead) {
+            self.port.fed = store.head();
+        }
         while self.is_behind(store) {
             if self.port.batches.is_full() {
                 let agent = self.agent.as_mut().expect("its thread has not begun");
@@ -137,9 +141,10 @@ impl<D: Disk> ColdFeeder<D> {
     fn hand_over(&mut self, store: &OrderStore) {
         // What went before it was handed over is not to be had any more: the batch begins behind.
         let from = self.port.fed.max(store.floor());
+        let hides_hole = plant::is(Plant::HoleNotTold);
         let mut batch = self.port.empties.pop().unwrap_or_default();
         batch.clear();
-        batch.from = cold_place(from);
+        batch.from = cold_place(if hides_hole { self.port.fed } else { from });
         let to = store.export(from, BATCH_CHANGES, |entry| {
             batch.push(&change_of(entry)).expect("a store's entries are changes");
         });

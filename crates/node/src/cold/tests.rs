@@ -248,7 +248,10 @@ impl World {
             match NodeMessage::decode(&raw).unwrap() {
                 NodeMessage::OrderPage(page, token) => online = self.head(reader, &page, token),
                 NodeMessage::OrderPageBody(_, rows) => {
-                    rows.for_each(|row| apply(reader, &row.unwrap().0));
+                    for (row, _) in rows.map(Result::unwrap) {
+                        self.check_latest(&row);
+                        apply(reader, &row);
+                    }
                 }
                 NodeMessage::Reject(_) => reader.refusals += 1,
                 other => panic!("{other:?}"),
@@ -256,6 +259,14 @@ impl World {
             bytes = &bytes[len..];
         }
         online
+    }
+
+    /// An order is told once, as it is: nothing that the archive knows came later.
+    fn check_latest(&self, row: &OrderRow) {
+        let fed = self.agent.archive.fed().seq;
+        let is_later =
+            |other: &&OrderRow| other.rec == row.rec && other.seq > row.seq && other.seq <= fed;
+        assert_eq!(self.history.iter().find(is_later), None, "{row:?} is history");
     }
 
     fn head(&self, reader: &mut Reader, page: &OrderPage, token: &[u8]) -> bool {
@@ -284,6 +295,25 @@ impl World {
             let is_due = row.ord_status.is_live() || row.seq.0 > reader.since;
             assert!(!is_due || reader.mirror.contains_key(rec), "{row:?} was not told");
         }
+    }
+
+    fn step(&mut self, step: Step, readers: &mut [Reader; 4]) {
+        match step {
+            Step::Insert(firm) => self.insert(firm),
+            Step::Change(pick, ends) => self.change(pick, ends),
+            Step::Work => self.work(),
+            Step::Crash(choice) => self.crash(choice),
+            Step::Read(reader, rows) => _ = self.read(&mut readers[reader], rows),
+        }
+    }
+
+    /// All readers have all, and nobody was refused.
+    fn end(&mut self, readers: &mut [Reader; 4]) {
+        for reader in readers {
+            self.read_all(reader);
+            assert_eq!((reader.resyncs, reader.refusals), (0, 0));
+        }
+        assert_eq!(self.figures.report().holes, 0);
     }
 
     fn read_all(&mut self, reader: &mut Reader) {
@@ -327,20 +357,8 @@ proptest! {
     ) {
         let mut world = World::new(config(), ended_max);
         let mut readers = [0, 1, 2, 3].map(Reader::new);
-        for step in steps {
-            match step {
-                Step::Insert(firm) => world.insert(firm),
-                Step::Change(pick, ends) => world.change(pick, ends),
-                Step::Work => world.work(),
-                Step::Crash(choice) => world.crash(choice),
-                Step::Read(reader, rows) => _ = world.read(&mut readers[reader], rows),
-            }
-        }
-        for reader in &mut readers {
-            world.read_all(reader);
-            prop_assert_eq!((reader.resyncs, reader.refusals), (0, 0));
-        }
-        prop_assert_eq!(world.figures.report().holes, 0);
+        steps.into_iter().for_each(|step| world.step(step, &mut readers));
+        world.end(&mut readers);
     }
 }
 
@@ -449,4 +467,74 @@ fn a_reader_that_leaves_is_forgotten_and_holds_nobody_up() {
     assert_eq!(world.figures.report().pages, before, "nothing was read for who had left");
     let mut reader = reader;
     world.read_all(&mut reader);
+}
+
+/// A store that went on while the disk took nothing, until what it let go found no room anywhere.
+fn overtaken() -> (World, Reader) {
+    let (mut world, reader) = parked(ColdConfig { segment_bytes_max: 1_000, ..config() });
+    world.disk.set_faults(SimFaults { full_from: Some(0), ..SimFaults::default() });
+    pass(&mut world, 200);
+    world.disk.set_faults(SimFaults::default());
+    for _ in 0..40 {
+        world.work();
+        world.feed();
+    }
+    (world, reader)
+}
+
+#[test]
+fn what_was_not_handed_over_in_time_is_a_hole_that_readers_are_told_of() {
+    let (mut world, mut reader) = overtaken();
+    world.read_all(&mut reader);
+    let report = world.figures.report();
+    assert_eq!((reader.resyncs, report.holes), (1, 1), "{report:?}");
+}
+
+#[cfg(feature = "planted")]
+mod planted {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::TestRunner;
+    use weir_cold::plant::{self, Plant};
+
+    use super::*;
+
+    /// Random steps, the same each time.
+    fn seam() {
+        let mut runner = TestRunner::deterministic();
+        let steps = prop::collection::vec(any_step(), 1..200);
+        for round in 0..48 {
+            let steps = steps.new_tree(&mut runner).unwrap().current();
+            let mut world = World::new(config(), 1 + round % 11);
+            let mut readers = [0, 1, 2, 3].map(Reader::new);
+            steps.into_iter().for_each(|step| world.step(step, &mut readers));
+            world.end(&mut readers);
+        }
+    }
+
+    const SCENARIOS: [(&str, fn()); 5] = [
+        ("random steps", seam),
+        ("retired", a_token_that_is_older_than_what_is_kept_is_refused_and_the_next_is_whole),
+        ("damaged", a_damaged_file_is_counted_and_its_readers_are_refused),
+        ("overtaken", what_was_not_handed_over_in_time_is_a_hole_that_readers_are_told_of),
+        ("left", a_reader_that_leaves_is_forgotten_and_holds_nobody_up),
+    ];
+
+    #[test]
+    fn every_planted_bug_is_found() {
+        let mut unseen = Vec::new();
+        for planted in Plant::ALL {
+            plant::set(Some(planted));
+            let found =
+                SCENARIOS.iter().find(|(_, run)| catch_unwind(AssertUnwindSafe(run)).is_err());
+            plant::set(None);
+            match found {
+                Some((name, _)) => println!("{planted:?}: found by {name}"),
+                None => unseen.push(planted),
+            }
+        }
+        assert!(unseen.is_empty(), "not found: {unseen:?}");
+        SCENARIOS.iter().for_each(|(_, run)| run());
+    }
 }

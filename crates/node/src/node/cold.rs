@@ -1,11 +1,11 @@
 //! What keeps the node's own orders when the store lets them go, where it is configured.
 
 use super::*;
-use crate::cold::{ColdAgent, ColdFeeder, ColdParts, ends};
+use crate::cold::{ColdFeeder, ColdParts, ends};
 use crate::config::ColdSection;
 
 /// Who reads what is old waits for who reads what is new.
-const COLD_SHARE: Share = Share::Fair { niceness: 15 };
+pub(crate) const COLD_SHARE: Share = Share::Fair { niceness: 15 };
 
 impl Assembly<'_> {
     /// The archive, opened and without a thread, behind the store's end of it.

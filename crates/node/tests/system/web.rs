@@ -158,9 +158,9 @@ fn what_is_wrong_with_a_question_is_told_by_its_name() {
     );
 }
 
-type Socket = WebSocket<MaybeTlsStream<TcpStream>>;
+pub type Socket = WebSocket<MaybeTlsStream<TcpStream>>;
 
-fn open(node: &Node, who: &Who) -> Socket {
+pub fn open(node: &Node, who: &Who) -> Socket {
     let mut request = format!("ws://{}/orders/stream", node.web()).into_client_request().unwrap();
     let value = HeaderValue::from_str(&bearer(who)).unwrap();
     request.headers_mut().insert("Authorization", value);
@@ -170,11 +170,11 @@ fn open(node: &Node, who: &Who) -> Socket {
     socket
 }
 
-fn say(socket: &mut Socket, message: &Value) {
+pub fn say(socket: &mut Socket, message: &Value) {
     socket.send(Message::text(message.to_string())).unwrap();
 }
 
-fn hear(socket: &mut Socket) -> Value {
+pub fn hear(socket: &mut Socket) -> Value {
     loop {
         match socket.read().unwrap() {
             Message::Text(text) => return serde_json::from_str(&text).unwrap(),
