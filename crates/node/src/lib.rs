@@ -16,6 +16,7 @@
 pub mod agent;
 pub mod backup;
 pub mod bench_broker;
+pub mod bench_cold;
 pub mod bench_delivery;
 pub mod bench_isolation;
 pub mod bench_probes;
