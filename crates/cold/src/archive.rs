@@ -20,6 +20,7 @@ use crate::entry::{Batch, Change, ChangeError, IMAGE_LEN, Image};
 use crate::merge::Merge;
 use crate::newest::{Newest, RecSet};
 use crate::place::Place;
+use crate::plant::{self, Plant};
 use crate::segment::{BLOCK_ENTRIES_MAX, Header, PART_SUFFIX, Segment, parse_name};
 use crate::writer::{SegmentError, SegmentWriter, open_segment, visit_keys};
 
@@ -375,6 +376,12 @@ impl<D: Disk> Archive<D> {
         self.epoch
     }
 
+    /// Bytes of changes that are in no segment yet.
+    #[must_use]
+    pub fn open_bytes(&self) -> u64 {
+        self.open.bytes()
+    }
+
     /// The segments, oldest first.
     pub fn segments(&self) -> impl Iterator<Item = &Segment> {
         self.segments.iter().map(|numbered| &numbered.segment)
@@ -447,7 +454,7 @@ impl<D: Disk> Archive<D> {
     /// [`ColdError::OutOfOrder`]: the changes before the one that it names were taken.
     /// [`ColdError::Disk`] when what is before a hole cannot be removed.
     pub fn take_batch(&mut self, batch: &Batch) -> Result<(), ColdError> {
-        if batch.from > self.fed {
+        if batch.from > self.fed && !plant::is(Plant::HoleNotNoted) {
             if self.fed > Place::START {
                 self.figures.holes += 1;
             }
@@ -585,7 +592,9 @@ impl<D: Disk> Archive<D> {
         self.disk.remove(&header.file_name())?;
         self.disk.sync_dir()?;
         let gone = self.segments.pop_front().expect("it was looked at");
-        self.floor = header.to;
+        if !plant::is(Plant::FloorNotRaised) {
+            self.floor = header.to;
+        }
         self.newest.forget_up_to(gone.number);
         self.cache.retain(|(number, ..)| *number != gone.number);
         self.figures.retired += 1;
@@ -663,7 +672,9 @@ impl<D: Disk> Archive<D> {
         while let Some(oldest) = self.segments.front()
             && oldest.number <= number
         {
-            self.floor = oldest.segment.header.to;
+            if !plant::is(Plant::DamagePassedOver) {
+                self.floor = oldest.segment.header.to;
+            }
             self.segments.pop_front();
         }
         self.newest.forget_up_to(number);
@@ -685,6 +696,9 @@ impl Open {
         let image = |index: usize| Image(&self.images[index * IMAGE_LEN..(index + 1) * IMAGE_LEN]);
         for index in (0..count).rev() {
             is_last[index] = image(index).is_mark() || seen.insert(image(index).place().rec);
+        }
+        if plant::is(Plant::LastChangeLost) {
+            is_last[count - 1] = count == 1;
         }
         let mut at = 0;
         for (index, is_last) in is_last.into_iter().enumerate() {

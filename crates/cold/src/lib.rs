@@ -14,6 +14,7 @@
 //! * [`segment`]: the format, on `docs/protocols/cold-format.md` byte by byte.
 //! * [`entry`]: a change, and what a page must know of it.
 //! * [`pace`]: how much of the machine cold reads may take.
+//! * [`plant`]: bugs to put in on purpose.
 //! * [`service`]: an archive on a thread of its own, behind a bounded queue.
 
 pub mod archive;
@@ -24,6 +25,7 @@ mod merge;
 mod newest;
 pub mod pace;
 mod place;
+pub mod plant;
 pub mod reader;
 pub mod segment;
 pub mod service;

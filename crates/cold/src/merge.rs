@@ -18,6 +18,7 @@ use weir_types::Nanos;
 use crate::archive::{Archive, ColdError, Numbered};
 use crate::block::{Block, BlockError};
 use crate::newest::RecSet;
+use crate::plant::{self, Plant};
 use crate::segment::{Header, Segment};
 use crate::writer::{SegmentError, SegmentWriter};
 
@@ -82,7 +83,7 @@ impl<D: Disk> Archive<D> {
             Err(error) => {
                 self.merge = Some(merge);
                 self.stop_merge();
-                if matches!(error, SegmentError::Damaged { .. }) {
+                if error.is_lost() {
                     self.give_up(number);
                 }
                 return Err(error.into());
@@ -112,7 +113,8 @@ impl<D: Disk> Archive<D> {
         let block = self.read_block(segment, merge.block, false)?;
         let is_last = (0..block.len()).map(|index| {
             let image = block.image(index);
-            image.is_mark() || merge.seen.insert(image.place().rec)
+            let is_last = merge.seen.insert(image.place().rec);
+            image.is_mark() || is_last != plant::is(Plant::MergeKeepsFirst)
         });
         let is_last = is_last.collect();
         merge.is_last[merge.input].push(is_last);

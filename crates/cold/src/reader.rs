@@ -7,6 +7,7 @@ use crate::archive::{Archive, ColdError};
 use crate::block::Block;
 use crate::entry::Image;
 use crate::place::{Filter, Place};
+use crate::plant::{self, Plant};
 use crate::writer::SegmentError;
 
 /// The most rows that a page can have: what a group can count.
@@ -94,7 +95,7 @@ impl<D: Disk> Archive<D> {
         let page = making.page;
         if let Err((number, error)) = walked {
             out.truncate(start);
-            if matches!(error, SegmentError::Damaged { .. }) {
+            if error.is_lost() {
                 self.give_up(number);
             }
             return Err(error.into());
@@ -147,7 +148,10 @@ impl<D: Disk> Archive<D> {
         };
         let mut from = 0;
         let step = loop {
-            match making.scan(&block, &mut from, |place| self.newest.get(place.rec) > number) {
+            match making.scan(&block, &mut from, |place| {
+                let is_history = self.newest.get(place.rec) > number;
+                is_history && !plant::is(Plant::HistoryTold)
+            }) {
                 Scanned::Ended(step) => break step,
                 Scanned::NeedsBody => block = self.load(at, block, true)?,
             }

@@ -1,6 +1,6 @@
 //! Writing a segment, entry by entry, and opening one.
 
-use weir_io::{Access, Disk, DiskError, FileId};
+use weir_io::{Access, Disk, DiskError, DiskErrorKind, FileId};
 
 use crate::block::{Block, BlockError, pack};
 use crate::entry::Image;
@@ -155,6 +155,16 @@ pub enum SegmentError {
 }
 
 impl SegmentError {
+    /// True when the file will not be sound or there again: it is given up then, with what is
+    /// older. A disk that fails may work again.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        match self {
+            SegmentError::Damaged { .. } => true,
+            SegmentError::Disk(error) => error.kind == DiskErrorKind::NotFound,
+        }
+    }
+
     pub(crate) fn of(file: &str, error: BlockError) -> SegmentError {
         match error {
             BlockError::Disk(error) => SegmentError::Disk(error),

@@ -12,6 +12,7 @@
 //! nothing is there and the idle wait is over                | an empty page with the next token
 //! it has no rows or bytes left of its credit                | nothing, until it is given more
 //! its token cannot be honoured, or it may not see it        | a refusal with the oldest legal one
+//! its token is below the floor, and what went is kept       | pages from there ([`older`])
 //! the store has not reached its `min_token` in time         | a refusal without a token
 //! ```
 //! A question with a `min_token` waits for that first, and only then by the other lines.
@@ -31,6 +32,10 @@ use crate::page::{Page, PageHead, PageLimits, Selection, put_page, put_refusal};
 use crate::ring::Place;
 use crate::store::{OrderStore, Resync};
 use crate::token::{SourcePlace, TokenError, TokenSealer};
+
+pub mod older;
+
+use older::{BelowFloor, Older};
 
 /// The limits of a desk. Counts are at least one; spans are in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,6 +162,8 @@ struct Reader {
     looked_at: Option<Place>,
     /// What the store is to reach before anything else, and until when.
     min: Option<(SourcePlace, Nanos)>,
+    /// Whether its pages come from whoever keeps what the store let go.
+    below: BelowFloor,
 }
 
 /// How a store stands to a place that it is to reach.
@@ -173,6 +180,8 @@ enum Visit {
     Park(Nanos),
     /// There is more to look at than one visit may.
     Again,
+    /// What it wants is not here any more: it is asked for elsewhere.
+    Away,
     /// Its connection can take nothing, or its credit is spent.
     Pause,
     /// It has had its last page.
@@ -199,6 +208,8 @@ pub struct Desk {
     selection: Selection,
     token: Vec<u8>,
     opened: Vec<SourcePlace>,
+    /// Readers below the floor, where somebody keeps what went.
+    older: Option<Older>,
 }
 
 impl Desk {
@@ -220,6 +231,7 @@ impl Desk {
             selection: Selection::default(),
             token: Vec::new(),
             opened: Vec::new(),
+            older: None,
         }
     }
 
@@ -336,6 +348,7 @@ impl Desk {
             is_paused: false,
             looked_at: None,
             min: None,
+            below: BelowFloor::No,
         }
     }
 
@@ -405,18 +418,21 @@ impl Desk {
         if self.opened.iter().any(|other| other.source == source) {
             return Err(TokenError::Source(source).reason());
         }
-        self.check(&at, scope.filter()).map_err(Resync::reason)?;
-        Ok(at)
+        match self.check(&at, scope.filter()) {
+            // Whoever keeps what went says whether it has it.
+            Err(Resync::Floor) if self.older.is_some() => Ok(at),
+            checked => checked.map(|()| at).map_err(Resync::reason),
+        }
     }
 
     /// Checks that a reader can go on from a place and miss nothing.
     fn check(&self, at: &SourcePlace, filter: &Filter) -> Result<(), Resync> {
-        self.store.check(at.epoch, at.place, filter)?;
         // What its pages left out for the sake of later changes holds if those never were.
-        match at.place {
-            Place::START => Ok(()),
-            _ => self.store.check(at.epoch, at.reach(), filter),
+        let reach = self.store.check(at.epoch, at.reach(), filter);
+        if at.place != Place::START && reach == Err(Resync::Epoch) {
+            return reach;
         }
+        self.store.check(at.epoch, at.place, filter)
     }
 
     fn seat(&mut self, reader: Reader) {
@@ -445,6 +461,7 @@ impl Desk {
 
     fn unseat(&mut self, slot: u32) {
         let reader = self.readers[slot as usize].take().expect("the reader is seated");
+        self.forget_older(&reader);
         if let Some(timer) = reader.timer {
             self.timers.remove(&(timer, slot));
         }
@@ -586,6 +603,7 @@ impl Desk {
             Some(reader)
                 if !reader.is_ready
                     && !reader.is_paused
+                    && !reader.below.is_away()
                     && reader.looked_at != Some(self.store.head()) =>
             {
                 self.visit(slot, now, to)
@@ -624,6 +642,10 @@ impl Desk {
             Visit::Done => self.unseat(slot),
             Visit::Again => self.make_ready(slot),
             Visit::Park(until) => self.set_timer(slot, Some(until)),
+            Visit::Away => {
+                self.set_timer(slot, None);
+                self.queue_older(slot);
+            }
             Visit::Pause => {
                 self.set_timer(slot, None);
                 self.readers[slot as usize].as_mut().expect("seated").is_paused = true;
@@ -655,7 +677,9 @@ impl Desk {
     ) -> (Visit, i64) {
         // The floor may have risen past a reader that was paused or far behind, and its epoch may
         // have ended before the place that it waits at.
-        if let Err(resync) = self.check(&reader.at(self.store.source()), scope.filter()) {
+        let checked = self.check(&reader.at(self.store.source()), scope.filter());
+        let is_below = checked == Err(Resync::Floor) && self.older.is_some();
+        if let (Err(resync), false) = (checked, is_below) {
             reader.refusal = Some(resync.reason());
             let visit = self.refuse(reader, resync.reason(), now, (sink, polled));
             return (visit, 1);
@@ -676,8 +700,17 @@ impl Desk {
                 Reached::Yes => (reader.min, reader.waiting_since) = (None, now),
             }
         }
+        if reader.below.is_away() {
+            return (Visit::Away, 1);
+        }
+        if let BelowFloor::Answered(answer) = core::mem::take(&mut reader.below) {
+            return (self.serve_older(reader, answer, now, (sink, polled)), 1);
+        }
         if reader.credit.is_spent() {
             return (Visit::Pause, 1);
+        }
+        if is_below {
+            return (Visit::Away, 1);
         }
         let limits = reader.page_limits();
         let page = self.store.select(reader.after, scope.filter(), &limits, &mut self.selection);

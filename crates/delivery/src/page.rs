@@ -306,6 +306,44 @@ fn put_rows_at(out: &mut Vec<u8>, store: &OrderStore, selection: &Selection) {
     assert_eq!(out.len() - start - 4, selection.byte_count as usize);
 }
 
+/// A page whose rows come from elsewhere than a store, each as it goes on the wire. It is never
+/// ONLINE: the store alone knows what is newest.
+#[derive(Clone, Copy, Debug)]
+pub struct RowsPage<'a> {
+    /// Rows.
+    pub row_count: u32,
+    /// Changes that they stand for beside their own.
+    pub merged_count: u32,
+    /// The time of the oldest change in it; zero when there is none.
+    pub oldest_transact_time: Nanos,
+    /// Ends among the changes of one `seq`.
+    pub is_partial: bool,
+    /// The rows, one after the other.
+    pub rows: &'a [u8],
+}
+
+/// Appends a page's frames as [`put_page`] does, of rows that come from elsewhere.
+pub fn put_rows_page(head: &PageHead, page: &RowsPage<'_>, token: &[u8], out: &mut Vec<u8>) {
+    let none = PageFlags::default();
+    let header = OrderPage {
+        oldest_transact_time: page.oldest_transact_time,
+        row_count: page.row_count,
+        merged_count: page.merged_count,
+        flags: if page.is_partial { PageFlags::PARTIAL } else { none },
+        ..empty_header(head, Reason::None)
+    };
+    put_order_page(&header, token, out);
+    if page.row_count == 0 {
+        return;
+    }
+    let PageHead { correlation_id, session_id, .. } = *head;
+    put_frame_with(out, |out| {
+        put_message(&OrderPageBody { correlation_id, session_id }, out);
+        put_row_count(page.row_count as usize, out);
+        out.extend_from_slice(page.rows);
+    });
+}
+
 /// Appends a page that refuses its question; `token` is the oldest legal one, empty when there is
 /// none for this session.
 pub fn put_refusal(head: &PageHead, reason: Reason, token: &[u8], out: &mut Vec<u8>) {

@@ -193,6 +193,12 @@ impl OrderStore {
         self.head
     }
 
+    /// The place of the latest change that is gone and that this filter could have let through.
+    #[must_use]
+    pub fn floor_of(&self, filter: &Filter) -> Place {
+        self.index.floor_of(filter)
+    }
+
     /// The place of the latest change that is gone: the FLOOR.
     #[must_use]
     pub fn floor(&self) -> Place {

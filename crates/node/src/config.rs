@@ -15,8 +15,10 @@ use crate::router::RouterSection;
 use crate::runner::WaitStrategy;
 use crate::stores::{Indexes, StoreSettings};
 
+mod cold;
 mod replica;
 
+pub use self::cold::ColdSection;
 pub use self::replica::ReplicaSection;
 
 /// Which agents share a thread.
@@ -262,6 +264,8 @@ pub struct DeliverySection {
     pub token_key: Option<PathBuf>,
     /// Files of further keys, which open tokens and seal none: that of before, and that to come.
     pub token_keys_opened: Vec<PathBuf>,
+    /// What is kept of the node's own orders when the store lets them go; nothing without it.
+    pub cold: Option<ColdSection>,
 }
 
 /// Order state over HTTP. Keys come in clear there, so it listens on this machine alone unless
@@ -618,6 +622,7 @@ impl Default for DeliverySection {
             look_interval_us: 250,
             token_key: None,
             token_keys_opened: Vec::new(),
+            cold: None,
             bytes_max: None,
             indexes: Indexes::default(),
             snapshot_every_bytes: default_snapshot_every_bytes(),
@@ -750,6 +755,9 @@ impl Config {
             }
         }
         check_store_bytes("delivery.bytes_max", self.delivery.bytes_max)?;
+        if let Some(cold) = &self.delivery.cold {
+            cold.check(self.delivery.ended_orders_max)?;
+        }
         if let Some(tls) = &self.tls {
             tls.check()?;
         }
@@ -795,6 +803,10 @@ impl Config {
             (NodeRole::Router, None) => out("router", "(none)", "[[router.backend]] at least once"),
             (NodeRole::Router, Some(_)) if self.ingest.is_some() => {
                 out("ingest", "(given)", "none with role = \"router\": it keeps no orders")
+            }
+            (NodeRole::Router, Some(_)) if self.delivery.cold.is_some() => {
+                let want = "none with role = \"router\": it keeps no orders";
+                out("delivery.cold", "(given)", want)
             }
             (NodeRole::Router, Some(_)) if self.delivery.token_key.is_none() => {
                 let want = "with role = \"router\" the file of the key that its nodes seal with";
@@ -921,6 +933,14 @@ mod tests {
                 "delivery.token_keys_opened",
             ),
             ("[delivery]\nsnapshot_every_bytes = 1", "delivery.snapshot_every_bytes"),
+            ("[delivery.cold]\ninterval_ms = 1", "delivery.cold.interval_ms"),
+            ("[delivery.cold]\nkeep_s = 0", "delivery.cold.keep_s"),
+            ("[delivery.cold]\nkeep_bytes = 1", "delivery.cold.keep_bytes"),
+            ("[delivery.cold]\nreaders_max = 0", "delivery.cold.readers_max"),
+            ("[delivery.cold]\nrows_per_second = 1", "delivery.cold.rows_per_second"),
+            ("[delivery.cold]\nsegment_bytes = 1", "delivery.cold.segment_bytes"),
+            ("[delivery.cold]\nretention = 1", "retention"),
+            ("[delivery]\nended_orders_max = 10\n[delivery.cold]", "delivery.ended_orders_max"),
             ("[delivery]\nindexes = \"some\"", "some"),
             ("[delivery]\nindexes = [\"firm\", \"price\"]", "price"),
             ("[tls]\ncertificate = \"a.pem\"", "key"),

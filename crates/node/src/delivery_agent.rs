@@ -12,6 +12,7 @@ use weir_delivery::{Asked, Desk, DeskConfig, Question, TokenKeys};
 use weir_types::{Durability, Epoch, InstrumentId, Nanos, PartitionId};
 
 use crate::agent::Agent;
+use crate::cold::{ColdAgent, ColdFeeder};
 use crate::gateway::ConnectionId;
 use crate::handoff::{DeliveryRequest, Fetch};
 use crate::ingest::own::OWN;
@@ -80,6 +81,8 @@ pub struct DeliveryParts {
     pub replica: Option<(Vec<StoreSettings>, UpdatePort, Arc<ReplicaFigures>)>,
     /// How the stores survive a restart.
     pub keep: KeepSources,
+    /// What keeps the partition's own orders when the store lets them go, if anything does.
+    pub cold: Option<ColdFeeder>,
     /// The delivery agent's own thread.
     pub wake: Wake,
 }
@@ -88,6 +91,7 @@ pub struct DeliveryParts {
 pub struct DeliveryAgent {
     /// The stores, the node's own partition's first, with their readers.
     feeds: Feeds,
+    cold: Option<ColdFeeder>,
     ports: ReaderPorts,
     sweeper: Sweeper,
     /// Connections that the gateway says can take nothing.
@@ -112,7 +116,11 @@ impl DeliveryAgent {
         let kept = parts.keep.bring_back(parts.own, &parts.sources, &parts.wake)?;
         let mut feeds = Vec::new();
         if let Some(OwnFeed { store, stream, events, snapshot_every }) = kept.own {
-            feeds.push(FeedParts::own(desk(store), stream, (events, snapshot_every)));
+            let mut own = desk(store);
+            if let Some(cold) = &parts.cold {
+                own.keep_older(cold.out_max());
+            }
+            feeds.push(FeedParts::own(own, stream, (events, snapshot_every)));
         }
         let snapshot_every = parts.keep.snapshot_every;
         for (store, stream, journal, tail) in kept.feeds {
@@ -127,6 +135,7 @@ impl DeliveryAgent {
             (port, figures)
         });
         let mut agent = DeliveryAgent {
+            cold: parts.cold,
             feeds: Feeds::new(feeds, port, updates, (kept.port, figures)),
             ports: parts.ports,
             sweeper: Sweeper::default(),
@@ -137,13 +146,45 @@ impl DeliveryAgent {
             news_at: Nanos(0),
             figures: parts.figures,
         };
-        while agent.ingest() > 0 {}
+        agent.feed_cold_at_start();
+        while agent.ingest() > 0 {
+            agent.feed_cold_at_start();
+        }
         if let Some(own) = agent.feeds.own() {
             own.end_past_epochs();
         }
         agent.publish_markets();
         agent.publish_store();
         Ok((agent, KeptSources { writer: kept.writer, notes: kept.notes }))
+    }
+
+    /// The agent of what keeps older orders, for its thread; none where nothing does.
+    pub fn take_cold(&mut self) -> Option<ColdAgent> {
+        self.cold.as_mut().map(ColdFeeder::take_agent)
+    }
+
+    fn feed_cold_at_start(&mut self) {
+        if let (Some(cold), Some(own)) = (&mut self.cold, self.feeds.own()) {
+            cold.feed_at_start(own.desk.store());
+        }
+    }
+
+    /// Gives readers the older pages that came; how many.
+    fn take_older_pages(&mut self) -> usize {
+        let (Some(cold), Some(own)) = (&mut self.cold, self.feeds.own()) else { return 0 };
+        cold.take_answers(&mut own.desk)
+    }
+
+    /// Asks for the older pages that readers wait for; how many.
+    fn ask_for_older(&mut self) -> usize {
+        let (Some(cold), Some(own)) = (&mut self.cold, self.feeds.own()) else { return 0 };
+        cold.ask(&mut own.desk)
+    }
+
+    /// Hands what is new on to what keeps it when the store lets it go; true when there is more.
+    fn feed_cold(&mut self, now: Nanos) -> bool {
+        let (Some(cold), Some(own)) = (&mut self.cold, self.feeds.own()) else { return false };
+        cold.feed(own.desk.store(), now)
     }
 
     /// Takes in events of the node's own partition; returns how many.
@@ -156,10 +197,11 @@ impl DeliveryAgent {
 
     /// Takes in all that is there. A question that is already here is answered from it: whoever
     /// asks after a report gets at least what the report told.
-    fn ingest_all(&mut self) -> usize {
+    fn ingest_all(&mut self, now: Nanos) -> usize {
         let mut taken = 0;
         loop {
             let some = self.ingest();
+            self.feed_cold(now);
             taken += some;
             if some < INGEST_MAX {
                 return taken;
@@ -277,12 +319,15 @@ impl Agent for DeliveryAgent {
 
     fn do_work(&mut self, now: Nanos) -> usize {
         let mut ingested = self.ingest();
+        let has_older = self.feed_cold(now);
         let fed = self.feeds.work(now);
         let asked = self.take_requests(now);
         if asked > 0 {
-            ingested += self.ingest_all();
+            ingested += self.ingest_all(now);
         }
-        let served = self.serve(now);
+        let answered = self.take_older_pages();
+        let mut served = self.serve(now) + answered;
+        served += self.ask_for_older();
         if ingested > 0 {
             self.news_at = now;
         }
@@ -294,7 +339,7 @@ impl Agent for DeliveryAgent {
         }
         // Having taken events in is no reason to look again at once: more come in the meantime
         // and are cheaper together. A full cycle means that there are more already.
-        let more = [ingested >= INGEST_MAX, swept, self.has_more];
+        let more = [ingested >= INGEST_MAX, has_older, swept, self.has_more];
         more.map(usize::from).iter().sum::<usize>() + fed + asked + served
     }
 
@@ -472,6 +517,7 @@ mod tests {
             ended: Vec::new(),
             log_id: 7,
             snapshot_every: u64::MAX,
+            older_upto: None,
         };
         DeliveryParts {
             ports: ReaderPorts { gateway, web: None },
@@ -483,6 +529,7 @@ mod tests {
             ingest: (None, Arc::default()),
             keep: KeepSources::in_dir(dir),
             replica: None,
+            cold: None,
             wake: Wake::new(),
         }
     }

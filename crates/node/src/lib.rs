@@ -8,6 +8,7 @@
 //! * [`node`]: puts them together; [`config`]: what can be set.
 //! * [`status`], [`cycles`], [`http`], [`health`], [`service`], [`diagnostics`]: what the node says
 //!   of itself.
+//! * [`cold`]: orders that the delivery store let go.
 //! * [`web`]: order state over HTTP; [`order_json`], [`hex`]: how it is written.
 //! * [`backup`]: a copy of a node's directory, and a node made of one.
 //! * [`cli`]: `weir serve`, `weir demo` and the rest.
@@ -15,6 +16,7 @@
 pub mod agent;
 pub mod backup;
 pub mod bench_broker;
+pub mod bench_cold;
 pub mod bench_delivery;
 pub mod bench_isolation;
 pub mod bench_probes;
@@ -22,6 +24,7 @@ pub mod bench_roundtrip;
 pub mod bench_router;
 pub mod broker;
 pub mod cli;
+pub mod cold;
 pub mod config;
 pub mod control_feed;
 pub mod cycles;

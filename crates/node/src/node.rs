@@ -6,6 +6,7 @@
 //! thread newcomers  connections that have not logged on
 //! thread handshakes handshakes of TLS, where there is TLS
 //! thread delivery   delivery store
+//! thread cold       what the store let go, in files, where it is kept
 //! thread web        order state over HTTP, and web-readers beside it, where it is configured
 //! thread ingest     sockets of outside cores, where there are any
 //! thread replica    asks another node for what comes next, where one is followed
@@ -16,9 +17,12 @@
 //! Split, the gateway has a thread of its own. Disks add a thread each where io_uring is missing;
 //! hiccups are watched by one thread a core.
 
+mod cold;
 mod doors;
 mod replica;
 mod router;
+
+pub(crate) use self::cold::COLD_SHARE;
 
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
@@ -47,6 +51,7 @@ use self::doors::OuterDoor;
 use crate::agent::Agent;
 use crate::backup::partition_dir;
 use crate::broker::{BrokerAgent, BrokerFigures, BrokerLimits, BrokerParts, FeedParts};
+use crate::cold::{ColdAgent, ColdFeeder, ColdFigures};
 use crate::config::{Config, NodeRole, SourceSection, parse_key};
 use crate::control_feed::{ControlFeed, FedPartition};
 use crate::cycles::CycleTimes;
@@ -79,7 +84,7 @@ use crate::runner::{Runner, RunningThread, WaitStrategy, Wake};
 use crate::stage_clock::StageClock;
 use crate::status::NodeStatus;
 use crate::stores::StoreSettings;
-use crate::stores::kept::{KeepSources, KeptSources};
+use crate::stores::kept::KeepSources;
 use crate::stores::own::OwnSource;
 use crate::stores::snapshots::SnapshotWriter;
 use crate::token_keys::{TokenKeyFile, sealer};
@@ -127,6 +132,7 @@ struct Wakes {
     ingest: Wake,
     replica: Wake,
     broker: Wake,
+    cold: Wake,
 }
 
 /// Probe rings on their way to the drain.
@@ -179,14 +185,11 @@ impl Node {
         let definitions = gateway.definition_count();
         let feed = ControlFeed::new(control.reader(), vec![fed]);
         let (ingest, ingest_port) = assembly.ingest(&control)?.unzip();
-        let ingest_address = ingest.as_ref().map(|door| door.address);
         let broker = assembly.broker(&control, &trading, &mut notes)?;
-        let broker_address = broker.as_ref().map(|door| door.address);
         let reader_ports = ReaderPorts { gateway: gateway_port, web: web.port };
         let (replica, update_port) = assembly.replica()?.unzip();
-        let (delivery, kept) =
-            assembly.delivery(reader_ports, (ingest_port, update_port), Some(&trading))?;
-        notes.extend(kept.notes);
+        let ports = (reader_ports, (ingest_port, update_port));
+        let (mut delivery, writer) = assembly.delivery(ports, (Some(&trading), &mut notes))?;
         let figures = [&control, &trading].map(|r| assembly.figures(r));
         let (control, control_shadow) = control.with_shadow(config)?;
         let (trading, trading_shadow) = trading.with_shadow(config)?;
@@ -199,13 +202,14 @@ impl Node {
             partitions: figures.to_vec(),
             tls: tls.clone(),
             web: web.hub.as_ref().map(|hub| hub.figures.clone()),
-            ingest: ingest_address.map(|address| (address, assembly.ingest_figures.clone())),
-            broker: broker_address.map(|address| (address, assembly.broker_figures.clone())),
+            ingest: ingest.as_ref().map(|door| (door.address, assembly.ingest_figures.clone())),
+            broker: broker.as_ref().map(|door| (door.address, assembly.broker_figures.clone())),
             latencies,
             hiccups,
             ..assembly.status()
         });
-        let background = assembly.background(replica, [keeper(probes.drain), shadows], kept.writer);
+        let aside = (delivery.take_cold(), replica, writer);
+        let background = assembly.background(aside, [keeper(probes.drain), shadows]);
         let web_readers = web.readers;
         let delivery = assembly.delivery_thread().with_agent(delivery);
         let others =
@@ -317,6 +321,7 @@ impl Wakes {
             ingest: Wake::new(),
             replica: Wake::new(),
             broker: Wake::new(),
+            cold: Wake::new(),
         }
     }
 }
@@ -535,6 +540,7 @@ struct Assembly<'a> {
     ingest_figures: Arc<IngestFigures>,
     replica_figures: Arc<ReplicaFigures>,
     broker_figures: Arc<BrokerFigures>,
+    cold_figures: Arc<ColdFigures>,
     cycles: Arc<CycleTimes>,
     token_keys: TokenKeys,
 }
@@ -557,6 +563,7 @@ impl<'a> Assembly<'a> {
             ingest_figures: Arc::default(),
             replica_figures: Arc::default(),
             broker_figures: Arc::default(),
+            cold_figures: Arc::default(),
             cycles: Arc::new(CycleTimes::default()),
         })
     }
@@ -577,6 +584,7 @@ impl<'a> Assembly<'a> {
             ingest: None,
             replica: self.config.replica.as_ref().map(|_| self.replica_figures.clone()),
             broker: None,
+            cold: self.config.delivery.cold.as_ref().map(|_| self.cold_figures.clone()),
             router: None,
             cycles: self.cycles.clone(),
             latencies: None,
@@ -689,10 +697,10 @@ impl<'a> Assembly<'a> {
 
     fn delivery(
         &self,
-        ports: ReaderPorts,
-        (ingest, updates): (Option<IngestPort>, Option<UpdatePort>),
-        trading: Option<&Recovered>,
-    ) -> anyhow::Result<(DeliveryAgent, KeptSources)> {
+        (ports, (ingest, updates)): (ReaderPorts, (Option<IngestPort>, Option<UpdatePort>)),
+        (trading, notes): (Option<&Recovered>, &mut Vec<String>),
+    ) -> anyhow::Result<(DeliveryAgent, Option<SnapshotWriter>)> {
+        let cold = trading.map(|trading| self.cold(trading, notes)).transpose()?.flatten();
         let section = &self.config.delivery;
         let sources = self.config.ingest.iter().flat_map(|section| &section.sources);
         let settings = |source: &SourceSection| {
@@ -709,6 +717,7 @@ impl<'a> Assembly<'a> {
             KeepSources { snapshot_every: snapshot_every.unwrap_or(keep.snapshot_every), ..keep };
         let own = trading.map(|trading| OwnSource {
             settings: section.settings(TRADING, None),
+            older_upto: cold.as_ref().map(ColdFeeder::fed),
             events: trading.reader(),
             event_count: trading.event_count(),
             epoch: trading.epoch,
@@ -716,7 +725,7 @@ impl<'a> Assembly<'a> {
             log_id: trading.log.log_id(),
             snapshot_every: section.snapshot_every_bytes,
         });
-        DeliveryAgent::new(DeliveryParts {
+        let (agent, kept) = DeliveryAgent::new(DeliveryParts {
             ports,
             own,
             token_keys: self.token_keys.clone(),
@@ -727,7 +736,10 @@ impl<'a> Assembly<'a> {
             wake: self.wakes.delivery.clone(),
             replica: updates.map(|port| (self.followed(), port, self.replica_figures.clone())),
             keep,
-        })
+            cold,
+        })?;
+        notes.extend(kept.notes);
+        Ok((agent, kept.writer))
     }
 
     /// The stores of the sources that are followed.
@@ -762,17 +774,18 @@ impl<'a> Assembly<'a> {
     /// The threads behind the others, in the order in which they stop.
     fn background(
         &self,
-        replica: Option<ReplicaAgent>,
+        (cold, replica, writer): (Option<ColdAgent>, Option<ReplicaAgent>, Option<SnapshotWriter>),
         always: [Runner; 2],
-        writer: Option<SnapshotWriter>,
     ) -> Vec<Runner> {
+        let cold = cold.map(|agent| self.cold_thread(agent));
         let replica = replica.map(|agent| {
             Runner::new("replica", self.wakes.replica.clone(), WaitStrategy::Park)
                 .sharing(DELIVERY_SHARE)
                 .giving_way()
                 .with_agent(agent)
         });
-        replica.into_iter().chain(always).chain(writer.map(store_snapshots)).collect()
+        let first = cold.into_iter().chain(replica);
+        first.chain(always).chain(writer.map(store_snapshots)).collect()
     }
 
     /// The thread that answers for order state, without its agent.

@@ -13,6 +13,7 @@ use weir_wire::event::Uncrossed;
 use weir_wire::reference::DefineInstrument;
 
 use crate::broker::{BrokerFigures, BrokerReport};
+use crate::cold::{ColdFigures, ColdReport};
 use crate::cycles::{CycleReport, CycleTimes};
 use crate::delivery_agent::DeliveryFigures;
 use crate::gateway::handshakes::{TlsDoor, TlsReport};
@@ -54,6 +55,8 @@ pub struct NodeStatus {
     pub replica: Option<Arc<ReplicaFigures>>,
     /// Durable subscriptions, where they are served.
     pub broker: Option<(std::net::SocketAddr, Arc<BrokerFigures>)>,
+    /// What is kept of orders that the store let go, where anything is.
+    pub cold: Option<Arc<ColdFigures>>,
     /// What is behind it, for a router.
     pub router: Option<Arc<RouterBoard>>,
     /// The cycles of the gateway's thread.
@@ -93,6 +96,8 @@ pub struct StatusReport {
     pub replica: Option<ReplicaReport>,
     /// Durable subscriptions; absent where they are not served.
     pub broker: Option<BrokerReport>,
+    /// What is kept of orders that the store let go; absent where nothing is.
+    pub cold: Option<ColdReport>,
     /// What is behind a router; absent for a node.
     pub router: Option<RouterReport>,
     /// The instruments.
@@ -368,6 +373,7 @@ impl NodeStatus {
             ingest: self.ingest.as_ref().map(|(address, figures)| figures.report(*address)),
             replica: self.replica.as_ref().map(|replica| replica.report()),
             broker: self.broker.as_ref().map(|(address, figures)| figures.report(*address)),
+            cold: self.cold.as_ref().map(|cold| cold.report()),
             router: self.router.as_ref().map(|board| board.report()),
             instruments: instruments.collect(),
             cycles: self.cycles.report(),
@@ -637,7 +643,14 @@ fn put_parts(report: &StatusReport, text: &mut String) {
     report.ingest.iter().for_each(|ingest| put_ingest(ingest, text));
     report.replica.iter().for_each(|replica| put_replica(replica, text));
     report.broker.iter().for_each(|broker| put_broker(broker, text));
+    report.cold.iter().for_each(|cold| put_cold(cold, text));
     report.router.iter().for_each(|router| put_router(router, text));
+}
+
+fn put_cold(cold: &ColdReport, text: &mut String) {
+    for (name, help, kind, figure) in crate::cold::figures::METRICS {
+        put_metric(text, (name, help, kind), &[(String::new(), figure(cold))]);
+    }
 }
 
 fn put_replica(replica: &ReplicaReport, text: &mut String) {

@@ -3,7 +3,8 @@
 //! Each prints one JSON object as its last line.
 
 use crate::{
-    bench_broker, bench_delivery, bench_isolation, bench_probes, bench_roundtrip, bench_router,
+    bench_broker, bench_cold, bench_delivery, bench_isolation, bench_probes, bench_roundtrip,
+    bench_router,
 };
 
 /// Options of `weir bench`.
@@ -23,6 +24,8 @@ enum BenchCommand {
     Probes(bench_probes::ProbesArgs),
     /// What good sessions notice of one that does not read, one that floods, 1,000 hostile ones.
     Isolation(bench_isolation::IsolationArgs),
+    /// What readers of the store notice of readers of long ago, and what these get.
+    Cold(bench_cold::ColdArgs),
     /// From a change's creation in a core to its row in a client.
     DeliveryE2e(bench_delivery::E2eArgs),
     /// Batches of changes over the network, beside Tarantool and Redis.
@@ -56,6 +59,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<()> {
         BenchCommand::Broker(args) => bench_broker::run(args),
         BenchCommand::Probes(args) => bench_probes::run(args),
         BenchCommand::Isolation(args) => bench_isolation::run(args),
+        BenchCommand::Cold(args) => bench_cold::run(args),
         BenchCommand::DeliveryE2e(args) => bench_delivery::run_e2e(args),
         BenchCommand::DeliveryNet(args) => bench_delivery::run_net(args),
         BenchCommand::DeliveryRunaway(args) => bench_delivery::run_runaway(args),

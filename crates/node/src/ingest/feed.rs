@@ -34,7 +34,8 @@ const CHUNK_LEN: usize = 64 * 1024;
 
 /// A source's store with its readers, and its stream.
 pub struct Feed {
-    pub(super) desk: Desk,
+    /// The store and its readers.
+    pub desk: Desk,
     pub(super) stream: SourceStream,
     journal: Option<Journal<ThreadDisk>>,
     /// The newest entries, and the replicas that are given them.

@@ -33,8 +33,8 @@ pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node
     let ingest_address = ingest.as_ref().map(|door| door.address);
     let (replica, update_port) = assembly.replica()?.unzip();
     let reader_ports = ReaderPorts { gateway: gateway_port, web: web.port };
-    let (delivery, kept) = assembly.delivery(reader_ports, (ingest_port, update_port), None)?;
-    notes.extend(kept.notes);
+    let (delivery, writer) =
+        assembly.delivery((reader_ports, (ingest_port, update_port)), (None, &mut notes))?;
     let figures = assembly.figures(&control);
     let (control, shadow) = control.with_shadow(config)?;
     let control = assembly.partition(control, vec![bootstrap, control_source], &mut probes);
@@ -57,7 +57,7 @@ pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node
         newcomers,
         handshakes,
         web_readers: web.readers,
-        background: assembly.background(replica, always, kept.writer),
+        background: assembly.background((None, replica, writer), always),
     };
     let threads = assembly.start_threads((gateway, vec![Box::new(control)]), others, &wake_fd)?;
     assembly.wait_for_operator(definitions)?;

@@ -13,6 +13,8 @@
 //! a snapshot after the log's end               | not that: it is removed, the one before is taken
 //! a snapshot with what an epoch lost since     | not that, and the one before is tried
 //! damaged, of another format, of another log   | not that, and the one before is tried
+//! a snapshot that let go what the archive of   | not that, and the one before is tried
+//! older orders has not yet                     |
 //! ```
 //! State: version u8, the command u64 that the newest event about an order came of, length u32 and
 //! bytes of what the events say of instruments; then stream and store as of any source.
@@ -21,7 +23,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use weir_delivery::stream::SourceStream;
-use weir_delivery::{OrderStore, StoreConfig};
+use weir_delivery::{OrderStore, Place, StoreConfig};
 use weir_io::ThreadDisk;
 use weir_log::{EpochEnd, SnapshotStore};
 use weir_types::{BatchNo, Epoch, Position};
@@ -52,6 +54,9 @@ pub struct OwnSource {
     pub log_id: u128,
     /// Bytes of events after which a snapshot is taken.
     pub snapshot_every: u64,
+    /// The last place of what keeps the orders that the store lets go, where something does: a
+    /// snapshot whose floor is above it has let go what is not kept yet.
+    pub older_upto: Option<Place>,
 }
 
 /// The store and what goes on feeding it.
@@ -151,6 +156,9 @@ fn check(at: Position, base: &Base, source: &OwnSource) -> anyhow::Result<()> {
     anyhow::ensure!(next.0 >= first, "events {next} to {} are gone", first - 1);
     let is_known = own == source.epoch || source.ended.iter().any(|end| end.epoch == own);
     anyhow::ensure!(is_known, "its epoch {own} is not one of the log's");
+    let floor = base.store.floor();
+    let is_kept = source.older_upto.is_none_or(|upto| floor <= upto);
+    anyhow::ensure!(is_kept, "what went before seq {} is not all kept yet", floor.seq);
     let lost = source.ended.iter().find(|end| end.epoch >= own && end.last_valid < base.command);
     match lost {
         None => Ok(()),

@@ -10,6 +10,7 @@
 #[allow(dead_code, reason = "every test program takes a part of it")]
 mod common;
 
+mod cold;
 mod failures;
 mod feeder;
 mod kills;

@@ -82,11 +82,11 @@ impl Stand {
         stand
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    fn token_key(&self) -> String {
+    pub fn token_key(&self) -> String {
         format!("[delivery]\ntoken_key = {:?}\n", self.path("token.key"))
     }
 

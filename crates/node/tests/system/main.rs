@@ -11,6 +11,7 @@ mod common;
 
 mod access;
 mod backup;
+mod cold;
 mod drop_copy;
 mod emulators;
 mod executions;

@@ -170,10 +170,10 @@ fn what_is_refused_and_cut_is_counted_by_reason() {
 }
 
 /// A small disk of its own; the test passes it by where the system lets nobody mount one.
-struct SmallDisk(PathBuf);
+pub struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    fn mount(at: &Path, size: &str) -> Option<SmallDisk> {
+    pub fn mount(at: &Path, size: &str) -> Option<SmallDisk> {
         std::fs::create_dir(at).unwrap();
         let options = format!("size={size}");
         let mut mount = Command::new("mount");
@@ -229,7 +229,7 @@ fn a_full_disk_refuses_requests_and_makes_the_node_unready_until_there_is_room()
 }
 
 /// Takes all the room that there is.
-fn fill(path: &Path) {
+pub fn fill(path: &Path) {
     use std::io::Write;
     let mut file = std::fs::File::create(path).unwrap();
     while file.write_all(&[1; 4096]).is_ok() {}

@@ -46,17 +46,17 @@ fn get_as(node: &Node, authorization: &str, path: &str) -> (u16, Value) {
     (code, serde_json::from_str(body).unwrap_or(Value::Null))
 }
 
-fn get(node: &Node, who: &Who, path: &str) -> (u16, Value) {
+pub fn get(node: &Node, who: &Who, path: &str) -> (u16, Value) {
     get_as(node, &bearer(who), path)
 }
 
-fn page(node: &Node, who: &Who, path: &str) -> Value {
+pub fn page(node: &Node, who: &Who, path: &str) -> Value {
     let (code, page) = get(node, who, path);
     assert_eq!(code, 200, "{page}");
     page
 }
 
-fn token_of(page: &Value) -> &str {
+pub fn token_of(page: &Value) -> &str {
     page["token"].as_str().expect("a token")
 }
 
@@ -158,9 +158,9 @@ fn what_is_wrong_with_a_question_is_told_by_its_name() {
     );
 }
 
-type Socket = WebSocket<MaybeTlsStream<TcpStream>>;
+pub type Socket = WebSocket<MaybeTlsStream<TcpStream>>;
 
-fn open(node: &Node, who: &Who) -> Socket {
+pub fn open(node: &Node, who: &Who) -> Socket {
     let mut request = format!("ws://{}/orders/stream", node.web()).into_client_request().unwrap();
     let value = HeaderValue::from_str(&bearer(who)).unwrap();
     request.headers_mut().insert("Authorization", value);
@@ -170,11 +170,11 @@ fn open(node: &Node, who: &Who) -> Socket {
     socket
 }
 
-fn say(socket: &mut Socket, message: &Value) {
+pub fn say(socket: &mut Socket, message: &Value) {
     socket.send(Message::text(message.to_string())).unwrap();
 }
 
-fn hear(socket: &mut Socket) -> Value {
+pub fn hear(socket: &mut Socket) -> Value {
     loop {
         match socket.read().unwrap() {
             Message::Text(text) => return serde_json::from_str(&text).unwrap(),

@@ -1,0 +1,339 @@
+//! The archive's thread: takes what the store hands over, answers questions page by page as its
+//! pace allows, and does what the archive has to do, a step at a time, so that none of them starves
+//! another. Its disk blocks it and nobody else.
+//!
+//! ```text
+//! trouble                        | what is done
+//! -------------------------------+---------------------------------------------------------------
+//! a file is damaged              | named; readers before its end are told ResyncFloor, others not
+//! the disk cannot be read        | the question is rejected for now; its token stays good
+//! the disk has no room, or fails | tried again each second; changes wait in memory up to a limit,
+//!                                | then in the store; what that lets go meanwhile is a hole
+//! a hole                         | the archive begins anew behind it: ResyncFloor before it
+//! ```
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use anyhow::Context;
+use rtrb::{Consumer, Producer, RingBuffer};
+use weir_cold::plant::{self, Plant};
+use weir_cold::{Archive, Batch, ColdConfig, ColdError, OpenReport, Pace, SegmentError, Worked};
+use weir_delivery::{OlderAnswer, OlderAsk, Ticket, TokenSealer};
+use weir_io::{Disk, DiskErrorKind, ThreadDisk};
+use weir_types::Nanos;
+
+use super::feeder::{BATCHES_MAX, ColdPort, ColdRequest, hot_place};
+use super::figures::ColdFigures;
+use crate::agent::Agent;
+use crate::runner::Wake;
+
+/// How long after a failure it is tried again, in nanoseconds.
+const RETRY_AFTER: u64 = 1_000_000_000;
+/// How long the thread rests when nothing comes: files grow old meanwhile.
+const REST: u64 = 100_000_000;
+/// How often what is told of the archive is brought up to date.
+const TOLD_EVERY: u64 = 100_000_000;
+/// Rows that may be read at once after a rest, as time of the pace.
+const BURST: Nanos = Nanos(10_000_000);
+/// Changes wait in memory, while the disk takes none, up to so many times a segment's.
+const OPEN_SEGMENTS_MAX: u64 = 2;
+
+/// What the agent is made of.
+pub struct ColdParts {
+    /// Where archives are; this one has a directory of its own in it.
+    pub dir: PathBuf,
+    /// The identity of the log whose orders these are: another log's places mean other changes.
+    pub log_id: u128,
+    /// What the archive is to be.
+    pub config: ColdConfig,
+    /// Entries looked at a second, on average.
+    pub rows_per_second: u64,
+    /// Questions that may be out at once.
+    pub readers_max: u32,
+    /// Seals the tokens of pages.
+    pub sealer: TokenSealer,
+    /// The store's thread.
+    pub store: Wake,
+    /// The agent's own.
+    pub wake: Wake,
+    /// Figures for others to read.
+    pub figures: Arc<ColdFigures>,
+}
+
+/// The agent.
+pub struct ColdAgent<D = ThreadDisk> {
+    pub(super) archive: Archive<D>,
+    pub(super) sealer: TokenSealer,
+    pub(super) figures: Arc<ColdFigures>,
+    pub(super) rows: Vec<u8>,
+    pub(super) token: Vec<u8>,
+    /// When a segment was last closed for a reader's sake.
+    pub(super) closed_at: Nanos,
+    batches: Consumer<Batch>,
+    empties: Producer<Batch>,
+    requests: Consumer<ColdRequest>,
+    answers: Producer<(Ticket, OlderAnswer)>,
+    waiting: VecDeque<OlderAsk>,
+    pace: Pace,
+    /// When the disk is tried again after a failure.
+    retry_at: Option<Nanos>,
+    open_bytes_max: u64,
+    told_at: Nanos,
+    store: Wake,
+}
+
+/// The directory of a log's archive.
+#[must_use]
+pub fn dir_of(dir: &Path, log_id: u128) -> PathBuf {
+    dir.join(format!("log-{log_id:032x}"))
+}
+
+impl ColdAgent {
+    /// Opens the archive in a directory of its log's own; what there is to say goes to `notes`.
+    ///
+    /// # Errors
+    /// When the directory cannot be read or made, another process has it, or its files are of a
+    /// later epoch than the log.
+    pub fn open(
+        parts: ColdParts,
+        notes: &mut Vec<String>,
+    ) -> anyhow::Result<(ColdPort, ColdAgent)> {
+        let dir = dir_of(&parts.dir, parts.log_id);
+        let at = || format!("cold order state in {}", dir.display());
+        let mut disk = ThreadDisk::open(&dir, None).with_context(at)?;
+        disk.lock().with_context(at)?;
+        ColdAgent::over(disk, parts, notes).with_context(at)
+    }
+}
+
+impl<D: Disk> ColdAgent<D> {
+    /// As [`ColdAgent::open`], over a disk.
+    ///
+    /// # Errors
+    /// When the disk fails or its files are of a later epoch than the log.
+    pub fn over(
+        disk: D,
+        parts: ColdParts,
+        notes: &mut Vec<String>,
+    ) -> Result<(ColdPort, ColdAgent<D>), ColdError> {
+        let open_bytes_max = OPEN_SEGMENTS_MAX.saturating_mul(parts.config.segment_bytes_max);
+        let (archive, report) = Archive::open(disk, parts.config)?;
+        note(&report, &parts.figures, notes);
+        let out_max = parts.readers_max;
+        let (batches, from_store) = RingBuffer::new(BATCHES_MAX);
+        let (empties, used) = RingBuffer::new(BATCHES_MAX);
+        // Each question that is out may be forgotten, too.
+        let (requests, asked) = RingBuffer::new(2 * out_max as usize);
+        let (answers, answered) = RingBuffer::new(out_max as usize);
+        let port = ColdPort {
+            batches,
+            empties: used,
+            requests,
+            answers: answered,
+            out_max,
+            fed: hot_place(archive.fed()),
+            wake: parts.wake,
+            figures: parts.figures.clone(),
+        };
+        let agent = ColdAgent {
+            archive,
+            sealer: parts.sealer,
+            figures: parts.figures,
+            rows: Vec::new(),
+            token: Vec::new(),
+            closed_at: Nanos(0),
+            batches: from_store,
+            empties,
+            requests: asked,
+            answers,
+            waiting: VecDeque::new(),
+            pace: Pace::new(parts.rows_per_second, BURST),
+            retry_at: None,
+            open_bytes_max,
+            told_at: Nanos(0),
+            store: parts.store,
+        };
+        agent.tell(Nanos(0));
+        Ok((port, agent))
+    }
+
+    /// Takes the batches that are there, closing segments as they fill: at a start, before the
+    /// thread begins.
+    pub fn take_batches(&mut self) {
+        self.take_changes();
+        self.work(Nanos(0));
+    }
+
+    /// All changes that were handed over by now, unless much waits for the disk; how many batches.
+    fn take_changes(&mut self) -> usize {
+        let mut taken = 0;
+        while self.archive.open_bytes() < self.open_bytes_max
+            && let Ok(batch) = self.batches.pop()
+        {
+            if let Err(error) = self.archive.take_batch(&batch) {
+                self.on_trouble(&error, Nanos(0));
+            }
+            self.figures.changes.fetch_add(batch.len() as u64, Ordering::Relaxed);
+            // Without room for it, it is freed here.
+            drop(self.empties.push(batch));
+            taken += 1;
+        }
+        taken
+    }
+
+    /// Whether changes were handed over that the archive has not taken yet.
+    pub(super) fn is_behind(&self) -> bool {
+        !self.batches.is_empty()
+    }
+
+    /// Whether the disk failed, and is not to be tried again yet.
+    pub(super) fn is_resting(&self, now: Nanos) -> bool {
+        self.retry_at.is_some_and(|at| now < at)
+    }
+
+    fn take_requests(&mut self) -> usize {
+        let mut taken = 0;
+        while let Ok(request) = self.requests.pop() {
+            match request {
+                ColdRequest::Page(ask) => self.waiting.push_back(*ask),
+                ColdRequest::Forget(ticket) => {
+                    let at = self.waiting.iter().position(|ask| ask.ticket == ticket);
+                    // One that was answered already needs no second answer.
+                    let is_waiting = at.and_then(|at| self.waiting.remove(at)).is_some();
+                    if is_waiting && !plant::is(Plant::ForgottenUnanswered) {
+                        self.say(ticket, OlderAnswer::NotNow);
+                    }
+                }
+            }
+            taken += 1;
+        }
+        taken
+    }
+
+    fn say(&mut self, ticket: Ticket, answer: OlderAnswer) {
+        let pushed = self.answers.push((ticket, answer));
+        assert!(pushed.is_ok(), "there is room for an answer to each question that is out");
+        self.store.wake();
+    }
+
+    /// One page, if the pace allows it; how many.
+    fn serve(&mut self, now: Nanos) -> usize {
+        if !self.pace.may_begin(now) {
+            return 0;
+        }
+        let Some(ask) = self.waiting.pop_front() else { return 0 };
+        match self.answer(&ask, now) {
+            Some((answer, looked_at)) => {
+                self.pace.spend(now, u64::from(looked_at.max(1)));
+                self.say(ask.ticket, answer);
+                1
+            }
+            None => {
+                // Others need not wait for the same.
+                self.waiting.push_back(ask);
+                0
+            }
+        }
+    }
+
+    /// A step of what the archive has to do; whether there was one.
+    fn work(&mut self, now: Nanos) -> bool {
+        if self.is_resting(now) {
+            return false;
+        }
+        match self.archive.work(now) {
+            Ok(worked) => {
+                self.retry_at = None;
+                if worked == Worked::Closed && self.figures.is_full.swap(false, Ordering::Relaxed) {
+                    tracing::info!("the disk of cold order state has room again");
+                }
+                worked != Worked::Nothing
+            }
+            Err(error) => {
+                self.on_trouble(&error, now);
+                false
+            }
+        }
+    }
+
+    /// Notes a failure, says it, and lets the disk rest.
+    pub(super) fn on_trouble(&mut self, error: &ColdError, now: Nanos) {
+        let disk_error = match error {
+            ColdError::Segment(error) if error.is_lost() => {
+                self.figures.damaged.fetch_add(1, Ordering::Relaxed);
+                tracing::error!(%error, "cold order state is damaged: what is older is not served");
+                return;
+            }
+            ColdError::Disk(error) | ColdError::Segment(SegmentError::Disk(error)) => error,
+            // The store tells its entries in order, and they are changes.
+            other => panic!("the archive cannot take what the store let go: {other}"),
+        };
+        self.figures.disk_errors.fetch_add(1, Ordering::Relaxed);
+        let is_full = disk_error.kind == DiskErrorKind::Full;
+        if !is_full || !self.figures.is_full.swap(true, Ordering::Relaxed) {
+            tracing::error!(error = %disk_error, "the disk of cold order state");
+        }
+        self.retry_at = Some(Nanos(now.0.saturating_add(RETRY_AFTER)));
+    }
+
+    fn tell(&self, now: Nanos) {
+        let first = self.archive.segments().next().map(|oldest| oldest.header.first_time);
+        let told = (self.archive.figures(), first.unwrap_or_default(), now);
+        *self.figures.archive.lock().unwrap_or_else(PoisonError::into_inner) = told;
+        self.figures.readers.store(self.waiting.len() as u64, Ordering::Relaxed);
+    }
+}
+
+fn note(report: &OpenReport, figures: &ColdFigures, notes: &mut Vec<String>) {
+    figures.damaged.fetch_add(report.damaged.len() as u64, Ordering::Relaxed);
+    notes.extend(report.damaged.iter().map(|error| format!("cold order state: {error}")));
+    let unreachable = report.unreachable.iter();
+    notes.extend(unreachable.map(|file| {
+        format!("cold order state: {file} is not served: a file between it and the rest is missing")
+    }));
+}
+
+impl<D: Disk + Send> Agent for ColdAgent<D> {
+    fn name(&self) -> &'static str {
+        "cold"
+    }
+
+    fn do_work(&mut self, now: Nanos) -> usize {
+        // In this order: what was handed over before a question is in the archive before it is
+        // answered.
+        let asked = self.take_requests();
+        let is_first = plant::is(Plant::AnsweredBeforeTaken);
+        let early = if is_first { self.serve(now) } else { 0 };
+        let taken = self.take_changes();
+        let served = early + self.serve(now);
+        let worked = self.work(now);
+        let done = asked + taken + served + usize::from(worked);
+        if now.since(self.told_at).0 >= TOLD_EVERY {
+            self.tell(now);
+            self.told_at = now;
+        }
+        done
+    }
+
+    fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
+        let rest = Nanos(now.0 + REST);
+        if self.waiting.is_empty() {
+            return Some(rest);
+        }
+        // A question that waits for the pace, or for a segment that is to be closed for it.
+        Some(self.pace.next_begin().max(Nanos(now.0 + super::asks::CLOSE_EVERY / 10)).min(rest))
+    }
+
+    fn stop(&mut self, now: Nanos) -> bool {
+        self.take_changes();
+        // The next start has less to read again; without, it reads that from the log.
+        if let Err(error) = self.archive.close() {
+            tracing::warn!(%error, "the last changes are not in cold order state yet");
+        }
+        self.tell(now);
+        true
+    }
+}

@@ -1,0 +1,136 @@
+//! What is told of the archive, for the status page and Prometheus.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use serde::Serialize;
+use weir_types::Nanos;
+
+/// Figures that other threads read.
+#[derive(Debug, Default)]
+pub struct ColdFigures {
+    /// What the archive says of itself, the first change that it keeps, and when that was told.
+    pub archive: Mutex<(weir_cold::ColdFigures, Nanos, Nanos)>,
+    /// Changes taken from the store.
+    pub changes: AtomicU64,
+    /// Pages made.
+    pub pages: AtomicU64,
+    /// Rows in them.
+    pub rows: AtomicU64,
+    /// Entries looked at for them.
+    pub looked_at: AtomicU64,
+    /// Readers whose question waits.
+    pub readers: AtomicU64,
+    /// Questions refused because what they ask for is not kept any more.
+    pub resyncs: AtomicU64,
+    /// Questions refused for a while: the disk failed, or has no room for what they ask for.
+    pub not_now: AtomicU64,
+    /// Files found damaged.
+    pub damaged: AtomicU64,
+    /// Failures of the disk.
+    pub disk_errors: AtomicU64,
+    /// Whether the disk has no room.
+    pub is_full: AtomicBool,
+    /// Times that the store had changes to hand over and found no room.
+    pub full_waits: AtomicU64,
+}
+
+/// The archive on the status page.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ColdReport {
+    /// Files.
+    pub segments: u64,
+    /// Entries in them: an order is in one once.
+    pub entries: u64,
+    /// Bytes of them.
+    pub file_bytes: u64,
+    /// Bytes of memory.
+    pub memory_bytes: u64,
+    /// How long ago the oldest change was that is kept, in seconds.
+    pub floor_age_s: u64,
+    /// Changes taken from the store.
+    pub changes: u64,
+    /// Readers whose question waits.
+    pub readers: u64,
+    /// Pages made.
+    pub pages: u64,
+    /// Rows in them.
+    pub rows: u64,
+    /// Entries looked at for them.
+    pub looked_at: u64,
+    /// Questions refused because what they ask for is not kept any more.
+    pub resyncs: u64,
+    /// Questions refused for a while.
+    pub not_now: u64,
+    /// Times that what the store let go was not handed over in time, and the archive began anew.
+    pub holes: u64,
+    /// Merges that were finished.
+    pub merges: u64,
+    /// Files let go for their age or for room.
+    pub retired: u64,
+    /// Files found damaged.
+    pub damaged: u64,
+    /// Failures of the disk.
+    pub disk_errors: u64,
+    /// Whether the disk has no room.
+    pub is_full: bool,
+    /// Times that the store had changes to hand over and found no room.
+    pub full_waits: u64,
+}
+
+impl ColdFigures {
+    /// The figures as the status page has them.
+    #[must_use]
+    pub fn report(&self) -> ColdReport {
+        let load = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
+        let (archive, first, told) = *self.archive.lock().unwrap_or_else(PoisonError::into_inner);
+        let floor_age = if first == Nanos(0) { Nanos(0) } else { told.since(first) };
+        ColdReport {
+            segments: archive.segments,
+            entries: archive.entries,
+            file_bytes: archive.file_bytes,
+            memory_bytes: archive.memory_bytes,
+            floor_age_s: floor_age.0 / 1_000_000_000,
+            changes: load(&self.changes),
+            readers: load(&self.readers),
+            pages: load(&self.pages),
+            rows: load(&self.rows),
+            looked_at: load(&self.looked_at),
+            resyncs: load(&self.resyncs),
+            not_now: load(&self.not_now),
+            holes: archive.holes,
+            merges: archive.merges,
+            retired: archive.retired,
+            damaged: load(&self.damaged),
+            disk_errors: load(&self.disk_errors),
+            is_full: self.is_full.load(Ordering::Relaxed),
+            full_waits: load(&self.full_waits),
+        }
+    }
+}
+
+/// A figure of the archive: name, help, kind, value.
+pub type ColdMetric = (&'static str, &'static str, &'static str, fn(&ColdReport) -> u64);
+
+/// The figures as Prometheus has them.
+pub const METRICS: [ColdMetric; 19] = [
+    ("weir_cold_segments", "Files.", "gauge", |c| c.segments),
+    ("weir_cold_entries", "Entries in the files.", "gauge", |c| c.entries),
+    ("weir_cold_file_bytes", "Bytes of the files.", "gauge", |c| c.file_bytes),
+    ("weir_cold_memory_bytes", "Bytes of memory.", "gauge", |c| c.memory_bytes),
+    ("weir_cold_floor_age_seconds", "Age of the oldest change kept.", "gauge", |c| c.floor_age_s),
+    ("weir_cold_changes_total", "Changes taken from the store.", "counter", |c| c.changes),
+    ("weir_cold_readers", "Readers whose question waits.", "gauge", |c| c.readers),
+    ("weir_cold_pages_total", "Pages made.", "counter", |c| c.pages),
+    ("weir_cold_rows_total", "Rows in pages.", "counter", |c| c.rows),
+    ("weir_cold_looked_at_total", "Entries looked at for pages.", "counter", |c| c.looked_at),
+    ("weir_cold_resyncs_total", "Questions for what is not kept.", "counter", |c| c.resyncs),
+    ("weir_cold_not_now_total", "Questions refused for a while.", "counter", |c| c.not_now),
+    ("weir_cold_holes_total", "Times that it began anew.", "counter", |c| c.holes),
+    ("weir_cold_merges_total", "Merges finished.", "counter", |c| c.merges),
+    ("weir_cold_retired_total", "Files let go.", "counter", |c| c.retired),
+    ("weir_cold_damaged_total", "Files found damaged.", "counter", |c| c.damaged),
+    ("weir_cold_disk_errors_total", "Failures of the disk.", "counter", |c| c.disk_errors),
+    ("weir_cold_disk_full", "1 while the disk has no room.", "gauge", |c| u64::from(c.is_full)),
+    ("weir_cold_full_waits_total", "Batches that found no room.", "counter", |c| c.full_waits),
+];

@@ -1,0 +1,26 @@
+//! What the delivery store let go, for readers who come back later: the archive of the node's own
+//! orders (`weir-cold`), fed from the store, read by the same tokens.
+//!
+//! The store's thread copies what is new into batches and hands questions on; everything else,
+//! files, packing, looking up and sealing, is done on the archive's own thread. Neither waits for
+//! the other: a full ring is tried again, and what the store lets go before it was handed over is a
+//! hole, after which the archive begins anew and says so.
+//!
+//! * [`agent`]: the archive's thread.
+//! * [`asks`]: what it answers.
+//! * [`feeder`]: the store's end.
+//! * [`ends`]: where the partition's ended epochs ended, by places.
+//! * [`figures`]: what is told of it.
+
+pub mod agent;
+mod asks;
+pub mod ends;
+pub mod feeder;
+pub mod figures;
+
+pub use agent::{ColdAgent, ColdParts};
+pub use feeder::{ColdFeeder, ColdPort};
+pub use figures::{ColdFigures, ColdReport};
+
+#[cfg(test)]
+mod tests;

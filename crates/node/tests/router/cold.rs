@@ -1,0 +1,71 @@
+//! A token of long ago is good at a router as at its node: what the node's store let go comes from
+//! the node's files.
+
+use weir_client::request::LimitOrder;
+use weir_types::{Side, TimeInForce};
+
+use crate::common::following::{Following, latest_states};
+use crate::common::trader::Trader;
+use crate::common::{ALICE, BOB, Home, Node, SUPERVISOR, definition_of, open_market};
+use crate::stand::{ROUTER, Router, Stand, free_address};
+
+fn pass(trader: &mut Trader, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        let order = trader.who.order(number, Side::Buy, 40, 1);
+        let order = LimitOrder { time_in_force: TimeInForce::Ioc, ..order };
+        trader.send(order.request());
+        if number % 200 == 0 {
+            trader.settle();
+            trader.forget();
+        }
+    }
+    trader.settle();
+}
+
+fn pages_of(node: &Node) -> u64 {
+    node.status()["cold"]["pages"].as_u64().expect("a figure")
+}
+
+#[test]
+fn a_token_of_the_morning_is_served_through_a_router() {
+    let stand = Stand::new(&[]);
+    let address = free_address();
+    let config = stand.token_key()
+        + "ended_orders_max = 1024\n[delivery.cold]\ninterval_ms = 20\nsegment_bytes = 65536\n";
+    let home = Home::with_config("memory", &config).listening_on(address);
+    let node = home.start();
+    open_market(&node, &[ALICE, BOB]);
+    node.admin().define_session(definition_of(&ROUTER)).unwrap();
+    let (session, key) =
+        (ROUTER.session_id, stand.path(&format!("session-{}.key", ROUTER.session_id)));
+    let behind = stand.router_config(ROUTER, &[])
+        + &format!(
+            "[[router.backend]]\naddress = \"{address}\"\nsources = [1]\n\
+             session = {session}\nkey_file = {key:?}\n"
+        );
+    let router = Router::start(&behind);
+    router.until_serving(1);
+    let mut alice = Trader::log_on(&node, ALICE);
+    for number in 1..=10 {
+        alice.ask_for_report(ALICE.sell(number, 60, 10));
+    }
+    let states = |alice: &Trader| latest_states(alice.reports().iter().map(|r| &r.event));
+    let before = states(&alice);
+    let mut morning = router.follow(SUPERVISOR, Vec::new());
+    morning.until(&before);
+    let token = morning.follower.token().to_vec();
+    morning.log_out();
+    pass(&mut alice, 1_000..4_000);
+    let after = states(&alice);
+    let mut wanted = after.clone();
+    wanted.retain(|id, state| before.get(id) != Some(state));
+    let mut again: Following = router.follow(SUPERVISOR, token);
+    again.until(&wanted);
+    assert_eq!((&again.resyncs[..], &again.refusals[..]), (&[][..], &[][..]));
+    assert!(pages_of(&node) > 0, "{}", node.status()["cold"]);
+    // It is live behind the seam.
+    alice.ask_for_report(ALICE.sell(20, 61, 1));
+    let mut wanted = states(&alice);
+    wanted.retain(|id, state| before.get(id) != Some(state));
+    again.until(&wanted);
+}

@@ -1,0 +1,399 @@
+//! Tokens of long ago: what the store has let go comes from files, by the same tokens and pages, to
+//! whoever may see it, and goes on at the store; or it is refused by name.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use weir_client::follower::{Follower, FollowerConfig};
+use weir_types::{EventNo, OrderId, Reason, SessionId, Side, TimeInForce};
+use weir_wire::Request;
+
+use super::service::{SmallDisk, fill};
+use super::web;
+use crate::common::following::{Following, OrderState, latest_states};
+use crate::common::trader::Trader;
+use crate::common::{ALICE, BOB, Home, Node, SUPERVISOR, Who, definition_of, open_market, until};
+
+/// A store that keeps few ended orders, and files that close soon.
+const CONFIG: &str = "[web]\nlisten = \"127.0.0.1:0\"\n\
+                      [delivery]\nended_orders_max = 1024\n\
+                      [delivery.cold]\ninterval_ms = 20\nsegment_bytes = 65536\n";
+/// More orders than the store keeps.
+const MANY: u64 = 2_500;
+
+/// A second session of Alice's firm, which only reads.
+const DESK: Who = Who { session_id: SessionId(13), ..ALICE };
+
+/// And one of Bob's.
+const BOBS_DESK: Who = Who { session_id: SessionId(14), ..BOB };
+
+type States = BTreeMap<OrderId, OrderState>;
+
+/// An order that finds nobody and ends.
+fn passing(who: Who, number: u64) -> Request {
+    let order = who.order(number, Side::Buy, 40, 1);
+    weir_client::request::LimitOrder { time_in_force: TimeInForce::Ioc, ..order }.request()
+}
+
+/// Lets `count` orders come and end.
+fn pass(trader: &mut Trader, numbers: std::ops::Range<u64>) {
+    for (sent, number) in numbers.enumerate() {
+        trader.send(passing(trader.who, number));
+        if sent % 200 == 199 {
+            trader.settle();
+            trader.forget();
+        }
+    }
+    trader.settle();
+    trader.forget();
+}
+
+fn states_of(traders: &[&Trader]) -> States {
+    let reports = traders.iter().flat_map(|trader| trader.reports());
+    latest_states(reports.map(|report| &report.event))
+}
+
+/// What became of what was known at `before`.
+fn changed(before: &States, after: &States) -> States {
+    let changed = after.iter().filter(|(id, state)| before.get(id) != Some(state));
+    changed.map(|(id, state)| (*id, *state)).collect()
+}
+
+fn cold(node: &Node) -> Value {
+    node.status()["cold"].clone()
+}
+
+fn count(node: &Node, figure: &str) -> u64 {
+    cold(node)[figure].as_u64().expect("a figure")
+}
+
+/// The token of a session that has seen all, and leaves.
+fn token_now(node: &Node, who: Who, states: &States) -> Vec<u8> {
+    let mut following = Following::start(node, who, Vec::new());
+    following.until(states);
+    following.until_online();
+    let token = following.follower.token().to_vec();
+    following.log_out();
+    token
+}
+
+fn files(home: &Home) -> Vec<PathBuf> {
+    let logs = std::fs::read_dir(home.data().join("cold")).unwrap();
+    let files = logs.flat_map(|log| std::fs::read_dir(log.unwrap().path()).unwrap());
+    let mut files: Vec<PathBuf> = files.map(|file| file.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "wcold"));
+    files.sort();
+    files
+}
+
+/// A market with some live orders, and a supervisor's token of that time.
+struct Morning {
+    home: Home,
+    node: Node,
+    alice: Trader,
+    bob: Trader,
+    before: States,
+    token: Vec<u8>,
+}
+
+fn morning(durability: &'static str, config: &str) -> Morning {
+    let home = Home::with_config(durability, config);
+    let node = home.start();
+    open_market(&node, &[ALICE, BOB]);
+    for who in [DESK, BOBS_DESK] {
+        node.admin().define_session(definition_of(&who)).unwrap();
+    }
+    let mut alice = Trader::log_on(&node, ALICE);
+    let mut bob = Trader::log_on(&node, BOB);
+    for number in 1..=20 {
+        alice.ask_for_report(ALICE.sell(number, 60, 10));
+        bob.ask_for_report(BOB.buy(number, 45, 3));
+    }
+    // Orders that have ended by now are in the past of the token, others are not.
+    bob.ask_for_report(BOB.buy(21, 60, 25));
+    alice.settle();
+    bob.settle();
+    let before = states_of(&[&alice, &bob]);
+    let token = token_now(&node, SUPERVISOR, &before);
+    Morning { home, node, alice, bob, before, token }
+}
+
+impl Morning {
+    fn states(&self) -> States {
+        states_of(&[&self.alice, &self.bob])
+    }
+
+    /// Until the store keeps none of the orders that ended first.
+    fn trade(&mut self, from: u64) {
+        pass(&mut self.alice, from..from + MANY);
+        pass(&mut self.bob, from..from + MANY);
+        // An order of before the token ends, another goes on.
+        self.bob.ask_for_report(BOB.buy(from + MANY, 60, 7));
+        self.alice.settle();
+        self.bob.settle();
+    }
+}
+
+#[test]
+fn a_token_of_the_morning_is_served_from_files_while_orders_flow() {
+    let mut m = morning("memory", CONFIG);
+    m.trade(1_000);
+    let config = FollowerConfig {
+        keep_orders: true,
+        rows_max: 70,
+        ..FollowerConfig::new(SUPERVISOR.session_id)
+    };
+    let follower = Follower::new(config, m.token.clone());
+    let mut following = Following::start_as(&m.node, SUPERVISOR, follower);
+    std::thread::scope(|scope| {
+        let (alice, bob) = (&mut m.alice, &mut m.bob);
+        let flow = scope.spawn(|| pass(alice, 10_000..10_000 + MANY));
+        pass(bob, 10_000..10_000 + MANY);
+        while !flow.is_finished() {
+            following.poll(std::time::Duration::from_millis(5)).unwrap();
+        }
+    });
+    m.alice.settle();
+    following.until(&changed(&m.before, &m.states()));
+    assert_eq!(following.resyncs, [], "nothing was refused");
+    assert!(count(&m.node, "pages") > 0 && count(&m.node, "rows") > 0, "{}", cold(&m.node));
+    assert_eq!(count(&m.node, "holes"), 0);
+    // It is at the store now: what comes next is told, and not from files.
+    let pages = count(&m.node, "pages");
+    m.alice.ask_for_report(ALICE.sell(900, 61, 1));
+    m.alice.settle();
+    following.until(&changed(&m.before, &m.states()));
+    assert_eq!(count(&m.node, "pages"), pages);
+    let metrics = m.node.get("/metrics").1;
+    assert!(metrics.contains("\nweir_cold_holes_total 0\n"), "{metrics}");
+}
+
+#[test]
+fn kills_in_between_leave_no_hole() {
+    let mut m = morning("os", CONFIG);
+    for round in 0..3 {
+        m.trade(1_000 + 5_000 * round);
+        m.node.kill();
+        m.node = m.home.start();
+        // All that the node says from the first report on is what counts.
+        let again = |who| Trader::resume(&m.node, who, EventNo(1)).unwrap();
+        (m.alice, m.bob) = (again(ALICE), again(BOB));
+        m.alice.settle();
+        m.bob.settle();
+        let mut following = Following::start(&m.node, SUPERVISOR, m.token.clone());
+        following.until_online();
+        assert_eq!(following.resyncs, [], "in round {round}: {}", cold(&m.node));
+        following.until(&changed(&m.before, &m.states()));
+        following.log_out();
+        assert!(count(&m.node, "pages") > 0, "{}", cold(&m.node));
+        assert_eq!(count(&m.node, "holes"), 0);
+    }
+}
+
+#[test]
+fn what_a_kill_took_back_comes_from_no_file() {
+    // At `memory` the log's end may go with the process, though files have it.
+    let mut m = morning("memory", CONFIG);
+    m.trade(1_000);
+    m.node.kill();
+    m.node = m.home.start();
+    let again = |who| Trader::resume(&m.node, who, EventNo(1)).unwrap();
+    (m.alice, m.bob) = (again(ALICE), again(BOB));
+    m.trade(10_000);
+    let after = m.states();
+    let mut following = Following::start(&m.node, SUPERVISOR, m.token.clone());
+    following.until_online();
+    let has = following.states();
+    let never_was = has.iter().find(|(id, state)| after.get(id) != Some(state));
+    assert_eq!(never_was, None);
+    if following.resyncs.is_empty() {
+        following.until(&changed(&m.before, &after));
+    }
+}
+
+#[test]
+fn a_token_older_than_what_is_kept_is_refused_and_the_reader_begins_anew() {
+    let mut m = morning("memory", &(CONFIG.to_owned() + "keep_bytes = 16384\n"));
+    m.trade(1_000);
+    let middle = token_now_of_all(&mut m);
+    m.trade(10_000);
+    m.trade(20_000);
+    until("files to be let go", || (count(&m.node, "retired") > 2).then_some(()));
+    for token in [m.token.clone(), middle] {
+        let mut following = Following::start(&m.node, SUPERVISOR, token);
+        let mut live = m.states();
+        live.retain(|_, state| state.ord_status.is_live());
+        // From the token that the refusal gave: all live orders, and what ended not long ago.
+        following.until_online();
+        until("all live orders", || {
+            following.poll(std::time::Duration::from_millis(5)).unwrap();
+            let mut has = following.states();
+            has.retain(|_, state| state.ord_status.is_live());
+            (has == live).then_some(())
+        });
+        assert_eq!(following.resyncs, [Reason::ResyncFloor]);
+        following.log_out();
+    }
+    assert!(count(&m.node, "resyncs") >= 2);
+}
+
+/// A supervisor's token of now, whatever the store has let go.
+fn token_now_of_all(m: &mut Morning) -> Vec<u8> {
+    let mut following = Following::start(&m.node, SUPERVISOR, Vec::new());
+    following.until_online();
+    let token = following.follower.token().to_vec();
+    following.log_out();
+    token
+}
+
+#[test]
+fn a_damaged_file_is_named_and_what_is_newer_is_served() {
+    // Files are not merged: what is older than the damaged one is apart from it.
+    let mut m = morning("memory", CONFIG);
+    m.trade(1_000);
+    let middle = token_now_of_all(&mut m);
+    let known = m.states();
+    m.trade(10_000);
+    m.trade(20_000);
+    until("files", || (count(&m.node, "segments") > 1).then_some(()));
+    // The first file's first block.
+    let first = files(&m.home).into_iter().next().expect("a file");
+    let mut bytes = std::fs::read(&first).unwrap();
+    bytes[140] ^= 0x10;
+    std::fs::write(&first, bytes).unwrap();
+    let mut following = Following::start(&m.node, SUPERVISOR, m.token.clone());
+    following.until_online();
+    assert_eq!(following.resyncs, [Reason::ResyncFloor]);
+    following.log_out();
+    assert_eq!(count(&m.node, "damaged"), 1);
+    let said = m.home.said();
+    let name = first.file_name().unwrap().to_str().unwrap();
+    assert!(said.contains(name) && said.contains("damaged"), "{said}");
+    // What is behind the damage is served as before, or refused in the same way where the file went
+    // so far: never with something missing.
+    let mut later = Following::start(&m.node, SUPERVISOR, middle);
+    later.until_online();
+    if later.resyncs.is_empty() {
+        later.until(&changed(&known, &m.states()));
+    }
+    assert_eq!(m.node.get("/live").0, 200);
+}
+
+#[test]
+fn a_reader_gets_from_files_what_it_may_see_and_nothing_else() {
+    let mut m = morning("memory", CONFIG);
+    let firm_of = |who: Who, states: &States| {
+        let mut states = states.clone();
+        states.retain(|_, state| state.firm_id == who.firm_id);
+        states
+    };
+    let own = token_now(&m.node, DESK, &firm_of(DESK, &m.before));
+    m.trade(1_000);
+    let after = m.states();
+    // Its own firm's rows, and none of another's.
+    let mut following = Following::start(&m.node, DESK, own.clone());
+    following.until(&changed(&firm_of(DESK, &m.before), &firm_of(DESK, &after)));
+    assert_eq!(following.resyncs, []);
+    following.log_out();
+    assert!(count(&m.node, "pages") > 0);
+    let pages = count(&m.node, "pages");
+    // One that sees all is good for nothing in its hands, nor is a forged one.
+    let mut forged = own.clone();
+    *forged.last_mut().unwrap() ^= 1;
+    for (token, why) in [(m.token.clone(), Reason::ResyncFilter), (forged, Reason::ResyncToken)] {
+        let mut following = Following::start(&m.node, DESK, token);
+        following.until_online();
+        assert_eq!(following.resyncs, [why]);
+        following.log_out();
+    }
+    let other = FollowerConfig { firm_id: BOB.firm_id, ..FollowerConfig::new(DESK.session_id) };
+    let mut curious = Following::start_as(&m.node, DESK, Follower::new(other, own.clone()));
+    while curious.refusals.is_empty() {
+        curious.poll(std::time::Duration::from_millis(20)).unwrap();
+    }
+    assert_eq!((&*curious.refusals, curious.row_count), (&[Reason::NotEntitled][..], 0));
+    curious.log_out();
+    // Nor is it good for another firm's session.
+    let mut theirs = Following::start(&m.node, BOBS_DESK, own);
+    theirs.until_online();
+    assert!(theirs.states().values().all(|state| state.firm_id == BOB.firm_id));
+    assert_eq!(theirs.resyncs, [Reason::ResyncFilter]);
+    assert_eq!(count(&m.node, "pages"), pages, "no file was read for any of them");
+}
+
+#[test]
+fn a_token_of_the_morning_is_good_over_http_and_websocket_too() {
+    let mut m = morning("memory", CONFIG);
+    m.trade(1_000);
+    let morning: String = m.token.iter().map(|byte| format!("{byte:02x}")).collect();
+    let wanted = changed(&m.before, &m.states());
+    let wanted: BTreeMap<String, String> =
+        wanted.values().map(|state| (state.rec.to_string(), state.seq.to_string())).collect();
+    let (mut seen, mut token) = (BTreeMap::new(), morning.clone());
+    loop {
+        let page = web::page(&m.node, &SUPERVISOR, &format!("/orders?max_rows=300&token={token}"));
+        note_rows(&page, &mut seen);
+        token = web::token_of(&page).to_owned();
+        if page["online"] == true {
+            break;
+        }
+    }
+    assert_eq!(seen, wanted);
+    let pages = count(&m.node, "pages");
+    assert!(pages > 0);
+    let mut socket = web::open(&m.node, &SUPERVISOR);
+    web::say(&mut socket, &json!({"subscribe": 7, "token": morning}));
+    seen.clear();
+    loop {
+        let page = web::hear(&mut socket);
+        assert_eq!(page["id"], 7, "{page}");
+        note_rows(&page, &mut seen);
+        if page["online"] == true {
+            break;
+        }
+    }
+    assert_eq!(seen, wanted);
+    assert!(count(&m.node, "pages") > pages);
+}
+
+/// The record and the number of the last change of each row of a page.
+fn note_rows(page: &Value, seen: &mut BTreeMap<String, String>) {
+    let plain = |value: &Value| value.to_string().trim_matches('"').to_owned();
+    for row in page["rows"].as_array().expect("rows") {
+        seen.insert(plain(&row["rec"]), plain(&row["seq"]));
+    }
+}
+
+#[test]
+fn orders_go_on_while_the_disk_of_files_is_full() {
+    let home = Home::with_config("memory", "");
+    let small = home.path("small");
+    let Some(_disk) = SmallDisk::mount(&small, "1m") else { return };
+    let config = CONFIG.to_owned() + &format!("dir = {small:?}\n");
+    std::fs::write(home.path("weir.toml"), config).unwrap();
+    let node = home.start();
+    open_market(&node, &[ALICE]);
+    let mut alice = Trader::log_on(&node, ALICE);
+    alice.ask_for_report(ALICE.sell(1, 60, 10));
+    alice.settle();
+    let before = states_of(&[&alice]);
+    let token = token_now(&node, SUPERVISOR, &before);
+    fill(&small.join("ballast"));
+    pass(&mut alice, 100..100 + MANY);
+    until("the disk to be full", || (cold(&node)["is_full"] == true).then_some(()));
+    // Orders and readers of the store go on; who needs what is not on the disk is told to wait.
+    pass(&mut alice, 10_000..10_000 + MANY);
+    let mut fresh = Following::start(&node, SUPERVISOR, Vec::new());
+    fresh.until_online();
+    fresh.log_out();
+    assert!(home.said().contains("cold order state"));
+    std::fs::remove_file(small.join("ballast")).unwrap();
+    until("room", || (cold(&node)["is_full"] == false).then_some(()));
+    // What waited in memory is on the disk now: nothing is missing.
+    let mut following = Following::start(&node, SUPERVISOR, token);
+    following.until(&changed(&before, &states_of(&[&alice])));
+    assert_eq!(following.resyncs, []);
+    assert_eq!(count(&node, "holes"), 0);
+    assert!(node.terminate().success());
+}
