@@ -139,7 +139,7 @@ def test_a_reader_that_was_busy_for_longer_than_its_heartbeat_goes_on(node: Node
         while not orders.online:
             table.apply(next(orders))
         # Nobody speaks for the session until the node has given it up.
-        until("the session's end", lambda: not node.status()["gateway"]["sessions"])
+        until("the session's end", lambda: node.status()["gateway"]["sessions_lost"])
         trade(node, 1, first=20)
         while len(table) < 3:
             table.apply(next(orders))
