@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weir_client::ClientError;
 use weir_client::drop_copy::{Beginning, CopiedReport, DropCopy, DropCopyReader};
@@ -13,7 +13,7 @@ use weir_types::{CopyNo, EventNo, FirmId, PartitionId, Reason, SessionId};
 use weir_wire::PlainEvent;
 use weir_wire::report::StageTimes;
 
-use crate::common::{HANG, Node, TRADING, Who, until};
+use crate::common::{HANG, Node, TRADING, Who};
 use crate::ledger::Ledger;
 
 pub struct CopyReader {
@@ -91,16 +91,44 @@ impl CopyReader {
         theirs.map(|(_, (_, event_no, event))| (*event_no, *event)).collect()
     }
 
+    fn count_of(&self, session_id: SessionId) -> usize {
+        let is_its = |(of, _): &(PartitionId, CopyNo), owner: SessionId| {
+            *of == TRADING && owner == session_id
+        };
+        self.heard.iter().filter(|(key, (owner, ..))| is_its(key, *owner)).count()
+    }
+
+    /// What it has too little or too much of, for people.
+    fn difference(&self, ledgers: &[&Ledger]) -> String {
+        let of = |ledger: &&Ledger| {
+            let heard = self.events_of(ledger.session_id);
+            let missing = ledger.events.keys().find(|no| !heard.contains_key(no));
+            let extra = heard.keys().find(|no| !ledger.events.contains_key(no));
+            format!(
+                "of {} it has {} of {} reports, first missing {missing:?}, first unknown {extra:?}",
+                ledger.session_id,
+                heard.len(),
+                ledger.events.len()
+            )
+        };
+        let each: Vec<String> = ledgers.iter().map(of).collect();
+        format!("the copies of {:?}: {}", self.who, each.join("; "))
+    }
+
     /// Reads on until it has of each what that one has heard itself, no more and no less, in the
     /// order in which it was said.
     pub fn check_against(&mut self, ledgers: &[&Ledger]) {
-        let is_same = |reader: &CopyReader| {
-            ledgers.iter().all(|ledger| reader.events_of(ledger.session_id) == ledger.events)
+        let begun = Instant::now();
+        // Counting is cheap: what is there is compared only where there is as much as there should
+        // be.
+        let is_same = |reader: &CopyReader, ledger: &Ledger| {
+            reader.count_of(ledger.session_id) == ledger.events.len()
+                && reader.events_of(ledger.session_id) == ledger.events
         };
-        until("the copies of all that was heard", || {
+        while !ledgers.iter().all(|ledger| is_same(self, ledger)) {
+            assert!(begun.elapsed() < HANG, "{}", self.difference(ledgers));
             self.take(Duration::from_millis(20));
-            is_same(self).then_some(())
-        });
+        }
         for ledger in ledgers {
             let owners = self.heard.values().filter(|(owner, ..)| *owner == ledger.session_id);
             assert!(owners.map(|(_, event_no, _)| *event_no).is_sorted(), "in order");
