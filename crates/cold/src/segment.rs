@@ -279,7 +279,9 @@ pub struct Segment {
 }
 
 impl Segment {
-    pub(crate) fn block_count(&self) -> usize {
+    /// Blocks in it.
+    #[must_use]
+    pub fn block_count(&self) -> usize {
         self.index.len() / ENTRY_LEN
     }
 
