@@ -406,8 +406,13 @@ fn a_damaged_file_is_counted_and_its_readers_are_refused() {
     // The last block's end: behind it are the index, 872 bytes for each block, and the footer.
     let index_at = segment.file_len - 64 - 872 * segment.block_count() as u64;
     world.disk.flip_bit(&segment.header.file_name(), 8 * (index_at - 5));
+    let (token, mirror) = (reader.token.clone(), reader.mirror.clone());
+    let mut second = Reader { token, mirror, since: reader.since, ..Reader::new(0) };
     world.read_all(&mut reader);
     assert_eq!((reader.resyncs, world.figures.report().damaged), (1, 1));
+    // Whoever comes later is told the same, though nobody reads the file any more.
+    world.read_all(&mut second);
+    assert_eq!((second.resyncs, world.figures.report().damaged), (1, 1));
 }
 
 #[test]
