@@ -22,10 +22,10 @@ use tempfile::TempDir;
 use weir_client::load::setup::key_hash;
 use weir_client::request::LimitOrder;
 use weir_client::session::SessionConfig;
-use weir_client::{Admin, SigningKey};
+use weir_client::{Admin, ClientError, SigningKey};
 use weir_types::{
     AccountId, Cash, ClOrdId, CredentialKind, FirmId, InstrumentId, Nanos, PartitionId, Phase,
-    Price, Qty, RequestNo, Role, SessionId, Side, Switch, Symbol, TimeInForce,
+    Price, Qty, Reason, RequestNo, Role, SessionId, Side, Switch, Symbol, TimeInForce,
 };
 use weir_wire::Request;
 use weir_wire::reference::{DefineAccount, DefineFirm, DefineInstrument, DefineSession, Transfer};
@@ -333,10 +333,13 @@ impl Node {
         })
     }
 
-    /// The operator.
+    /// The operator. One that was dropped a moment ago may not be known to be gone yet.
     pub fn admin(&self) -> Admin {
         let who = (OPERATOR.session_id, OPERATOR.key());
-        Admin::connect(self.address, who, HANG).unwrap()
+        until("the operator's place", || match Admin::connect(self.address, who, HANG) {
+            Err(ClientError::LogonRejected { reason: Reason::AlreadyLoggedOn, .. }) => None,
+            connected => Some(connected.unwrap()),
+        })
     }
 
     /// Asks the node to stop and waits until it has.
