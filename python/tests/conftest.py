@@ -21,6 +21,9 @@ import pytest
 
 import weir
 
+# Shells start background jobs deaf to interrupts, and what those start is deaf too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 HANG = 60.0
 OPERATOR_KEY = "01" * 32
 SOURCE = 40

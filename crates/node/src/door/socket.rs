@@ -52,6 +52,9 @@ pub(crate) struct Socket {
     pub(crate) output: Vec<u8>,
     sent: usize,
     readable: bool,
+    /// The peer has ended its side: the end is behind the bytes that are still there, and the poll
+    /// does not tell of it again.
+    has_hung_up: bool,
     writable: bool,
     error_count: u32,
     accepted_at: Nanos,
@@ -83,6 +86,7 @@ impl Socket {
             output: Vec::new(),
             sent: 0,
             readable: true,
+            has_hung_up: false,
             writable: true,
             error_count: 0,
             accepted_at: now,
@@ -95,6 +99,7 @@ impl Socket {
 
     /// What the poll said of it.
     pub(crate) fn note(&mut self, event: &Event) {
+        self.has_hung_up |= event.is_read_closed();
         self.readable |= event.is_readable() || event.is_read_closed();
         self.writable |= event.is_writable();
     }
@@ -113,7 +118,7 @@ impl Socket {
             match self.transport.read(&mut scratch.plain[..room], &mut scratch.sealed) {
                 Ok(got) => {
                     self.input.extend_from_slice(&scratch.plain[..got.len]);
-                    self.readable = got.more;
+                    self.readable = got.more || self.has_hung_up && got.moved;
                     if got.len > 0 {
                         self.heard_at = now;
                     }

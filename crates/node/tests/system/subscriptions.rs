@@ -21,6 +21,7 @@ use weir_wire::subscription::PublicTrade;
 
 use crate::common::{
     ALICE, BOB, HANG, Home, Node, OPERATOR, SUPERVISOR, TRADING, Who, definition_of, open_market,
+    until,
 };
 
 /// A second session of Alice's firm, for her back office.
@@ -548,4 +549,26 @@ fn long_body(number: u64) -> Vec<u8> {
     let mut bytes = body(number);
     bytes.resize(1_000, b' ');
     bytes
+}
+
+#[test]
+fn an_end_that_comes_with_the_last_bytes_is_seen_at_once() {
+    use std::io::Write;
+    let home = home("memory", "");
+    let node = start(&home);
+    let mut logon = Vec::new();
+    let asked = weir_wire::session::Logon {
+        heartbeat_interval_ms: 60_000,
+        ..crate::common::wire::logon_of(&ALICE)
+    };
+    weir_wire::dialogue::put_logon(&asked, &[], &mut logon);
+    for round in 1..=30 {
+        let mut stream = std::net::TcpStream::connect(address(&node)).unwrap();
+        stream.write_all(&logon).unwrap();
+        drop(stream);
+        until("the connection's end", || {
+            let is_over = figure(&node, "accepted") == round && figure(&node, "connections") == 0;
+            is_over.then_some(())
+        });
+    }
 }
