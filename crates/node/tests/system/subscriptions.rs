@@ -556,18 +556,28 @@ fn an_end_that_comes_with_the_last_bytes_is_seen_at_once() {
     use std::io::Write;
     let home = home("memory", "");
     let node = start(&home);
-    let mut logon = Vec::new();
+    let mut frame = Vec::new();
     let asked = weir_wire::session::Logon {
         heartbeat_interval_ms: 60_000,
         ..crate::common::wire::logon_of(&ALICE)
     };
-    weir_wire::dialogue::put_logon(&asked, &[], &mut logon);
+    weir_wire::dialogue::put_logon(&asked, &[], &mut frame);
     let mut stream = std::net::TcpStream::connect(address(&node)).unwrap();
-    until("the connection", || (figure(&node, "connections") == 1).then_some(()));
-    // Both are there before the node looks again.
+    stream.write_all(&frame).unwrap();
+    until("the session", || (figure(&node, "sessions") == 1).then_some(()));
+    frame.clear();
+    let beat = weir_wire::session::Heartbeat {
+        sending_time: weir_types::Nanos(1),
+        high_water: weir_types::EventNo::NONE,
+        session_id: ALICE.session_id,
+        partition_id: weir_types::PartitionId::NONE,
+        load_permille: 0,
+    };
+    weir_wire::frame::put_frame(&beat, &mut frame);
+    // Its last word, which nothing answers, and its end are both there before the node looks again.
     node.pause(true);
-    stream.write_all(&logon).unwrap();
-    drop(stream);
+    stream.write_all(&frame).unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
     node.pause(false);
-    until("its end", || (figure(&node, "connections") == 0).then_some(()));
+    until("its end", || (figure(&node, "sessions") == 0).then_some(()));
 }
