@@ -113,8 +113,9 @@ impl<D: Disk> Archive<D> {
         let block = self.read_block(segment, merge.block, false)?;
         let is_last = (0..block.len()).map(|index| {
             let image = block.image(index);
-            let is_last = merge.seen.insert(image.place().rec);
-            image.is_mark() || is_last != plant::is(Plant::MergeKeepsFirst)
+            // A mark is no state of its record: it must not stand for the last one.
+            image.is_mark()
+                || merge.seen.insert(image.place().rec) != plant::is(Plant::MergeKeepsFirst)
         });
         let is_last = is_last.collect();
         merge.is_last[merge.input].push(is_last);
