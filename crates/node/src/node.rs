@@ -98,7 +98,7 @@ const TRADING: PartitionId = PartitionId(1);
 const DRAIN_TIME: Duration = Duration::from_millis(20);
 
 /// Where cores are few, an order's sender is told first, then its followers.
-const DELIVERY_SHARE: Share = Share::Fair { niceness: 5 };
+pub(crate) const DELIVERY_SHARE: Share = Share::Fair { niceness: 5 };
 /// Who has logged on goes before who has not.
 const NEWCOMERS_SHARE: Share = Share::Fair { niceness: 5 };
 /// Connections that the system keeps until they are accepted.

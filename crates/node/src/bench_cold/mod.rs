@@ -18,6 +18,7 @@ use weir_types::PartitionId;
 
 use self::stand::Stand;
 use crate::bench_roundtrip::{WorkDir, median_with_interval};
+use crate::node::DELIVERY_SHARE;
 
 pub(super) const SOURCE: PartitionId = PartitionId(1);
 /// Between two questions of the reader at the head.
@@ -73,15 +74,23 @@ pub fn run(args: ColdArgs) -> anyhow::Result<()> {
     let dir = WorkDir::create(None)?;
     let (mut stand, wake) = Stand::new(&args, dir.path())?;
     stand.fill(1_000);
-    let morning = token_now(&mut stand, 0);
-    let of_large = token_now(&mut stand, flow::FIRM_LARGE);
-    let of_small = token_now(&mut stand, flow::FIRM_SMALL);
+    let mut head = follow(&mut stand, Vec::new(), 0);
+    let (morning, mut noon) = (head.clone(), head.clone());
+    let of_large = follow(&mut stand, Vec::new(), flow::FIRM_LARGE);
+    let of_small = follow(&mut stand, Vec::new(), flow::FIRM_SMALL);
     let begun = Instant::now();
-    stand.fill(args.rows / 2);
-    let noon = token_now(&mut stand, 0);
-    stand.fill(args.rows - args.rows / 2);
+    while stand.seq() < args.rows {
+        // The reader at the head stays there: it is never behind what the store keeps.
+        stand.fill(u64::from(args.kept / 4).max(1));
+        head = follow(&mut stand, head, 0);
+        if stand.seq() <= args.rows / 2 {
+            noon.clone_from(&head);
+        }
+    }
     println!("{:.0} changes a second fed", args.rows as f64 / begun.elapsed().as_secs_f64());
     let mut thread = stand.start(wake)?;
+    // This thread is the store's from now on.
+    weir_probe::thread::ask_for(DELIVERY_SHARE)?;
     let all = Cold { from: morning, firm: 0 };
     let mut alone_by_token = serde_json::Map::new();
     let large = Cold { from: of_large, firm: flow::FIRM_LARGE };
@@ -92,11 +101,11 @@ pub fn run(args: ColdArgs) -> anyhow::Result<()> {
         ("10 %", &large),
         ("0.5 %", &small),
     ] {
-        let served = serve(&mut stand, &args, Some(cold));
+        let served = serve(&mut stand, &args, Some(cold), &mut head);
         println!("{name}: {:.0} rows/s", served.rows_per_second);
         alone_by_token.insert(name.to_owned(), json!(served.rows_per_second.round()));
     }
-    let pairs = pairs(&mut stand, &args, &all);
+    let pairs = pairs(&mut stand, &args, &all, &mut head);
     thread.ask_to_stop();
     thread.join();
     let report = stand.figures.report();
@@ -111,12 +120,12 @@ pub fn run(args: ColdArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn pairs(stand: &mut Stand, args: &ColdArgs, cold: &Cold) -> Value {
+fn pairs(stand: &mut Stand, args: &ColdArgs, cold: &Cold, head: &mut Vec<u8>) -> Value {
     let (mut ratios, mut medians, mut rates) = (Vec::new(), Vec::new(), Vec::new());
     for pair in 0..args.pairs {
-        let first = (pair % 2 == 0).then(|| serve(stand, args, None));
-        let beside = serve(stand, args, Some(cold));
-        let alone = first.unwrap_or_else(|| serve(stand, args, None));
+        let first = (pair % 2 == 0).then(|| serve(stand, args, None, head));
+        let beside = serve(stand, args, Some(cold), head);
+        let alone = first.unwrap_or_else(|| serve(stand, args, None, head));
         let at = |served: &Served, quantile| served.latencies.value_at_quantile(quantile) as f64;
         println!(
             "pair {pair}: p50 {} and {} ns, p99 {} and {} ns alone and beside; {:.0} rows/s",
@@ -137,9 +146,8 @@ fn pairs(stand: &mut Stand, args: &ColdArgs, cold: &Cold) -> Value {
     })
 }
 
-/// The token of one who has all by now.
-fn token_now(stand: &mut Stand, firm: u32) -> Vec<u8> {
-    let mut token = Vec::new();
+/// The token of one who has all by now, from an earlier one on.
+fn follow(stand: &mut Stand, mut token: Vec<u8>, firm: u32) -> Vec<u8> {
     loop {
         stand.ask(HOT, &token, (0, firm));
         let got = std::iter::repeat_with(|| stand.cycle()).flatten().next();
@@ -152,10 +160,9 @@ fn token_now(stand: &mut Stand, firm: u32) -> Vec<u8> {
 }
 
 /// Serves the reader at the head for a while, beside readers of long ago or none.
-fn serve(stand: &mut Stand, args: &ColdArgs, cold: Option<&Cold>) -> Served {
+fn serve(stand: &mut Stand, args: &ColdArgs, cold: Option<&Cold>, head: &mut Vec<u8>) -> Served {
     let mut latencies = Histogram::new(3).expect("three digits");
     let before = stand.figures.rows.load(Ordering::Relaxed);
-    let mut head = token_now(stand, 0);
     for reader in cold.iter().flat_map(|_| 0..args.readers) {
         let cold = cold.expect("there are readers");
         stand.ask(HOT + 1 + reader, &cold.from, (0, cold.firm));
@@ -171,12 +178,12 @@ fn serve(stand: &mut Stand, args: &ColdArgs, cold: Option<&Cold>) -> Served {
             }
         }
         (0..CHANGES).for_each(|_| stand.change());
-        stand.ask(HOT, &head, (50, 0));
+        stand.ask(HOT, head, (50, 0));
         let mut next = None;
         while next.is_none() {
             take(stand, cold, &mut next);
         }
-        head = next.expect("it came");
+        *head = next.expect("it came");
         let late = u64::try_from((start.elapsed() - due).as_nanos()).expect("seconds");
         latencies.record(late).expect("it grows");
     }

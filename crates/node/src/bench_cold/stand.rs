@@ -98,16 +98,21 @@ impl Stand {
         let _ = taken.expect("it is a row");
     }
 
-    /// Live orders that stay, then so many that end at once.
+    /// So many orders: the first of the day stay, the others end at once.
     pub(super) fn fill(&mut self, rows: u64) {
         for at in 0..rows {
             let rec = self.seq + 1;
-            let status = if at < LIVE { OrdStatus::New } else { OrdStatus::Canceled };
+            let status = if rec <= LIVE { OrdStatus::New } else { OrdStatus::Canceled };
             self.say(rec, status);
             if at % 128 == 0 {
                 self.feeder.feed_at_start(self.desk.store());
             }
         }
+    }
+
+    /// Changes so far.
+    pub(super) fn seq(&self) -> u64 {
+        self.seq
     }
 
     /// The archive's thread, when the store is full.

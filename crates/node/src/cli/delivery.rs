@@ -4,19 +4,19 @@
 //! Reading acknowledges what it has printed, so that a reader that is stopped goes on behind it.
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context;
+use weir_client::SessionConfig;
 use weir_client::subscription::{
     BrokerClient, Credit, Listed, Message, NewSubscription, Next, Seen, Subscription,
 };
-use weir_client::{ClientError, SessionConfig};
 use weir_types::{AckLevel, FirmId, Reason, SubscriptionAction, SubscriptionKind};
 use weir_wire::subscription::PublicTrade;
 use weir_wire::{Message as _, NodeMessage};
 
 use super::delivery_top::TopArgs;
-use super::endpoint::{Login, TIMEOUT, hex, span};
+use super::endpoint::{Login, hex, once_free, span};
 
 /// Options of `weir delivery`.
 #[derive(Debug, clap::Args)]
@@ -159,26 +159,6 @@ pub fn run(args: DeliveryArgs) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Asks, and again while the session is logged on by a connection that has just ended.
-///
-/// # Errors
-/// As `ask`; that it is logged on, after [`TIMEOUT`].
-pub(super) fn once_free<T>(
-    mut ask: impl FnMut() -> Result<T, ClientError>,
-) -> Result<T, ClientError> {
-    let begun = Instant::now();
-    loop {
-        match ask() {
-            Err(ClientError::LogonRejected { reason: Reason::AlreadyLoggedOn, .. })
-                if begun.elapsed() < TIMEOUT =>
-            {
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            asked => return asked,
-        }
-    }
 }
 
 /// Where the node serves subscribers, by its status page.

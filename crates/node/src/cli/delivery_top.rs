@@ -13,8 +13,8 @@ use weir_client::SessionConfig;
 use weir_client::subscription::{BrokerClient, Listed};
 use weir_types::{FirmId, Reason};
 
-use super::delivery::{address_of, as_json as one_json, once_free};
-use super::endpoint::{Login, span};
+use super::delivery::{address_of, as_json as one_json};
+use super::endpoint::{Login, once_free, span};
 
 /// Clears the terminal and goes to its top.
 const CLEAR: &str = "\x1b[2J\x1b[H";

@@ -4,14 +4,14 @@
 //! comes from an option, the environment or a file.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use weir_client::status::{InstrumentStatus, StatusPage};
-use weir_client::{Admin, Client, Key, Limits, SessionConfig, Target, resolve};
+use weir_client::{Admin, Client, ClientError, Key, Limits, SessionConfig, Target, resolve};
 use weir_tls::ClientTls;
 use weir_tls::client::Trust;
-use weir_types::SessionId;
+use weir_types::{Reason, SessionId};
 use weir_wire::session::ApiKey;
 
 use super::keygen::read_signing_key;
@@ -165,13 +165,14 @@ impl Login {
         parse_key(&text).map(Key::Api)
     }
 
-    /// An operator's session.
+    /// An operator's session, once no other command has it.
     ///
     /// # Errors
     /// When the node cannot be reached or refuses the logon.
     pub fn admin(&self) -> anyhow::Result<Admin> {
         let target = self.endpoint.target()?;
-        Ok(Admin::connect(target, (self.session_id(), self.key()?), TIMEOUT)?)
+        let (session_id, key) = (self.session_id(), self.key()?);
+        Ok(once_free(|| Admin::connect(target.clone(), (session_id, key), TIMEOUT))?)
     }
 
     /// A client with the session open.
@@ -182,6 +183,25 @@ impl Login {
         let mut client = Client::connect(self.endpoint.target()?, Limits::default())?;
         client.log_on(SessionConfig::new(self.session_id(), self.key()?), TIMEOUT)?;
         Ok(client)
+    }
+}
+
+/// Asks, and again while the session is logged on by another command or by a connection that has
+/// just ended.
+///
+/// # Errors
+/// As `ask`; that it is logged on, after [`TIMEOUT`].
+pub fn once_free<T>(mut ask: impl FnMut() -> Result<T, ClientError>) -> Result<T, ClientError> {
+    let begun = Instant::now();
+    loop {
+        match ask() {
+            Err(ClientError::LogonRejected { reason: Reason::AlreadyLoggedOn, .. })
+                if begun.elapsed() < TIMEOUT =>
+            {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            asked => return asked,
+        }
     }
 }
 

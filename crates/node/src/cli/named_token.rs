@@ -13,8 +13,8 @@ use weir_client::SessionConfig;
 use weir_client::subscription::{BrokerClient, BrokerEvent, Credit, NewSubscription, Seen};
 use weir_types::{Reason, SubscriptionKind};
 
-use super::delivery::{address_of, once_free};
-use super::endpoint::{Login, TIMEOUT};
+use super::delivery::address_of;
+use super::endpoint::{Login, TIMEOUT, once_free};
 
 /// How often a place is kept at most.
 const KEEP_INTERVAL: Duration = Duration::from_millis(500);

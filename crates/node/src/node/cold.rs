@@ -4,8 +4,8 @@ use super::*;
 use crate::cold::{ColdFeeder, ColdParts, ends};
 use crate::config::ColdSection;
 
-/// Who reads what is old waits for who reads what is new.
-pub(crate) const COLD_SHARE: Share = Share::Fair { niceness: 15 };
+/// Who reads what is old waits for who reads what is new; but what is new has to be taken, too.
+pub(crate) const COLD_SHARE: Share = Share::Fair { niceness: 10 };
 
 impl Assembly<'_> {
     /// The archive, opened and without a thread, behind the store's end of it.

@@ -107,7 +107,7 @@ fn the_emulators_of_the_command_line_tell_delays_and_page_sizes() {
     let (_home, node) = node();
     let core =
         weir_at(&node, &["emulate", "core", "--json", "--orders", "500", "--warm-up", "0.1"])
-            .args(["--cores", "2", "--rate", "2000", "--duration", "3"])
+            .args(["--cores", "2", "--rate", "500", "--duration", "5"])
             .args(["--metrics", "127.0.0.1:0", "--late-percent", "100"])
             .stdout(std::process::Stdio::piped())
             .spawn()
