@@ -32,15 +32,18 @@ SOURCE = 40
 class Node:
     """A node that can be killed and started again on the same ports."""
 
-    def __init__(self, home: Path, keys: dict[int, str]) -> None:
+    def __init__(
+        self, home: Path, keys: dict[int, str], *, config: str = "", tls: weir.Tls | None = None
+    ) -> None:
         self.home = home
         self.keys = keys
+        self.tls = tls
         # Small segments: a node is made for each test.
         (home / "weir.toml").write_text(
             "[log]\nsegment_bytes = 1048576\n[events]\nsegment_bytes = 1048576\n"
             '[ingest]\nlisten = "127.0.0.1:0"\nsnapshot_every_bytes = 20000\n'
             f"[[ingest.source]]\nid = {SOURCE}\nsession = 30\ndurability = \"os\"\n"
-            '[broker]\nlisten = "127.0.0.1:0"\n'
+            '[broker]\nlisten = "127.0.0.1:0"\n' + config
         )
         self.listen = "127.0.0.1:0"
         self.start()
@@ -109,13 +112,13 @@ class Node:
 
     def client(self, session: int, **options: Any) -> weir.Client:
         """A client of a session."""
-        return weir.Client(self.address, session=session, key=self.keys[session], **options)
+        options = {"key": self.keys.get(session), "tls": self.tls} | options
+        return weir.Client(self.address, session=session, **options)
 
     def source(self, epoch: int = 1, **options: Any) -> weir.Source:
         """A writer of the outside core's orders."""
-        return weir.Source(
-            self.ingest, session=30, key=self.keys[30], source=SOURCE, epoch=epoch, **options
-        )
+        options = {"key": self.keys[30], "tls": self.tls} | options
+        return weir.Source(self.ingest, session=30, source=SOURCE, epoch=epoch, **options)
 
     def token(self, at: weir.Token) -> dict[str, Any]:
         """What a token says."""

@@ -71,6 +71,9 @@ def test_an_evicted_subscription_ends_with_its_reason(node: Node) -> None:
     ours = subscriptions(node, 11)
     ours.create("fills", "executions")
     subscriptions(node, 2).evict("fills", firm=11)
+    subscriptions(node, 2).compact()
+    with pytest.raises(weir.Refused):
+        ours.compact()
     with pytest.raises(weir.SubscriptionEnded) as ended, ours.subscribe("fills") as reader:
         reader.next(HANG)
     assert ended.value.reason in weir.Reason.__members__

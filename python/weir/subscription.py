@@ -71,6 +71,10 @@ class Subscriptions:
         """Removes it."""
         self._manager.act("delete", name, firm)
 
+    def compact(self) -> None:
+        """Has files emptied which hold what nobody wants any more: for supervisors, operators."""
+        self._manager.act("compact", "", 0)
+
     def subscribe(self, name: str, **options: Any) -> Subscription:
         """Attaches to one: see Subscription."""
         return Subscription(self._endpoint, name, **options)

@@ -207,6 +207,15 @@ impl<D: Disk> Broker<D> {
         Ok(self.saver.changed_now())
     }
 
+    /// Empties spill files that hold what nobody wants any more, because an operator says so: what
+    /// is wanted of a file is written to another one, a bounded part a cycle, and the file removed.
+    /// It happens by itself when the waste is larger than what is wanted.
+    pub fn compact(&mut self) {
+        if !self.has_stopped() {
+            self.spill.compact();
+        }
+    }
+
     /// Gives up what a subscription has not taken, because an operator says so: it goes on with
     /// the next message.
     ///

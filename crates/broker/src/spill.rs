@@ -5,7 +5,7 @@
 //! parts still wanted of the emptiest file are written again at the end.
 //! INVARIANT: `wanted` of a file is the sum of the lengths of the parts that topics hold in it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use weir_io::{Disk, DiskError, FileId};
 
@@ -87,6 +87,8 @@ pub(crate) struct Spill {
     /// Files to remove, closed already.
     pub(crate) removals: VecDeque<String>,
     pub(crate) is_removing: bool,
+    /// Files that an operator wants emptied, as far as they are there.
+    pub(crate) compacting: BTreeSet<u64>,
 }
 
 impl Spill {
@@ -103,7 +105,28 @@ impl Spill {
             sent: None,
             removals: VecDeque::new(),
             is_removing: false,
+            compacting: BTreeSet::new(),
         }
+    }
+
+    /// From now on the files are emptied of which a tenth or more is not wanted, one after the
+    /// other, whatever their sum. The one that grows is closed for it.
+    pub(crate) fn compact(&mut self) {
+        self.active = None;
+        let is_loose = |(number, file): (&u64, &SpillFile)| {
+            (file.wanted * 10 <= file.len * 9).then_some(*number)
+        };
+        self.compacting = self.files.iter().filter_map(is_loose).collect();
+    }
+
+    /// The next file that an operator wants emptied: the one with the smallest share of wanted
+    /// bytes, so that room is made before it is needed.
+    fn next_compacted(&self) -> Option<u64> {
+        let there = self.compacting.iter().filter_map(|number| {
+            let file = self.files.get(number).filter(|file| file.wanted > 0)?;
+            Some((file.wanted * 1024 / file.len, *number))
+        });
+        there.min().map(|(_, number)| number)
     }
 
     /// The bytes of all files.
@@ -140,6 +163,7 @@ impl Spill {
         let dead: Vec<u64> = self.files.iter().filter_map(is_dead).collect();
         for number in &dead {
             let file = self.files.remove(number).expect("it was listed");
+            self.compacting.remove(number);
             disk.close(file.id);
             self.removals.push_back(file_name(*number));
             if self.active == Some(*number) {
@@ -149,9 +173,12 @@ impl Spill {
         dead.len()
     }
 
-    /// The file to empty next: when what nobody wants takes more than what is wanted and four
+    /// The file to empty next: one that an operator wants emptied; or when what nobody wants takes more than what is wanted and four
     /// files, the one with the smallest share of wanted bytes, if it is below a half.
     pub(crate) fn emptiest(&self, file_bytes: u64) -> Option<u64> {
+        if let Some(number) = self.next_compacted() {
+            return Some(number);
+        }
         let wanted: u64 = self.files.values().map(|file| file.wanted).sum();
         let waste = self.bytes() - wanted;
         if waste <= wanted + 4 * file_bytes {

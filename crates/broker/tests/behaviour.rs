@@ -161,6 +161,60 @@ fn a_soak_with_one_that_takes_little_fills_no_disk() {
 }
 
 #[test]
+fn an_operator_has_files_emptied_that_hold_little_and_nothing_is_lost() {
+    let mut config = config(Durability::Disk);
+    config.hold = Nanos(0);
+    let (mut broker, disk) = open(&config);
+    make(&mut broker, 1, None);
+    broker.create(&name(2), topic(2), None, Nanos(1)).unwrap();
+    settle(&mut broker, 1).unwrap();
+    for record in 1..=600_u64 {
+        let _no = publish(&mut broker, record, record);
+        // One in twenty is of a topic that nobody takes for now.
+        if record % 20 == 0 {
+            let at = place(2, record);
+            let taken = broker.publish(topic(2), at, &body(topic(2), at), Nanos(record));
+            assert!(matches!(taken, Ok(Published::Taken(_))));
+        }
+        broker.do_work(Nanos(record)).unwrap();
+    }
+    settle(&mut broker, 1_000).unwrap();
+    let hold = attach(&mut broker, 1);
+    while !take(&mut broker, hold, 64).is_empty() {}
+    settle(&mut broker, 2_000).unwrap();
+    let before = broker.holdings();
+    let moved = broker.counters().moved_bytes;
+    broker.compact();
+    settle(&mut broker, 3_000).unwrap();
+    let after = broker.holdings();
+    assert!(after.disk_bytes * 3 < before.disk_bytes * 2, "{before:?} {after:?}");
+    assert!(after.files < before.files && broker.counters().moved_bytes > moved);
+    // Once more finds nothing to empty, and nothing to take.
+    broker.compact();
+    settle(&mut broker, 4_000).unwrap();
+    assert_eq!(broker.holdings().wanted_bytes, after.wanted_bytes);
+    // All that is wanted is there, behind the end of the power too.
+    let lost = disk.after_power_loss(weir_io::disk::sim::CrashChoice::LoseAll);
+    drop(broker);
+    let (mut broker, _) = Broker::open(config, lost, Nanos(5_000)).unwrap();
+    let hold = broker.attach(&name(2), Nanos(5_000)).unwrap().attachment;
+    let mut records = Vec::new();
+    loop {
+        let mut last = MessageNo::NONE;
+        let taken = broker.take_messages(hold, 64, |delivery| {
+            assert_eq!(delivery.body, body(topic(2), delivery.place));
+            records.push(delivery.place.record.0);
+            last = delivery.no;
+        });
+        if taken == Ok(0) {
+            break;
+        }
+        broker.ack(hold, last, Nanos(5_000)).unwrap();
+    }
+    assert_eq!(records, (1..=30).map(|nth| nth * 20).collect::<Vec<u64>>());
+}
+
+#[test]
 fn past_its_quota_a_subscription_is_evicted_with_the_places_to_come_back_with() {
     let quota = |bytes, messages, age| Quota {
         bytes_max: bytes,

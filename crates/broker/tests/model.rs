@@ -413,7 +413,8 @@ impl World {
             750..900 => self.attach_or_leave(),
             900..960 if self.clients.len() < 6 => self.make(),
             960..975 => self.fill_disk(),
-            975..990 => self.disk.set_faults(SimFaults::default()),
+            975..985 => self.disk.set_faults(SimFaults::default()),
+            985..990 => self.broker.compact(),
             990..995 => self.now += self.rng.below(60_000),
             995..1000 => self.restart(),
             _ => {}

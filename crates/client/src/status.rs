@@ -114,10 +114,7 @@ impl StatusPage {
     /// [`ClientError::Address`], [`ClientError::Status`].
     pub fn fetch(address: &str) -> Result<StatusPage, ClientError> {
         let failed = |why: String| ClientError::Status { address: address.to_owned(), why };
-        let answer = get(address, "/status")?;
-        let body = body_of(&answer).map_err(failed)?;
-        let json: serde_json::Value =
-            serde_json::from_slice(&body).map_err(|error| failed(error.to_string()))?;
+        let json = fetch_json(address, "/status")?;
         let instruments = match json.get("instruments") {
             None => Vec::new(),
             Some(list) => {
@@ -132,6 +129,17 @@ impl StatusPage {
     pub fn instrument(&self, symbol: &str) -> Option<&InstrumentStatus> {
         self.instruments.iter().find(|instrument| instrument.symbol == symbol)
     }
+}
+
+/// Gets what a node's HTTP side at `HOST:PORT` has at `path`, as JSON.
+///
+/// # Errors
+/// [`ClientError::Address`], [`ClientError::Status`].
+pub fn fetch_json(address: &str, path: &str) -> Result<serde_json::Value, ClientError> {
+    let failed = |why: String| ClientError::Status { address: address.to_owned(), why };
+    let answer = get(address, path)?;
+    let body = body_of(&answer).map_err(failed)?;
+    serde_json::from_slice(&body).map_err(|error| failed(error.to_string()))
 }
 
 /// The whole answer to a GET.

@@ -33,8 +33,10 @@ use crate::ring::Place;
 use crate::store::{OrderStore, Resync};
 use crate::token::{SourcePlace, TokenError, TokenSealer};
 
+pub mod listing;
 pub mod older;
 
+use listing::Served;
 use older::{BelowFloor, Older};
 
 /// The limits of a desk. Counts are at least one; spans are in nanoseconds.
@@ -164,6 +166,17 @@ struct Reader {
     min: Option<(SourcePlace, Nanos)>,
     /// Whether its pages come from whoever keeps what the store let go.
     below: BelowFloor,
+    /// What it was served.
+    served: Served,
+}
+
+/// A connection's questions.
+#[derive(Debug, Default)]
+struct Seats {
+    /// By their numbers, and where they sit.
+    questions: BTreeSet<(u64, u32)>,
+    /// What those were served that are gone.
+    served: Served,
 }
 
 /// How a store stands to a place that it is to reach.
@@ -196,8 +209,8 @@ pub struct Desk {
     sealer: TokenSealer,
     readers: Vec<Option<Reader>>,
     free: Vec<u32>,
-    /// Questions by their numbers, and where they sit.
-    by_connection: BTreeMap<u64, BTreeSet<(u64, u32)>>,
+    /// From a connection's first question until it is gone.
+    by_connection: BTreeMap<u64, Seats>,
     timers: BTreeSet<(Nanos, u32)>,
     /// Readers to visit whatever the store does: new ones, due ones, those with more to read.
     ready: VecDeque<u32>,
@@ -282,7 +295,8 @@ impl Desk {
 
     /// Takes in a question.
     pub fn ask(&mut self, question: &Question<'_>, now: Nanos) -> Asked {
-        let on_connection = self.by_connection.get(&question.connection).map_or(0, BTreeSet::len);
+        let seats = self.by_connection.get(&question.connection);
+        let on_connection = seats.map_or(0, |seats| seats.questions.len());
         let max = match question.entitlement.visibility {
             Visibility::All => self.config.readers_of_all_max,
             Visibility::Firm(_) => self.config.readers_per_connection_max,
@@ -349,6 +363,7 @@ impl Desk {
             looked_at: None,
             min: None,
             below: BelowFloor::No,
+            served: Served::default(),
         }
     }
 
@@ -447,7 +462,8 @@ impl Desk {
                 u32::try_from(self.readers.len() - 1).expect("readers_max is a u32")
             }
         };
-        self.by_connection.entry(connection).or_default().insert((number, slot));
+        let seats = self.by_connection.entry(connection).or_default();
+        seats.questions.insert((number, slot));
         self.make_ready(slot);
     }
 
@@ -466,19 +482,17 @@ impl Desk {
             self.timers.remove(&(timer, slot));
         }
         let connection = reader.connection;
-        if let Some(slots) = self.by_connection.get_mut(&connection) {
-            slots.remove(&(reader.head.correlation_id, slot));
-            if slots.is_empty() {
-                self.by_connection.remove(&connection);
-            }
+        if let Some(seats) = self.by_connection.get_mut(&connection) {
+            seats.questions.remove(&(reader.head.correlation_id, slot));
+            seats.served.add(reader.served);
         }
         self.free.push(slot);
     }
 
     /// A question is taken back; nothing happens where it is not there any more.
     pub fn cancel(&mut self, connection: u64, correlation_id: u64) {
-        let Some(questions) = self.by_connection.get(&connection) else { return };
-        let its = questions.range((correlation_id, 0)..=(correlation_id, u32::MAX));
+        let Some(seats) = self.by_connection.get(&connection) else { return };
+        let its = seats.questions.range((correlation_id, 0)..=(correlation_id, u32::MAX));
         let slots: Vec<u32> = its.map(|(_, slot)| *slot).collect();
         slots.into_iter().for_each(|slot| self.unseat(slot));
     }
@@ -486,9 +500,9 @@ impl Desk {
     /// A question is given more credit; nothing happens where it is not there any more.
     pub fn add_credit(&mut self, connection: u64, more: &AddCredit, now: Nanos) {
         let number = more.correlation_id;
-        let Some(questions) = self.by_connection.get(&connection) else { return };
-        let slots: Vec<u32> =
-            questions.range((number, 0)..=(number, u32::MAX)).map(|(_, slot)| *slot).collect();
+        let Some(seats) = self.by_connection.get(&connection) else { return };
+        let its = seats.questions.range((number, 0)..=(number, u32::MAX));
+        let slots: Vec<u32> = its.map(|(_, slot)| *slot).collect();
         for slot in slots {
             let reader = self.readers[slot as usize].as_mut().expect("it is listed");
             let pages = reader.head.credit_left.saturating_add(more.pages);
@@ -505,7 +519,7 @@ impl Desk {
 
     /// The connection can take pages again.
     pub fn resume(&mut self, connection: u64) {
-        for (_, slot) in self.by_connection.get(&connection).cloned().unwrap_or_default() {
+        for slot in self.slots_of(connection) {
             if let Some(reader) = &mut self.readers[slot as usize] {
                 reader.is_paused = false;
             }
@@ -515,9 +529,15 @@ impl Desk {
 
     /// The connection is gone, and its questions with it.
     pub fn drop_connection(&mut self, connection: u64) {
-        for (_, slot) in self.by_connection.get(&connection).cloned().unwrap_or_default() {
+        for slot in self.slots_of(connection) {
             self.unseat(slot);
         }
+        self.by_connection.remove(&connection);
+    }
+
+    fn slots_of(&self, connection: u64) -> Vec<u32> {
+        let seats = self.by_connection.get(&connection);
+        seats.map_or_else(Vec::new, |seats| seats.questions.iter().map(|(_, slot)| *slot).collect())
     }
 
     /// The rights of a session changed: its questions are refused, and asked anew if it likes.
@@ -733,6 +753,8 @@ impl Desk {
         put_page((&self.store, &self.selection), (&reader.head, &page), &self.token, out);
         polled.page_count += 1;
         polled.row_count += page.row_count;
+        let (rows, merged) = (page.row_count.into(), page.merged_count.into());
+        reader.served.add(Served { pages: 1, rows, merged });
         (reader.go_on(&page, self.config.idle_wait, now), cost)
     }
 

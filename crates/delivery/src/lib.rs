@@ -47,6 +47,7 @@ pub mod token;
 
 pub use ahead::{RawRow, TakenRows};
 pub use credit::Credit;
+pub use desk::listing::{Lag, Served, Waiting, WaitsFor};
 pub use desk::older::{OlderAnswer, OlderAsk, OlderPage, Ticket};
 pub use desk::{Asked, Desk, DeskConfig, PageSink, Polled, Question};
 pub use export::{Exported, ExportedAs};

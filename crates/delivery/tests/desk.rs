@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use support::{SOURCE, event, keys};
 use weir_delivery::{
     Asked, Desk, DeskConfig, Entitlement, NonceCounter, OrderStore, PageSink, Place, Question,
-    Retention, StoreConfig, TokenKey, TokenSealer,
+    Retention, Served, StoreConfig, TokenKey, TokenSealer, WaitsFor,
 };
 use weir_types::{
     AccountId, Epoch, FirmId, InstrumentId, Nanos, OrdStatus, PartitionId, Qty, Reason, Rec, Seq,
@@ -319,6 +319,58 @@ fn a_reader_without_credit_is_told_at_once_that_its_rights_changed() {
     bench.desk.revoke(SessionId(4));
     bench.poll();
     assert_eq!(bench.answer(1).header.reason, Reason::ResyncFilter);
+}
+
+#[test]
+fn an_operator_sees_who_waits_for_what_and_how_far_behind_each_is() {
+    let mut bench = Bench::with_orders(10);
+    let listed = |bench: &Bench, from| {
+        let mut found = Vec::new();
+        let next = bench.desk.list(from, 2, &mut |one| found.push(one));
+        (found, next)
+    };
+    let token = bench.fetch(&fetch(), &[]).token;
+    let of_firm = FetchOrders { firm_id: FirmId(2), correlation_id: 78, ..fetch() };
+    let token_of_firm = bench.fetch(&of_firm, &[]).token;
+    bench.sink.full.push(2);
+    for (connection, question, token) in
+        [(1, fetch(), &token), (2, of_firm, &token_of_firm), (3, fetch(), &token)]
+    {
+        assert_eq!(bench.ask(connection, &question, token), Asked::Accepted);
+    }
+    bench.poll();
+    // Orders 1 to 3 change; the firm's are 1 and 3.
+    (1..=3).for_each(|rec| bench.say(rec, OrdStatus::PartiallyFilled));
+    let (found, next) = listed(&bench, 0);
+    assert_eq!((found.len(), next), (2, Some(2)), "so many seats a call");
+    let ends = listed(&bench, 2);
+    assert_eq!((ends.0.len(), ends.1), (1, None));
+    let [all, firm] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((all.connection, all.session_id, all.changes), (1, SessionId(4), 3));
+    assert_eq!((all.waits_for, all.credit_left), (WaitsFor::Rows, 1));
+    assert_eq!(firm.filter.map(|filter| filter.firm_id), Some(FirmId(2)));
+    let lag = bench.desk.lag(all).unwrap();
+    assert_eq!((lag.rows, lag.is_more), (3, false));
+    assert!(lag.bytes >= 3 * OrderRow::BLOCK_LENGTH as u32);
+    let of_firm = bench.desk.lag(firm).unwrap();
+    assert_eq!((of_firm.rows, of_firm.oldest_transact_time), (2, lag.oldest_transact_time));
+    bench.poll();
+    // The first got its page and asks again; the second's connection takes nothing.
+    let token = bench.answer(1).token;
+    assert_eq!(bench.desk.lag(all), None, "its question is answered");
+    assert_eq!(bench.ask(1, &fetch(), &token), Asked::Accepted);
+    let mut found = Vec::new();
+    assert_eq!(bench.desk.list(0, 64, &mut |one| found.push(one)), None);
+    found.sort_by_key(|one| one.connection);
+    let [first, second] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((first.served.pages, first.served.rows), (1, 3));
+    assert_eq!((second.waits_for, second.served.pages), (WaitsFor::Reader, 0));
+    bench.desk.drop_connection(1);
+    assert_eq!(bench.ask(1, &fetch(), &token), Asked::Accepted);
+    let mut found = Vec::new();
+    bench.desk.list(0, 64, &mut |one| found.push(one));
+    let again = found.iter().find(|one| one.connection == 1).unwrap();
+    assert_eq!(again.served, Served::default(), "another connection of that number");
 }
 
 #[test]

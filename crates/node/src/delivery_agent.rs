@@ -18,6 +18,7 @@ use crate::handoff::{DeliveryRequest, Fetch};
 use crate::ingest::own::OWN;
 use crate::ingest::{Feed, FeedParts, Feeds, IngestFigures, IngestPort};
 use crate::markets::Market;
+use crate::reader_list::{ReaderList, ReaderLister};
 use crate::reader_ports::{PageSender, ReaderPorts};
 use crate::replica::{ReplicaFigures, UpdatePort};
 use crate::runner::Wake;
@@ -59,6 +60,8 @@ pub struct DeliveryFigures {
     pub sweeps: SweepFigures,
     /// What the events say of each instrument.
     pub markets: Mutex<BTreeMap<InstrumentId, Market>>,
+    /// Who waits.
+    pub readers: ReaderList,
 }
 
 /// What the agent is made of.
@@ -94,6 +97,7 @@ pub struct DeliveryAgent {
     cold: Option<ColdFeeder>,
     ports: ReaderPorts,
     sweeper: Sweeper,
+    lister: ReaderLister,
     /// Connections that the gateway says can take nothing.
     paused: Vec<ConnectionId>,
     /// Connections whose pages found the gateway's ring full.
@@ -139,6 +143,7 @@ impl DeliveryAgent {
             feeds: Feeds::new(feeds, port, updates, (kept.port, figures)),
             ports: parts.ports,
             sweeper: Sweeper::default(),
+            lister: ReaderLister::default(),
             paused: Vec::new(),
             blocked: Vec::new(),
             look_interval: parts.look_interval,
@@ -332,6 +337,7 @@ impl Agent for DeliveryAgent {
             self.news_at = now;
         }
         let swept = self.sweep();
+        let listed = self.lister.step(&self.figures.readers, &mut self.feeds, now);
         let is_followed = fed > 0 && self.feeds.own().is_none();
         if ingested > 0 || swept || is_followed {
             self.publish_markets();
@@ -339,7 +345,7 @@ impl Agent for DeliveryAgent {
         }
         // Having taken events in is no reason to look again at once: more come in the meantime
         // and are cheaper together. A full cycle means that there are more already.
-        let more = [ingested >= INGEST_MAX, has_older, swept, self.has_more];
+        let more = [ingested >= INGEST_MAX, has_older, swept, listed, self.has_more];
         more.map(usize::from).iter().sum::<usize>() + fed + asked + served
     }
 

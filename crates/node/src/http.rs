@@ -1,10 +1,12 @@
 //! The node's HTTP side: `/metrics` for Prometheus, `/status` for people and scripts, `/live` and
-//! `/ready` for whoever starts nodes and sends them orders.
+//! `/ready` for whoever starts nodes and sends them orders, `/readers` for who wants to know whom
+//! order state goes to.
 //!
 //! It runs on tokio in the main thread and reads figures that the agents publish; no order waits
 //! on it. It answers from before the recovery until after the last order.
 
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::State;
@@ -18,6 +20,9 @@ use crate::status::NodeStatus;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
+/// How long a list of readers may take, and how often to look whether it is there.
+const LIST_TIME: Duration = Duration::from_secs(2);
+const LIST_LOOK: Duration = Duration::from_millis(2);
 
 /// What the routes answer from.
 #[derive(Default)]
@@ -34,6 +39,7 @@ pub fn router(side: Arc<Side>) -> Router {
         .route("/", get(index))
         .route("/metrics", get(metrics))
         .route("/status", get(report))
+        .route("/readers", get(readers))
         .route("/live", get(live))
         .route("/ready", get(ready))
         .with_state(side)
@@ -43,6 +49,7 @@ async fn index() -> impl IntoResponse {
     "Weir\n\n\
      /metrics  for Prometheus\n\
      /status   as JSON\n\
+     /readers  who waits for order state and how far behind each is, as JSON\n\
      /live     200 while its threads go round, else 503 and why not\n\
      /ready    200 while it takes orders, else 503 and why not\n"
 }
@@ -60,6 +67,25 @@ async fn report(State(side): State<Arc<Side>>) -> Response {
         Ok(json) => answer(StatusCode::OK, JSON, json),
         Err(error) => answer(StatusCode::INTERNAL_SERVER_ERROR, TEXT, error.to_string()),
     }
+}
+
+/// Asks the delivery agent, and looks until it has answered.
+async fn readers(State(side): State<Arc<Side>>) -> Response {
+    let Some(status) = side.status.get() else { return not_yet() };
+    let list = &status.delivery.readers;
+    let number = list.ask();
+    let begun = Instant::now();
+    while begun.elapsed() < LIST_TIME {
+        if let Some(report) = list.made(number) {
+            return match serde_json::to_string(&report) {
+                Ok(json) => answer(StatusCode::OK, JSON, json),
+                Err(error) => answer(StatusCode::INTERNAL_SERVER_ERROR, TEXT, error.to_string()),
+            };
+        }
+        tokio::time::sleep(LIST_LOOK).await;
+    }
+    let why = "no order store answered: this node has none, or its thread stands still\n";
+    answer(StatusCode::SERVICE_UNAVAILABLE, TEXT, why.to_owned())
 }
 
 async fn live(State(side): State<Arc<Side>>) -> Response {

@@ -3,7 +3,7 @@
 //! * [`agent`], [`runner`]: parts with a duty cycle, and the threads that run them.
 //! * [`gateway`], [`partition`], [`control_feed`], [`delivery_agent`], [`keeper`]: the parts.
 //! * [`handoff`], [`event_reader`], [`reader_ports`]: what crosses between them; [`entitlement`]:
-//!   who may see what; [`token_keys`]: what seals tokens.
+//!   who may see what; [`token_keys`]: what seals tokens; [`reader_list`]: who waits.
 //! * [`router`]: order state of many nodes as one service.
 //! * [`node`]: puts them together; [`config`]: what can be set.
 //! * [`status`], [`cycles`], [`http`], [`health`], [`service`], [`diagnostics`]: what the node says
@@ -46,6 +46,7 @@ pub mod markets;
 pub mod node;
 pub mod order_json;
 pub mod partition;
+pub mod reader_list;
 pub mod reader_ports;
 pub mod reason_counts;
 pub mod replica;

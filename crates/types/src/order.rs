@@ -252,6 +252,9 @@ codes! {
         Evict = 3,
         /// That it lose what it has not taken, and go on.
         Drain = 4,
+        /// That files be emptied which hold what nobody wants any more: of all subscriptions, without
+        /// a name, for supervisors and operators.
+        Compact = 5,
     }
 
     /// By what a session proves at logon that it is itself.

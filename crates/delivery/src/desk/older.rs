@@ -20,6 +20,7 @@ use weir_wire::delivery::FetchOrders;
 use weir_wire::frame::put_frame;
 use weir_wire::session::{Label, Reject};
 
+use super::listing::Served;
 use super::{Desk, PageSink, Polled, Reader, Visit};
 use crate::filter::Scope;
 use crate::page::{PageHead, PageLimits};
@@ -234,6 +235,7 @@ impl Desk {
         }
         polled.page_count += 1;
         polled.row_count += page.row_count;
+        reader.served.add(Served { pages: 1, rows: page.row_count.into(), merged: 0 });
         (reader.after, reader.seen) = (page.next.place, page.next.seen);
         reader.head.credit_left -= 1;
         reader.credit.spend(page.row_count, page.byte_count);

@@ -37,7 +37,7 @@ pub struct IsolationArgs {
     #[arg(long, default_value_t = 20_000)]
     rate: u32,
     /// Pairs of runs.
-    #[arg(long, default_value_t = 15)]
+    #[arg(long, default_value_t = 40)]
     pairs: u32,
     /// Seconds of each run.
     #[arg(long, default_value_t = 3.0)]
@@ -63,7 +63,11 @@ struct Run {
 pub fn run(args: IsolationArgs) -> anyhow::Result<()> {
     let in_range = args.seconds >= 1.0 && args.seconds <= 60.0 && args.pairs > 0 && args.rate > 0;
     ensure!(in_range, "--seconds from 1 to 60, --pairs and --rate at least 1");
-    let (stand, decoy) = (Stand::start(1, 1_000)?, Stand::start(1, 1_000)?);
+    // No more ended orders than are there after the first run: what is left to grow is the fault
+    // of readers.
+    let kept = format!("[delivery]\nended_orders_max = {}\n", args.orders);
+    let start = || Stand::start_with(1, 1_000, &kept);
+    let (stand, decoy) = (start()?, start()?);
     let whole = (args.seconds + WARM_UP + BETWEEN) * f64::from(args.pairs) * 2.0;
     let mut cores = [core(&stand, &args, args.rate, whole)?, core(&decoy, &args, 1, whole)?];
     let (here, there) = (Visits::allow(&stand)?, Visits::allow(&decoy)?);

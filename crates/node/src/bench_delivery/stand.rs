@@ -30,9 +30,15 @@ pub(super) struct Stand {
 impl Stand {
     /// Starts a node that takes `sources` cores and `connections` clients.
     pub(super) fn start(sources: u16, connections: u32) -> anyhow::Result<Stand> {
+        Stand::start_with(sources, connections, "")
+    }
+
+    /// The same with more lines of configuration.
+    pub(super) fn start_with(sources: u16, connections: u32, more: &str) -> anyhow::Result<Stand> {
         let work = WorkDir::create(None)?;
         let mut text = format!(
-            "[gateway]\nconnections_max = {connections}\n\n[ingest]\nlisten = \"127.0.0.1:0\"\n"
+            "{more}\n[gateway]\nconnections_max = {connections}\n\n\
+             [ingest]\nlisten = \"127.0.0.1:0\"\n"
         );
         for index in 0..sources {
             let (source, session) = (FIRST_SOURCE + index, FIRST_SESSION + index);

@@ -229,11 +229,36 @@ impl BrokerAgent {
         if request.action == SubscriptionAction::List {
             return self.list(link, (request, owner), name);
         }
+        if request.action == SubscriptionAction::Compact {
+            return self.compact(link, &session, asker, name);
+        }
         let done = match full_name(firm_id, name) {
             None => Err(Reason::FieldOutOfRange),
             Some(name) => self.act(&session, request.action, &name),
         };
         self.promise(id, link, asker, done);
+    }
+
+    /// Begins to empty files; that it ends is seen on the status page.
+    fn compact(
+        &mut self,
+        link: &mut Link,
+        session: &LoggedOn,
+        (correlation_id, session_id): (u64, SessionId),
+        name: &[u8],
+    ) {
+        let reason = match name {
+            _ if !sees_all(session.role) => Reason::NotEntitled,
+            [] => {
+                self.broker.compact();
+                Reason::None
+            }
+            // One subscription's messages have no files of their own.
+            _ => Reason::FieldOutOfRange,
+        };
+        let has_more = Switch::Off;
+        let done = SubscriptionDone { correlation_id, session_id, reason, has_more };
+        put_frame(&done, &mut link.socket.output);
     }
 
     fn act(
@@ -249,7 +274,9 @@ impl BrokerAgent {
             SubscriptionAction::Delete => self.broker.delete(name),
             SubscriptionAction::Evict => self.broker.evict(name),
             SubscriptionAction::Drain => self.broker.skip(name),
-            SubscriptionAction::List => unreachable!("a list changes nothing"),
+            SubscriptionAction::List | SubscriptionAction::Compact => {
+                unreachable!("neither changes a subscription")
+            }
         };
         done.map_err(|error| reason_of(&error))
     }

@@ -1,5 +1,5 @@
 //! `weir delivery`: `top`, and `subscriptions`: durable subscriptions listed, made, read, drained,
-//! evicted, deleted.
+//! evicted, deleted, their files compacted.
 //!
 //! Reading acknowledges what it has printed, so that a reader that is stopped goes on behind it.
 
@@ -89,6 +89,8 @@ enum SubscriptionsCommand {
     Evict(Named),
     /// Remove it.
     Delete(Named),
+    /// Have files emptied which hold what nobody wants any more: for supervisors and operators.
+    Compact,
 }
 
 #[derive(Debug, clap::Args)]
@@ -156,6 +158,18 @@ pub fn run(args: DeliveryArgs) -> anyhow::Result<()> {
         SubscriptionsCommand::Evict(named) => act(&mut client, SubscriptionAction::Evict, &named)?,
         SubscriptionsCommand::Delete(named) => {
             act(&mut client, SubscriptionAction::Delete, &named)?;
+        }
+        SubscriptionsCommand::Compact => {
+            let page = args.login.endpoint.status()?.json;
+            let figure = |name: &str| page["broker"][name].as_u64().unwrap_or_default();
+            once_free(|| client.act(SubscriptionAction::Compact, FirmId::NONE, ""))?;
+            println!(
+                "{} bytes in {} files, {} of them wanted: the node empties those that hold a tenth \
+                 or more of what nobody wants",
+                figure("disk_bytes"),
+                figure("files"),
+                figure("wanted_bytes")
+            );
         }
     }
     Ok(())

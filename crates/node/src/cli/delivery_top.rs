@@ -1,8 +1,9 @@
 //! `weir delivery top`: who is served and how far behind each is, as a table that is drawn anew.
 //!
 //! Stores, sources and totals are of the status page; durable subscriptions are asked of the node
-//! one by one, as `weir delivery subscriptions list` does. Rates are between two looks, so that
-//! the first look has none. Readers of order state that wait are counted, not listed.
+//! one by one, as `weir delivery subscriptions list` does. Readers of order state are the questions
+//! that wait, the furthest behind first, as `/readers` of the node's HTTP side lists them. Rates
+//! are between two looks, so that the first look has none.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use weir_client::SessionConfig;
+use weir_client::status::fetch_json;
 use weir_client::subscription::{BrokerClient, Listed};
 use weir_types::{FirmId, Reason};
 
@@ -37,6 +39,9 @@ pub struct TopArgs {
     /// Subscriptions to show; 0 for all.
     #[arg(long, default_value_t = 40)]
     limit: usize,
+    /// Readers of order state to show; 0 for all that the node lists.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    readers: usize,
     /// Look once and end.
     #[arg(long)]
     once: bool,
@@ -69,6 +74,7 @@ fn parse_key(text: &str) -> Result<SortKey, String> {
 struct Look {
     at: Instant,
     page: Value,
+    readers: Vec<Value>,
     subscriptions: Vec<Listed>,
 }
 
@@ -116,7 +122,12 @@ fn look(args: &TopArgs, client: &mut Option<BrokerClient>) -> anyhow::Result<Loo
             subscriptions.truncate(args.limit);
         }
     }
-    Ok(Look { at: Instant::now(), page, subscriptions })
+    let mut readers = fetch_json(&args.login.endpoint.http, "/readers")?["readers"].take();
+    let mut readers = readers.as_array_mut().map(std::mem::take).unwrap_or_default();
+    if args.readers > 0 {
+        readers.truncate(args.readers);
+    }
+    Ok(Look { at: Instant::now(), page, readers, subscriptions })
 }
 
 /// Waits, and keeps the session alive meanwhile.
@@ -159,9 +170,34 @@ const RATES: [(&str, &str); 5] = [
 fn rate(now: &Look, before: Option<&Look>, pointer: &str) -> Option<u64> {
     let before = before?;
     let figure = |look: &Look| look.page.pointer(pointer).and_then(Value::as_u64);
-    let grown = figure(now)?.saturating_sub(figure(before)?);
+    by_the_second(figure(now)?.saturating_sub(figure(before)?), (now, before))
+}
+
+fn by_the_second(grown: u64, (now, before): (&Look, &Look)) -> Option<u64> {
     let nanos = now.at.duration_since(before.at).as_nanos().max(1);
     u64::try_from(u128::from(grown) * 1_000_000_000 / nanos).ok()
+}
+
+/// How much a figure of a reader's connection grew by the second since the look before; none for
+/// one that was not listed then.
+fn reader_rate(reader: &Value, figure: &str, (now, before): (&Look, Option<&Look>)) -> Option<u64> {
+    let before = before?;
+    let is_same = |other: &&Value| {
+        other["connection"] == reader["connection"] && other["source"] == reader["source"]
+    };
+    let earlier = before.readers.iter().find(is_same)?[figure].as_u64()?;
+    by_the_second(reader[figure].as_u64()?.saturating_sub(earlier), (now, before))
+}
+
+/// A reader as the node lists it, with what its connection was given by the second.
+fn reader_json(reader: &Value, looks: (&Look, Option<&Look>)) -> Value {
+    let mut reader = reader.clone();
+    for (figure, name) in
+        [("pages", "pages_per_s"), ("rows", "rows_per_s"), ("merged", "merged_per_s")]
+    {
+        reader[name] = json!(reader_rate(&reader, figure, looks));
+    }
+    reader
 }
 
 fn as_json(look: &Look, before: Option<&Look>) -> Value {
@@ -178,6 +214,7 @@ fn as_json(look: &Look, before: Option<&Look>) -> Value {
             "evicted": figure("/broker/evicted"), "expired": figure("/broker/expired"),
         },
         "sources": sources(&look.page).map(source_json).collect::<Vec<_>>(),
+        "readers": look.readers.iter().map(|one| reader_json(one, (look, before))).collect::<Vec<_>>(),
         "subscriptions": look.subscriptions.iter().map(one_json).collect::<Vec<_>>(),
     })
 }
@@ -235,7 +272,52 @@ fn table(look: &Look, before: Option<&Look>) -> String {
             per_second("/broker/taken"),
         );
     }
+    text.push_str(&reader_lines((look, before)));
     text.push_str(&subscription_lines(&look.subscriptions));
+    text
+}
+
+fn reader_lines(looks: (&Look, Option<&Look>)) -> String {
+    use std::fmt::Write;
+    let mut text = String::new();
+    if looks.0.readers.is_empty() {
+        return text;
+    }
+    let [source, session, firm, account] = ["source", "session", "firm", "account"];
+    let [instrument, rows, bytes, age] = ["instrument", "rows", "bytes", "age"];
+    let [pages, given, merged, waits] = ["pages/s", "rows/s", "merged/s", "waits for"];
+    let _ = writeln!(
+        text,
+        "\n{source:>6} {session:>10} {firm:>6} {account:>9} {instrument:>10} {rows:>8} {bytes:>9} \
+         {age:>9} {pages:>8} {given:>9} {merged:>9} {waits}"
+    );
+    for reader in &looks.0.readers {
+        let any = |name: &str| match reader[name].as_u64() {
+            None | Some(0) => "all".to_owned(),
+            Some(id) => id.to_string(),
+        };
+        let more = if reader["lag_is_more"] == true { "+" } else { "" };
+        let lag = format!("{}{more}", reader["lag_rows"]);
+        let age = span(reader["lag_us"].as_u64().unwrap_or_default().saturating_mul(1_000));
+        let rate = |figure| match reader_rate(reader, figure, looks) {
+            Some(rate) => rate.to_string(),
+            None => "-".to_owned(),
+        };
+        let _ = writeln!(
+            text,
+            "{:>6} {:>10} {:>6} {:>9} {:>10} {lag:>8} {:>9} {age:>9} {:>8} {:>9} {:>9} {}",
+            reader["source"],
+            reader["session"],
+            any("firm"),
+            any("account"),
+            any("instrument"),
+            reader["lag_bytes"],
+            rate("pages"),
+            rate("rows"),
+            rate("merged"),
+            reader["waits_for"].as_str().unwrap_or_default(),
+        );
+    }
     text
 }
 

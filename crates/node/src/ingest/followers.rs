@@ -304,3 +304,18 @@ impl Followers {
 pub fn passing_history(source: PartitionId, drawn: u64) -> History {
     History { high: drawn, low: u64::from(source.0) << 32 }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_history_is_of_one_log_and_one_of_its_epochs() {
+        let log = 7 << 64 | 9;
+        let history = History::of_log(log, Epoch(1));
+        assert_eq!(history, History::of_log(log, Epoch(1)));
+        assert_ne!(history, History::of_log(log, Epoch(2)), "what an epoch lost is numbered anew");
+        assert_ne!(history, History::of_log(log + 1, Epoch(1)));
+        assert_ne!(history, History::of_log(log + (1 << 64), Epoch(1)));
+    }
+}

@@ -4,6 +4,7 @@
 //! that tests run side by side. Nothing here decides how long something may take: every wait ends
 //! with what is waited for, and its limit (`HANG`) only keeps a hang from being for ever.
 
+pub mod address;
 pub mod copying;
 pub mod following;
 pub mod trader;

@@ -4,10 +4,11 @@
 use weir_client::request::LimitOrder;
 use weir_types::{Side, TimeInForce};
 
+use crate::common::address::free_address;
 use crate::common::following::{Following, latest_states};
 use crate::common::trader::Trader;
 use crate::common::{ALICE, BOB, Home, Node, SUPERVISOR, definition_of, open_market};
-use crate::stand::{ROUTER, Router, Stand, free_address};
+use crate::stand::{ROUTER, Router, Stand};
 
 fn pass(trader: &mut Trader, numbers: std::ops::Range<u64>) {
     for number in numbers {

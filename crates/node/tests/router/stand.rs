@@ -1,7 +1,7 @@
 //! Nodes with sources, cores that feed them, routers before them: all as processes but the cores.
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,7 @@ use weir_types::{OrderId, PartitionId, RequestNo, Role, SessionId, Symbol};
 use weir_wire::delivery::OrderRow;
 use weir_wire::reference::DefineFirm;
 
+use crate::common::address::free_address;
 use crate::common::following::Following;
 use crate::common::{
     ALICE, BOB, HANG, Home, Node, OPERATOR, SUPERVISOR, Who, definition_of, until,
@@ -22,11 +23,6 @@ use crate::feeder::{Feeder, core_of};
 pub const ROUTER: Who = Who { session_id: SessionId(90), role: Role::Supervisor, ..OPERATOR };
 /// By which a second router does: a session is logged on once.
 pub const ROUTER_2: Who = Who { session_id: SessionId(91), ..ROUTER };
-
-/// An address that nobody listens on.
-pub fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
 
 /// A node, which may be dead, at addresses that stay.
 pub struct Backend {

@@ -2,12 +2,13 @@
 //! and takes the same tokens, through kills of either.
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 
 use weir_client::follower::{Follower, FollowerConfig};
 use weir_types::{OrderId, Reason, RequestNo, SessionId, Symbol};
 use weir_wire::reference::DefineFirm;
 
+use crate::common::address::free_address;
 use crate::common::following::{Following, OrderState};
 use crate::common::trader::Trader;
 use crate::common::{
@@ -18,11 +19,6 @@ use crate::common::{
 const AUDITOR: Who = Who { session_id: SessionId(4), ..SUPERVISOR };
 /// The session by which a router asks its nodes.
 const ROUTER: Who = Who { session_id: SessionId(3), ..SUPERVISOR };
-
-/// An address that nobody has: for a node that is to be found there again.
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).unwrap()
-}
 
 /// A market on a node that can be followed.
 struct Market {
@@ -234,8 +230,27 @@ fn what_the_master_lost_its_replica_loses_too() {
 }
 
 #[test]
+fn a_replica_that_stood_still_while_its_master_lost_and_went_on_is_even_again() {
+    let (mut market, listen) = Market::open("memory", "");
+    let (_home, replica) = replica_of(listen, &market.home, "");
+    until_even(&market.node, &replica);
+    let mut following = reader(&replica, SUPERVISOR);
+    following.until(&market.states());
+    let known = figure(&replica, "position");
+    replica.pause(true);
+    market.kill();
+    // The numbers that it knows mean something else by now.
+    market.trade_until(known + 1_000);
+    replica.pause(false);
+    until_even(&market.node, &replica);
+    following.until(&market.states());
+    assert!(following.resyncs.iter().all(|reason| *reason == Reason::ResyncEpoch));
+}
+
+#[test]
 fn a_replica_that_is_too_far_behind_takes_the_engines_store_anew() {
-    let (mut market, listen) = Market::open("memory", "[events]\nmemory_bytes = 8388608\n");
+    // At `os` all of it is in files, so that only the bound on what is read there is in the way.
+    let (mut market, listen) = Market::open("os", "[events]\nmemory_bytes = 8388608\n");
     let (_home, replica) = replica_of(listen, &market.home, "");
     until_even(&market.node, &replica);
     let mut following = reader(&replica, SUPERVISOR);

@@ -7,7 +7,7 @@ use std::process::{Output, Stdio};
 
 use serde_json::Value;
 use weir_client::subscription::{BrokerClient, NewSubscription};
-use weir_types::SubscriptionKind;
+use weir_types::{FirmId, SubscriptionAction, SubscriptionKind};
 
 use crate::common::trader::Trader;
 use crate::common::{ALICE, Home, Node, open_market, until};
@@ -80,6 +80,42 @@ fn a_token_is_taken_apart_and_a_read_waits_for_it() {
 }
 
 #[test]
+fn top_lists_readers_of_order_state_with_their_filter_and_their_rates() {
+    let (_home, node, mut alice) = market();
+    let mut child = weir_at(&node, &["orders", "--json"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
+    alice.ask_for_report(ALICE.sell(1, 60, 2));
+    lines.next().expect("the order is told").unwrap();
+    let look = |words: &[&str]| {
+        let words = [&["delivery", "top"], words].concat();
+        weir_at(&node, &words).stdout(Stdio::piped()).spawn().unwrap()
+    };
+    let said = until("a reader that was served", || {
+        let output = look(&["--once", "--json"]).wait_with_output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+        (said["readers"][0]["rows"] == 1).then_some(said)
+    });
+    let reader = &said["readers"][0];
+    assert_eq!(
+        (&reader["source"], &reader["firm"], &reader["waits_for"]),
+        (&1.into(), &0.into(), &"rows".into())
+    );
+    assert_eq!((&reader["lag_rows"], &reader["lag_is_more"]), (&0.into(), &false.into()), "{said}");
+    assert_eq!(reader["pages_per_s"], Value::Null, "one look has no rates");
+    let text = look(&["--once"]).wait_with_output().unwrap().stdout;
+    assert!(String::from_utf8_lossy(&text).contains("waits for"), "{text:?}");
+    let mut top = look(&["--json", "--interval-ms", "50"]);
+    let looks = BufReader::new(top.stdout.take().expect("stdout is piped")).lines().take(2);
+    let second: Value = serde_json::from_str(&looks.last().unwrap().unwrap()).unwrap();
+    top.kill().unwrap();
+    top.wait().unwrap();
+    assert!(second["readers"][0]["pages_per_s"].is_u64(), "{second}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
 fn top_shows_who_is_behind_the_furthest_first_and_says_rates_from_the_second_look_on() {
     let (_home, node, mut alice) = market();
     let top = |words: &[&str]| {
@@ -113,6 +149,12 @@ fn top_shows_who_is_behind_the_furthest_first_and_says_rates_from_the_second_loo
     assert!(names(&said)[0].ends_with("quiet") && names(&said).len() == 1, "{said}");
     let text = String::from_utf8(top(&["--once"]).output().unwrap().stdout).unwrap();
     assert!(text.contains("readers wait") && text.contains("trades") && text.contains("away"));
+    let mut compact = weir_at(&node, &["delivery", "subscriptions"]);
+    let output = compact.arg("compact").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("wanted"), "{output:?}");
+    let refused = theirs.act(SubscriptionAction::Compact, FirmId::NONE, "");
+    assert!(format!("{refused:?}").contains("NotEntitled"), "{refused:?}");
     let mut child = top(&["--json", "--interval-ms", "50"]).stdout(Stdio::piped()).spawn().unwrap();
     let looks = BufReader::new(child.stdout.take().expect("stdout is piped")).lines().take(2);
     let second: Value = serde_json::from_str(&looks.last().unwrap().unwrap()).unwrap();

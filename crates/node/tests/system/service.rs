@@ -10,6 +10,7 @@ use weir_client::session::SessionEvent;
 use weir_types::Reason;
 use weir_wire::session::{ApiKey, Logon};
 
+use crate::common::address::free_address;
 use crate::common::trader::Trader;
 use crate::common::wire::{Wire, logon_of};
 use crate::common::{ALICE, BOB, HANG, Home, Node, open_market, until};
@@ -25,7 +26,7 @@ fn a_node_that_recovers_is_live_and_not_ready() {
     std::fs::create_dir(home.data()).unwrap();
     let key = home.data().join("token.key");
     assert!(Command::new("mkfifo").arg(&key).status().unwrap().success());
-    let http = free_address();
+    let http = free_address().to_string();
     let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
         .args(["serve", "--durability", "memory", "--listen", "127.0.0.1:0", "--http", &http])
         .args(["--dir".into(), home.data()])
@@ -43,11 +44,6 @@ fn a_node_that_recovers_is_live_and_not_ready() {
     until("the node to be ready", || get("/ready").filter(|answer| answer.0 == 200));
     child.kill().unwrap();
     child.wait().unwrap();
-}
-
-fn free_address() -> String {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().to_string()
 }
 
 #[test]

@@ -10,6 +10,7 @@ use weir_client::{ClientError, StateClient, StateEvent};
 use weir_types::{FirmId, OrderId, Reason};
 use weir_wire::delivery::PageFlags;
 
+use crate::common::address::free_address;
 use crate::common::trader::Trader;
 use crate::common::{ALICE, BOB, HANG, Home, Node, SUPERVISOR, TRADING, Who, open_market};
 
@@ -72,7 +73,7 @@ fn all() -> FollowerConfig {
 
 #[test]
 fn followers_and_orders_go_on_where_they_were_after_the_node_was_killed() {
-    let home = Home::new("os");
+    let home = Home::new("os").listening_on(free_address());
     let mut node = home.start();
     open_market(&node, &[ALICE, BOB]);
     Trader::log_on(&node, ALICE).ask_for_report(ALICE.sell(1, 60, 1));
@@ -82,7 +83,6 @@ fn followers_and_orders_go_on_where_they_were_after_the_node_was_killed() {
     poll_until(&mut client, &mut told, |told| told.online.contains(&handle));
     assert!(matches!(client.submit((TRADING, BOB.buy(7, 50, 3))), weir_client::Submit::Sent(_)));
     poll_until(&mut client, &mut told, |told| told.count(handle) == 1 && told.reports == 1);
-    let home = home.listening_on(node.address());
     node.kill();
     let node = home.start();
     Trader::log_on(&node, ALICE).ask_for_report(ALICE.sell(2, 50, 1));

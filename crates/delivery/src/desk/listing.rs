@@ -1,0 +1,145 @@
+//! Who waits at a desk, what each was given, and how far behind it is: for an operator's eyes.
+//!
+//! To list is to look at every seat, and to tell a reader's lag is to select a page for it, so both
+//! are done in parts that a caller spreads over its cycles.
+
+use weir_types::{Nanos, SessionId};
+
+use super::{BelowFloor, Desk, Reader};
+use crate::filter::Filter;
+use crate::page::PageLimits;
+
+/// Entries that are looked at to tell how far behind a reader is.
+const LAG_SCAN_MAX: u32 = 4_096;
+/// Rows that are counted for it.
+const LAG_ROWS_MAX: u32 = 4_096;
+
+/// What was served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    /// Pages.
+    pub pages: u64,
+    /// Rows in them.
+    pub rows: u64,
+    /// Changes that the rows stand for beside their own; pages of what the store had let go are
+    /// not counted here.
+    pub merged: u64,
+}
+
+impl Served {
+    pub(super) fn add(&mut self, more: Served) {
+        self.pages += more.pages;
+        self.rows += more.rows;
+        self.merged += more.merged;
+    }
+}
+
+/// What a question waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitsFor {
+    /// Rows, or the end of its wait.
+    Rows,
+    /// That the store reaches its `min_token`.
+    MinToken,
+    /// Pages of what the store has let go.
+    Older,
+    /// Its connection, which takes nothing, or more credit.
+    Reader,
+}
+
+/// A question that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Its seat, until it leaves.
+    pub seat: usize,
+    /// Its connection, by the caller's number.
+    pub connection: u64,
+    /// Its session.
+    pub session_id: SessionId,
+    /// Its number on the connection.
+    pub correlation_id: u64,
+    /// What it wants of what its session may see; none when it is about to be refused.
+    pub filter: Option<Filter>,
+    /// What it waits for.
+    pub waits_for: WaitsFor,
+    /// Since when.
+    pub since: Nanos,
+    /// Pages that it may still be sent.
+    pub credit_left: u32,
+    /// Changes of the whole store since its place, whether it wants them or not: an upper bound.
+    pub changes: u64,
+    /// What its connection was served by this desk.
+    pub served: Served,
+}
+
+/// What a reader has not been given of what it wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lag {
+    /// Rows.
+    pub rows: u32,
+    /// Their bytes.
+    pub bytes: u32,
+    /// There are more than were counted.
+    pub is_more: bool,
+    /// The time of the oldest change among them; zero when there is none.
+    pub oldest_transact_time: Nanos,
+}
+
+impl Desk {
+    /// Lists the questions on `count` seats from `seat` on. Returns the seat to go on at, `None` at
+    /// the end. Questions come and go between calls.
+    pub fn list(&self, seat: usize, count: usize, sink: &mut impl FnMut(Waiting)) -> Option<usize> {
+        let end = seat.saturating_add(count).min(self.readers.len());
+        for at in seat..end {
+            if let Some(reader) = &self.readers[at] {
+                sink(self.waiting(at, reader));
+            }
+        }
+        (end < self.readers.len()).then_some(end)
+    }
+
+    fn waiting(&self, seat: usize, reader: &Reader) -> Waiting {
+        let mut served = self
+            .by_connection
+            .get(&reader.connection)
+            .map_or_else(Served::default, |seats| seats.served);
+        served.add(reader.served);
+        let waits_for = match &reader.below {
+            _ if reader.is_paused => WaitsFor::Reader,
+            _ if reader.min.is_some() => WaitsFor::MinToken,
+            BelowFloor::No => WaitsFor::Rows,
+            _ => WaitsFor::Older,
+        };
+        Waiting {
+            seat,
+            connection: reader.connection,
+            session_id: reader.head.session_id,
+            correlation_id: reader.head.correlation_id,
+            filter: reader.scope.map(|scope| *scope.filter()),
+            waits_for,
+            since: reader.waiting_since,
+            credit_left: reader.head.credit_left,
+            changes: self.store.head().seq.0.saturating_sub(reader.after.seq.0),
+            served,
+        }
+    }
+
+    /// Counts what a listed question has not been given yet, as far as a bounded look goes; `None`
+    /// when it is not there any more. Below the floor it counts what the store still has.
+    pub fn lag(&mut self, waiting: &Waiting) -> Option<Lag> {
+        let reader = self.readers.get(waiting.seat)?.as_ref()?;
+        let is_same = reader.connection == waiting.connection
+            && reader.head.correlation_id == waiting.correlation_id;
+        let scope = reader.scope.filter(|_| is_same)?;
+        let is_below = !matches!(reader.below, BelowFloor::No);
+        let limits =
+            PageLimits { rows_max: LAG_ROWS_MAX, bytes_max: u32::MAX, scan_max: LAG_SCAN_MAX };
+        let page = self.store.select(reader.after, scope.filter(), &limits, &mut self.selection);
+        Some(Lag {
+            rows: page.row_count,
+            bytes: page.byte_count,
+            is_more: page.is_cut || is_below,
+            oldest_transact_time: page.oldest_transact_time,
+        })
+    }
+}

@@ -1,0 +1,232 @@
+//! Who waits for order state, listed for an operator: asked for by the HTTP side, answered by the
+//! delivery agent a bounded part a cycle, so that a look costs no reader a pause.
+//!
+//! All that ask while a list is made get the next one.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use serde::Serialize;
+use weir_delivery::{Desk, Filter, Lag, Waiting, WaitsFor};
+use weir_types::{Nanos, PartitionId};
+
+use crate::ingest::Feeds;
+
+/// Readers in a list: those that are the furthest behind.
+pub const LISTED_MAX: usize = 256;
+/// Seats that one cycle looks at.
+const SEATS_A_CYCLE: usize = 1_024;
+
+/// A list that is asked for and made.
+#[derive(Debug, Default)]
+pub struct ReaderList {
+    /// The number of the last list that somebody asked for.
+    asked: AtomicU64,
+    made: Mutex<Made>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Made {
+    number: u64,
+    waiting: usize,
+    readers: Vec<ListedReader>,
+}
+
+/// The answer of `GET /readers`.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReadersReport {
+    /// Questions that wait, listed or not.
+    pub waiting: usize,
+    /// The furthest behind first, [`LISTED_MAX`] at most.
+    pub readers: Vec<ListedReader>,
+}
+
+/// A question that waits.
+#[derive(Clone, Debug, Serialize)]
+pub struct ListedReader {
+    /// Whose orders it is about.
+    pub source: u16,
+    /// Its session.
+    pub session: u32,
+    /// Its connection, by the node's own number.
+    pub connection: u64,
+    /// Its number on the connection.
+    pub question: u64,
+    /// The firm whose orders it is about; zero for all.
+    pub firm: u32,
+    /// The account, as `firm`.
+    pub account: u32,
+    /// The instrument, as `firm`.
+    pub instrument: u32,
+    /// What it waits for: `rows`, `min-token`, `older` pages from cold files, its `reader`.
+    pub waits_for: &'static str,
+    /// Since when, in milliseconds.
+    pub waits_ms: u64,
+    /// Pages that it may still be sent.
+    pub credit: u32,
+    /// Changes of the whole store since its place: an upper bound of its lag.
+    pub changes: u64,
+    /// Rows that it wants and has not been given.
+    pub lag_rows: u32,
+    /// Their bytes.
+    pub lag_bytes: u32,
+    /// There are more than were counted.
+    pub lag_is_more: bool,
+    /// How long ago the oldest of them happened, in microseconds; zero when there is none.
+    pub lag_us: u64,
+    /// Pages that its connection was given of this source.
+    pub pages: u64,
+    /// Rows in them.
+    pub rows: u64,
+    /// Changes that were merged into these rows.
+    pub merged: u64,
+}
+
+impl ReaderList {
+    /// Asks for a list that is made from now on; its number.
+    pub fn ask(&self) -> u64 {
+        self.asked.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// A list with this number or a later one, once there is one.
+    #[must_use]
+    pub fn made(&self, number: u64) -> Option<ReadersReport> {
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        (made.number >= number)
+            .then(|| ReadersReport { waiting: made.waiting, readers: made.readers.clone() })
+    }
+}
+
+/// A reader, by how far it is behind.
+#[derive(Debug, PartialEq, Eq)]
+struct Found {
+    changes: u64,
+    desk: usize,
+    seat: usize,
+    waiting: Waiting,
+}
+
+impl Ord for Found {
+    fn cmp(&self, other: &Found) -> std::cmp::Ordering {
+        (self.changes, self.desk, self.seat).cmp(&(other.changes, other.desk, other.seat))
+    }
+}
+
+impl PartialOrd for Found {
+    fn partial_cmp(&self, other: &Found) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// A list in the making.
+#[derive(Debug)]
+struct Making {
+    number: u64,
+    /// Where it looks next; past the last desk it measures what it found.
+    desk: usize,
+    seat: usize,
+    waiting: usize,
+    /// The least far behind on top: it gives way.
+    found: BinaryHeap<Reverse<Found>>,
+    readers: Vec<ListedReader>,
+}
+
+/// The delivery agent's side.
+#[derive(Debug, Default)]
+pub struct ReaderLister {
+    done: u64,
+    making: Option<Making>,
+}
+
+impl ReaderLister {
+    /// Does a part of what was asked for; true when there was anything to do.
+    pub fn step(&mut self, list: &ReaderList, feeds: &mut Feeds, now: Nanos) -> bool {
+        let asked = list.asked.load(Ordering::Acquire);
+        if self.making.is_none() && asked == self.done {
+            return false;
+        }
+        let mut making = self.making.take().unwrap_or_else(|| Making::new(asked));
+        if making.step(feeds, now) {
+            self.making = Some(making);
+            return true;
+        }
+        self.done = making.number;
+        // They were measured from the least far behind on.
+        making.readers.reverse();
+        let Making { number, waiting, readers, .. } = making;
+        *list.made.lock().unwrap_or_else(PoisonError::into_inner) =
+            Made { number, waiting, readers };
+        true
+    }
+}
+
+impl Making {
+    fn new(number: u64) -> Making {
+        let (found, readers) = (BinaryHeap::new(), Vec::new());
+        Making { number, desk: 0, seat: 0, waiting: 0, found, readers }
+    }
+
+    /// Looks at some seats, or measures one reader; false when it is ready.
+    fn step(&mut self, feeds: &mut Feeds, now: Nanos) -> bool {
+        if let Some(desk) = feeds.desks_ref().nth(self.desk) {
+            self.look(desk);
+            return true;
+        }
+        let Some(Reverse(found)) = self.found.pop() else { return false };
+        if let Some(desk) = feeds.desks().nth(found.desk)
+            && let Some(lag) = desk.lag(&found.waiting)
+        {
+            self.readers.push(ListedReader::of(desk.store().source(), &found.waiting, &lag, now));
+        }
+        true
+    }
+
+    fn look(&mut self, desk: &Desk) {
+        let (at, found, waiting) = (self.desk, &mut self.found, &mut self.waiting);
+        let next = desk.list(self.seat, SEATS_A_CYCLE, &mut |one| {
+            *waiting += 1;
+            let (changes, seat) = (one.changes, one.seat);
+            found.push(Reverse(Found { changes, desk: at, seat, waiting: one }));
+            if found.len() > LISTED_MAX {
+                found.pop();
+            }
+        });
+        (self.desk, self.seat) = next.map_or((at + 1, 0), |seat| (at, seat));
+    }
+}
+
+impl ListedReader {
+    fn of(source: PartitionId, waiting: &Waiting, lag: &Lag, now: Nanos) -> ListedReader {
+        let filter = waiting.filter.unwrap_or(Filter::ALL);
+        ListedReader {
+            source: source.0,
+            session: waiting.session_id.0,
+            connection: waiting.connection,
+            question: waiting.correlation_id,
+            firm: filter.firm_id.0,
+            account: filter.account_id.0,
+            instrument: filter.instrument_id.0,
+            waits_for: match waiting.waits_for {
+                WaitsFor::Rows => "rows",
+                WaitsFor::MinToken => "min-token",
+                WaitsFor::Older => "older",
+                WaitsFor::Reader => "reader",
+            },
+            waits_ms: now.since(waiting.since).0 / 1_000_000,
+            credit: waiting.credit_left,
+            changes: waiting.changes,
+            lag_rows: lag.rows,
+            lag_bytes: lag.bytes,
+            lag_is_more: lag.is_more,
+            lag_us: match lag.rows {
+                0 => 0,
+                _ => now.since(lag.oldest_transact_time).0 / 1_000,
+            },
+            pages: waiting.served.pages,
+            rows: waiting.served.rows,
+            merged: waiting.served.merged,
+        }
+    }
+}
