@@ -173,8 +173,9 @@ impl Spill {
         dead.len()
     }
 
-    /// The file to empty next: one that an operator wants emptied; or when what nobody wants takes more than what is wanted and four
-    /// files, the one with the smallest share of wanted bytes, if it is below a half.
+    /// The file to empty next: one that an operator wants emptied; or when what nobody wants takes
+    /// more than what is wanted and four files, the one with the smallest share of wanted bytes, if
+    /// it is below a half.
     pub(crate) fn emptiest(&self, file_bytes: u64) -> Option<u64> {
         if let Some(number) = self.next_compacted() {
             return Some(number);

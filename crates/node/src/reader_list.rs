@@ -87,7 +87,7 @@ pub struct ListedReader {
 impl ReaderList {
     /// Asks for a list that is made from now on; its number.
     pub fn ask(&self) -> u64 {
-        self.asked.fetch_add(1, Ordering::AcqRel) + 1
+        self.asked.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// A list with this number or a later one, once there is one.
@@ -143,7 +143,7 @@ pub struct ReaderLister {
 impl ReaderLister {
     /// Does a part of what was asked for; true when there was anything to do.
     pub fn step(&mut self, list: &ReaderList, feeds: &mut Feeds, now: Nanos) -> bool {
-        let asked = list.asked.load(Ordering::Acquire);
+        let asked = list.asked.load(Ordering::Relaxed);
         if self.making.is_none() && asked == self.done {
             return false;
         }

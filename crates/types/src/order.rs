@@ -252,8 +252,8 @@ codes! {
         Evict = 3,
         /// That it lose what it has not taken, and go on.
         Drain = 4,
-        /// That files be emptied which hold what nobody wants any more: of all subscriptions, without
-        /// a name, for supervisors and operators.
+        /// That files be emptied which hold what nobody wants any more: of all subscriptions,
+        /// without a name, for supervisors and operators.
         Compact = 5,
     }
 

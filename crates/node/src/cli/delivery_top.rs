@@ -206,6 +206,7 @@ fn as_json(look: &Look, before: Option<&Look>) -> Value {
         .map(|(pointer, name)| ((*name).to_owned(), json!(rate(look, before, pointer))))
         .collect();
     let figure = |pointer: &str| look.page.pointer(pointer).cloned().unwrap_or(Value::Null);
+    let readers = look.readers.iter().map(|one| reader_json(one, (look, before)));
     json!({
         "readers_waiting": figure("/delivery/parked"), "orders": figure("/delivery/orders"),
         "refused": figure("/delivery/refused"), "rates": rates,
@@ -214,7 +215,7 @@ fn as_json(look: &Look, before: Option<&Look>) -> Value {
             "evicted": figure("/broker/evicted"), "expired": figure("/broker/expired"),
         },
         "sources": sources(&look.page).map(source_json).collect::<Vec<_>>(),
-        "readers": look.readers.iter().map(|one| reader_json(one, (look, before))).collect::<Vec<_>>(),
+        "readers": readers.collect::<Vec<_>>(),
         "subscriptions": look.subscriptions.iter().map(one_json).collect::<Vec<_>>(),
     })
 }
