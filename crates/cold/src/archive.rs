@@ -514,15 +514,24 @@ impl<D: Disk> Archive<D> {
     /// # Errors
     /// [`ColdError`]; what was not done is still due.
     pub fn work(&mut self, now: Nanos) -> Result<Worked, ColdError> {
+        match self.keep_up(now)? {
+            Worked::Nothing if self.merge_step()? => Ok(Worked::Merged),
+            worked => Ok(worked),
+        }
+    }
+
+    /// What [`Archive::work`] does, but for merging: that makes reading cheaper later, and can wait
+    /// for who reads now.
+    ///
+    /// # Errors
+    /// As [`Archive::work`].
+    pub fn keep_up(&mut self, now: Nanos) -> Result<Worked, ColdError> {
         if self.is_close_due() {
             self.close()?;
             return Ok(Worked::Closed);
         }
         if self.retire(now)? {
             return Ok(Worked::Retired);
-        }
-        if self.merge_step()? {
-            return Ok(Worked::Merged);
         }
         Ok(Worked::Nothing)
     }

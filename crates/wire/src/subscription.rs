@@ -242,7 +242,7 @@ messages! {
         message_no: u64,
         /// The session.
         session_id: SessionId,
-        /// For whom it is.
+        /// For whom it is; zero in an outside core's execution.
         to_session_id: SessionId,
         /// The publisher's epoch: numbers begin anew with a higher one.
         epoch: Epoch,

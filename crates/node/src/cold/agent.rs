@@ -38,6 +38,9 @@ const REST: u64 = 100_000_000;
 const TOLD_EVERY: u64 = 100_000_000;
 /// Rows that may be read at once after a rest, as time of the pace.
 const BURST: Nanos = Nanos(10_000_000);
+/// While readers take pages, files are merged a block at a time after so many of them: merging took
+/// three quarters of the thread when each page had its step.
+const PAGES_A_MERGE_STEP: u32 = 16;
 /// Changes wait in memory, while the disk takes none, up to so many times a segment's.
 const OPEN_SEGMENTS_MAX: u64 = 2;
 
@@ -78,6 +81,8 @@ pub struct ColdAgent<D = ThreadDisk> {
     answers: Producer<(Ticket, OlderAnswer)>,
     waiting: VecDeque<OlderAsk>,
     pace: Pace,
+    /// Pages that are read before the next step of a merge.
+    pages_to_merge: u32,
     /// When the disk is tried again after a failure.
     retry_at: Option<Nanos>,
     open_bytes_max: u64,
@@ -151,6 +156,7 @@ impl<D: Disk> ColdAgent<D> {
             answers,
             waiting: VecDeque::new(),
             pace: Pace::new(parts.rows_per_second, BURST),
+            pages_to_merge: 0,
             retry_at: None,
             open_bytes_max,
             told_at: Nanos(0),
@@ -164,7 +170,7 @@ impl<D: Disk> ColdAgent<D> {
     /// thread begins.
     pub fn take_batches(&mut self) {
         self.take_changes();
-        self.work(Nanos(0));
+        self.work(Nanos(0), false);
     }
 
     /// All changes that were handed over by now, unless much waits for the disk; how many batches.
@@ -239,12 +245,21 @@ impl<D: Disk> ColdAgent<D> {
         }
     }
 
-    /// A step of what the archive has to do; whether there was one.
-    fn work(&mut self, now: Nanos) -> bool {
+    /// A step of what the archive has to do; whether there was one. Beside readers few are of
+    /// merges.
+    fn work(&mut self, now: Nanos, has_served: bool) -> bool {
         if self.is_resting(now) {
             return false;
         }
-        match self.archive.work(now) {
+        self.pages_to_merge = match has_served {
+            true => self.pages_to_merge.checked_sub(1).unwrap_or(PAGES_A_MERGE_STEP),
+            false => 0,
+        };
+        let worked = match self.pages_to_merge {
+            0 => self.archive.work(now),
+            _ => self.archive.keep_up(now),
+        };
+        match worked {
             Ok(worked) => {
                 self.retry_at = None;
                 if worked == Worked::Closed && self.figures.is_full.swap(false, Ordering::Relaxed) {
@@ -309,7 +324,7 @@ impl<D: Disk + Send> Agent for ColdAgent<D> {
         let early = if is_first { self.serve(now) } else { 0 };
         let taken = self.take_changes();
         let served = early + self.serve(now);
-        let worked = self.work(now);
+        let worked = self.work(now, served > 0);
         let done = asked + taken + served + usize::from(worked);
         if now.since(self.told_at).0 >= TOLD_EVERY {
             self.tell(now);
