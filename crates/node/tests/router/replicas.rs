@@ -1,7 +1,10 @@
 //! Stores that have the same: which of them is asked, and readers that go from one to another.
 
+use std::time::Duration;
+
 use weir_client::load::Rng;
 
+use crate::common::following::Following;
 use crate::common::{ALICE, Node, SUPERVISOR, until};
 use crate::feeder::Feeder;
 use crate::stand::{ROUTER, Router, Stand, mirror};
@@ -40,14 +43,26 @@ fn filters_are_asked_of_the_master_and_everything_of_the_unindexed_replica() {
     let waiting = |stand: &Stand| -> Vec<u64> {
         stand.backends.iter().map(|backend| parked(backend.node())).collect()
     };
-    until("a question at the replica alone", || (waiting(&stand) == [0, 1]).then_some(()));
+    // A question does not wait for ever: who is not heard in between has none after a while.
+    let listen = |readers: &mut [&mut Following]| {
+        for one in readers {
+            one.poll(Duration::from_millis(1)).unwrap();
+        }
+    };
+    until("a question at the replica alone", || {
+        listen(&mut [&mut supervisor]);
+        (waiting(&stand) == [0, 1]).then_some(())
+    });
     let mut alice = router.follow(ALICE, Vec::new());
     stand.until_same(&mut alice);
-    until("a firm's at the master", || (waiting(&stand) == [1, 1]).then_some(()));
+    until("a firm's at the master", || {
+        listen(&mut [&mut supervisor, &mut alice]);
+        (waiting(&stand) == [1, 1]).then_some(())
+    });
     // The replica dies: its reader goes on at the master, by the same token.
     stand.backends[1].kill();
     until("both at the master", || {
-        supervisor.poll(std::time::Duration::from_millis(5)).unwrap();
+        listen(&mut [&mut supervisor, &mut alice]);
         (parked(stand.backends[0].node()) == 2).then_some(())
     });
     stand.feeders.pop();

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use weir_client::follower::{Follower, FollowerConfig};
 use weir_types::{OrderId, Reason, RequestNo, SessionId, Symbol};
@@ -258,6 +259,9 @@ fn a_replica_that_is_too_far_behind_takes_the_engines_store_anew() {
     replica.pause(true);
     // More than there is in memory, and than is read from files for a replica.
     market.trade_until(80_000);
+    until("the master's store to have it", || {
+        (market.node.status()["delivery"]["ingested"].as_u64() > Some(70_000)).then_some(())
+    });
     replica.pause(false);
     until_even(&market.node, &replica);
     assert!(figure(&replica, "snapshots") > 1, "{}", followed(&replica));
@@ -393,21 +397,27 @@ fn a_router_asks_the_unindexed_replica_for_everything_and_the_master_for_a_firms
     let parked = |node: &Node| node.status()["delivery"]["parked"].as_u64();
     let mut all = reader(&router, SUPERVISOR);
     all.until(&market.states());
+    // A question does not wait for ever: who is not heard in between has none after a while.
+    let listen = |readers: &mut [&mut Following]| {
+        for one in readers {
+            one.poll(Duration::from_millis(1)).unwrap();
+        }
+    };
     until("everything at the replica", || {
+        listen(&mut [&mut all]);
         ([parked(&market.node), parked(&replica)] == [Some(0), Some(1)]).then_some(())
     });
     let mut firm = reader(&router, ALICE);
     firm.until_online();
     until("a firm's at the master", || {
+        listen(&mut [&mut all, &mut firm]);
         ([parked(&market.node), parked(&replica)] == [Some(1), Some(1)]).then_some(())
     });
     // The replica dies: its reader goes on at the master, by the same token.
     replica.kill();
     market.trade(10);
     until("both at the master", || {
-        for reader in [&mut all, &mut firm] {
-            reader.poll(std::time::Duration::from_millis(5)).unwrap();
-        }
+        listen(&mut [&mut all, &mut firm]);
         (parked(&market.node) == Some(2)).then_some(())
     });
     all.until(&market.states());
