@@ -209,7 +209,8 @@ pub struct Desk {
     sealer: TokenSealer,
     readers: Vec<Option<Reader>>,
     free: Vec<u32>,
-    /// From a connection's first question until it is gone.
+    /// From a connection's first question until it is gone; beyond `readers_max` of them only while
+    /// it has a question.
     by_connection: BTreeMap<u64, Seats>,
     timers: BTreeSet<(Nanos, u32)>,
     /// Readers to visit whatever the store does: new ones, due ones, those with more to read.
@@ -485,6 +486,11 @@ impl Desk {
         if let Some(seats) = self.by_connection.get_mut(&connection) {
             seats.questions.remove(&(reader.head.correlation_id, slot));
             seats.served.add(reader.served);
+            let is_idle = seats.questions.is_empty();
+            // Who numbers each question as a connection of its own never says that one is gone.
+            if is_idle && self.by_connection.len() > self.config.readers_max as usize {
+                self.by_connection.remove(&connection);
+            }
         }
         self.free.push(slot);
     }

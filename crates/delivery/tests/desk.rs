@@ -374,6 +374,24 @@ fn an_operator_sees_who_waits_for_what_and_how_far_behind_each_is() {
 }
 
 #[test]
+fn what_was_served_is_remembered_of_a_bounded_number_of_connections() {
+    let mut bench = Bench::new(DeskConfig { readers_max: 2, ..DeskConfig::default() }, 1_000);
+    bench.say(1, OrdStatus::New);
+    for connection in 1..=50 {
+        assert_eq!(bench.ask(connection, &fetch(), &[]), Asked::Accepted);
+        bench.poll();
+        bench.answer(connection);
+    }
+    for (connection, pages) in [(2, 1), (50, 0)] {
+        assert_eq!(bench.ask(connection, &fetch(), &[]), Asked::Accepted);
+        let mut found = Vec::new();
+        bench.desk.list(0, 64, &mut |one| found.push((one.connection, one.served.pages)));
+        assert_eq!(found, [(connection, pages)]);
+        bench.desk.cancel(connection, 77);
+    }
+}
+
+#[test]
 fn a_connection_that_takes_nothing_holds_up_nobody_and_loses_nothing() {
     let mut bench = Bench::with_orders(2);
     let token = bench.fetch(&fetch(), &[]).token;

@@ -122,12 +122,21 @@ fn look(args: &TopArgs, client: &mut Option<BrokerClient>) -> anyhow::Result<Loo
             subscriptions.truncate(args.limit);
         }
     }
-    let mut readers = fetch_json(&args.login.endpoint.http, "/readers")?["readers"].take();
-    let mut readers = readers.as_array_mut().map(std::mem::take).unwrap_or_default();
+    let readers = readers(args, &page)?;
+    Ok(Look { at: Instant::now(), page, readers, subscriptions })
+}
+
+/// Who waits for order state; nobody at a router, whose readers' questions wait at its nodes.
+fn readers(args: &TopArgs, page: &Value) -> anyhow::Result<Vec<Value>> {
+    if page["router"].is_object() {
+        return Ok(Vec::new());
+    }
+    let mut report = fetch_json(&args.login.endpoint.http, "/readers")?;
+    let mut readers = report["readers"].as_array_mut().map(std::mem::take).unwrap_or_default();
     if args.readers > 0 {
         readers.truncate(args.readers);
     }
-    Ok(Look { at: Instant::now(), page, readers, subscriptions })
+    Ok(readers)
 }
 
 /// Waits, and keeps the session alive meanwhile.

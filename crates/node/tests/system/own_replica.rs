@@ -15,6 +15,7 @@ use crate::common::trader::Trader;
 use crate::common::{
     ALICE, BOB, Home, Node, SUPERVISOR, TRADING, Who, definition_of, open_market, until,
 };
+use crate::tools::weir_at;
 
 /// Looks at the master's store beside a test's other readers.
 const AUDITOR: Who = Who { session_id: SessionId(4), ..SUPERVISOR };
@@ -413,6 +414,11 @@ fn a_router_asks_the_unindexed_replica_for_everything_and_the_master_for_a_firms
         listen(&mut [&mut all, &mut firm]);
         ([parked(&market.node), parked(&replica)] == [Some(1), Some(1)]).then_some(())
     });
+    // A router has no readers to list, and shows the rest.
+    let top = weir_at(&router, &["delivery", "top", "--once", "--json"]).output().unwrap();
+    assert!(top.status.success(), "{top:?}");
+    let top: serde_json::Value = serde_json::from_slice(&top.stdout).unwrap();
+    assert_eq!(top["readers"], serde_json::json!([]), "{top}");
     // The replica dies: its reader goes on at the master, by the same token.
     replica.kill();
     market.trade(10);
