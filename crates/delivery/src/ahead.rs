@@ -98,14 +98,27 @@ impl OrderStore {
         black_box(slots.fold(0, look));
     }
 
-    fn look_ahead(&self, rows: &[RawRow<'_>]) {
-        let mut slots = [0; GROUP_LEN];
-        let mut count = 0;
-        for row in rows {
-            let slot = rec_of(row.block).and_then(|rec: Rec| self.records.get(rec));
+    /// Looks at what says whose order each of these rows' records is, of at most [`GROUP_LEN`].
+    pub(crate) fn look_at_orders<'a>(&self, blocks: impl Iterator<Item = &'a [u8]>) {
+        let (slots, count) = self.slots_of(blocks);
+        let slots = || slots[..count].iter();
+        black_box(slots().fold(0, |seen, slot| seen ^ self.metas.get(*slot).look()));
+        self.look_at_rows(slots().copied());
+    }
+
+    /// The slots of the first rows' records, as far as they are there, and how many.
+    fn slots_of<'a>(&self, blocks: impl Iterator<Item = &'a [u8]>) -> ([u32; GROUP_LEN], usize) {
+        let (mut slots, mut count) = ([0; GROUP_LEN], 0);
+        for block in blocks.take(GROUP_LEN) {
+            let slot = rec_of(block).and_then(|rec: Rec| self.records.get(rec));
             slots[count] = slot.unwrap_or_default();
             count += usize::from(slot.is_some());
         }
+        (slots, count)
+    }
+
+    fn look_ahead(&self, rows: &[RawRow<'_>]) {
+        let (slots, count) = self.slots_of(rows.iter().map(|row| row.block));
         let slots = &slots[..count];
         // Each loop looks at what the loop before it found the way to.
         let mut seen = 0;

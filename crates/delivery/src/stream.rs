@@ -428,7 +428,13 @@ impl SourceStream {
         }
         let mut last = self.head(store);
         let mut row_no = 0;
-        while let Some((block, attributes)) = rows.next_raw() {
+        loop {
+            if row_no as usize % GROUP_LEN == 0 {
+                let mut next = rows.clone();
+                let blocks = std::iter::from_fn(|| next.next_raw().map(|(block, _)| block));
+                store.look_at_orders(blocks);
+            }
+            let Some((block, attributes)) = rows.next_raw() else { break };
             row_no += 1;
             if row_no <= self.partial {
                 continue;
