@@ -429,7 +429,7 @@ impl SourceStream {
         let mut last = self.head(store);
         let mut row_no = 0;
         loop {
-            if row_no as usize % GROUP_LEN == 0 {
+            if (row_no as usize).is_multiple_of(GROUP_LEN) {
                 let mut next = rows.clone();
                 let blocks = std::iter::from_fn(|| next.next_raw().map(|(block, _)| block));
                 store.look_at_orders(blocks);
