@@ -89,7 +89,7 @@ impl OrderStore {
     }
 
     /// Looks at both ends of some rows. What lies between comes by itself when it is copied: a
-    /// processor fetches ahead what is read in order, and more of that at once than of single looks.
+    /// processor fetches ahead what is read in order, more of that at once than of single looks.
     pub(crate) fn look_at_rows(&self, slots: impl Iterator<Item = u32>) {
         let look = |seen, slot| {
             let meta = self.metas.get(slot);
