@@ -4,6 +4,9 @@
 //! messages, which is all that arbitration and gap detection need. Its *codec* turns one message
 //! into [`Update`]s. Both borrow; nothing is copied or allocated but for new instruments.
 
+pub mod itch;
+pub mod moldudp64;
+
 use weir_types::Nanos;
 
 use crate::instrument::Definition;
