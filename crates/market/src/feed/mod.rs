@@ -6,6 +6,7 @@
 
 pub mod itch;
 pub mod moldudp64;
+pub mod soupbin;
 
 use weir_types::Nanos;
 

@@ -330,7 +330,7 @@ mod tests {
     use super::*;
 
     fn session() -> Session {
-        Session::new("000010059B").expect("ten letters and digits")
+        Session::new("WEIR00001A").expect("ten letters and digits")
     }
 
     fn messages(datagram: &[u8]) -> Vec<Result<(u64, &[u8]), FeedError>> {
@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_packet_is_read_byte_by_byte() {
-        let datagram = b"000010059B\0\0\0\0\0\xE1\x49\xD0\0\x02\0\x03abc\0\0";
+        let datagram = b"WEIR00001A\0\0\0\0\0\xE1\x49\xD0\0\x02\0\x03abc\0\0";
         let packet = read_packet(datagram, 7).expect("a packet");
         assert_eq!((packet.channel, packet.sequence, packet.count), (7, 0xE149D0, 2));
         assert_eq!((packet.kind, packet.session), (PacketKind::Data, session().number()));
@@ -349,7 +349,7 @@ mod tests {
     #[test]
     fn heartbeats_and_the_end_of_a_session_hold_no_message() {
         let mut writer = PacketWriter::new(session(), 5, 100);
-        assert_eq!(writer.heartbeat(), b"000010059B\0\0\0\0\0\0\0\x05\0\0");
+        assert_eq!(writer.heartbeat(), b"WEIR00001A\0\0\0\0\0\0\0\x05\0\0");
         let packet = read_packet(writer.heartbeat(), 0).expect("a packet");
         assert_eq!((packet.kind, packet.sequence, packet.count), (PacketKind::Heartbeat, 5, 0));
         assert_eq!(&writer.end_of_session()[18..], [0xFF, 0xFF]);
@@ -387,7 +387,7 @@ mod tests {
     #[test]
     fn requests_are_read_as_they_were_written() {
         let request = Request { session: session(), sequence: 0x0102_0304, count: 300 };
-        assert_eq!(&request.to_bytes(), b"000010059B\0\0\0\0\x01\x02\x03\x04\x01\x2C");
+        assert_eq!(&request.to_bytes(), b"WEIR00001A\0\0\0\0\x01\x02\x03\x04\x01\x2C");
         assert_eq!(Request::read(&request.to_bytes()), Ok(request));
         let nothing = Request { count: 0, ..request }.to_bytes();
         let want = FeedError::Header { field: "requested count", value: 0 };
