@@ -102,6 +102,7 @@ impl Header {
 ///
 /// # Errors
 /// [`FeedError::ShortPacket`].
+#[inline]
 pub fn read_packet(datagram: &[u8], channel: u32) -> Result<Packet<'_>, FeedError> {
     let header = Header::read(datagram)?;
     let (kind, count) = match header.count {
@@ -124,6 +125,7 @@ pub fn read_packet(datagram: &[u8], channel: u32) -> Result<Packet<'_>, FeedErro
 ///
 /// # Errors
 /// [`FeedError::Truncated`] with index and offset zero.
+#[inline]
 pub fn next_message(messages: &[u8]) -> Result<(&[u8], &[u8]), FeedError> {
     let truncated = FeedError::Truncated { index: 0, offset: 0 };
     let (len, rest) = messages.split_first_chunk().ok_or(truncated)?;
