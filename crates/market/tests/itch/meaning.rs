@@ -59,6 +59,10 @@ fn an_order_is_added_with_its_price_in_billionths() {
     let want =
         Action::Add { order_id: 9, side: Side::Sell, price: Price(24_270_000_000), size: Qty(300) };
     assert_eq!(actions(&add.to_bytes(&HEADER)), [want]);
+    let bid = encode::AddOrder { side: b'B', ..add };
+    let bought =
+        Action::Add { order_id: 9, side: Side::Buy, price: Price(24_270_000_000), size: Qty(300) };
+    assert_eq!(actions(&bid.to_bytes(&HEADER)), [bought]);
     let encode::AddOrder { order_reference, side, shares, stock, price } = add;
     let attributed = encode::AddOrderWithMpid {
         order_reference,
@@ -324,7 +328,8 @@ fn levels_of_the_circuit_breaker_are_in_billionths_or_refused() {
     let Ok(Message::MwcbDeclineLevel(view)) = Message::new(&bytes) else { panic!("a V message") };
     let want = [Price(4_185_000_000_000), Price(50), Price(9_223_372_036_854_775_800)];
     assert_eq!(mwcb_levels(view), Ok(want));
-    for value in [i64::MAX as u64 / 10 + 1, u64::MAX] {
+    // The second one would be 14 if it were cut to 64 bits.
+    for value in [i64::MAX as u64 / 10 + 1, u64::MAX / 10 + 2, u64::MAX] {
         let too_high = encode::MwcbDeclineLevel { level_2: value, ..levels }.to_bytes(&HEADER);
         let want = FeedError::Field { kind: [b'V', 0], field: "level_2", value };
         assert_eq!(decode(&too_high).map(|_| ()), Err(want));
