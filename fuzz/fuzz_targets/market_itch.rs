@@ -7,11 +7,11 @@
 
 use libfuzzer_sys::fuzz_target;
 use weir_fuzz::Recipe;
+use weir_market::feed::Collected;
 use weir_market::feed::itch::layout::TYPES;
 use weir_market::feed::itch::{FileReader, Itch, Message, encode};
 use weir_market::feed::moldudp64::{Messages, Request, read_packet};
 use weir_market::feed::soupbin::{Glimpse, Inbox, Login, SoupPacket};
-use weir_market::feed::Collected;
 use weir_market::{Context, Feed};
 use weir_types::Nanos;
 

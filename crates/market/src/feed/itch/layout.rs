@@ -1,6 +1,6 @@
 //! ITCH 5.0's messages as views over their bytes: every field at its offset, read when asked for.
 //!
-//! One table, [`itch_messages`], says where each field lies; the views here and the records of
+//! One table, `itch_messages`, says where each field lies; the views here and the records of
 //! [`super::encode`] are both made of it. A view has the right length and the right type and
 //! nothing more: values are not judged here.
 //!
