@@ -4,6 +4,9 @@
 //! messages, which is all that arbitration and gap detection need. Its *codec* turns one message
 //! into [`Update`]s. Both borrow; nothing is copied or allocated but for new instruments.
 
+pub mod iex;
+pub mod layout;
+
 use weir_types::Nanos;
 
 use crate::instrument::Definition;
@@ -41,6 +44,9 @@ pub enum PacketKind {
     /// Messages that were sent before, outside the order of their numbers' first sending: what the
     /// aggregators repeat on the same line.
     Retransmission,
+    /// Messages, and the numbers begin anew with the first of them, whatever came before: a new
+    /// day, or a source that took over.
+    Reset,
 }
 
 /// Where a message stands.
