@@ -4,8 +4,12 @@
 //! messages, which is all that arbitration and gap detection need. Its *codec* turns one message
 //! into [`Update`]s. Both borrow; nothing is copied or allocated but for new instruments.
 
+pub mod consolidate;
+pub mod cta;
 pub mod iex;
 pub mod layout;
+mod national;
+pub mod opra;
 
 use weir_types::Nanos;
 
