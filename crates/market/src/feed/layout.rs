@@ -118,6 +118,7 @@ macro_rules! layouts {
             }
 
             /// Names its fields in their order, with their values.
+            #[allow(unused_variables)] // Some messages have a header and nothing else.
             pub fn fields(
                 &self,
                 each: &mut dyn FnMut(&'static str, $crate::feed::layout::Value<'_>),
@@ -180,8 +181,6 @@ pub(crate) use kinds;
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     layouts! {
         big;
         /// Three fields.

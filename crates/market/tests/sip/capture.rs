@@ -23,7 +23,8 @@ pub(crate) fn data(path: &str) -> Option<Vec<u8>> {
 
 /// The datagrams of a capture of Ethernet frames with IPv4.
 pub(crate) fn datagrams(capture: &[u8]) -> Vec<&[u8]> {
-    assert_eq!(capture[..4], [0xd4, 0xc3, 0xb2, 0xa1], "a pcap file of this byte order");
+    let is_known = matches!(capture[..4], [0xd4, 0xc3, 0xb2, 0xa1] | [0x4d, 0x3c, 0xb2, 0xa1]);
+    assert!(is_known, "a pcap file, least significant byte first");
     let mut rest = &capture[24..];
     let mut datagrams = Vec::new();
     while let Some((header, tail)) = rest.split_first_chunk::<16>() {

@@ -11,7 +11,7 @@ type Line = (String, String);
 /// Fields in the order in which they lie.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
-    lines: Vec<Line>,
+    pub(crate) lines: Vec<Line>,
     /// How many decimals prices have.
     pub(crate) decimals: usize,
     /// Goes before the names.
@@ -39,8 +39,10 @@ impl Listing {
         }
         let reading = match value {
             Value::Text(text) => String::from_utf8_lossy(text).trim_matches([' ', '\0']).to_owned(),
-            Value::Signed(number) if self.is_price(&name) => decimal(number, self.decimals),
-            Value::Unsigned(number) if self.is_price(&name) => {
+            Value::Signed(number) if self.is_price(&normal(&name)) => {
+                decimal(number, self.decimals)
+            }
+            Value::Unsigned(number) if self.is_price(&normal(&name)) => {
                 decimal(i64::try_from(number).expect("a price"), self.decimals)
             }
             number => number.to_string(),
@@ -103,7 +105,7 @@ pub(crate) fn compare(text: &str, list: impl Fn(&str, &[u8]) -> Listing) -> (usi
             got.append(&mut list(path, datagram).lines);
         }
         for (index, (got, want)) in got.iter().zip(&want).enumerate() {
-            assert_eq!(got, want, "{path}: field {index}");
+            assert_eq!(got, want, "{path}: line {index}");
         }
         assert_eq!(got.len(), want.len(), "{path}");
         frames += 1;
