@@ -2,8 +2,10 @@
 
 use proptest::prelude::*;
 use weir_market::feed::consolidate::Consolidator;
+use weir_market::feed::opra::Opra;
+use weir_market::feed::{Collected, Context, Feed};
 use weir_market::{Action, Venue};
-use weir_types::{InstrumentId, Price, Qty};
+use weir_types::{InstrumentId, Nanos, Price, Qty};
 
 const ORDER: [Venue; 3] = [Venue(b'N'), Venue(b'P'), Venue(b'Z')];
 
@@ -91,6 +93,73 @@ proptest! {
             prop_assert_eq!(it.best(one), want);
             prop_assert_eq!(told, (want != last).then_some(want));
             last = want;
+        }
+    }
+}
+
+/// A long quote of OPRA in cents with the appendages that its indicator names.
+fn opra_quote(
+    venue: u8,
+    quote: [(i64, u64); 2],
+    before: [(u8, i64, u64); 2],
+    after: [(u8, i64, u64); 2],
+) -> Vec<u8> {
+    let mut appendages = Vec::new();
+    let mut change = |side: usize| {
+        let (best_venue, price, size) = after[side];
+        let is_same = before[side] == after[side];
+        if !is_same && best_venue != 0 && best_venue != venue {
+            appendages.extend([best_venue, b'B']);
+            appendages.extend(i32::try_from(price).expect("small").to_be_bytes());
+            appendages.extend(u32::try_from(size).expect("small").to_be_bytes());
+        }
+        match (is_same, best_venue) {
+            (true, _) => 'S',
+            (_, 0) => 'G',
+            (_, best) if best == venue => 'Q',
+            _ => 'A',
+        }
+    };
+    let (bid, offer) = (change(0), change(1));
+    let place = |order: &str, change| order.find(change).expect("one of four");
+    let indicator = b'A' + u8::try_from(place("SQGA", bid) * 4 + place("SQAG", offer)).expect("16");
+    let mut message = vec![venue, b'k', b' ', indicator, 0, 0, 0, 0, 0, 0, 0, 0];
+    message.extend(b"SPY  \0A\x02\x18B\0\0\x11\x94B");
+    for (price, size) in quote {
+        message.extend(i32::try_from(price).expect("small").to_be_bytes());
+        message.extend(u32::try_from(size).expect("small").to_be_bytes());
+    }
+    message.extend(appendages);
+    message
+}
+
+proptest! {
+    #[test]
+    fn the_best_made_of_venues_quotes_is_the_one_that_the_feed_appends(
+        steps in prop::collection::vec(
+            (0_usize..3, 1_i64..5, 0_u64..3, 1_i64..5, 0_u64..3), 1..200),
+    ) {
+        let (mut feed, mut it) = (Opra::new(), Consolidator::new(&ORDER));
+        let context = Context { sequence: 1, channel: 0, ts_send: Nanos(0) };
+        let (mut bids, mut asks) = ([(0, 0); 4], [(0, 0); 4]);
+        let mut before = [(0, 0, 0); 2];
+        let mut stated = best((0, 0, 0), (0, 0, 0));
+        for (place, bid, bid_size, ask, ask_size) in steps {
+            (bids[place], asks[place]) = ((bid, bid_size), (ask, ask_size));
+            let after = [slow_best(&bids, true), slow_best(&asks, false)];
+            let quote = [bids[place], asks[place]];
+            let message = opra_quote(ORDER[place].0, quote, before, after);
+            before = after;
+            let mut told = Collected::default();
+            feed.decode(&context, &message, &mut told).expect("a sound message");
+            for update in told.updates {
+                match update.action {
+                    Action::Consolidated { .. } => stated = update.action,
+                    quote => _ = it.update(update.instrument_id, &quote),
+                }
+                prop_assert_eq!(update.instrument_id, InstrumentId(1));
+            }
+            prop_assert_eq!(it.best(InstrumentId(1)), stated);
         }
     }
 }
