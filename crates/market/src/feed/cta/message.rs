@@ -74,8 +74,8 @@ layouts! {
         minimum_price_increment_indicator: [u8; 1],
         /// Luld tier.
         luld_tier: [u8; 1],
-        /// Luld leverage ratio.
-        luld_leverage_ratio: [u8; 4],
+        /// The leverage of the product, with six decimals.
+        luld_leverage_ratio: u32,
         /// Test.
         test: [u8; 1],
         /// Ipo.
