@@ -16,21 +16,21 @@ layouts! {
 
     /// What every message begins with, after its length.
     MessageHeader {
-        /// Message category.
+        /// What it is about.
         message_category: [u8; 1],
-        /// Message type.
+        /// What it says, by category.
         message_type: [u8; 1],
         /// Whose message it is.
         participant_id: [u8; 1],
-        /// Timestamp 1 seconds.
+        /// When its venue had it: seconds since the Unix epoch.
         timestamp_1_seconds: u32,
-        /// Timestamp 1 nanoseconds.
+        /// And nanoseconds.
         timestamp_1_nanoseconds: u32,
-        /// Message id.
+        /// Its number among the messages of one event.
         message_id: u8,
-        /// Transaction id.
+        /// The number that CTA gave it.
         transaction_id: u32,
-        /// Participant reference number.
+        /// The number that its venue gave it.
         participant_reference_number: i64,
     }
 
@@ -72,13 +72,13 @@ layouts! {
         round_lot_size: u16,
         /// Minimum price increment indicator.
         minimum_price_increment_indicator: [u8; 1],
-        /// Luld tier.
+        /// The tier of limit up-limit down.
         luld_tier: [u8; 1],
         /// The leverage of the product, with six decimals.
         luld_leverage_ratio: u32,
-        /// Test.
+        /// Whether it is for tests only.
         test: [u8; 1],
-        /// Ipo.
+        /// Whether it is a new issue.
         ipo: [u8; 1],
         /// The issuer's standing.
         financial_status_indicator: [u8; 1],
