@@ -87,11 +87,13 @@ fn cta_body(body: &cta::Message, line: cta::Line, listing: &mut Listing) {
     listing.decimals = if is_short { 2 } else { 6 };
     let is_prior = body.name().contains("PriorDay");
     body.fields(&mut |name, value| {
-        // The other decoder reads four bytes of eight here and takes the next for padding.
+        // The other decoder reads four bytes of eight here and takes the next for what follows.
         let is_unread = is_prior && name == "prior_day_trade_nanoseconds";
+        let is_misread = is_prior && name == "cancel_error_action";
+        assert!(!is_misread || matches!(value, Value::Text(b"1" | b"2")), "{value}");
         // A byte that CTS uses and CQS does not.
         let is_reserved = line == cta::Line::Quotes && name == "minimum_price_increment_indicator";
-        if !is_unread && !is_reserved {
+        if !is_unread && !is_misread && !is_reserved {
             listing.add(name, value);
         }
     });

@@ -71,7 +71,7 @@ layouts! {
         /// Round lot size.
         round_lot_size: u16,
         /// Minimum price increment indicator.
-        minimum_price_increment_indicator: [u8; 1],
+        minimum_price_increment_indicator: u8,
         /// The tier of limit up-limit down.
         luld_tier: [u8; 1],
         /// The leverage of the product, with six decimals.
