@@ -255,6 +255,10 @@ impl TradeFlags {
     pub const NOT_VOLUME: TradeFlags = TradeFlags(4);
     /// An auction's.
     pub const AUCTION: TradeFlags = TradeFlags(8);
+    /// Before the market opened, or after it closed.
+    pub const EXTENDED_HOURS: TradeFlags = TradeFlags(16);
+    /// Of fewer shares than a round lot.
+    pub const ODD_LOT: TradeFlags = TradeFlags(32);
 
     /// These and those.
     #[must_use]

@@ -7,6 +7,12 @@
 pub mod itch;
 pub mod moldudp64;
 pub mod soupbin;
+pub mod consolidate;
+pub mod cta;
+pub mod iex;
+pub mod layout;
+mod national;
+pub mod opra;
 
 use weir_types::Nanos;
 
@@ -45,6 +51,9 @@ pub enum PacketKind {
     /// Messages that were sent before, outside the order of their numbers' first sending: what the
     /// aggregators repeat on the same line.
     Retransmission,
+    /// Messages, and the numbers begin anew with the first of them, whatever came before: a new
+    /// day, or a source that took over.
+    Reset,
 }
 
 /// Where a message stands.
