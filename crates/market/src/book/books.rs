@@ -235,6 +235,7 @@ impl Books {
     /// Statistics begin anew; what rests stays.
     fn new_day(&mut self, change: &mut Change) {
         change.has_statistics = true;
+        self.trades.clear();
         for cold in &mut self.cold {
             cold.statistics.new_day();
             cold.last_trade = 0;

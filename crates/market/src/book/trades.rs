@@ -69,6 +69,13 @@ impl TradeLog {
         serial
     }
 
+    /// A new day: the trades of the one before cannot be taken back any more.
+    pub(crate) fn clear(&mut self) {
+        self.rows.clear();
+        self.index.clear();
+        self.next = 1;
+    }
+
     fn slot_of(&self, serial: Serial) -> usize {
         (serial.wrapping_sub(1) as usize) & (self.capacity - 1)
     }
