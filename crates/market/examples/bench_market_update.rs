@@ -23,6 +23,7 @@ use flow::{Flow, Shape};
 use memory::{Counting, allocation_count};
 use weir_market::book::Anomaly;
 use weir_market::{Books, BooksConfig, Update};
+use weir_types::InstrumentId;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -107,6 +108,9 @@ fn measure(shape: Shape, how: How, update_count: usize) -> Figures {
         ..BooksConfig::default()
     };
     let (mut books, mut flow) = (Books::new(&config), Flow::new(shape));
+    for instrument in 1..=shape.instruments {
+        assert!(books.define(InstrumentId(instrument)), "there is room");
+    }
     let mut stretch = Prepared { updates: Vec::with_capacity(STRETCH) };
     loop {
         stretch.updates.clear();
@@ -122,9 +126,8 @@ fn measure(shape: Shape, how: How, update_count: usize) -> Figures {
         stretch.make(&mut flow);
         stretch.play(0..STRETCH, how, &mut books);
     }
-    let (mut batches, mut singles) = (Vec::new(), Vec::new());
-    batches.reserve(rounds * STRETCH / BATCH);
-    singles.reserve(rounds * STRETCH);
+    let mut batches = Vec::with_capacity(rounds * STRETCH / BATCH);
+    let mut singles = Vec::with_capacity(rounds * STRETCH);
     let (mut total, mut changed) = (0, 0);
     let before = allocation_count();
     for _ in 0..rounds {

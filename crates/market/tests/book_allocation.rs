@@ -8,6 +8,7 @@ mod memory;
 use flow::{Flow, Shape};
 use memory::{Counting, allocation_count};
 use weir_market::{Books, BooksConfig, Update};
+use weir_types::InstrumentId;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -23,6 +24,9 @@ fn warm() -> (Books, Flow) {
         ..BooksConfig::default()
     };
     let (mut books, mut flow) = (Books::new(&config), Flow::new(SHAPE));
+    for instrument in 1..=SHAPE.instruments {
+        assert!(books.define(InstrumentId(instrument)));
+    }
     let mut updates = Vec::new();
     flow.fill(&mut updates, usize::MAX);
     books.apply_all(&updates, |_, _| {});

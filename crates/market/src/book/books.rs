@@ -52,6 +52,12 @@ impl Books {
         }
     }
 
+    /// Takes room for an instrument before its first update, as when the feed defines it; false when
+    /// it is none or there is no room.
+    pub fn define(&mut self, id: InstrumentId) -> bool {
+        self.place_or_new(id, &mut Change::new(id)).is_some()
+    }
+
     /// Takes an update in and says what it changed. Never panics, whatever the update says.
     #[inline]
     pub fn apply(&mut self, update: &Update) -> Change {

@@ -143,7 +143,7 @@ impl Statistics {
     /// Takes a trade's quantity out again, as far as it is there.
     pub(crate) fn untrade(&mut self, trade: &Counted) {
         self.break_count += 1;
-        if !trade.counts_for_volume() {
+        if !trade.counts_for_volume() || trade.size.is_zero() {
             return;
         }
         let volume = self.volume.0.checked_sub(trade.size.0);

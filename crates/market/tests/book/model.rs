@@ -411,6 +411,8 @@ impl ModelBook {
                     Action::Consolidated { bid_venue, ask_venue, bid_px, bid_sz, ask_px, ask_sz };
                 self.act(consolidated, anomalies);
             }
+            // A venue's own quote is beside the best one.
+            Action::Quote { .. } if !self.becomes(BookKind::Quotes) => anomalies.push(MixedKinds),
             _ => {}
         }
     }
