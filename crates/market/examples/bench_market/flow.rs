@@ -62,12 +62,12 @@ impl Flow {
 
     /// The next update of the mix.
     pub(crate) fn next(&mut self) -> Update {
-        // What executions in full take is about what additions bring more than deletions take.
-        let surplus = self.live.len() > self.shape.live_orders;
+        // More additions while too few orders rest, more deletions while too many do.
+        let is_short = self.live.len() < self.shape.live_orders;
         match self.random(100) {
-            0..44 => self.add(),
-            44 if !surplus => self.add(),
-            44..87 => self.remove(|live| (Action::Delete { order_id: live.order_id }, true)),
+            0..43 => self.add(),
+            43..47 if is_short => self.add(),
+            43..87 => self.remove(|live| (Action::Delete { order_id: live.order_id }, true)),
             87..92 => self.execute(),
             92..95 => self.reduce(),
             _ => self.replace(),

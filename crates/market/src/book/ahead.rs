@@ -7,10 +7,13 @@
 
 use core::hint::black_box;
 
+use weir_types::Side;
+
 use super::books::Books;
 use super::change::Change;
 use super::config::OrderIds;
 use super::index::{NIL, Slot};
+use super::ladder::rank_of;
 use crate::update::{Action, Update};
 
 /// Updates that are looked at together: what they touch fits in a core's own caches.
@@ -36,28 +39,46 @@ impl Books {
 
     fn look_ahead(&self, updates: &[Update]) {
         let mut slots: [Slot; GROUP_LEN] = [NIL; GROUP_LEN];
+        let mut levels: [Slot; GROUP_LEN] = [NIL; GROUP_LEN];
         let mut seen = 0;
         // Each loop looks at what the loop before it found the way to.
         for (update, slot) in updates.iter().zip(&mut slots) {
             seen ^= self.look_at_bucket(update, slot);
         }
         black_box(seen);
-        for (update, slot) in updates.iter().zip(&mut slots) {
+        for (update, (slot, level)) in updates.iter().zip(slots.iter_mut().zip(&mut levels)) {
             if let Some(order_id) = order_of(&update.action) {
                 *slot = self.store.index.guess(self.store.hash(*slot, order_id));
-                seen ^= self.store.orders.find(*slot).map_or(0, |order| order.level);
+                *level = self.store.orders.find(*slot).map_or(NIL, |order| order.level);
+            }
+            if *level == NIL {
+                *level = self.level_to_be(update);
             }
         }
-        black_box(seen);
-        for slot in &slots {
-            if let Some(order) = self.store.orders.find(*slot) {
-                let level = self.store.levels.find(order.level).map_or(0, |level| level.count);
-                let near = [order.older, order.newer].map(|near| self.store.orders.find(near));
-                let near = near.map(|near| near.map_or(0, |near| near.level));
-                seen ^= level ^ near[0] ^ near[1];
-            }
+        for (slot, level) in slots.iter().zip(&levels) {
+            let tail = self.store.levels.find(*level).map_or(NIL, |level| level.tail);
+            seen ^= match self.store.orders.find(*slot) {
+                Some(order) => {
+                    let near = [order.older, order.newer].map(|near| self.store.orders.find(near));
+                    let near = near.map(|near| near.map_or(0, |near| near.level));
+                    tail ^ near[0] ^ near[1]
+                }
+                None => self.store.orders.find(tail).map_or(0, |order| order.level),
+            };
         }
         black_box(seen);
+    }
+
+    /// The level that a new order will join.
+    #[inline]
+    fn level_to_be(&self, update: &Update) -> Slot {
+        let Action::Add { side, price, .. } = update.action else { return NIL };
+        let place = self.directory.get(update.instrument_id);
+        let Some(instrument) = place.and_then(|place| self.instruments.get(place as usize)) else {
+            return NIL;
+        };
+        let ladder = instrument.ladder(side);
+        ladder.search(rank_of(side, price)).map_or(NIL, |at| ladder.at(at).level)
     }
 
     /// Looks at an update's instrument and at where the table has its order; leaves the place of
@@ -67,7 +88,9 @@ impl Books {
         let Some(order_id) = order_of(&update.action) else { return 0 };
         let place = self.directory.get(update.instrument_id).unwrap_or(0);
         let instrument = self.instruments.get(place as usize);
-        let seen = instrument.map_or(0, |instrument| instrument.top.repaired);
+        let seen = instrument.map_or(0, |instrument| {
+            instrument.top.repaired ^ instrument.ladder(Side::Buy).len() as u32
+        });
         *slot = match self.store.order_ids() {
             OrderIds::OfFeed => 0,
             OrderIds::OfInstrument => place,

@@ -66,8 +66,7 @@ pub(crate) struct Arena<R> {
 impl<R: Row> Arena<R> {
     /// Room for `count` at once and for `count_max` at most.
     pub(crate) fn new(count: u32, count_max: u32) -> Arena<R> {
-        // The last number is none.
-        let count_max = count_max.min(NIL);
+        // So many have numbers up to the one before the last, which is none.
         let rows = Vec::with_capacity(count.min(count_max) as usize);
         Arena { rows, free: NIL, live_count: 0, count_max }
     }

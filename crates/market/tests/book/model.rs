@@ -46,7 +46,7 @@ pub(crate) struct ModelBook {
     is_crossed: bool,
     pub(crate) trades: Vec<Trade>,
     pub(crate) break_count: u64,
-    pub(crate) is_range_certain: bool,
+    pub(crate) is_range_uncertain: bool,
 }
 
 pub(crate) struct Model {
@@ -61,10 +61,6 @@ pub(crate) fn index_of(side: Side) -> usize {
 }
 
 impl ModelBook {
-    fn new() -> ModelBook {
-        ModelBook { is_range_certain: true, ..ModelBook::default() }
-    }
-
     /// Levels, the best first.
     pub(crate) fn levels(&self, side: Side) -> Vec<(i64, &ModelLevel)> {
         let mut levels: Vec<_> =
@@ -145,7 +141,7 @@ impl ModelBook {
             Some(trade) => trade.is_broken = true,
             None => {
                 anomalies.push(UnknownTrade);
-                self.is_range_certain = false;
+                self.is_range_uncertain = true;
             }
         }
     }
@@ -158,7 +154,7 @@ impl Model {
         let owner = self.act(update, &mut anomalies);
         let id = owner.unwrap_or(update.instrument_id.0);
         if id != 0 && anomalies.iter().any(|anomaly| *anomaly != UnknownTrade) {
-            self.books.entry(id).or_insert_with(ModelBook::new).is_suspect = true;
+            self.books.entry(id).or_default().is_suspect = true;
         }
         anomalies.sort_unstable();
         anomalies.dedup();
@@ -179,7 +175,7 @@ impl Model {
             anomalies.push(UnknownInstrument);
             return None;
         }
-        Some(self.books.entry(id).or_insert_with(ModelBook::new))
+        Some(self.books.entry(id).or_default())
     }
 
     /// Whose an order is.
@@ -266,7 +262,7 @@ impl Model {
             Action::System(SystemEvent::StartOfMessages) => {
                 for book in self.books.values_mut() {
                     (book.trades, book.break_count) = (Vec::new(), 0);
-                    book.is_range_certain = true;
+                    book.is_range_uncertain = false;
                 }
                 None
             }
@@ -377,7 +373,7 @@ impl ModelBook {
             state: self.state,
             trades: std::mem::take(&mut self.trades),
             break_count: self.break_count,
-            is_range_certain: self.is_range_certain,
+            is_range_uncertain: self.is_range_uncertain,
             ..ModelBook::default()
         };
     }

@@ -174,7 +174,7 @@ fn check_book(books: &Books, model: &Model, id: InstrumentId) -> Result<(), Test
     prop_assert_eq!((statistics.trade_count, statistics.break_count), (count, book.break_count));
     let told = [statistics.open, statistics.high, statistics.low, statistics.last];
     prop_assert_eq!(told.map(|price| price.map(|price| price.0)), prices);
-    prop_assert_eq!(statistics.is_range_certain, book.is_range_certain);
+    prop_assert_eq!(statistics.is_range_certain, !book.is_range_uncertain);
     Ok(())
 }
 
