@@ -3,7 +3,8 @@
 //!
 //! Instruments have one flow each, alike but for the price around which it lies; how often one is
 //! heard of falls with the cube of its number, as real instruments' activity is uneven. Prices
-//! around a fixed one, close ones more often: the best price comes and goes, the book never crosses.
+//! around a fixed one, close ones more often: the best price comes and goes, the book never
+//! crosses.
 
 use weir_market::{Action, Update};
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};

@@ -3,8 +3,9 @@
 //! Thirty-two bytes a row, so that two share a cache line. Places that are given back are taken
 //! again before the arena grows: it grows only when more rest than ever did.
 //!
-//! INVARIANT: a free order's size is zero, a resting one's is not; a level's size is the sum of its orders', its count their number, `head` the oldest
-//! and `tail` the newest. A level by price has no orders, and its count is what the feed says.
+//! INVARIANT: a free order's size is zero, a resting one's is not; a level's size is the sum of its
+//! orders', its count their number, `head` the oldest and `tail` the newest. A level by price has no
+//! orders, and its count is what the feed says.
 
 use super::index::{NIL, Slot};
 

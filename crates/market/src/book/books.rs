@@ -52,8 +52,8 @@ impl Books {
         }
     }
 
-    /// Takes room for an instrument before its first update, as when the feed defines it; false when
-    /// it is none or there is no room.
+    /// Takes room for an instrument before its first update, as when the feed defines it; false
+    /// when it is none or there is no room.
     pub fn define(&mut self, id: InstrumentId) -> bool {
         self.place_or_new(id, &mut Change::new(id)).is_some()
     }

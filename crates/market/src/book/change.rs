@@ -125,7 +125,8 @@ pub struct Change {
     pub trade: Option<TradePrint>,
 }
 
-/// Where an order is replaced by one whose number rests already: its level, that one's, the new one.
+/// Where an order is replaced by one whose number rests already: its level, that one's, the new
+/// one.
 const TOUCHED_MAX: usize = 3;
 
 const NO_LEVEL: LevelChange = LevelChange {
