@@ -4,8 +4,8 @@
 //! again before the arena grows: it grows only when more rest than ever did.
 //!
 //! INVARIANT: a free order's size is zero, a resting one's is not; a level's size is the sum of its
-//! orders', its count their number, `head` the oldest and `tail` the newest. A level by price has no
-//! orders, and its count is what the feed says.
+//! orders', its count their number, `head` the oldest and `tail` the newest. A level by price has
+//! no orders, and its count is what the feed says.
 
 use super::index::{NIL, Slot};
 
