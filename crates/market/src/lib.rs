@@ -9,13 +9,16 @@
 //!            framing   A/B, gaps  ITCH…   one form    BBO, levels  throttle, priority
 //! ```
 //! * [`update`]: the one form that every feed's messages take.
+//! * [`book`]: the books that follow from updates, best prices, statistics.
 //! * [`instrument`]: what an instrument is, and symbols' numbers.
 //! * [`feed`]: the codecs, one module each, behind one trait.
 
+pub mod book;
 pub mod feed;
 pub mod instrument;
 pub mod update;
 
+pub use book::{Books, BooksConfig, Change};
 pub use feed::{Context, Feed, FeedError, Packet, PacketKind, Sink};
 pub use instrument::{Definition, SymbolText, Symbols};
 pub use update::{
