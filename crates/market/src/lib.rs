@@ -11,7 +11,9 @@
 //! * [`update`]: the one form that every feed's messages take.
 //! * [`instrument`]: what an instrument is, and symbols' numbers.
 //! * [`feed`]: the codecs, one module each, behind one trait.
+//! * [`conflate`]: what of it goes to whom and when.
 
+pub mod conflate;
 pub mod feed;
 pub mod instrument;
 pub mod update;

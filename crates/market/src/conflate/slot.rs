@@ -1,0 +1,127 @@
+//! A slot: the latest state of one kind of an instrument for one reader, and what was merged.
+
+use weir_types::{InstrumentId, Nanos};
+
+use super::entry::{Bbo, Body, Entry, Kind, Merged, Status};
+use super::step::Place;
+
+/// No slot.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// The state that a slot keeps. Levels, statistics and orders are read from the book in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Held {
+    Nothing,
+    Bbo(Bbo),
+    Status(Status),
+}
+
+impl Held {
+    /// What of an entry is kept.
+    pub(super) fn of(body: &Body) -> Held {
+        match body {
+            Body::Bbo(bbo) => Held::Bbo(*bbo),
+            Body::Status(status) => Held::Status(*status),
+            _ => Held::Nothing,
+        }
+    }
+
+    /// The body of the state; `None` for a status that nobody has told yet.
+    pub(super) fn body(&self, kind: Kind) -> Option<Body> {
+        match (kind, self) {
+            (Kind::Book, _) => Some(Body::Book),
+            (Kind::Statistics, _) => Some(Body::Statistics),
+            (Kind::Orders, _) => Some(Body::OrdersSnapshot),
+            (_, Held::Bbo(bbo)) => Some(Body::Bbo(*bbo)),
+            (_, Held::Status(status)) => Some(Body::Status(*status)),
+            (_, Held::Nothing) => None,
+        }
+    }
+}
+
+/// See the file's head.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    pub(super) instrument_id: InstrumentId,
+    pub(super) kind: Kind,
+    /// It will get its first state, marked as such.
+    pub(super) is_snapshot_due: bool,
+    /// It stands in its lane.
+    pub(super) is_in_lane: bool,
+    pub(super) is_removed: bool,
+    /// A marker of it is in the priority queue.
+    pub(super) has_marker: bool,
+    /// Whose: the group's rules are the slot's.
+    pub(super) group: u32,
+    pub(super) place: Place,
+    pub(super) held: Held,
+    pub(super) merged: Merged,
+    /// The quote that was last sent.
+    pub(super) sent: Option<Bbo>,
+    pub(super) sent_at: Nanos,
+    /// Items of the priority queue that are the slot's.
+    pub(super) item_count: u32,
+    /// Neighbours in the lane, if it is in one.
+    pub(super) previous: u32,
+    pub(super) next: u32,
+    /// The next of the ring of this instrument's slots.
+    pub(super) sibling: u32,
+    /// Changes of orders up to this number are in the snapshot that was sent.
+    pub(super) floor: u64,
+}
+
+impl Slot {
+    pub(super) fn new(instrument_id: InstrumentId, kind: Kind, group: u32) -> Slot {
+        Slot {
+            instrument_id,
+            kind,
+            is_snapshot_due: false,
+            is_in_lane: false,
+            is_removed: false,
+            has_marker: false,
+            group,
+            place: Place::Clean,
+            held: Held::Nothing,
+            merged: Merged::default(),
+            sent: None,
+            sent_at: Nanos(0),
+            item_count: 0,
+            previous: NONE,
+            next: NONE,
+            sibling: NONE,
+            floor: 0,
+        }
+    }
+
+    /// Takes a change in.
+    pub(super) fn fold(&mut self, merged: Merged, body: &Body) {
+        self.merged = self.merged.and(merged);
+        self.hold(body);
+    }
+
+    /// Keeps the state that is told.
+    pub(super) fn hold(&mut self, body: &Body) {
+        let held = Held::of(body);
+        if held != Held::Nothing {
+            self.held = held;
+        }
+    }
+
+    /// What the slot has to say, said: nothing is merged any more. A status that nobody has told
+    /// yet, and what is not a state, is a gap.
+    pub(super) fn speak(&mut self, is_gap: bool) -> Entry {
+        let body = if is_gap { None } else { self.held.body(self.kind) };
+        let entry = Entry {
+            instrument_id: self.instrument_id,
+            is_snapshot: self.is_snapshot_due && !is_gap,
+            merged: self.merged,
+            body: body.unwrap_or(Body::Gap(self.kind)),
+        };
+        self.merged = Merged::default();
+        self.place = Place::Clean;
+        if !is_gap {
+            self.is_snapshot_due = false;
+        }
+        entry
+    }
+}
