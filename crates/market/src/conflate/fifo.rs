@@ -29,6 +29,8 @@ pub(super) struct Event {
     pub(super) is_counted: bool,
     /// A state that was put before an event of this slot; else [`super::slot::NONE`].
     pub(super) before: u32,
+    /// It is about to be thrown out.
+    pub(super) is_doomed: bool,
 }
 
 /// Items in order.
@@ -79,6 +81,16 @@ impl Fifo {
     /// What an item's event is, without taking it.
     pub(super) fn event(&self, event: EventNo) -> &Event {
         &self.events[event.0 as usize]
+    }
+
+    /// The same, to be changed.
+    pub(super) fn event_mut(&mut self, event: EventNo) -> &mut Event {
+        &mut self.events[event.0 as usize]
+    }
+
+    /// The item at a place from the front.
+    pub(super) fn get(&self, index: usize) -> Item {
+        self.items[index]
     }
 
     /// The first item, which stays.

@@ -14,7 +14,7 @@ use weir_types::{InstrumentId, Nanos};
 
 use super::conflator::Outcome;
 use super::entry::{Bbo, Body, Entry, Kind, Merged};
-use super::fifo::{Event, Fifo, Item};
+use super::fifo::{Event, EventNo, Fifo, Item};
 use super::lane::Lane;
 use super::slot::{Held, NONE, Slot};
 use super::step::{Place, Step, step};
@@ -68,7 +68,7 @@ pub(super) struct Outbox {
     waiting_count: usize,
     closed_by: Option<u32>,
     /// Empty but while the queue is gone over.
-    unfrozen: Vec<(u32, Entry)>,
+    carrying: Vec<u32>,
 }
 
 impl Outbox {
@@ -250,12 +250,14 @@ impl Outbox {
         let slot = &mut self.slots[index as usize];
         slot.item_count -= 1;
         let Some(event) = event else {
-            let entry = slot.speak(is_gap);
+            let mut entry = slot.speak(is_gap);
+            slot.pay_snapshot(&mut entry);
             self.note_sent(index);
             return Some((index, entry));
         };
         let group = slot.group;
-        let event = self.fifo.take(event);
+        let mut event = self.fifo.take(event);
+        slot.pay_snapshot(&mut event.entry);
         if event.is_counted {
             self.group_mut(group).queued -= 1;
         }
@@ -272,7 +274,10 @@ impl Outbox {
         let slot = &mut self.slots[index as usize];
         if !std::mem::replace(&mut slot.has_marker, true) {
             slot.item_count += 1;
-            self.fifo.push_event(index, Event { entry, is_counted: false, before: NONE });
+            self.fifo.push_event(
+                index,
+                Event { entry, is_counted: false, before: NONE, is_doomed: false },
+            );
         }
     }
 
@@ -295,7 +300,10 @@ impl Outbox {
         slot.hold(&entry.body);
         let group = slot.group;
         self.group_mut(group).queued += 1;
-        self.fifo.push_event(index, Event { entry: *entry, is_counted: true, before: NONE });
+        self.fifo.push_event(
+            index,
+            Event { entry: *entry, is_counted: true, before: NONE, is_doomed: false },
+        );
     }
 
     fn change(&mut self, index: u32, entry: &Entry) -> Outcome {
@@ -373,29 +381,32 @@ impl Outbox {
         self.purge(true, |slot| slot.group == group);
     }
 
-    /// Goes over the queue once and throws out what is of slots that are out: with `leaves_gaps`
-    /// their counted events, of which each slot's first becomes its gap, else everything. A state
-    /// that was put before a trade that is thrown out is merged again with what came after it, so
+    /// Throws out of the queue what is of slots that are out: with `leaves_gaps` their counted
+    /// events, of which each slot's first becomes its gap, else everything. A state that was put
+    /// before what is thrown out, and before nothing else, is merged with what comes after it, so
     /// that no more lies in the queue than what counts against a bound, and states.
     fn purge(&mut self, leaves_gaps: bool, is_out: impl Fn(&Slot) -> bool) {
+        self.judge_frozen(leaves_gaps, &is_out);
         let mut kept = 0;
         for _ in 0..self.fifo.len() {
             let mut item = self.fifo.turn();
             let is_slot_out = is_out(&self.slots[item.slot as usize]);
             if let Some(event_no) = item.event {
-                let Event { entry, is_counted, before } = *self.fifo.event(event_no);
-                let is_item_out = is_slot_out && (is_counted || !leaves_gaps);
-                let is_before_out = before != NONE && is_out(&self.slots[before as usize]);
-                if is_item_out || is_before_out {
+                let event = *self.fifo.event(event_no);
+                let is_item_out = is_slot_out && (event.is_counted || !leaves_gaps);
+                if is_item_out || event.is_doomed {
                     self.drop_event(item);
                     if !is_item_out {
-                        self.unfrozen.push((item.slot, entry));
+                        self.carry(item.slot, &event.entry);
                         continue;
                     }
-                    if !leaves_gaps || !self.begin_gap(item.slot, &entry) {
+                    if !leaves_gaps || !self.begin_gap(item.slot, &event.entry) {
                         continue;
                     }
                     item.event = None;
+                } else {
+                    self.follow(&item, NONE);
+                    self.put_down(item.slot, event_no);
                 }
             } else if is_slot_out && !leaves_gaps {
                 let slot = &mut self.slots[item.slot as usize];
@@ -408,7 +419,42 @@ impl Outbox {
                 self.slots[item.slot as usize].place = Place::Queued(position);
             }
         }
-        self.unfreeze();
+        self.merge_carried();
+    }
+
+    /// From the end to the beginning: of the states that were put before what is out, which stand
+    /// before something that stays too, and which are to go.
+    fn judge_frozen(&mut self, leaves_gaps: bool, is_out: &impl Fn(&Slot) -> bool) {
+        for index in (0..self.fifo.len()).rev() {
+            let item = self.fifo.get(index);
+            let slot = &mut self.slots[item.slot as usize];
+            let followed_by = std::mem::replace(&mut slot.followed_by, NONE);
+            let is_slot_out = is_out(slot);
+            let Some(event_no) = item.event else { continue };
+            let event = self.fifo.event_mut(event_no);
+            if event.before != NONE && is_out(&self.slots[event.before as usize]) {
+                event.is_doomed = followed_by == NONE;
+                event.before = followed_by;
+            }
+            if !is_slot_out || (leaves_gaps && !event.is_counted) {
+                self.follow(&item, item.slot);
+            }
+        }
+    }
+
+    /// Notes with a trade's or status' siblings that it follows them, or forgets it.
+    fn follow(&mut self, item: &Item, followed_by: u32) {
+        let slot = &self.slots[item.slot as usize];
+        let is_event = item.event.is_some_and(|event| self.fifo.event(event).is_counted);
+        if !is_event || !matches!(slot.kind, Kind::Trades | Kind::Status) {
+            return;
+        }
+        let mut sibling = slot.sibling;
+        while sibling != item.slot {
+            let slot = &mut self.slots[sibling as usize];
+            slot.followed_by = followed_by;
+            sibling = slot.sibling;
+        }
     }
 
     fn drop_event(&mut self, item: Item) {
@@ -425,6 +471,7 @@ impl Outbox {
     fn begin_gap(&mut self, index: u32, entry: &Entry) -> bool {
         let slot = &mut self.slots[index as usize];
         slot.merged = slot.merged.and(entry.merged);
+        slot.owes_snapshot |= entry.is_snapshot;
         if matches!(slot.place, Place::Queued(_)) {
             return false;
         }
@@ -432,15 +479,36 @@ impl Outbox {
         true
     }
 
-    /// From the newest to the oldest, so that what is merged keeps the oldest's times.
-    fn unfreeze(&mut self) {
-        while let Some((index, entry)) = self.unfrozen.pop() {
+    /// A state that was thrown out goes on with what comes next of its slot.
+    fn carry(&mut self, index: u32, entry: &Entry) {
+        let slot = &mut self.slots[index as usize];
+        slot.carried = slot.carried.and(entry.merged);
+        slot.carries_snapshot |= entry.is_snapshot;
+        if !std::mem::replace(&mut slot.is_carrying, true) {
+            self.carrying.push(index);
+        }
+    }
+
+    /// What a slot carries is merged with an event of it.
+    fn put_down(&mut self, index: u32, event: EventNo) {
+        let slot = &mut self.slots[index as usize];
+        if slot.is_carrying {
+            let (merged, is_snapshot) = slot.put_down();
+            let entry = &mut self.fifo.event_mut(event).entry;
+            entry.merged = merged.and(entry.merged);
+            entry.is_snapshot |= is_snapshot;
+        }
+    }
+
+    fn merge_carried(&mut self) {
+        while let Some(index) = self.carrying.pop() {
             let slot = &mut self.slots[index as usize];
-            if slot.is_removed {
+            if !slot.is_carrying || slot.is_removed {
                 continue;
             }
-            slot.merged = entry.merged.and(slot.merged);
-            slot.is_snapshot_due |= entry.is_snapshot;
+            let (merged, is_snapshot) = slot.put_down();
+            slot.merged = merged.and(slot.merged);
+            slot.is_snapshot_due |= is_snapshot;
             // It was as good as sent, so it does not wait again.
             if !matches!(slot.place, Place::Queued(_)) {
                 self.queue_state(index);
@@ -467,7 +535,7 @@ impl Outbox {
             return;
         }
         let entry = self.slots[index as usize].speak(false);
-        let event = Event { entry, is_counted: false, before };
+        let event = Event { entry, is_counted: false, before, is_doomed: false };
         match place {
             Place::Queued(position) => self.fifo.replace_state(position, event),
             _ => {

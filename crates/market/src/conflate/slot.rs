@@ -46,16 +46,27 @@ pub(super) struct Slot {
     pub(super) kind: Kind,
     /// It will get its first state, marked as such.
     pub(super) is_snapshot_due: bool,
+    /// What was lost had the mark of a snapshot: what is sent next gets it.
+    pub(super) owes_snapshot: bool,
     /// It stands in its lane.
     pub(super) is_in_lane: bool,
     pub(super) is_removed: bool,
     /// A marker of it is in the priority queue.
     pub(super) has_marker: bool,
+    /// [`Slot::carried`] and this say something.
+    pub(super) is_carrying: bool,
+    pub(super) carries_snapshot: bool,
     /// Whose: the group's rules are the slot's.
     pub(super) group: u32,
     pub(super) place: Place,
     pub(super) held: Held,
     pub(super) merged: Merged,
+    /// What was thrown out of the queue and belongs to what comes next of the slot. Empty but while
+    /// the queue is gone over.
+    pub(super) carried: Merged,
+    /// While the queue is gone over: the slot of a trade or status that comes before the next of
+    /// this one.
+    pub(super) followed_by: u32,
     /// The quote that was last sent.
     pub(super) sent: Option<Bbo>,
     pub(super) sent_at: Nanos,
@@ -76,13 +87,18 @@ impl Slot {
             instrument_id,
             kind,
             is_snapshot_due: false,
+            owes_snapshot: false,
             is_in_lane: false,
             is_removed: false,
             has_marker: false,
+            is_carrying: false,
+            carries_snapshot: false,
             group,
             place: Place::Clean,
             held: Held::Nothing,
             merged: Merged::default(),
+            carried: Merged::default(),
+            followed_by: NONE,
             sent: None,
             sent_at: Nanos(0),
             item_count: 0,
@@ -97,6 +113,21 @@ impl Slot {
     pub(super) fn fold(&mut self, merged: Merged, body: &Body) {
         self.merged = self.merged.and(merged);
         self.hold(body);
+    }
+
+    /// Marks what is sent as snapshot if that is owed and it is a state.
+    pub(super) fn pay_snapshot(&mut self, entry: &mut Entry) {
+        if self.owes_snapshot && !matches!(entry.body, Body::Gap(_)) {
+            self.owes_snapshot = false;
+            entry.is_snapshot = true;
+        }
+    }
+
+    /// Gives away what is carried, and whether it was a snapshot.
+    pub(super) fn put_down(&mut self) -> (Merged, bool) {
+        self.is_carrying = false;
+        let carries_snapshot = std::mem::take(&mut self.carries_snapshot);
+        (std::mem::take(&mut self.carried), carries_snapshot)
     }
 
     /// Keeps the state that is told.
