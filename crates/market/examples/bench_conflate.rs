@@ -56,7 +56,7 @@ fn changes(count: u64, instruments: u64) -> Vec<Entry> {
             if (state >> 40).is_multiple_of(200) {
                 *price = if *price == PRICE { PRICE / 100 * 101 } else { PRICE };
             }
-            let body = if state % 10 == 0 {
+            let body = if state.is_multiple_of(10) {
                 Body::Trade(Trade {
                     price: Price(*price),
                     size: Qty(100),

@@ -187,10 +187,10 @@ impl Subscription {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubscribeError {
     /// There is no such subscriber.
-    #[error("there is no subscriber {}", .0.0)]
+    #[error("there is no {0:?}")]
     NoSubscriber(SubscriberId),
     /// The subscriber has no such subscription.
-    #[error("there is no subscription {}", .0.0)]
+    #[error("there is no {0:?}")]
     NoSubscription(SubscriptionId),
     /// The subscriber is disconnected; all that is left is to remove it.
     #[error("the subscriber is disconnected")]
