@@ -80,7 +80,8 @@ fn a_move_of_one_per_cent_against_the_last_sent_price_goes_at_once() {
 #[test]
 fn what_is_sent_says_how_much_was_merged_and_how_old_it_is() {
     let mut bench = Bench::new(&ConflatorConfig::default(), &[Kind::Bbo]);
-    bench.says(100_000, Body::Bbo(quote(1_000, 1)));
+    let first = bench.says(100_000, Body::Bbo(quote(1_000, 1)));
+    assert_eq!(first, Outcome::Queued, "at once when idle, without the timer");
     bench.sent(Nanos(100_000));
     for (at, size) in [(101_000, 2), (102_000, 3), (103_000, 4)] {
         assert_eq!(bench.says(at, Body::Bbo(quote(1_000, size))), Outcome::Waiting);

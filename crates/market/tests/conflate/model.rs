@@ -269,8 +269,8 @@ impl Model {
                     && !other.is_marker
             };
             let later = self.queue[index + 1..].iter().filter(|other| other.key.0 == key.0);
-            let until_next = later.take_while(|other| other.key != item.key);
-            let follower = until_next.filter(is_event).next().map(|other| other.key.1);
+            let mut until_next = later.take_while(|other| other.key != item.key);
+            let follower = until_next.find(is_event).map(|other| other.key.1);
             match follower {
                 Some(kind) => {
                     self.queue[index].before = Some(kind);
