@@ -12,8 +12,10 @@
 //! * [`book`]: the books that follow from updates, best prices, statistics.
 //! * [`instrument`]: what an instrument is, and symbols' numbers.
 //! * [`feed`]: the codecs, one module each, behind one trait.
+//! * [`conflate`]: what of it goes to whom and when.
 
 pub mod book;
+pub mod conflate;
 pub mod feed;
 pub mod instrument;
 pub mod update;
