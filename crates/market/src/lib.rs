@@ -11,9 +11,11 @@
 //! * [`update`]: the one form that every feed's messages take.
 //! * [`instrument`]: what an instrument is, and symbols' numbers.
 //! * [`feed`]: the codecs, one module each, behind one trait.
+//! * [`line`]: lines A and B and retransmissions as one sequence; gaps, sessions, recovery.
 
 pub mod feed;
 pub mod instrument;
+pub mod line;
 pub mod update;
 
 pub use feed::{Context, Feed, FeedError, Packet, PacketKind, Sink};
