@@ -8,11 +8,13 @@
 //! datagram ─► packet ─► line ─► codec ─► update ─► book ─► conflation ─► subscriber
 //!            framing   A/B, gaps  ITCH…   one form    BBO, levels  throttle, priority
 //! ```
+//! * [`capture`]: datagrams in captures, messages in day files.
 //! * [`update`]: the one form that every feed's messages take.
 //! * [`instrument`]: what an instrument is, and symbols' numbers.
 //! * [`feed`]: the codecs, one module each, behind one trait.
 //! * [`line`]: lines A and B and retransmissions as one sequence; gaps, sessions, recovery.
 
+pub mod capture;
 pub mod feed;
 pub mod instrument;
 pub mod line;
