@@ -31,7 +31,10 @@ fn two_lossy_lines_with_a_server_lose_nothing_of_200_000_messages() {
     assert_eq!(outcome.state, State::Ended);
     assert!(outcome.counts.requests > 0, "both lines lost the same at least once");
     let [a, b, again] = outcome.counts.lines;
-    assert!(a.lost() > 0 && b.lost() > 0 && a.first > 0 && b.first > 0 && again.first > 0);
+    assert!(a.first > 0 && b.first > 0 && again.first > 0);
+    for line in [a, b] {
+        assert!((1_000..4_000).contains(&line.lost), "of 200,000 about one in a hundred: {line:?}");
+    }
     assert_eq!(a.first + b.first + again.first, 200_000);
 }
 

@@ -7,6 +7,7 @@ use weir_types::Nanos;
 
 use super::held::{Coming, Held, Waiting};
 use super::ranges::{GivenUp, PastSessions};
+use super::seen::Seen;
 use super::{
     ChannelCounts, Event, Handler, LateJoin, Line, LineConfig, Run, StaleReason, State,
 };
@@ -62,8 +63,8 @@ pub struct Channel {
     state: State,
     past: PastSessions,
     given_up: GivenUp,
-    /// The number that each line is to send next; zero before its first packet of the session.
-    line_next: [u64; 3],
+    /// What came on each line in this session.
+    seen: [Seen; 3],
     counts: ChannelCounts,
 }
 
@@ -89,7 +90,7 @@ impl Channel {
             state: State::Waiting,
             past: PastSessions::default(),
             given_up: GivenUp::default(),
-            line_next: [0; 3],
+            seen: [Seen::NONE; 3],
             counts: ChannelCounts::default(),
         }
     }
@@ -293,7 +294,7 @@ impl Channel {
         self.asked = Asked::default();
         (self.is_stale, self.is_ended, self.end) = (false, false, None);
         self.given_up.clear();
-        self.line_next = [0; 3];
+        self.seen = [Seen::NONE; 3];
     }
 
     /// Decides where to begin when the first packet is not the first one.
@@ -319,13 +320,8 @@ impl Channel {
         if is_again {
             return;
         }
-        let expected = &mut self.line_next[line.index()];
-        if *expected != 0 && packet.sequence > *expected {
-            counts.skipped = counts.skipped.saturating_add(packet.sequence - *expected);
-        } else if packet.sequence < *expected {
-            counts.behind += u64::from(packet.count);
-        }
-        *expected = end.max(*expected);
+        let (skipped, filled) = self.seen[line.index()].note(packet.sequence.max(FIRST), end);
+        counts.lost = counts.lost.saturating_add(skipped).saturating_sub(filled);
     }
 
     /// Counts which of a packet's messages are new, and hands it on or lets it wait.

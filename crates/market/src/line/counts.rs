@@ -1,4 +1,4 @@
-//! What lines and channels count; all of it only grows.
+//! What lines and channels count. All of it only grows, but for a line's lost messages.
 
 /// What came on one line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,19 +15,9 @@ pub struct LineCounts {
     pub duplicate: u64,
     /// Messages that came after they were given up.
     pub late: u64,
-    /// Messages that the line jumped over.
-    pub skipped: u64,
-    /// Messages that came after one with a higher number on this line: what was jumped over and
-    /// came later, or was sent twice.
-    pub behind: u64,
-}
-
-impl LineCounts {
-    /// Messages that did not come on this line, as far as that can be told.
-    #[must_use]
-    pub fn lost(&self) -> u64 {
-        self.skipped.saturating_sub(self.behind)
-    }
+    /// Messages that the line jumped over and that did not come on it since; what comes more than
+    /// some 4,000 messages late counts as lost.
+    pub lost: u64,
 }
 
 /// What became of a channel.

@@ -20,6 +20,7 @@ mod counts;
 mod held;
 mod lines;
 mod ranges;
+mod seen;
 
 pub use channel::Channel;
 pub use counts::{ChannelCounts, LineCounts};

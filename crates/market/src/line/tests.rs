@@ -118,8 +118,8 @@ fn the_first_copy_wins_on_whichever_line_it_comes() {
     assert_eq!(scene.b(3, 6), "4..6", "packets need not be cut alike");
     assert_eq!(scene.a(4, 6), "");
     let [a, b, _] = scene.channel.counts().lines;
-    assert_eq!((a.first, a.duplicate, a.lost()), (3, 2, 0));
-    assert_eq!((b.first, b.duplicate, b.lost()), (2, 4, 0));
+    assert_eq!((a.first, a.duplicate, a.lost), (3, 2, 0));
+    assert_eq!((b.first, b.duplicate, b.lost), (2, 4, 0));
     assert_eq!(scene.channel.counts().delivered, 5);
 }
 
@@ -130,7 +130,7 @@ fn what_one_line_lost_the_other_fills_before_anything_is_asked_for() {
     assert_eq!(scene.a(5, 7), "gap:3..5 Gap");
     assert_eq!(scene.at(49), "");
     assert_eq!(scene.b(3, 5), "3..5 5..7 Live");
-    assert_eq!(scene.channel.counts().lines[0].lost(), 2);
+    assert_eq!(scene.channel.counts().lines[0].lost, 2);
     assert_eq!(scene.channel.counts().gaps_filled, 1);
     assert_eq!(scene.channel.deadline(), None);
 }
