@@ -20,6 +20,7 @@ pub mod bench_broker;
 pub mod bench_cold;
 pub mod bench_delivery;
 pub mod bench_isolation;
+pub mod bench_market_udp;
 pub mod bench_probes;
 pub mod bench_roundtrip;
 pub mod bench_router;

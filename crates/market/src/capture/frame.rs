@@ -128,9 +128,7 @@ fn slice<'a>(frame: &Frame<'a>) -> Result<LaxSlicedPacket<'a>, FrameError> {
         Ok(LaxSlicedPacket::from_ether_type(EtherType(ether_type), protocol.1))
     };
     match frame.link {
-        LinkType::ETHERNET => {
-            LaxSlicedPacket::from_ethernet(data).map_err(|_| FrameError::Damaged)
-        }
+        LinkType::ETHERNET => LaxSlicedPacket::from_ethernet(data).map_err(|_| FrameError::Damaged),
         LinkType::LINUX_SLL => cooked(14, 16),
         LinkType::LINUX_SLL2 => cooked(0, 20),
         LinkType::RAW | LinkType::IPV4 | LinkType::IPV6 => ip(data),

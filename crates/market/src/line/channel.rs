@@ -8,9 +8,7 @@ use weir_types::Nanos;
 use super::held::{Coming, Held, Waiting};
 use super::ranges::{GivenUp, PastSessions};
 use super::seen::Seen;
-use super::{
-    ChannelCounts, Event, Handler, LateJoin, Line, LineConfig, Run, StaleReason, State,
-};
+use super::{ChannelCounts, Event, Handler, LateJoin, Line, LineConfig, Run, StaleReason, State};
 use crate::feed::{Packet, PacketKind};
 
 /// The number of a session's first message.
@@ -126,13 +124,7 @@ impl Channel {
     }
 
     /// Takes a packet that came at `now`; hands on what it makes complete.
-    pub fn packet(
-        &mut self,
-        line: Line,
-        packet: &Packet<'_>,
-        now: Nanos,
-        out: &mut impl Handler,
-    ) {
+    pub fn packet(&mut self, line: Line, packet: &Packet<'_>, now: Nanos, out: &mut impl Handler) {
         let counts = &mut self.counts.lines[line.index()];
         counts.packets = counts.packets.saturating_add(1);
         let end = packet.sequence.checked_add(u64::from(packet.count));

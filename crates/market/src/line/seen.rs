@@ -26,12 +26,16 @@ impl Seen {
             (self.top, self.start) = (from, from);
         }
         let skipped = from.saturating_sub(self.top);
-        let oldest = (self.top.saturating_sub(1) / WORD_BITS).saturating_sub(WORDS - 1) * WORD_BITS;
-        let filled = self.set(from.max(oldest).max(self.start), to.min(self.top));
+        let filled = self.set(from.max(self.oldest()).max(self.start), to.min(self.top));
         let fresh = from.max(self.top);
         self.advance(to.max(fresh));
-        self.set(fresh.max(to.saturating_sub((WORDS - 1) * WORD_BITS)), to);
+        self.set(fresh.max(self.oldest()), to);
         (skipped, filled)
+    }
+
+    /// The lowest number that is remembered.
+    fn oldest(&self) -> u64 {
+        (self.top.saturating_sub(1) / WORD_BITS).saturating_sub(WORDS - 1) * WORD_BITS
     }
 
     /// Makes room up to `top`.

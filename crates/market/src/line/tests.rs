@@ -93,12 +93,8 @@ impl Scene {
 }
 
 fn config() -> LineConfig {
-    let request = RequestConfig {
-        count_max: 4,
-        interval: Nanos(10),
-        timeout: Nanos(100),
-        attempts_max: 2,
-    };
+    let request =
+        RequestConfig { count_max: 4, interval: Nanos(10), timeout: Nanos(100), attempts_max: 2 };
     LineConfig {
         held_packets_max: 3,
         held_bytes_max: 20,
@@ -149,8 +145,10 @@ fn a_hole_is_asked_for_in_parts_with_pauses_and_again_and_then_given_up() {
     assert_eq!(scene.again(3, 5), "3..5", "an answer may be a part");
     assert_eq!(scene.at(160), "ask:1:5+4", "the rest is asked for");
     assert_eq!(scene.channel.deadline(), Some(Nanos(260)));
-    assert_eq!(scene.at(260), "ask:1:5+4".replace("ask", "lost").replace("5+4", "5..9:Unanswered")
-        + " 9..10 Stale");
+    assert_eq!(
+        scene.at(260),
+        "ask:1:5+4".replace("ask", "lost").replace("5+4", "5..9:Unanswered") + " 9..10 Stale"
+    );
     assert_eq!(scene.again(5, 9), "", "too late");
     assert_eq!(scene.channel.counts().lines[2].late, 4);
     assert_eq!(scene.channel.counts().lost, 4);

@@ -282,9 +282,7 @@ impl Stand {
 
     fn arrive(&mut self, now: u64, coming: Coming) {
         let (line, sequence, count, kind) = match coming {
-            Coming::Packet { line, from, to } => {
-                (line, from, (to - from) as u32, PacketKind::Data)
-            }
+            Coming::Packet { line, from, to } => (line, from, (to - from) as u32, PacketKind::Data),
             Coming::End { line, next } => (line, next, 0, PacketKind::EndOfSession),
             Coming::Snapshot { next } => {
                 self.model.is_strict &= self.channel.counts().dropped == 0;

@@ -138,10 +138,9 @@ struct Looked {
 fn look(args: &InspectArgs) -> anyhow::Result<Looked> {
     let entry = args.feed.as_deref().map(feed_named).transpose()?;
     let framing = entry.map(|entry| ((entry.framing)(), entry.kind_len));
-    let taken = framing.as_ref().map(|(framing, kind_len)| Taken {
-        framing: framing.as_ref(),
-        kind_len: *kind_len,
-    });
+    let taken = framing
+        .as_ref()
+        .map(|(framing, kind_len)| Taken { framing: framing.as_ref(), kind_len: *kind_len });
     let mut file = open(&args.file)?;
     let (analysis, error) = Analysis::of(&mut file, taken);
     Ok(Looked { kind: file.kind(), counts: *file.counts(), analysis, error })
@@ -205,7 +204,11 @@ fn inspect_text(looked: &Looked) -> String {
     let mut text = match looked.kind {
         FileKind::Capture => format!(
             "{} frames: {} datagrams, {} not UDP, {} fragments, {} cut, {} damaged\n",
-            counts.frames, counts.datagrams, counts.other, counts.fragments, counts.cut,
+            counts.frames,
+            counts.datagrams,
+            counts.other,
+            counts.fragments,
+            counts.cut,
             counts.damaged
         ),
         FileKind::Records => format!("{} messages, each behind its length\n", counts.messages),
@@ -323,11 +326,10 @@ fn run_record(args: &RecordArgs) -> anyhow::Result<()> {
     };
     let mut receiver =
         BatchReceiver::open(&listen).with_context(|| format!("cannot listen to {}", args.from))?;
-    let writer = CaptureWriter::create(&args.out).with_context(|| args.out.display().to_string())?;
-    let plan = RecordPlan {
-        at_most: args.seconds.map(Duration::from_secs),
-        packets_max: args.packets,
-    };
+    let writer =
+        CaptureWriter::create(&args.out).with_context(|| args.out.display().to_string())?;
+    let plan =
+        RecordPlan { at_most: args.seconds.map(Duration::from_secs), packets_max: args.packets };
     let stopped = stop_by_signal()?;
     eprintln!("recording {} into {}", receiver.address(), args.out.display());
     // Relaxed: the flag is all that is handed over.

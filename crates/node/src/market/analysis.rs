@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde_json::{Value, json};
-use weir_market::capture::Datagram;
 use weir_market::Packet;
+use weir_market::capture::Datagram;
 use weir_types::Nanos;
 
 use super::capture::{CaptureFile, FileError, Item};

@@ -28,7 +28,9 @@ impl std::str::FromStr for Speed {
             return Ok(Speed::Max);
         }
         let times = text.parse().ok().filter(|times: &f64| times.is_finite() && *times > 0.0);
-        times.map(Speed::Times).ok_or_else(|| format!("`{text}` is neither a number above 0 nor max"))
+        times
+            .map(Speed::Times)
+            .ok_or_else(|| format!("`{text}` is neither a number above 0 nor max"))
     }
 }
 

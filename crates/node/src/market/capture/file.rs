@@ -105,7 +105,10 @@ pub struct CaptureFile {
 
 impl std::fmt::Debug for CaptureFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CaptureFile").field("kind", &self.kind).field("offset", &self.offset).finish()
+        f.debug_struct("CaptureFile")
+            .field("kind", &self.kind)
+            .field("offset", &self.offset)
+            .finish()
     }
 }
 

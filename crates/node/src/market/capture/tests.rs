@@ -31,7 +31,7 @@ fn written(path: &Path, count: u32) {
 
 /// The numbers of the datagrams that can be read, and what ended it.
 fn read(file: &mut CaptureFile) -> (u32, Option<FileError>) {
-    let mut count = 0;
+    let mut count = 0_u32;
     loop {
         let more = file.next(&mut |item| {
             let Item::Datagram(datagram) = item else { panic!("{item:?}") };
@@ -64,7 +64,8 @@ fn what_was_written_is_read_back_compressed_or_not() {
         assert_eq!((count, file.counts().datagrams), (5_000, 5_000));
         assert!(CaptureWriter::create(&path).is_err(), "a file that is there is not written over");
     }
-    let sizes = ["a.pcap", "a.pcap.gz"].map(|name| fs::metadata(dir.path().join(name)).unwrap().len());
+    let sizes =
+        ["a.pcap", "a.pcap.gz"].map(|name| fs::metadata(dir.path().join(name)).unwrap().len());
     assert!(sizes[1] < sizes[0] / 2, "{sizes:?}");
 }
 
@@ -154,7 +155,7 @@ fn a_real_capture_has_each_datagram_that_its_frames_hold() {
 #[test]
 fn every_captured_frame_of_every_venue_is_read() {
     let Some(data) = data() else { return };
-    let (mut files, mut frames, mut damaged) = (0, 0, 0);
+    let (mut files, mut frames, mut damaged) = (0_u64, 0, 0);
     let mut folders = vec![data.join("omi")];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).expect("a folder") {

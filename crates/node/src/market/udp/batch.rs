@@ -42,7 +42,10 @@ pub struct BatchReceiver {
 
 impl std::fmt::Debug for BatchReceiver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("BatchReceiver").field("dst", &self.dst).field("counts", &self.counts).finish()
+        f.debug_struct("BatchReceiver")
+            .field("dst", &self.dst)
+            .field("counts", &self.counts)
+            .finish()
     }
 }
 
@@ -227,7 +230,8 @@ mod tests {
 
     #[test]
     fn control_messages_say_when_a_datagram_came_and_how_many_were_dropped() {
-        let drops = u64::from_ne_bytes(*[7_u32.to_ne_bytes(), [0; 4]].concat().first_chunk().unwrap());
+        let drops =
+            u64::from_ne_bytes(*[7_u32.to_ne_bytes(), [0; 4]].concat().first_chunk().unwrap());
         let (words, len) =
             control(&[(libc::SCM_TIMESTAMPNS, &[3, 5]), (libc::SO_RXQ_OVFL, &[drops])]);
         assert_eq!(read_controls(&words, len), (Some(Nanos(3_000_000_005)), Some(7)));
