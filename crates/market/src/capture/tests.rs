@@ -57,7 +57,8 @@ fn block(is_big_endian: bool, kind: u32, body: &[u8]) -> Vec<u8> {
     block
 }
 
-/// A section with an interface whose time stamps have this `if_tsresol` and, with it, count from 2 s, two
+/// A section with an interface whose time stamps have this `if_tsresol` and, with it, count from
+/// 2 s, two
 /// enhanced packets, a simple one, and a block of a kind that nobody knows.
 fn pcapng(is_big_endian: bool, resolution: Option<u8>, ticks: u64) -> Vec<u8> {
     let short = |a: u16, b: u16| match is_big_endian {
@@ -303,7 +304,8 @@ proptest! {
     fn no_byte_that_is_changed_makes_it_panic_or_read_on_forever(
         at in 0_usize..400, value: u8, kind in 0_usize..3, piece in 1_usize..40,
     ) {
-        let files = [pcap(false, 0xa1b2_c3d4, 1), pcap(true, 0xa1b2_3c4d, 1), pcapng(true, None, 1)];
+        let pcaps = [pcap(false, 0xa1b2_c3d4, 1), pcap(true, 0xa1b2_3c4d, 1)];
+        let files = [&pcaps[0], &pcaps[1], &pcapng(true, None, 1)];
         let mut file = files[kind].clone();
         let at = at % file.len();
         file[at] = value;

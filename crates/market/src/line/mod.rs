@@ -10,10 +10,10 @@
 //! | --- | --- | --- |
 //! | WAITING | nothing was heard | the first packet, or a snapshot |
 //! | LIVE | all there is was handed on | a hole; the end of the session |
-//! | GAP | messages are missing and may still come: later ones wait | the missing ones: LIVE; time, tries or room used up: STALE |
+//! | GAP | messages are missing, later ones wait | filled: LIVE; given up: STALE |
 //! | STALE | messages are lost; newer ones are handed on | a snapshot; a new session |
-//! | RECOVERING | a snapshot is under way: all that comes waits for it | [`Channel::join`], [`Channel::abandon_recovery`] |
-//! | ENDED | the session is over and all of it was handed on | a new session |
+//! | RECOVERING | all that comes waits for a snapshot | [`Channel::join`], or it is abandoned |
+//! | ENDED | all of the session was handed on | a new session |
 
 mod channel;
 mod counts;

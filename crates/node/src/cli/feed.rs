@@ -188,9 +188,13 @@ fn stats(args: &StatsArgs) -> anyhow::Result<()> {
 
 fn object(looked: &Looked) -> serde_json::Value {
     let mut object = looked.analysis.json();
+    let kind = match looked.kind {
+        FileKind::Capture => "capture",
+        FileKind::Records => "records",
+    };
     let counts = &looked.counts;
     object["file"] = json!({
-        "kind": match looked.kind { FileKind::Capture => "capture", FileKind::Records => "records" },
+        "kind": kind,
         "frames": counts.frames, "datagrams": counts.datagrams, "other_frames": counts.other,
         "fragments": counts.fragments, "cut": counts.cut, "damaged_frames": counts.damaged,
         "messages": counts.messages,

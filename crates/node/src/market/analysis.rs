@@ -212,7 +212,8 @@ impl Analysis {
             .kinds
             .iter()
             .map(|(kind, counts)| {
-                json!({ "type": kind_text(kind), "messages": counts.messages, "bytes": counts.bytes })
+                let (messages, bytes) = (counts.messages, counts.bytes);
+                json!({ "type": kind_text(kind), "messages": messages, "bytes": bytes })
             })
             .collect();
         let ((packets, bytes), (gaps, missing)) = (self.packets(), self.gaps());

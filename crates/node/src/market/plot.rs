@@ -88,7 +88,7 @@ fn put_axes(out: &mut String, decades: f64, rates: &Rates, unit: &str) {
         "<text x=\"{MARGIN}\" y=\"{0}\">0 s</text>\
          <text x=\"{1}\" y=\"{0}\" text-anchor=\"end\">{seconds:.0} s</text>\
          <text x=\"{1}\" y=\"36\" text-anchor=\"end\" fill=\"#236\">{2} in each second</text>\
-         <text x=\"{1}\" y=\"52\" text-anchor=\"end\" fill=\"#c33\">busiest millisecond x 1000</text>",
+         <text x=\"{1}\" y=\"52\" text-anchor=\"end\" fill=\"#c33\">busiest ms x 1000</text>",
         HEIGHT - MARGIN + 20.0,
         WIDTH - MARGIN,
         escaped(unit),
