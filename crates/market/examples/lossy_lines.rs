@@ -5,7 +5,7 @@
 mod lossy;
 
 use lossy::{Faults, Stand};
-use weir_market::line::LateJoin;
+use weir_market::line::{LateJoin, State};
 
 fn main() {
     let number = |index: usize, default: u64| {
@@ -27,6 +27,7 @@ fn main() {
     };
     let with_server = Stand::new(faults).run();
     let without = Stand::new(Faults { answer_loss: None, has_snapshots: true, ..faults }).run();
+    assert_eq!((with_server.state, without.state), (State::Ended, State::Ended), "all healed");
     let (first, second) = (with_server.counts, without.counts);
     println!(
         "{{\"bench\": \"market-lossy-lines\", \"messages\": {message_count}, \"seed\": {seed}, \

@@ -51,7 +51,8 @@ fn snapshots_heal_what_was_lost() {
     let faults = Faults { answer_loss: None, burst_max: 20, has_snapshots: true, ..CALM };
     let outcome = run(Faults { seed: 3, ..faults });
     assert!(outcome.snapshots > 0 && outcome.counts.recoveries == outcome.snapshots);
-    assert!(outcome.counts.lost > 0);
+    assert!(outcome.counts.lost > 0 && outcome.skipped_by_snapshots > 0);
+    assert_eq!(outcome.state, State::Ended);
 }
 
 #[test]
