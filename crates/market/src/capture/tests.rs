@@ -141,10 +141,10 @@ fn a_pcapng_file_has_the_time_that_its_interface_says() {
 #[test]
 fn sections_of_both_byte_orders_in_one_file_are_read() {
     let mut file = pcapng(false, Some(9), 1);
-    file.extend(pcapng(true, Some(9), 2));
+    file.extend(pcapng(true, Some(3), 2));
     let (frames, end) = read_all(&file, 100);
     let times: Vec<u64> = frames.iter().map(|frame| frame.0 % 1_000_000_000).collect();
-    assert_eq!(times, [1, 1, 0, 2, 2, 0]);
+    assert_eq!(times, [1, 1, 0, 2_000_000, 2_000_000, 0], "each section has its own interfaces");
     assert_eq!(end, Ok(file.len() as u64));
 }
 
