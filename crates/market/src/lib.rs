@@ -8,16 +8,20 @@
 //! datagram ─► packet ─► line ─► codec ─► update ─► book ─► conflation ─► subscriber
 //!            framing   A/B, gaps  ITCH…   one form    BBO, levels  throttle, priority
 //! ```
-//! * [`update`]: the one form that every feed's messages take.
-//! * [`book`]: the books that follow from updates, best prices, statistics.
-//! * [`instrument`]: what an instrument is, and symbols' numbers.
+//! * [`capture`]: datagrams in captures, messages in day files.
 //! * [`feed`]: the codecs, one module each, behind one trait.
+//! * [`line`]: lines A and B and retransmissions as one sequence; gaps, sessions, recovery.
+//! * [`update`]: the one form that every feed's messages take.
+//! * [`instrument`]: what an instrument is, and symbols' numbers.
+//! * [`book`]: the books that follow from updates, best prices, statistics.
 //! * [`conflate`]: what of it goes to whom and when.
 
 pub mod book;
+pub mod capture;
 pub mod conflate;
 pub mod feed;
 pub mod instrument;
+pub mod line;
 pub mod update;
 
 pub use book::{Books, BooksConfig, Change};
