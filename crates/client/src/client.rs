@@ -14,6 +14,7 @@ use weir_wire::delivery::{OrderPage, OrderPageBody, SourceState, SourceStates};
 use weir_wire::dialogue::NodeMessage;
 use weir_wire::drop_copy::{CopyMark, DropCopyState, ReportCopy};
 use weir_wire::group::Group;
+use weir_wire::market_dialogue::MarketMessage;
 use weir_wire::rows::Rows;
 use weir_wire::{DecodeError, Message, Request};
 
@@ -45,6 +46,8 @@ pub enum Incoming<'a> {
     Source(SourceMessage),
     /// Something of subscriptions, for a subscriber or publisher.
     Broker(NodeMessage<'a>),
+    /// Market data.
+    Market(MarketMessage<'a>),
 }
 
 /// A connection and its sessions.
@@ -320,43 +323,18 @@ impl Client {
                 sink(Incoming::Copy(head, copied(&head, &message)?), out);
                 continue;
             }
-            if is_of_broker(&message) {
-                sink(Incoming::Broker(message), out);
+            let message = match of_no_session(message) {
+                Ok(incoming) => {
+                    sink(incoming, out);
+                    continue;
+                }
+                Err(message) => message,
+            };
+            if let NodeMessage::ReportCopy(head) = message {
+                self.copy_head = Some(head);
                 continue;
             }
-            let session_id = match message {
-                NodeMessage::ReportCopy(head) => {
-                    self.copy_head = Some(head);
-                    continue;
-                }
-                NodeMessage::DropCopyState(state) => {
-                    sink(Incoming::CopyState(state), out);
-                    continue;
-                }
-                NodeMessage::CopyMark(mark) => {
-                    sink(Incoming::CopyMark(mark), out);
-                    continue;
-                }
-                NodeMessage::OrderPage(page, token) => {
-                    sink(Incoming::Page(page, token), out);
-                    continue;
-                }
-                NodeMessage::OrderPageBody(body, rows) => {
-                    sink(Incoming::Rows(body, rows), out);
-                    continue;
-                }
-                NodeMessage::SourceStates(states, sources) => {
-                    sink(Incoming::Sources(states, sources), out);
-                    continue;
-                }
-                ref other => match SourceMessage::of(other) {
-                    Some(message) => {
-                        sink(Incoming::Source(message), out);
-                        continue;
-                    }
-                    None => addressee(other),
-                },
-            };
+            let session_id = addressee(&message);
             match self.places.get(&session_id) {
                 Some(place) => {
                     let event = self.sessions[*place].on_message(&message, out)?;
@@ -398,6 +376,24 @@ impl Client {
         }
         Ok(())
     }
+}
+
+/// What is handed on as it comes, whichever session it names; any other message back.
+#[expect(clippy::result_large_err, reason = "it is handed back, and no failure")]
+fn of_no_session(message: NodeMessage<'_>) -> Result<Incoming<'_>, NodeMessage<'_>> {
+    Ok(match message {
+        NodeMessage::Market(message) => Incoming::Market(message),
+        NodeMessage::DropCopyState(state) => Incoming::CopyState(state),
+        NodeMessage::CopyMark(mark) => Incoming::CopyMark(mark),
+        NodeMessage::OrderPage(page, token) => Incoming::Page(page, token),
+        NodeMessage::OrderPageBody(body, rows) => Incoming::Rows(body, rows),
+        NodeMessage::SourceStates(states, sources) => Incoming::Sources(states, sources),
+        message if is_of_broker(&message) => Incoming::Broker(message),
+        message => match SourceMessage::of(&message) {
+            Some(of_source) => Incoming::Source(of_source),
+            None => return Err(message),
+        },
+    })
 }
 
 /// Whether a message is for a subscriber or publisher.
@@ -448,6 +444,7 @@ fn addressee(message: &NodeMessage<'_>) -> SessionId {
         NodeMessage::PublishAck(m) => m.session_id,
         NodeMessage::PublishReject(m) => m.session_id,
         NodeMessage::NamedToken(m, _) => m.session_id,
+        NodeMessage::Market(m) => m.session_id(),
     }
 }
 

@@ -369,6 +369,7 @@ impl DropCopyReader {
                 | Incoming::Rows(..)
                 | Incoming::Source(_)
                 | Incoming::Broker(_)
+                | Incoming::Market(_)
                 | Incoming::Sources(..) => Ok(()),
             };
         });

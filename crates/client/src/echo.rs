@@ -119,6 +119,7 @@ pub(crate) fn answer(
             | ClientMessage::AckMessages(_)
             | ClientMessage::PublishMessage(..)
             | ClientMessage::NamedToken(..)
+            | ClientMessage::Market(_)
             | ClientMessage::ChallengeRequest(_)
             | ClientMessage::SignedLogon(..) => {}
         }

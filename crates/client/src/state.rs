@@ -378,7 +378,8 @@ fn hear(
         | Incoming::Copy(..)
         | Incoming::CopyMark(_)
         | Incoming::Source(_)
-        | Incoming::Broker(_) => {}
+        | Incoming::Broker(_)
+        | Incoming::Market(_) => {}
     }
 }
 

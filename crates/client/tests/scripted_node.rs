@@ -744,7 +744,8 @@ fn follow(
                 | Incoming::Copy(..)
                 | Incoming::CopyMark(_)
                 | Incoming::Source(_)
-                | Incoming::Broker(_) => Ok(()),
+                | Incoming::Broker(_)
+                | Incoming::Market(_) => Ok(()),
             };
             failed = failed.take().or(outcome.err());
         })?;

@@ -3,6 +3,7 @@
 //! A codec turns each message into at most a few updates; books, statistics and conflation know
 //! nothing else of a feed. An update is a small plain value: it goes through rings by copy.
 
+pub use weir_types::TradingState;
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
 /// What a message says about one instrument.
@@ -182,23 +183,6 @@ pub enum Action {
     Clear,
     /// The venue's day goes on.
     System(SystemEvent),
-}
-
-/// How an instrument trades.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TradingState {
-    /// Continuously.
-    Trading,
-    /// Quotes only: before it opens again.
-    Quoting,
-    /// Orders are taken for an auction.
-    Auction,
-    /// Paused by a rule of volatility.
-    Paused,
-    /// Halted.
-    Halted,
-    /// Closed, or not open yet.
-    Closed,
 }
 
 /// A point in a venue's day.

@@ -6,11 +6,14 @@
 //! * [`num`]: prices, quantities, cash, time.
 //! * [`id`]: identifiers and the numberings of logs, records and events.
 //! * [`order`]: enumerations of orders and executions, in FIX's codes.
+//! * [`market`]: enumerations of market data.
 //! * [`reason`]: why a request was refused.
 //! * [`durability`]: what an acknowledgement promises.
 
+mod codes;
 pub mod durability;
 pub mod id;
+pub mod market;
 pub mod num;
 pub mod order;
 pub mod reason;
@@ -20,6 +23,7 @@ pub use id::{
     AccountId, BatchNo, ClOrdId, CopyNo, Credential, Epoch, EventNo, ExecId, FirmId, InstrumentId,
     MatchId, OrderId, PartitionId, Position, Rec, RequestNo, Seq, SessionId, Symbol,
 };
+pub use market::{AnySide, FeedState, MarketContent, MarketPolicy, OrderAction, TradingState};
 pub use num::{Cash, Nanos, Price, Qty};
 pub use order::{
     AckLevel, CredentialKind, ExecInst, ExecType, KillScope, Liquidity, MassCancelScope, OrdStatus,

@@ -1,36 +1,7 @@
 //! Enumerations of orders and executions. Where FIX 5.0 SP2 has the field, the codes are its
 //! own characters, so that a capture reads like any other venue's.
 
-macro_rules! codes {
-    ($($(#[$doc:meta])* $name:ident {
-        $($(#[$vdoc:meta])* $variant:ident = $code:literal,)*
-    })*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[repr(u8)]
-        pub enum $name { $($(#[$vdoc])* $variant = $code,)* }
-
-        impl $name {
-            /// Every value, in the order of declaration.
-            pub const ALL: &'static [$name] = &[$($name::$variant),*];
-
-            /// The code on the wire and in the logs.
-            #[must_use]
-            pub const fn code(self) -> u8 {
-                self as u8
-            }
-
-            /// The value of a code; `None` for a code that has none.
-            #[must_use]
-            pub const fn from_code(code: u8) -> Option<$name> {
-                match code {
-                    $($code => Some($name::$variant),)*
-                    _ => None,
-                }
-            }
-        }
-    )*};
-}
+use crate::codes::codes;
 
 codes! {
     /// FIX 54: which side of the book.

@@ -255,6 +255,15 @@ reasons! {
     BrokerStopped = 187, "the broker has stopped after a failure of its disk";
     /// The node's durability level is below the one asked for.
     LevelNotServed = 188, "the node's durability level is below the one asked for";
+
+    /// Conflation was asked for what is never conflated.
+    NeverConflated = 190, "trades and orders are never conflated";
+    /// An interval was asked for what does not wait.
+    IntervalWithoutConflation = 191, "an interval is for what is conflated";
+    /// The session has a subscription by this handle.
+    HandleTaken = 192, "a subscription of the session has this handle already";
+    /// The pattern of a subscription to market data cannot be one.
+    PatternMalformed = 193, "the pattern is no symbol, no beginning of symbols and no star";
 }
 
 impl fmt::Display for Reason {

@@ -5,9 +5,10 @@
 //! from its `messages!` declaration; nothing here is written twice.
 
 use weir_types::{
-    AckLevel, CredentialKind, ExecInst, ExecType, KillScope, Liquidity, MassCancelScope, OrdStatus,
-    OrdType, Phase, Reason, Role, SelfTradePrevention, Side, SourceStatus, SubscriptionAction,
-    SubscriptionKind, SubscriptionStatus, Switch, TimeInForce,
+    AckLevel, AnySide, CredentialKind, ExecInst, ExecType, FeedState, KillScope, Liquidity,
+    MarketContent, MarketPolicy, MassCancelScope, OrdStatus, OrdType, OrderAction, Phase, Reason,
+    Role, SelfTradePrevention, Side, SourceStatus, SubscriptionAction, SubscriptionKind,
+    SubscriptionStatus, Switch, TimeInForce, TradingState,
 };
 
 use crate::delivery::{
@@ -21,6 +22,12 @@ use crate::event::{
 use crate::field::Field;
 use crate::ingest::{
     BatchFlags, OpenSource, SourceAck, SourceBatch, SourceGap, SourceOpened, SourceReject,
+};
+use crate::market::{
+    MarketChannel, MarketEnded, MarketFlags, MarketGap, MarketInstrument, MarketLevel,
+    MarketLevels, MarketOrder, MarketOrders, MarketQuote, MarketRestingOrder, MarketStatistics,
+    MarketStatus, MarketSubscribed, MarketTrade, SetMarketInterval, StatisticsFlags,
+    SubscribeMarket, TradeConditions, UnsubscribeMarket,
 };
 use crate::message::{DecodeError, FieldInfo, Message, VisitField};
 use crate::order_entry::{CancelOrder, MassCancel, NewOrder, ReplaceOrder};
@@ -225,6 +232,21 @@ const MESSAGES: &[MessageInfo] = &[
     plain::<PublishReject>(),
     info::<NamedToken>(Tail::Data(&["token"])),
     plain::<PublicTrade>(),
+    info::<SubscribeMarket>(Tail::Data(&["pattern"])),
+    plain::<UnsubscribeMarket>(),
+    plain::<SetMarketInterval>(),
+    plain::<MarketSubscribed>(),
+    plain::<MarketEnded>(),
+    info::<MarketInstrument>(Tail::Data(&["symbol"])),
+    plain::<MarketChannel>(),
+    plain::<MarketQuote>(),
+    info::<MarketLevels>(group::<MarketLevel>("levels")),
+    plain::<MarketStatistics>(),
+    plain::<MarketStatus>(),
+    plain::<MarketTrade>(),
+    plain::<MarketOrder>(),
+    info::<MarketOrders>(group::<MarketRestingOrder>("orders")),
+    plain::<MarketGap>(),
     info::<Import>(Tail::Definition),
     plain::<Tick>(),
     plain::<SessionLost>(),
@@ -259,6 +281,9 @@ pub fn codes(schema_type: &str) -> Option<Vec<u16>> {
                 <RowFlags as Field>::SCHEMA_TYPE => Some(flag_codes::<RowFlags>()),
                 <BatchFlags as Field>::SCHEMA_TYPE => Some(flag_codes::<BatchFlags>()),
                 <MessageFlags as Field>::SCHEMA_TYPE => Some(flag_codes::<MessageFlags>()),
+                <MarketFlags as Field>::SCHEMA_TYPE => Some(flag_codes::<MarketFlags>()),
+                <TradeConditions as Field>::SCHEMA_TYPE => Some(flag_codes::<TradeConditions>()),
+                <StatisticsFlags as Field>::SCHEMA_TYPE => Some(flag_codes::<StatisticsFlags>()),
                 _ => None,
             }
         };
@@ -267,6 +292,7 @@ pub fn codes(schema_type: &str) -> Option<Vec<u16>> {
         Side OrdType TimeInForce ExecType OrdStatus SelfTradePrevention Liquidity Phase
         MassCancelScope KillScope Switch Role CredentialKind AckLevel SourceStatus
         SubscriptionAction SubscriptionKind SubscriptionStatus
+        MarketContent MarketPolicy TradingState FeedState OrderAction AnySide
         Reason
     }
 }

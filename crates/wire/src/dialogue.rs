@@ -19,6 +19,8 @@ use crate::group::{Group, put_data, put_group, take_data, take_group};
 use crate::ingest::{
     BATCH_ROW_COUNT_MAX, OpenSource, SourceAck, SourceBatch, SourceGap, SourceOpened, SourceReject,
 };
+use crate::market::{MarketGap, SubscribeMarket};
+use crate::market_dialogue::{MarketMessage, MarketRequest};
 use crate::message::{DecodeError, Message};
 use crate::record::Request;
 use crate::replica::{
@@ -95,6 +97,8 @@ pub enum ClientMessage<'a> {
     PublishMessage(PublishMessage, &'a [u8]),
     /// A token to be kept: at most [`TOKEN_LEN_MAX`] bytes.
     NamedToken(NamedToken, &'a [u8]),
+    /// About market data.
+    Market(MarketRequest<'a>),
 }
 
 /// A message that a node may send.
@@ -160,6 +164,8 @@ pub enum NodeMessage<'a> {
     PublishReject(PublishReject),
     /// The token that is kept.
     NamedToken(NamedToken, &'a [u8]),
+    /// Market data.
+    Market(MarketMessage<'a>),
 }
 
 /// What a template that is not the sender's is called.
@@ -262,6 +268,11 @@ impl<'a> ClientMessage<'a> {
             }
             FollowSource::TEMPLATE_ID => raw.decode_whole().map(ClientMessage::FollowSource),
             CreateSubscription::TEMPLATE_ID..=NamedToken::TEMPLATE_ID => subscriber_message(raw),
+            SubscribeMarket::TEMPLATE_ID..=MarketGap::TEMPLATE_ID => {
+                let request = MarketRequest::decode(raw);
+                let request = request.unwrap_or_else(|| Err(misplaced(raw.template_id)));
+                request.map(ClientMessage::Market)
+            }
             template_id => match Request::decode(raw) {
                 Err(DecodeError::UnknownTemplate(_)) => Err(misplaced(template_id)),
                 request => request.map(ClientMessage::Request),
@@ -301,6 +312,7 @@ impl<'a> ClientMessage<'a> {
             ClientMessage::AckMessages(message) => put_frame(message, out),
             ClientMessage::PublishMessage(message, body) => put_with_data(message, body, out),
             ClientMessage::NamedToken(message, token) => put_with_data(message, token, out),
+            ClientMessage::Market(request) => request.put(out),
         }
     }
 }
@@ -348,6 +360,11 @@ impl<'a> NodeMessage<'a> {
             }
             CreateSubscription::TEMPLATE_ID..=NamedToken::TEMPLATE_ID => {
                 return broker_message(raw);
+            }
+            SubscribeMarket::TEMPLATE_ID..=MarketGap::TEMPLATE_ID => {
+                let message = MarketMessage::decode(raw);
+                let message = message.unwrap_or_else(|| Err(misplaced(raw.template_id)));
+                return message.map(NodeMessage::Market);
             }
             template_id => return Err(misplaced(template_id)),
         })
@@ -399,6 +416,7 @@ impl<'a> NodeMessage<'a> {
             NodeMessage::PublishAck(message) => put_frame(message, out),
             NodeMessage::PublishReject(message) => put_frame(message, out),
             NodeMessage::NamedToken(message, token) => put_with_data(message, token, out),
+            NodeMessage::Market(message) => message.put(out),
         }
     }
 }

@@ -4,12 +4,12 @@
 use core::fmt;
 
 use weir_types::{
-    AccountId, AckLevel, BatchNo, Cash, ClOrdId, CopyNo, Credential, CredentialKind, Epoch,
-    EventNo, ExecId, ExecInst, ExecType, FirmId, InstrumentId, KillScope, Liquidity,
-    MassCancelScope, MatchId, Nanos, OrdStatus, OrdType, OrderId, PartitionId, Phase, Position,
-    Price, Qty, Reason, Rec, RequestNo, Role, SelfTradePrevention, Seq, SessionId, Side,
-    SourceStatus, SubscriptionAction, SubscriptionKind, SubscriptionStatus, Switch, Symbol,
-    TimeInForce,
+    AccountId, AckLevel, AnySide, BatchNo, Cash, ClOrdId, CopyNo, Credential, CredentialKind,
+    Epoch, EventNo, ExecId, ExecInst, ExecType, FeedState, FirmId, InstrumentId, KillScope,
+    Liquidity, MarketContent, MarketPolicy, MassCancelScope, MatchId, Nanos, OrdStatus, OrdType,
+    OrderAction, OrderId, PartitionId, Phase, Position, Price, Qty, Reason, Rec, RequestNo, Role,
+    SelfTradePrevention, Seq, SessionId, Side, SourceStatus, SubscriptionAction, SubscriptionKind,
+    SubscriptionStatus, Switch, Symbol, TimeInForce, TradingState,
 };
 use zerocopy::little_endian::{I64, I128, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -185,6 +185,12 @@ code_fields! {
     SubscriptionKind "subscriptionKind";
     SubscriptionStatus "subscriptionStatus";
     SubscriptionAction "subscriptionAction";
+    MarketContent "marketContent";
+    MarketPolicy "marketPolicy";
+    TradingState "tradingState";
+    FeedState "feedState";
+    OrderAction "orderAction";
+    AnySide "anySide";
 }
 
 impl Field for u8 {

@@ -8,10 +8,11 @@
 //! * [`frame`]: where a message begins and ends in a byte stream.
 //! * [`challenge`]: what a session with an Ed25519 key signs to log on.
 //! * [`session`], [`order_entry`], [`reference`], [`delivery`], [`drop_copy`], [`ingest`],
-//!   [`subscription`]: what both say.
+//!   [`subscription`], [`market`]: what both say.
 //! * [`rows`]: orders with their attributes, on pages and in batches.
 //! * [`event`], [`report`]: what the engine says, and how its sender hears it.
-//! * [`dialogue`]: all that a client may say, and all that a node may, as one type each.
+//! * [`dialogue`]: all that a client may say, and all that a node may, as one type each;
+//!   [`market_dialogue`] the part of it that is about market data.
 //! * [`record`]: commands and events as the logs hold them.
 //! * [`catalogue`]: the list of all messages as data.
 
@@ -25,6 +26,8 @@ pub mod field;
 pub mod frame;
 pub mod group;
 pub mod ingest;
+pub mod market;
+pub mod market_dialogue;
 pub mod message;
 pub mod order_entry;
 pub mod record;

@@ -19,6 +19,7 @@ use weir_wire::event::*;
 use weir_wire::frame::{Framing, next_frame, put_extended_frame, put_frame};
 use weir_wire::group::{put_group, take_group};
 use weir_wire::ingest::*;
+use weir_wire::market::*;
 use weir_wire::order_entry::*;
 use weir_wire::reference::*;
 use weir_wire::replica::*;
@@ -121,6 +122,23 @@ round_trips! {
     a_publish_reject_reads_back PublishReject,
     a_named_token_reads_back NamedToken,
     a_public_trade_reads_back PublicTrade,
+    a_subscribe_market_reads_back SubscribeMarket,
+    an_unsubscribe_market_reads_back UnsubscribeMarket,
+    a_set_market_interval_reads_back SetMarketInterval,
+    a_market_subscribed_reads_back MarketSubscribed,
+    a_market_ended_reads_back MarketEnded,
+    a_market_instrument_reads_back MarketInstrument,
+    a_market_channel_reads_back MarketChannel,
+    a_market_quote_reads_back MarketQuote,
+    a_market_levels_reads_back MarketLevels,
+    a_market_level_reads_back MarketLevel,
+    a_market_statistics_reads_back MarketStatistics,
+    a_market_status_reads_back MarketStatus,
+    a_market_trade_reads_back MarketTrade,
+    a_market_order_reads_back MarketOrder,
+    a_market_orders_reads_back MarketOrders,
+    a_market_resting_order_reads_back MarketRestingOrder,
+    a_market_gap_reads_back MarketGap,
     an_import_reads_back Import,
     a_tick_reads_back Tick,
     a_session_lost_reads_back SessionLost,
@@ -503,11 +521,11 @@ fn sample_row() -> OrderRow {
 fn each_side_reads_its_own_messages_and_no_others() {
     let clients = [
         1, 4, 5, 7, 9, 10, 11, 12, 13, 20, 21, 22, 23, 24, 25, 26, 27, 28, 50, 54, 55, 60, 70, 72,
-        76, 90, 91, 94, 96, 97, 100, 103,
+        76, 90, 91, 94, 96, 97, 100, 103, 110, 111, 112,
     ];
     let nodes = [
         2, 3, 4, 5, 6, 8, 40, 41, 42, 46, 51, 52, 53, 61, 62, 63, 71, 73, 74, 75, 77, 78, 92, 93,
-        95, 98, 99, 101, 102, 103,
+        95, 98, 99, 101, 102, 103, 113, 114, 115, 116, 117, 118, 119, 120, 121, 122, 123, 124,
     ];
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     for info in catalogue() {

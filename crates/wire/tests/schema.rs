@@ -8,14 +8,16 @@ use std::collections::BTreeMap;
 
 use roxmltree::{Document, Node};
 use weir_types::{
-    AckLevel, CredentialKind, ExecInst, ExecType, KillScope, Liquidity, MassCancelScope, OrdStatus,
-    OrdType, Phase, Reason, Role, SelfTradePrevention, Side, SourceStatus, SubscriptionAction,
-    SubscriptionKind, SubscriptionStatus, Switch, TimeInForce,
+    AckLevel, AnySide, CredentialKind, ExecInst, ExecType, FeedState, KillScope, Liquidity,
+    MarketContent, MarketPolicy, MassCancelScope, OrdStatus, OrdType, OrderAction, Phase, Reason,
+    Role, SelfTradePrevention, Side, SourceStatus, SubscriptionAction, SubscriptionKind,
+    SubscriptionStatus, Switch, TimeInForce, TradingState,
 };
 use weir_wire::catalogue::Tail;
 use weir_wire::delivery::{PageFlags, RowFlags};
 use weir_wire::event::OrderEvent;
 use weir_wire::ingest::BatchFlags;
+use weir_wire::market::{MarketFlags, StatisticsFlags, TradeConditions};
 use weir_wire::message::camel_case;
 use weir_wire::report::ExecutionReport;
 use weir_wire::subscription::MessageFlags;
@@ -228,7 +230,9 @@ fn every_enumeration_has_the_names_and_codes_of_the_schema() {
         "phase" Phase, "massCancelScope" MassCancelScope, "killScope" KillScope, "onOff" Switch,
         "role" Role, "credentialKind" CredentialKind, "ackLevel" AckLevel,
         "subscriptionKind" SubscriptionKind, "subscriptionStatus" SubscriptionStatus,
-        "subscriptionAction" SubscriptionAction, "sourceStatus" SourceStatus, "reason" Reason,
+        "subscriptionAction" SubscriptionAction, "marketContent" MarketContent,
+        "marketPolicy" MarketPolicy, "tradingState" TradingState, "feedState" FeedState,
+        "orderAction" OrderAction, "anySide" AnySide, "sourceStatus" SourceStatus, "reason" Reason,
     }
     assert_eq!(types(&doc, "enum").count(), count, "the schema has an enum that Rust has not");
 }
@@ -237,7 +241,7 @@ fn every_enumeration_has_the_names_and_codes_of_the_schema() {
 fn every_set_has_the_names_and_bits_of_the_schema() {
     let text = schema_text();
     let doc = Document::parse(&text).unwrap();
-    let sets: [(&str, &[(&str, u8)]); 5] = [
+    let sets: [(&str, &[(&str, u8)]); 8] = [
         ("execInst", &[("postOnly", ExecInst::POST_ONLY.0)]),
         (
             "pageFlags",
@@ -249,6 +253,37 @@ fn every_set_has_the_names_and_bits_of_the_schema() {
         ),
         ("rowFlags", &[("tombstone", RowFlags::TOMBSTONE.0), ("leave", RowFlags::LEAVE.0)]),
         ("messageFlags", &[("again", MessageFlags::AGAIN.0)]),
+        (
+            "marketFlags",
+            &[
+                ("snapshot", MarketFlags::SNAPSHOT.0),
+                ("stale", MarketFlags::STALE.0),
+                ("more", MarketFlags::MORE.0),
+            ],
+        ),
+        (
+            "tradeConditions",
+            &[
+                ("notLast", TradeConditions::NOT_LAST.0),
+                ("notHighLow", TradeConditions::NOT_HIGH_LOW.0),
+                ("notVolume", TradeConditions::NOT_VOLUME.0),
+                ("auction", TradeConditions::AUCTION.0),
+                ("extendedHours", TradeConditions::EXTENDED_HOURS.0),
+                ("oddLot", TradeConditions::ODD_LOT.0),
+                ("broken", TradeConditions::BROKEN.0),
+            ],
+        ),
+        (
+            "statisticsFlags",
+            &[
+                ("snapshot", StatisticsFlags::SNAPSHOT.0),
+                ("stale", StatisticsFlags::STALE.0),
+                ("open", StatisticsFlags::OPEN.0),
+                ("high", StatisticsFlags::HIGH.0),
+                ("low", StatisticsFlags::LOW.0),
+                ("last", StatisticsFlags::LAST.0),
+            ],
+        ),
         (
             "batchFlags",
             &[("resendBegin", BatchFlags::RESEND_BEGIN.0), ("resendEnd", BatchFlags::RESEND_END.0)],

@@ -102,7 +102,8 @@ fn take(client: &mut Client, follower: &mut Follower) -> anyhow::Result<()> {
             | Incoming::Copy(..)
             | Incoming::CopyMark(_)
             | Incoming::Source(_)
-            | Incoming::Broker(_) => Ok(()),
+            | Incoming::Broker(_)
+            | Incoming::Market(_) => Ok(()),
         };
         failed = failed.take().or(outcome.err());
     })?;

@@ -189,7 +189,8 @@ fn take(args: &OrdersArgs, client: &mut Client, follower: &mut Follower) -> anyh
             | Incoming::Copy(..)
             | Incoming::CopyMark(_)
             | Incoming::Source(_)
-            | Incoming::Broker(_) => Ok(()),
+            | Incoming::Broker(_)
+            | Incoming::Market(_) => Ok(()),
         };
         if let Err(error) = outcome {
             failed = Some(error.into());

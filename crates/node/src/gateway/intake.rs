@@ -153,13 +153,8 @@ impl Gateway {
         message: Result<RawMessage<'_>, DecodeError>,
         now: Nanos,
     ) -> Taken {
-        let raw = match message {
-            Ok(raw) => raw,
-            Err(error) => {
-                self.refuse_malformed(connection, None, error, now);
-                return Taken::Done;
-            }
-        };
+        let malformed = |error| self.refuse_malformed(connection, None, error, now);
+        let Ok(raw) = message.map_err(malformed) else { return Taken::Done };
         match ClientMessage::decode(&raw) {
             Ok(ClientMessage::Request(request)) => self.take_request(connection, &request, now),
             Ok(ClientMessage::FetchOrders(fetch, tokens)) => {
@@ -206,7 +201,8 @@ impl Gateway {
                 | ClientMessage::DetachSubscription(_)
                 | ClientMessage::AckMessages(_)
                 | ClientMessage::PublishMessage(..)
-                | ClientMessage::NamedToken(..),
+                | ClientMessage::NamedToken(..)
+                | ClientMessage::Market(_),
             ) => {
                 self.put_reject(connection, Refusal::misplaced(&raw), Reason::NotServedHere);
                 Taken::Done

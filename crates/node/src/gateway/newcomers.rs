@@ -412,7 +412,8 @@ impl Newcomers {
                 | ClientMessage::DetachSubscription(_)
                 | ClientMessage::AckMessages(_)
                 | ClientMessage::PublishMessage(..)
-                | ClientMessage::NamedToken(..),
+                | ClientMessage::NamedToken(..)
+                | ClientMessage::Market(_),
             ) => {
                 let refusal = Refusal::misplaced(raw);
                 put_reject(connection, refusal, Reason::NotServedHere, &mut self.counters);

@@ -95,7 +95,8 @@ impl Following {
             | Incoming::Copy(..)
             | Incoming::CopyMark(_)
             | Incoming::Source(_)
-            | Incoming::Broker(_) => {}
+            | Incoming::Broker(_)
+            | Incoming::Market(_) => {}
         })
     }
 

@@ -54,7 +54,11 @@ pub(crate) fn any_body(info: &'static MessageInfo) -> BoxedStrategy<Vec<u8>> {
         Tail::None | Tail::Definition => block,
         Tail::Data(names) => {
             // Names are shorter than tokens and bodies.
-            let len_max = if *names == ["name"] { 49 } else { 200 };
+            let len_max = match *names {
+                ["name"] => 49,
+                ["pattern" | "symbol"] => 25,
+                _ => 200,
+            };
             (block, vec(vec(any::<u8>(), 0..len_max), names.len()))
                 .prop_map(|(mut body, fields)| {
                     for data in fields {

@@ -165,7 +165,8 @@ impl Task {
                 | Incoming::Copy(..)
                 | Incoming::CopyMark(_)
                 | Incoming::Source(_)
-                | Incoming::Broker(_) => Ok(()),
+                | Incoming::Broker(_)
+                | Incoming::Market(_) => Ok(()),
             };
             if let Err(error) = outcome {
                 failed = Some(error);

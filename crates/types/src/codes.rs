@@ -1,0 +1,34 @@
+//! How enumerations of the wire are declared: each value with its code, and both ways between them.
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident {
+        $($(#[$vdoc:meta])* $variant:ident = $code:literal,)*
+    })*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum $name { $($(#[$vdoc])* $variant = $code,)* }
+
+        impl $name {
+            /// Every value, in the order of declaration.
+            pub const ALL: &'static [$name] = &[$($name::$variant),*];
+
+            /// The code on the wire and in the logs.
+            #[must_use]
+            pub const fn code(self) -> u8 {
+                self as u8
+            }
+
+            /// The value of a code; `None` for a code that has none.
+            #[must_use]
+            pub const fn from_code(code: u8) -> Option<$name> {
+                match code {
+                    $($code => Some($name::$variant),)*
+                    _ => None,
+                }
+            }
+        }
+    )*};
+}
+
+pub(crate) use codes;
