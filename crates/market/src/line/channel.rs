@@ -128,8 +128,22 @@ impl Channel {
         self.held.len()
     }
 
-    /// Takes a packet that came at `now`; hands on what it makes complete.
+    /// All messages before this number exist, as far as was heard in this session.
+    #[must_use]
+    pub fn heard_to(&self) -> u64 {
+        self.horizon
+    }
+
+    /// Takes a packet that came at `now`; hands on what it makes complete, and does what time
+    /// demands.
     pub fn packet(&mut self, line: Line, packet: &Packet<'_>, now: Nanos, out: &mut impl Handler) {
+        self.arrive(line, packet, now, out);
+        self.tick(now, out);
+    }
+
+    /// The same without what time demands: for who has more packets that came before `now` and
+    /// takes them all before [`Channel::tick`], so that nothing is given up that waits to be read.
+    pub fn arrive(&mut self, line: Line, packet: &Packet<'_>, now: Nanos, out: &mut impl Handler) {
         let counts = &mut self.counts.lines[line.index()];
         counts.packets = counts.packets.saturating_add(1);
         let end = packet.sequence.checked_add(u64::from(packet.count));
@@ -155,7 +169,7 @@ impl Channel {
             self.take(&coming(line, packet, end, now), is_again, out);
         }
         self.settle(now, out);
-        self.tick(now, out);
+        self.tell_state(out);
     }
 
     /// Does what time alone demands: asks for what is missing, gives up. To be called when

@@ -52,6 +52,21 @@ impl Lines {
         Ok(())
     }
 
+    /// The same, as [`Channel::arrive`] does it.
+    ///
+    /// # Errors
+    /// [`LinesError::TooManyChannels`]: the packet was not taken.
+    pub fn arrive(
+        &mut self,
+        line: Line,
+        packet: &Packet<'_>,
+        now: Nanos,
+        out: &mut impl Handler,
+    ) -> Result<(), LinesError> {
+        self.channel_mut(packet.channel)?.arrive(line, packet, now, out);
+        Ok(())
+    }
+
     /// Does for all channels what time alone demands.
     pub fn tick(&mut self, now: Nanos, out: &mut impl Handler) {
         self.channels.iter_mut().for_each(|(_, channel)| channel.tick(now, out));

@@ -5,6 +5,7 @@
 //! * [`capture`]: datagrams from captures and messages from day files, and captures written.
 //! * [`feeds`]: the feeds that tools can name; [`builder`]: the books of one.
 //! * [`analysis`]: rates, gaps and mix of what comes; [`plot`]: a picture of it.
+//! * [`receiver`]: a feed's sockets and captures as updates, with requests and snapshots.
 //! * [`replay`]: a capture sent again; [`record`]: what comes, kept.
 
 pub mod analysis;
@@ -13,6 +14,7 @@ pub mod capture;
 pub mod feeds;
 pub mod plot;
 pub mod rates;
+pub mod receiver;
 pub mod record;
 pub mod replay;
 pub mod udp;

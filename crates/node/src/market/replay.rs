@@ -5,6 +5,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use weir_market::capture::Datagram;
+use weir_types::Nanos;
 
 use super::capture::{CaptureFile, FileError, Item};
 
@@ -31,6 +32,31 @@ impl std::str::FromStr for Speed {
         times
             .map(Speed::Times)
             .ok_or_else(|| format!("`{text}` is neither a number above 0 nor max"))
+    }
+}
+
+/// When each datagram of a capture is due.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    speed: Speed,
+    first: Option<Nanos>,
+}
+
+impl Pace {
+    /// The pace of this speed; it begins with the first datagram that is asked for.
+    #[must_use]
+    pub fn new(speed: Speed) -> Pace {
+        Pace { speed, first: None }
+    }
+
+    /// How long after the first datagram one is due that came at `ts_recv`; `None` when as soon as
+    /// can be.
+    pub fn due(&mut self, ts_recv: Nanos) -> Option<Duration> {
+        let since = ts_recv.since(*self.first.get_or_insert(ts_recv));
+        match self.speed {
+            Speed::Times(times) => Some(Duration::from_nanos((since.0 as f64 / times) as u64)),
+            Speed::Max => None,
+        }
     }
 }
 
@@ -78,7 +104,7 @@ pub fn replay(
     let mut report = ReplayReport::default();
     let mut chance = plan.seed;
     let start = Instant::now();
-    let mut first = None;
+    let mut pace = Pace::new(plan.speed);
     let error = loop {
         let more = file.next(&mut |item| {
             let Item::Datagram(datagram) = item else { return };
@@ -89,9 +115,7 @@ pub fn replay(
                 report.left_out += 1;
                 return;
             }
-            let since = datagram.ts_recv.since(*first.get_or_insert(datagram.ts_recv));
-            if let Speed::Times(times) = plan.speed {
-                let due = Duration::from_nanos((since.0 as f64 / times) as u64);
+            if let Some(due) = pace.due(datagram.ts_recv) {
                 report.late_max = report.late_max.max(wait_until(start, due));
             }
             send(socket, plan.to, datagram, &mut report);

@@ -55,7 +55,14 @@ impl BatchReceiver {
     /// # Errors
     /// The system's.
     pub fn open(to: &Listen) -> io::Result<BatchReceiver> {
-        let socket = listen(to)?;
+        BatchReceiver::of(listen(to)?)
+    }
+
+    /// The same on a socket that is bound.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn of(socket: UdpSocket) -> io::Result<BatchReceiver> {
         let dst = socket.local_addr()?;
         switch_on(&socket, libc::SO_TIMESTAMPNS)?;
         switch_on(&socket, libc::SO_RXQ_OVFL)?;
@@ -77,6 +84,12 @@ impl BatchReceiver {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.dst
+    }
+
+    /// The socket: to send by it, and to wait for it.
+    #[must_use]
+    pub fn socket(&self) -> &UdpSocket {
+        &self.socket
     }
 
     /// Fills buffers; what the kernel says of each.

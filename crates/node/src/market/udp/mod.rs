@@ -3,7 +3,7 @@
 mod batch;
 mod plain;
 
-pub use batch::BatchReceiver;
+pub use batch::{BATCH_MAX, BatchReceiver};
 pub use plain::PlainReceiver;
 
 use std::io;
@@ -33,6 +33,25 @@ pub struct Listen {
 /// # Errors
 /// The system's.
 pub fn listen(listen: &Listen) -> io::Result<UdpSocket> {
+    let socket = bound(listen)?;
+    if listen.address.ip().is_multicast() {
+        socket.join_multicast_v4(listen.address.ip(), &listen.interface)?;
+    }
+    Ok(socket)
+}
+
+/// The same for what one sender sends to a multicast group: what others send to it stays away.
+///
+/// # Errors
+/// The system's.
+pub fn listen_to_source(listen: &Listen, source: Ipv4Addr) -> io::Result<UdpSocket> {
+    let socket = bound(listen)?;
+    let (group, interface) = (listen.address.ip(), &listen.interface);
+    sockopt::set_ip_add_source_membership(&socket, group, interface, &source)?;
+    Ok(socket)
+}
+
+fn bound(listen: &Listen) -> io::Result<UdpSocket> {
     let flags = SocketFlags::CLOEXEC;
     let (family, kind) = (AddressFamily::INET, SocketType::DGRAM);
     let socket = socket_with(family, kind, flags, Some(ipproto::UDP))?;
@@ -44,9 +63,6 @@ pub fn listen(listen: &Listen) -> io::Result<UdpSocket> {
     // Bound to the group, so that other groups on the same port stay away.
     bind(&socket, &SocketAddr::V4(listen.address))?;
     let socket = UdpSocket::from(socket);
-    if listen.address.ip().is_multicast() {
-        socket.join_multicast_v4(listen.address.ip(), &listen.interface)?;
-    }
     match listen.wait {
         Some(wait) => socket.set_read_timeout(Some(wait))?,
         None => socket.set_nonblocking(true)?,

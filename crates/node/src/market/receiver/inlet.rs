@@ -1,0 +1,186 @@
+//! A pair of lines as their packets come in, whatever brings them: a socket, a capture, a
+//! connection.
+
+use weir_market::capture::Datagram;
+use weir_market::feed::moldudp64::{SESSION_LEN, Session};
+use weir_market::line::{Channel, Line, LineConfig, Lines};
+use weir_market::{Feed, Packet};
+use weir_types::Nanos;
+
+use super::counts::ChannelStatus;
+use super::output::{ChannelEvent, ChannelKey, Origin, Output};
+use super::taking::{Decoding, Notes, Taking};
+
+/// Channels that may share a pair of lines: more would be a forger's.
+const CHANNELS_MAX: usize = 64;
+
+/// One pair of lines.
+#[derive(Debug)]
+pub(super) struct Inlet {
+    pub pair: u32,
+    pub lines: Lines,
+    pub notes: Notes,
+    /// So long no line is ever silent, where the feed has heartbeats.
+    silence: Option<Nanos>,
+    heard: Option<Nanos>,
+    is_silent: bool,
+}
+
+/// When a packet came and when it is taken, and by whose clock its channel goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    pub ts_recv: Nanos,
+    pub ts_poll: Nanos,
+    /// The time by which holes are given up.
+    pub line: Nanos,
+}
+
+impl Times {
+    /// What came at `ts_recv` and is taken now.
+    pub fn live(ts_recv: Nanos, now: Nanos) -> Times {
+        Times { ts_recv, ts_poll: now, line: now }
+    }
+}
+
+impl Inlet {
+    pub fn new(pair: u32, config: LineConfig, silence: Option<Nanos>) -> Inlet {
+        let lines = Lines::new(config, CHANNELS_MAX);
+        let notes = Notes::new();
+        Inlet { pair, lines, notes, silence, heard: None, is_silent: false }
+    }
+
+    /// Takes a datagram; false when it is none of the feed.
+    pub fn datagram<O: Output>(
+        &mut self,
+        line: Line,
+        datagram: &Datagram<'_>,
+        times: Times,
+        decoding: &mut Decoding,
+        out: &mut O,
+    ) -> bool {
+        let packet = match decoding.feed.packet(datagram.payload) {
+            Ok(packet) => packet,
+            Err(error) => {
+                decoding.note(error);
+                return false;
+            }
+        };
+        if decoding.is_mold && self.notes.session != Some(packet.session) {
+            self.notes.coming = datagram.payload.first_chunk::<SESSION_LEN>().copied().map(Session);
+        }
+        let is_taken = self.packet(line, &packet, times, decoding, out);
+        if is_taken {
+            self.end_of_packet(packet.channel, times, out);
+        }
+        is_taken
+    }
+
+    /// All that a packet, or a read, came to was told.
+    pub fn end_of_packet<O: Output>(&self, number: u32, times: Times, out: &mut O) {
+        let channel = ChannelKey { pair: self.pair, number };
+        let Times { ts_recv, ts_poll, .. } = times;
+        out.end_of_packet(&Origin { channel, ts_recv, ts_poll, is_snapshot: false });
+    }
+
+    /// Takes a packet; false when it is of more channels than there may be.
+    pub fn packet<O: Output>(
+        &mut self,
+        line: Line,
+        packet: &Packet<'_>,
+        times: Times,
+        decoding: &mut Decoding,
+        out: &mut O,
+    ) -> bool {
+        if line != Line::Retransmission {
+            self.hear(times.line, out);
+        }
+        let (lines, mut taking) = self.taking(times.ts_recv, times.ts_poll, decoding, out);
+        if lines.arrive(line, packet, times.line, &mut taking).is_err() {
+            return false;
+        }
+        self.settle_damage(times, decoding, out);
+        true
+    }
+
+    /// Marks STALE the channel of which something could not be understood that its books need.
+    pub fn settle_damage<O: Output>(&mut self, times: Times, decoding: &mut Decoding, out: &mut O) {
+        let Some(number) = self.notes.damaged.take() else { return };
+        let (lines, mut taking) = self.taking(times.ts_recv, times.ts_poll, decoding, out);
+        if let Ok(channel) = lines.channel_mut(number) {
+            channel.mark_stale(&mut taking);
+        }
+    }
+
+    /// Does what time alone demands. To be called when all was taken that came before `times.line`.
+    pub fn tick<O: Output>(&mut self, times: Times, decoding: &mut Decoding, out: &mut O) {
+        let before = decoding.counts.messages;
+        let (lines, mut taking) = self.taking(times.ts_recv, times.ts_poll, decoding, out);
+        lines.tick(times.line, &mut taking);
+        self.settle_damage(times, decoding, out);
+        if decoding.counts.messages != before {
+            self.end_of_packet(0, times, out);
+        }
+        let is_over = |limit: Nanos| {
+            self.heard.is_some_and(|heard| times.line.since(heard) >= limit) && !self.is_silent
+        };
+        if self.silence.is_some_and(is_over) {
+            self.fall_silent(out);
+        }
+    }
+
+    /// Nothing comes any more.
+    pub fn fall_silent<O: Output>(&mut self, out: &mut O) {
+        if !std::mem::replace(&mut self.is_silent, true) {
+            self.tell_all(ChannelEvent::Silent, out);
+        }
+    }
+
+    fn hear<O: Output>(&mut self, now: Nanos, out: &mut O) {
+        self.heard = Some(now);
+        if std::mem::replace(&mut self.is_silent, false) {
+            self.tell_all(ChannelEvent::Heard, out);
+        }
+    }
+
+    fn tell_all<O: Output>(&self, event: ChannelEvent, out: &mut O) {
+        for (number, _) in self.lines.iter() {
+            out.channel(ChannelKey { pair: self.pair, number }, &event);
+        }
+    }
+
+    /// When [`Inlet::tick`] has something to do next.
+    pub fn deadline(&self) -> Option<Nanos> {
+        let silence = self.silence.filter(|_| !self.is_silent).zip(self.heard);
+        let silent_at = silence.map(|(limit, heard)| Nanos(heard.0.saturating_add(limit.0)));
+        self.lines.deadline().into_iter().chain(silent_at).min()
+    }
+
+    /// The lines, and what takes what they hand on.
+    pub fn taking<'a, O: Output>(
+        &'a mut self,
+        ts_recv: Nanos,
+        ts_poll: Nanos,
+        decoding: &'a mut Decoding,
+        out: &'a mut O,
+    ) -> (&'a mut Lines, Taking<'a, O>) {
+        let Inlet { pair, lines, notes, .. } = self;
+        (lines, Taking { decoding, notes, pair: *pair, ts_recv, ts_poll, out })
+    }
+
+    /// The channel of a feed that has one, once it was heard.
+    pub fn only_channel(&self) -> Option<&Channel> {
+        self.lines.iter().next().map(|(_, channel)| channel)
+    }
+
+    pub fn channels(&self) -> impl Iterator<Item = ChannelStatus> {
+        self.lines.iter().map(|(number, channel)| ChannelStatus {
+            key: ChannelKey { pair: self.pair, number },
+            state: channel.state(),
+            is_silent: self.is_silent,
+            session: channel.session(),
+            next: channel.next(),
+            held: channel.held_len(),
+            counts: *channel.counts(),
+        })
+    }
+}

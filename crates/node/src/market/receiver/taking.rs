@@ -1,0 +1,224 @@
+//! Messages out of packets, and what events of a channel come to: between `weir_market::line` and
+//! the [`Output`].
+
+use weir_market::feed::itch::Itch;
+use weir_market::feed::moldudp64::Session;
+use weir_market::line::{Event, Handler, Run, StaleReason};
+use weir_market::{Context, Definition, Feed, FeedError, Sink, Update};
+use weir_types::Nanos;
+
+use super::super::feeds::AnyFeed;
+use super::config::Day;
+use super::counts::DecodeCounts;
+use super::output::{ChannelEvent, ChannelKey, ClearReason, Origin, Output};
+
+/// The feed's codec, and what it did not understand.
+#[derive(Debug)]
+pub(super) struct Decoding {
+    pub feed: AnyFeed,
+    /// Packets are MoldUDP64's: sessions have names.
+    pub is_mold: bool,
+    /// The types of messages without which an order-by-order book or a level is wrong.
+    book_kinds: &'static [u8],
+    day: Day,
+    pub counts: DecodeCounts,
+    pub last_error: Option<FeedError>,
+}
+
+impl Decoding {
+    pub fn new(feed: AnyFeed, day: Day) -> Decoding {
+        let book_kinds: &[u8] = match &feed {
+            AnyFeed::Itch(_) => b"AFECXDU",
+            AnyFeed::Iex(_) => b"85aMRLC",
+            // Each quote takes the place of the one before.
+            AnyFeed::Cta(_) | AnyFeed::Opra(_) => b"",
+        };
+        let is_mold = matches!(feed, AnyFeed::Itch(_));
+        let counts = DecodeCounts::default();
+        let mut decoding = Decoding { feed, is_mold, book_kinds, day, counts, last_error: None };
+        decoding.set_midnight(day.midnight(None));
+        decoding
+    }
+
+    pub fn note(&mut self, error: FeedError) {
+        self.counts.note(&error);
+        self.last_error = Some(error);
+    }
+
+    /// A session began with a packet that came at `ts_recv`.
+    fn begin_day(&mut self, ts_recv: Nanos) {
+        self.set_midnight(self.day.midnight(Some(ts_recv)));
+    }
+
+    fn set_midnight(&mut self, midnight: Nanos) {
+        if let AnyFeed::Itch(itch) = &mut self.feed {
+            **itch = Itch::new(midnight);
+        }
+    }
+
+    /// Decodes one message; false when the book is wrong without what it says.
+    pub fn message<O: Output>(
+        &mut self,
+        origin: &Origin,
+        sequence: u64,
+        (ts_send, message): (Nanos, &[u8]),
+        out: &mut O,
+    ) -> bool {
+        let context = Context { sequence, channel: origin.channel.number, ts_send };
+        self.counts.messages += 1;
+        let mut told = Told { origin, counts: &mut self.counts, out };
+        let Err(error) = self.feed.decode(&context, message, &mut told) else { return true };
+        self.refuse(origin, error, out);
+        match error {
+            FeedError::Length { kind, .. } | FeedError::Field { kind, .. } => {
+                !self.book_kinds.contains(&kind[0])
+            }
+            _ => true,
+        }
+    }
+
+    #[cold]
+    fn refuse<O: Output>(&mut self, origin: &Origin, error: FeedError, out: &mut O) {
+        self.note(error);
+        out.refused(origin, error);
+    }
+}
+
+struct Told<'a, O> {
+    origin: &'a Origin,
+    counts: &'a mut DecodeCounts,
+    out: &'a mut O,
+}
+
+impl<O: Output> Sink for Told<'_, O> {
+    fn define(&mut self, definition: &Definition) {
+        self.counts.definitions += 1;
+        self.out.define(self.origin, definition);
+    }
+
+    #[inline]
+    fn update(&mut self, update: Update) {
+        self.counts.updates += 1;
+        self.out.update(self.origin, update);
+    }
+}
+
+/// What events leave to be done once a packet is taken.
+#[derive(Debug)]
+pub(super) struct Notes {
+    /// The session, once one was heard.
+    pub session: Option<u64>,
+    /// Its name, where the feed has names.
+    pub name: Session,
+    /// The name of the session of the packet that is being taken.
+    pub coming: Option<Session>,
+    /// Messages are lost that a snapshot can bring back.
+    pub wants_snapshot: bool,
+    /// A session began since this was last looked at.
+    pub has_new_session: bool,
+    /// A channel whose packet was damaged.
+    pub damaged: Option<u32>,
+    /// What is to be asked for: from which number on, how many.
+    pub requests: Vec<(u64, u16)>,
+}
+
+impl Notes {
+    pub fn new() -> Notes {
+        Notes {
+            session: None,
+            name: Session([b' '; 10]),
+            coming: None,
+            wants_snapshot: false,
+            has_new_session: false,
+            damaged: None,
+            requests: Vec::with_capacity(64),
+        }
+    }
+}
+
+/// A channel's messages and events on their way to the [`Output`].
+pub(super) struct Taking<'a, O> {
+    pub decoding: &'a mut Decoding,
+    pub notes: &'a mut Notes,
+    pub pair: u32,
+    pub ts_recv: Nanos,
+    pub ts_poll: Nanos,
+    pub out: &'a mut O,
+}
+
+impl<O: Output> Taking<'_, O> {
+    fn origin(&self, number: u32) -> Origin {
+        let channel = ChannelKey { pair: self.pair, number };
+        let Taking { ts_recv, ts_poll, .. } = *self;
+        Origin { channel, ts_recv, ts_poll, is_snapshot: false }
+    }
+
+    #[cold]
+    fn damage(&mut self, channel: u32) {
+        self.notes.damaged = Some(channel);
+        self.notes.wants_snapshot = true;
+        let key = ChannelKey { pair: self.pair, number: channel };
+        self.out.channel(key, &ChannelEvent::Damaged);
+    }
+
+    fn event_of(&mut self, event: &Event) -> Option<ChannelEvent> {
+        Some(match *event {
+            Event::State { from, to } => ChannelEvent::State { from, to },
+            Event::Gap { from, to } => ChannelEvent::Gap { from, to },
+            Event::Request { sequence, count, .. } => {
+                self.notes.requests.push((sequence, count));
+                return None;
+            }
+            Event::Stale { session, from, to, reason } => {
+                let is_now = self.notes.session == Some(session);
+                self.notes.wants_snapshot |= is_now && reason != StaleReason::SessionOver;
+                ChannelEvent::Stale { session, from, to, reason }
+            }
+            Event::Joined { next } => ChannelEvent::Joined { next },
+            Event::Session { session } => {
+                self.notes.session = Some(session);
+                self.notes.name = self.notes.coming.unwrap_or(self.notes.name);
+                self.notes.wants_snapshot = false;
+                self.notes.has_new_session = true;
+                self.decoding.begin_day(self.ts_recv);
+                ChannelEvent::Clear { reason: ClearReason::Session { session } }
+            }
+            Event::EndOfSession { session, .. } => ChannelEvent::EndOfSession { session },
+        })
+    }
+}
+
+impl<O: Output> Handler for Taking<'_, O> {
+    fn deliver(&mut self, run: &Run<'_>) {
+        let origin = self.origin(run.channel);
+        let mut rest = run.messages;
+        let end = u64::from(run.skip) + u64::from(run.count);
+        for index in 0..end {
+            let message = match self.decoding.feed.next_message(rest) {
+                Ok((message, after)) => {
+                    rest = after;
+                    message
+                }
+                Err(error) => {
+                    self.decoding.refuse(&origin, error, self.out);
+                    return self.damage(run.channel);
+                }
+            };
+            let Some(nth) = index.checked_sub(u64::from(run.skip)) else { continue };
+            let message = (run.ts_send, message);
+            if !self.decoding.message(&origin, run.sequence + nth, message, self.out) {
+                self.damage(run.channel);
+            }
+        }
+        if !rest.is_empty() && self.decoding.is_mold {
+            self.decoding.refuse(&origin, FeedError::Trailing { len: rest.len() }, self.out);
+        }
+    }
+
+    fn event(&mut self, channel: u32, event: &Event) {
+        if let Some(event) = self.event_of(event) {
+            let key = ChannelKey { pair: self.pair, number: channel };
+            self.out.channel(key, &event);
+        }
+    }
+}
