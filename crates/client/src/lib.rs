@@ -13,6 +13,7 @@
 //! * [`drop_copy`]: copies of a firm's reports, in order and without a gap.
 //! * [`source`]: an outside core's orders on their way into a delivery store.
 //! * [`subscription`]: durable subscriptions, and messages for others.
+//! * [`market`]: market data from a gateway.
 //! * [`admin`]: reference data, money, phases, kill switches.
 //! * [`status`]: the node's status page.
 //! * [`flow`]: recorded order flow as orders.
@@ -32,6 +33,7 @@ pub mod flow;
 pub mod follower;
 pub mod key;
 pub mod load;
+pub mod market;
 pub mod open_orders;
 pub mod readiness;
 pub mod request;
@@ -48,6 +50,7 @@ pub use drop_copy::{DropCopy, DropCopyReader};
 pub use error::ClientError;
 pub use follower::{Follower, FollowerConfig};
 pub use key::{Key, SigningKey};
+pub use market::{MarketClient, Wanted};
 pub use open_orders::OpenOrders;
 pub use session::{Session, SessionConfig, SessionEvent, Submit, Times};
 pub use source::{SourceConfig, SourceEvent, SourceWriter};

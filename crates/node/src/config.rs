@@ -11,6 +11,7 @@ use weir_tls::ServerFiles;
 use weir_types::{Durability, Nanos, PartitionId};
 
 use crate::diagnostics::{LineFormat, LineLevel};
+use crate::market::gateway::MarketSection;
 use crate::router::RouterSection;
 use crate::runner::WaitStrategy;
 use crate::stores::{Indexes, StoreSettings};
@@ -106,6 +107,8 @@ pub struct Config {
     pub replica: Option<ReplicaSection>,
     /// Durable subscriptions; not served without it.
     pub broker: Option<BrokerSection>,
+    /// A market-data gateway; none without it.
+    pub market: Option<MarketSection>,
     /// What a router stands before; only with the role `router`.
     pub router: Option<RouterSection>,
     /// Probes.
@@ -564,6 +567,7 @@ impl Default for Config {
             ingest: None,
             replica: None,
             broker: None,
+            market: None,
             router: None,
             probes: ProbesSection::default(),
             diagnostics: DiagnosticsSection::default(),
@@ -772,6 +776,9 @@ impl Config {
         }
         if let Some(broker) = &self.broker {
             broker.check()?;
+        }
+        if let Some(market) = &self.market {
+            market.check()?;
         }
         if let Some(router) = &self.router {
             router.check()?;

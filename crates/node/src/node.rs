@@ -11,6 +11,7 @@
 //! thread ingest     sockets of outside cores, where there are any
 //! thread replica    asks another node for what comes next, where one is followed
 //! thread broker     durable subscriptions, their sockets, where they are served
+//! thread market-…   market data: receiving and updating, and flush-… for its subscribers
 //! thread keeper     probe drain
 //! thread shadows    the shadow engines: event files, snapshots
 //! ```
@@ -19,6 +20,7 @@
 
 mod cold;
 mod doors;
+mod market;
 mod replica;
 mod router;
 
@@ -74,6 +76,7 @@ use crate::ingest::{
 };
 use crate::keeper::drain::{ProbeDrain, RECORDS_MAX, RING_RECORDS};
 use crate::keeper::shadow_agent;
+use crate::market::gateway::MarketFigures;
 use crate::partition::formats::refuse_newer;
 use crate::partition::recovery::{ForPartition, Recovered, recover};
 use crate::partition::{Partition, PartitionFigures, PartitionParts};
@@ -186,6 +189,7 @@ impl Node {
         let feed = ControlFeed::new(control.reader(), vec![fed]);
         let (ingest, ingest_port) = assembly.ingest(&control)?.unzip();
         let broker = assembly.broker(&control, &trading, &mut notes)?;
+        assembly.open_market(&control)?;
         let reader_ports = ReaderPorts { gateway: gateway_port, web: web.port };
         let (replica, update_port) = assembly.replica()?.unzip();
         let ports = (reader_ports, (ingest_port, update_port));
@@ -246,6 +250,12 @@ impl Node {
     #[must_use]
     pub fn broker_address(&self) -> Option<SocketAddr> {
         self.status.broker.as_ref().map(|(address, _)| *address)
+    }
+
+    /// Where subscribers to market data connect, a flush thread each; nowhere if none is served.
+    #[must_use]
+    pub fn market_addresses(&self) -> &[SocketAddr] {
+        self.status.market.as_ref().map_or(&[], |figures| &figures.addresses)
     }
 
     /// The node's figures.
@@ -541,6 +551,9 @@ struct Assembly<'a> {
     replica_figures: Arc<ReplicaFigures>,
     broker_figures: Arc<BrokerFigures>,
     cold_figures: Arc<ColdFigures>,
+    market_figures: Option<Arc<MarketFigures>>,
+    /// The threads of market data, until they start.
+    market_runners: Vec<Runner>,
     cycles: Arc<CycleTimes>,
     token_keys: TokenKeys,
 }
@@ -564,6 +577,8 @@ impl<'a> Assembly<'a> {
             replica_figures: Arc::default(),
             broker_figures: Arc::default(),
             cold_figures: Arc::default(),
+            market_figures: None,
+            market_runners: Vec::new(),
             cycles: Arc::new(CycleTimes::default()),
         })
     }
@@ -584,6 +599,7 @@ impl<'a> Assembly<'a> {
             ingest: None,
             replica: self.config.replica.as_ref().map(|_| self.replica_figures.clone()),
             broker: None,
+            market: self.market_figures.clone(),
             cold: self.config.delivery.cold.as_ref().map(|_| self.cold_figures.clone()),
             router: None,
             cycles: self.cycles.clone(),
@@ -773,7 +789,7 @@ impl<'a> Assembly<'a> {
 
     /// The threads behind the others, in the order in which they stop.
     fn background(
-        &self,
+        &mut self,
         (cold, replica, writer): (Option<ColdAgent>, Option<ReplicaAgent>, Option<SnapshotWriter>),
         always: [Runner; 2],
     ) -> Vec<Runner> {
@@ -785,7 +801,8 @@ impl<'a> Assembly<'a> {
                 .with_agent(agent)
         });
         let first = cold.into_iter().chain(replica);
-        first.chain(always).chain(writer.map(store_snapshots)).collect()
+        let market = std::mem::take(&mut self.market_runners).into_iter();
+        first.chain(always).chain(writer.map(store_snapshots)).chain(market).collect()
     }
 
     /// The thread that answers for order state, without its agent.

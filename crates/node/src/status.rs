@@ -12,13 +12,14 @@ use weir_types::{Durability, Epoch, PartitionId};
 use weir_wire::event::Uncrossed;
 use weir_wire::reference::DefineInstrument;
 
-use crate::broker::{BrokerFigures, BrokerReport};
+use crate::broker::{BrokerFigures, BrokerReport, Metric};
 use crate::cold::{ColdFigures, ColdReport};
 use crate::cycles::{CycleReport, CycleTimes};
 use crate::delivery_agent::DeliveryFigures;
 use crate::gateway::handshakes::{TlsDoor, TlsReport};
 use crate::gateway::{GatewayCounters, GatewayStatus};
 use crate::ingest::{IngestFigures, IngestReport};
+use crate::market::gateway::{MarketFigures, MarketReport};
 use crate::markets::Market;
 use crate::partition::PartitionFigures;
 use crate::replica::{ReplicaFigures, ReplicaReport};
@@ -55,6 +56,8 @@ pub struct NodeStatus {
     pub replica: Option<Arc<ReplicaFigures>>,
     /// Durable subscriptions, where they are served.
     pub broker: Option<(std::net::SocketAddr, Arc<BrokerFigures>)>,
+    /// A market-data gateway, where it is one.
+    pub market: Option<Arc<MarketFigures>>,
     /// What is kept of orders that the store let go, where anything is.
     pub cold: Option<Arc<ColdFigures>>,
     /// What is behind it, for a router.
@@ -96,6 +99,8 @@ pub struct StatusReport {
     pub replica: Option<ReplicaReport>,
     /// Durable subscriptions; absent where they are not served.
     pub broker: Option<BrokerReport>,
+    /// A market-data gateway; absent where it is none.
+    pub market: Option<MarketReport>,
     /// What is kept of orders that the store let go; absent where nothing is.
     pub cold: Option<ColdReport>,
     /// What is behind a router; absent for a node.
@@ -373,6 +378,7 @@ impl NodeStatus {
             ingest: self.ingest.as_ref().map(|(address, figures)| figures.report(*address)),
             replica: self.replica.as_ref().map(|replica| replica.report()),
             broker: self.broker.as_ref().map(|(address, figures)| figures.report(*address)),
+            market: self.market.as_ref().map(|market| market.report()),
             cold: self.cold.as_ref().map(|cold| cold.report()),
             router: self.router.as_ref().map(|board| board.report()),
             instruments: instruments.collect(),
@@ -606,9 +612,10 @@ fn put_web(web: &WebReport, text: &mut String) {
     }
 }
 
-fn put_broker(broker: &BrokerReport, text: &mut String) {
-    for (name, help, kind, value) in broker.metrics() {
-        put_metric(text, (name, help, kind), &[(String::new(), value)]);
+/// Metrics without labels.
+fn put_plain(metrics: &[Metric], text: &mut String) {
+    for (name, help, kind, value) in metrics {
+        put_metric(text, (name, help, kind), &[(String::new(), *value)]);
     }
 }
 
@@ -642,7 +649,8 @@ fn put_parts(report: &StatusReport, text: &mut String) {
     report.web.iter().for_each(|web| put_web(web, text));
     report.ingest.iter().for_each(|ingest| put_ingest(ingest, text));
     report.replica.iter().for_each(|replica| put_replica(replica, text));
-    report.broker.iter().for_each(|broker| put_broker(broker, text));
+    report.broker.iter().for_each(|broker| put_plain(&broker.metrics(), text));
+    report.market.iter().for_each(|market| put_plain(&market.metrics(), text));
     report.cold.iter().for_each(|cold| put_cold(cold, text));
     report.router.iter().for_each(|router| put_router(router, text));
 }

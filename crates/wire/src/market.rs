@@ -280,8 +280,6 @@ messages! {
 
     /// How a channel of the source stands: said after logon and when it changes.
     MarketChannel = 116 {
-        /// The source's number of the next message.
-        sequence: u64,
         /// When this was written.
         sending_time: Nanos,
         /// The session.

@@ -95,6 +95,8 @@ struct Subscriber {
     outbox: Outbox,
     /// By group.
     active: Vec<Option<Active>>,
+    /// It is among those that [`Fanout::take_ready`] tells of.
+    is_ready: bool,
     sent_count: u64,
     merged_count: u64,
     lost_count: u64,
@@ -117,6 +119,8 @@ pub struct Fanout {
     /// The others.
     watchers: Vec<Watcher>,
     interest: Vec<Interest>,
+    /// Subscribers that heard something since they were told of.
+    ready: Vec<SubscriberId>,
 }
 
 impl Fanout {
@@ -134,6 +138,7 @@ impl Fanout {
             exact: HashMap::default(),
             watchers: Vec::new(),
             interest: Vec::new(),
+            ready: Vec::new(),
         }
     }
 
@@ -263,6 +268,17 @@ impl Fanout {
         self.interest.drain(..)
     }
 
+    /// The subscribers that heard something since the last time, so that nobody has to ask for all:
+    /// each of them may have something to be told now or by [`Fanout::next_due`].
+    pub fn take_ready(&mut self, mut take: impl FnMut(SubscriberId)) {
+        for id in self.ready.drain(..) {
+            if let Some(Some(subscriber)) = self.subscribers.get_mut(id.0 as usize) {
+                subscriber.is_ready = false;
+                take(id);
+            }
+        }
+    }
+
     /// An entry of the first stage, in its order.
     pub fn apply(&mut self, now: Nanos, entry: &Entry) {
         let kind = entry.body.kind();
@@ -272,9 +288,12 @@ impl Fanout {
         }
         for listener in &topic.listeners {
             let subscriber = self.subscribers[listener.subscriber as usize].as_mut();
-            let outbox = &mut subscriber.expect("a listener's subscriber is there").outbox;
-            if outbox.closed_by().is_none() {
-                outbox.hear(now, listener.slot, entry);
+            let subscriber = subscriber.expect("a listener's subscriber is there");
+            if subscriber.outbox.closed_by().is_none() {
+                subscriber.outbox.hear(now, listener.slot, entry);
+                if !std::mem::replace(&mut subscriber.is_ready, true) {
+                    self.ready.push(SubscriberId(listener.subscriber));
+                }
             }
         }
     }
@@ -353,6 +372,9 @@ impl Fanout {
         if let Some(latest) = latest {
             let merged = Merged { change_count: 0, ..latest.merged };
             subscriber.outbox.hear(now, slot, &Entry { merged, is_snapshot: true, ..latest });
+            if !std::mem::replace(&mut subscriber.is_ready, true) {
+                self.ready.push(SubscriberId(id));
+            }
         }
     }
 

@@ -4,9 +4,8 @@
 use weir_broker::TopicKind;
 use weir_broker::{MessageNo, Place, Published, Refused, Source, SubscriptionError, Topic};
 use weir_types::{Nanos, Position, Reason, Role, SessionId};
-use weir_wire::dialogue::{peek_session_and_request, put_logon_ack};
+use weir_wire::dialogue::peek_session_and_request;
 use weir_wire::frame::{Framing, RawMessage, next_frame, put_frame};
-use weir_wire::session::{LogonAck, LogonReject};
 use weir_wire::subscription::{
     AckMessages, PublishMessage, PublishReject, SUBSCRIBER_FRAME_LEN_MAX,
 };
@@ -14,11 +13,10 @@ use weir_wire::{ClientMessage, DecodeError};
 
 use super::agent::{BrokerAgent, add};
 use super::executions::is_execution;
-use super::link::{Link, LoggedOn};
-use crate::door::{reason_of, reject};
+use super::link::Link;
+use crate::door::{Welcome, reason_of, reject, take_logon};
 use crate::gateway::ConnectionId;
-use crate::gateway::directory::KnownSession;
-use crate::gateway::reception::{Via, heartbeat_granted, refusal};
+use crate::gateway::reception::Via;
 
 /// Messages of a publisher that may be without acknowledgement.
 const OPEN_MAX: usize = 64 * 1024;
@@ -80,7 +78,7 @@ impl BrokerAgent {
                 message @ (ClientMessage::Logon(..)
                 | ClientMessage::ChallengeRequest(_)
                 | ClientMessage::SignedLogon(..)),
-            ) => self.take_logon(id, link, (&raw, message), now),
+            ) => self.take_logon(id, link, (&raw, &message), now),
             Ok(_) if link.session.is_none_or(|s| !is_of(&raw, s.session_id)) => {
                 self.refuse(link, Some(&raw), (Reason::NotLoggedOn, "session_id"), now)
             }
@@ -117,77 +115,26 @@ impl BrokerAgent {
         &mut self,
         id: u64,
         link: &mut Link,
-        (raw, message): (&RawMessage<'_>, ClientMessage<'_>),
+        message: (&RawMessage<'_>, &ClientMessage<'_>),
         now: Nanos,
     ) -> Intake {
         let via = Via { connection: ConnectionId(id), now };
-        match message {
-            ClientMessage::Logon(logon, points) => {
-                let known = self.reception.prove_by_key(&logon, via);
-                let asked = (logon.session_id, logon.heartbeat_interval_ms, points.len());
-                self.log_on(id, link, (known, asked), now);
+        let is_taken = link.session.is_some();
+        let by_session = &self.by_session;
+        let may = |session_id, _| match is_taken || by_session.contains_key(&session_id) {
+            true => Err(Reason::AlreadyLoggedOn),
+            false => Ok(()),
+        };
+        match take_logon(&mut self.reception, message, via, may, &mut link.socket.output) {
+            Welcome::Open(session) => {
+                link.session = Some(session);
+                self.by_session.insert(session.session_id, id);
             }
-            ClientMessage::SignedLogon(logon, points) => {
-                let Some(known) = self.reception.prove_by_signature((raw, &logon), via) else {
-                    return Intake::Wait;
-                };
-                let asked = (logon.session_id, logon.heartbeat_interval_ms, points.len());
-                self.log_on(id, link, (known, asked), now);
-            }
-            ClientMessage::ChallengeRequest(request) => {
-                match self.reception.challenge(request.session_id, via) {
-                    Ok(challenge) => put_frame(&challenge, &mut link.socket.output),
-                    Err(reject) => self.refuse_logon(link, &reject),
-                }
-            }
-            _ => unreachable!("only logons come here"),
+            Welcome::Refused => add(&self.figures.logons_refused, 1),
+            Welcome::Challenged | Welcome::Other => {}
+            Welcome::Wait => return Intake::Wait,
         }
         Intake::Done
-    }
-
-    fn log_on(
-        &mut self,
-        id: u64,
-        link: &mut Link,
-        (known, (session_id, asked_ms, point_count)): (
-            Result<KnownSession, LogonReject>,
-            (SessionId, u32, usize),
-        ),
-        now: Nanos,
-    ) {
-        let known = known.and_then(|known| {
-            let refused = |reason| Err(refusal(session_id, reason));
-            if link.session.is_some() || self.by_session.contains_key(&session_id) {
-                return refused(Reason::AlreadyLoggedOn);
-            }
-            // No partition tells a session here anything that could be resumed.
-            if point_count > 0 { refused(Reason::WrongPartition) } else { Ok(known) }
-        });
-        let known = match known {
-            Ok(known) => known,
-            Err(reject) => return self.refuse_logon(link, &reject),
-        };
-        let interval_ms = heartbeat_granted(asked_ms);
-        let KnownSession { firm_id, role, valid_until, .. } = known;
-        let heartbeat_interval = u64::from(interval_ms) * 1_000_000;
-        let session = LoggedOn { session_id, firm_id, role, heartbeat_interval, valid_until };
-        link.session = Some(session);
-        self.by_session.insert(session_id, id);
-        let ack = LogonAck {
-            server_time: now,
-            session_id,
-            firm_id,
-            heartbeat_interval_ms: interval_ms,
-            order_rate_max: known.order_rate_max,
-            in_flight_max: known.in_flight_max,
-            role,
-        };
-        put_logon_ack(&ack, &[], &mut link.socket.output);
-    }
-
-    fn refuse_logon(&mut self, link: &mut Link, reject: &LogonReject) {
-        add(&self.figures.logons_refused, 1);
-        put_frame(reject, &mut link.socket.output);
     }
 
     /// Takes a message for another session. For want of room nothing behind it is taken until it

@@ -3,25 +3,14 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use weir_broker::{Attachment, MessageNo, Name};
-use weir_types::{Epoch, FirmId, Nanos, Reason, Role, SessionId};
+use weir_types::{Epoch, Nanos, Reason, SessionId};
 use weir_wire::subscription::SUBSCRIBER_FRAME_LEN_MAX;
 
-use crate::door::{Limits, Socket};
+use crate::door::{Limits, LoggedOn, Socket};
 
 /// What a connection may hold: a frame that is not whole and some of the next, and output.
 pub(super) const LIMITS: Limits =
     Limits { input_len_max: 2 * SUBSCRIBER_FRAME_LEN_MAX, output_len_max: 256 * 1024 };
-
-/// The session that is logged on.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LoggedOn {
-    pub(super) session_id: SessionId,
-    pub(super) firm_id: FirmId,
-    pub(super) role: Role,
-    /// In nanoseconds.
-    pub(super) heartbeat_interval: u64,
-    pub(super) valid_until: Nanos,
-}
 
 /// What a handle of a connection stands for.
 #[derive(Clone, Debug)]

@@ -28,8 +28,9 @@ use weir_wire::subscription::{
 
 use super::agent::{BrokerAgent, Promised};
 use super::intake::Intake;
-use super::link::{Held, HeldQueue, Link, LoggedOn};
+use super::link::{Held, HeldQueue, Link};
 use super::serve::{level_of, taken_places};
+use crate::door::LoggedOn;
 
 /// Subscriptions of one answer to a list.
 const LIST_MAX: usize = 100;

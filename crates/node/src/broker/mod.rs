@@ -18,4 +18,4 @@ mod serve;
 
 pub use self::agent::{BrokerAgent, BrokerLimits, BrokerParts};
 pub use self::feed::FeedParts;
-pub use self::figures::{BrokerFigures, BrokerReport};
+pub use self::figures::{BrokerFigures, BrokerReport, Metric};

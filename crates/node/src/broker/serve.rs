@@ -10,8 +10,9 @@ use weir_wire::subscription::{
 };
 
 use super::agent::{BrokerAgent, add};
-use super::link::{Held, HeldQueue, Link, LoggedOn};
+use super::link::{Held, HeldQueue, Link};
 use super::manage::reason_of_end;
+use crate::door::LoggedOn;
 use crate::door::Socket;
 
 /// Messages that one subscription may get in one cycle.

@@ -20,6 +20,8 @@ pub mod indicative;
 pub mod keygen;
 pub mod load;
 pub mod log;
+pub mod market;
+mod market_top;
 pub mod named_token;
 pub mod orders;
 pub mod replay;
@@ -77,6 +79,8 @@ enum Command {
     Bench(bench::BenchArgs),
     /// Look into market data, measure it, send it again, record it.
     Feed(feed::FeedArgs),
+    /// Run a market-data gateway, see what it does, subscribe to one.
+    Market(market::MarketArgs),
     /// Turn recorded order flow into the compact format and look into it.
     Flow(flow::FlowArgs),
 }
@@ -107,6 +111,7 @@ impl Cli {
             Command::Certificate(args) => certificate::run(args),
             Command::Bench(args) => bench::run(args),
             Command::Feed(args) => feed::run(args),
+            Command::Market(args) => market::run(args),
             Command::Flow(args) => flow::run(args),
         }
     }

@@ -12,6 +12,7 @@ use crate::config::{Config, NodeRole, TlsSection};
 use crate::diagnostics::{self, LineFormat, LineLevel};
 use crate::health::Stage;
 use crate::http::Side;
+use crate::market::gateway::MarketSection;
 use crate::node::Node;
 use crate::runner::WaitStrategy;
 use crate::service::{self, ServiceManager};
@@ -66,6 +67,9 @@ pub struct ServeArgs {
     /// Do not stamp orders (to measure what stamping costs).
     #[arg(long)]
     pub no_probes: bool,
+    /// The section of market data that other options made.
+    #[arg(skip)]
+    pub market: Option<MarketSection>,
 }
 
 impl ServeArgs {
@@ -101,6 +105,9 @@ impl ServeArgs {
             config.tls = Some(tls);
         }
         config.probes.enabled &= !self.no_probes;
+        if self.market.is_some() {
+            config.market.clone_from(&self.market);
+        }
         config.check()?;
         config.check_role()?;
         Ok(config)
@@ -178,7 +185,10 @@ async fn live(
     let ingest = ingest.unwrap_or_default();
     let broker = node.broker_address().map(|address| format!(" broker={address}"));
     let broker = broker.unwrap_or_default();
-    println!("weir ready order-entry={} http={http}{ingest}{broker}{web}", node.address());
+    let market = node.market_addresses().first().map(|address| format!(" market={address}"));
+    let market = market.unwrap_or_default();
+    let order_entry = node.address();
+    println!("weir ready order-entry={order_entry} http={http}{ingest}{broker}{market}{web}");
     let outcome = tokio::select! {
         biased;
         () = &mut told_to_stop => Ok(()),

@@ -2,21 +2,18 @@
 //! place.
 
 use weir_types::{Nanos, PartitionId, Reason, Role, SessionId};
-use weir_wire::dialogue::put_logon_ack;
 use weir_wire::frame::{Framing, RawMessage, next_frame, put_frame};
 use weir_wire::ingest::{OpenSource, SOURCE_FRAME_LEN_MAX, SourceReject};
 use weir_wire::replica::FollowSource;
-use weir_wire::session::{LogonAck, LogonReject};
 use weir_wire::{ClientMessage, DecodeError};
 
 use super::agent::{IngestAgent, add};
 use super::feeds::WINDOW;
 use super::handoff::Asked;
-use super::link::{Link, LoggedOn};
-use crate::door::{reason_of, reject};
+use super::link::Link;
+use crate::door::{Welcome, reason_of, reject, take_logon};
 use crate::gateway::ConnectionId;
-use crate::gateway::directory::KnownSession;
-use crate::gateway::reception::{Via, heartbeat_granted, refusal};
+use crate::gateway::reception::Via;
 
 /// What became of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,29 +64,12 @@ impl IngestAgent {
             Ok(raw) => raw,
             Err(error) => return self.refuse(link, None, (error.reason(), error.field()), now),
         };
-        let via = Via { connection: ConnectionId(id), now };
         match ClientMessage::decode(&raw) {
-            Ok(ClientMessage::Logon(logon, points)) => {
-                let known = self.reception.prove_by_key(&logon, via);
-                let asked = (logon.session_id, logon.heartbeat_interval_ms, points.len());
-                self.log_on(id, link, (known, asked), now);
-                Intake::Done
-            }
-            Ok(ClientMessage::ChallengeRequest(request)) => {
-                match self.reception.challenge(request.session_id, via) {
-                    Ok(challenge) => put_frame(&challenge, &mut link.socket.output),
-                    Err(reject) => self.refuse_logon(link, &reject),
-                }
-                Intake::Done
-            }
-            Ok(ClientMessage::SignedLogon(logon, points)) => {
-                let Some(known) = self.reception.prove_by_signature((&raw, &logon), via) else {
-                    return Intake::NoRoom;
-                };
-                let asked = (logon.session_id, logon.heartbeat_interval_ms, points.len());
-                self.log_on(id, link, (known, asked), now);
-                Intake::Done
-            }
+            Ok(
+                message @ (ClientMessage::Logon(..)
+                | ClientMessage::ChallengeRequest(_)
+                | ClientMessage::SignedLogon(..)),
+            ) => self.take_logon(id, link, (&raw, &message), now),
             Ok(ClientMessage::Heartbeat(_)) => Intake::Done,
             Ok(ClientMessage::Logout(_)) => {
                 link.close(Reason::LogoutRequested, now);
@@ -106,51 +86,33 @@ impl IngestAgent {
         }
     }
 
-    fn log_on(
+    fn take_logon(
         &mut self,
         id: u64,
         link: &mut Link,
-        (known, (session_id, asked_ms, point_count)): (
-            Result<KnownSession, LogonReject>,
-            (SessionId, u32, usize),
-        ),
+        message: (&RawMessage<'_>, &ClientMessage<'_>),
         now: Nanos,
-    ) {
-        let known = known.and_then(|known| {
-            let refused = |reason| Err(refusal(session_id, reason));
-            if link.session.is_some() || self.by_session.contains_key(&session_id) {
-                return refused(Reason::AlreadyLoggedOn);
+    ) -> Intake {
+        let via = Via { connection: ConnectionId(id), now };
+        let is_taken = link.session.is_some();
+        let by_session = &self.by_session;
+        let may = |session_id, role| {
+            if is_taken || by_session.contains_key(&session_id) {
+                return Err(Reason::AlreadyLoggedOn);
             }
-            if !matches!(known.role, Role::Source | Role::Supervisor) {
-                return refused(Reason::NotEntitled);
+            let is_core = matches!(role, Role::Source | Role::Supervisor);
+            if is_core { Ok(()) } else { Err(Reason::NotEntitled) }
+        };
+        match take_logon(&mut self.reception, message, via, may, &mut link.socket.output) {
+            Welcome::Open(session) => {
+                link.session = Some(session);
+                self.by_session.insert(session.session_id, id);
             }
-            // No partition tells a session of ingest anything that could be resumed.
-            if point_count > 0 { refused(Reason::WrongPartition) } else { Ok(known) }
-        });
-        let known = match known {
-            Ok(known) => known,
-            Err(reject) => return self.refuse_logon(link, &reject),
-        };
-        let interval_ms = heartbeat_granted(asked_ms);
-        let heartbeat_interval = u64::from(interval_ms) * 1_000_000;
-        let (valid_until, role) = (known.valid_until, known.role);
-        link.session = Some(LoggedOn { session_id, heartbeat_interval, valid_until, role });
-        self.by_session.insert(session_id, id);
-        let ack = LogonAck {
-            server_time: now,
-            session_id,
-            firm_id: known.firm_id,
-            heartbeat_interval_ms: interval_ms,
-            order_rate_max: known.order_rate_max,
-            in_flight_max: known.in_flight_max,
-            role: known.role,
-        };
-        put_logon_ack(&ack, &[], &mut link.socket.output);
-    }
-
-    fn refuse_logon(&mut self, link: &mut Link, reject: &LogonReject) {
-        add(&self.figures.logons_refused, 1);
-        put_frame(reject, &mut link.socket.output);
+            Welcome::Refused => add(&self.figures.logons_refused, 1),
+            Welcome::Challenged | Welcome::Other => {}
+            Welcome::Wait => return Intake::NoRoom,
+        }
+        Intake::Done
     }
 
     /// Hands an opening on, when the session may feed the source.

@@ -1,24 +1,14 @@
 //! One connection of an outside core, and its session.
 
-use weir_types::{Nanos, PartitionId, Reason, Role, SessionId};
+use weir_types::{Nanos, PartitionId, Reason, SessionId};
 use weir_wire::ingest::SOURCE_FRAME_LEN_MAX;
 
-use crate::door::{Limits, Socket};
+use crate::door::{Limits, LoggedOn, Socket};
 
 /// What a connection may hold: a frame that is not whole and some of the next, and output that a
 /// core may leave unread.
 pub(super) const LIMITS: Limits =
     Limits { input_len_max: 2 * SOURCE_FRAME_LEN_MAX, output_len_max: 256 * 1024 };
-
-/// The session that is logged on.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LoggedOn {
-    pub(super) session_id: SessionId,
-    /// In nanoseconds.
-    pub(super) heartbeat_interval: u64,
-    pub(super) valid_until: Nanos,
-    pub(super) role: Role,
-}
 
 /// A connection.
 #[derive(Debug)]

@@ -12,6 +12,7 @@ pub mod analysis;
 pub mod builder;
 pub mod capture;
 pub mod feeds;
+pub mod gateway;
 pub mod plot;
 pub mod rates;
 pub mod receiver;

@@ -22,7 +22,7 @@ impl Assembly<'_> {
 
     /// Where connections come from, and with TLS the thread that does their handshakes and wakes
     /// who takes them.
-    fn door(
+    pub(super) fn door(
         &self,
         listener: std::net::TcpListener,
         (thread, wake): (&'static str, &Wake),

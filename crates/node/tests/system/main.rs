@@ -24,6 +24,7 @@ mod liveness;
 mod lobby;
 mod logon;
 mod malformed;
+mod market;
 mod matching;
 mod operations;
 mod operator;

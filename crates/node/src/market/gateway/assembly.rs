@@ -1,0 +1,186 @@
+//! Puts a gateway's threads together.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::Context as _;
+use rtrb::RingBuffer;
+use weir_io::Rng;
+use weir_types::Nanos;
+use weir_wire::session::NodeId;
+
+use super::config::{MarketSection, Stages};
+use super::figures::{FlushFigures, MarketFigures, ReceiveFigures, UpdateFigures};
+use super::flush::{FlushAgent, FlushParts};
+use super::receive::{Fused, ReceiveAgent, Staged, UpdateAgent};
+use super::ring::{RingReader, ring};
+use super::told::Told;
+use super::update::{UpdateParts, UpdateStage, Wishes};
+use crate::door::Door;
+use crate::event_reader::EventReader;
+use crate::market::receiver::Receiver;
+use crate::runner::{Runner, WaitStrategy, Wake};
+
+/// Wishes that may be on their way: a subscriber to everything has one for each instrument.
+const WISHES_MAX: usize = 1 << 16;
+/// The names of flush threads.
+const FLUSH_NAMES: [&str; 8] =
+    ["flush-0", "flush-1", "flush-2", "flush-3", "flush-4", "flush-5", "flush-6", "flush-7"];
+
+/// Makes a door of a listener; with TLS a thread of this name does its handshakes and wakes who
+/// takes what comes.
+pub type OpenDoor<'a> = dyn Fn(TcpListener, (&'static str, &Wake)) -> Opened + 'a;
+/// A door, and the thread of its handshakes.
+type Opened = anyhow::Result<(Door, Option<Runner>)>;
+
+/// What a gateway has of its node.
+pub struct Host<'a> {
+    /// What an idle thread does where the section does not say.
+    pub wait: WaitStrategy,
+    /// How long a connection may be without a session.
+    pub logon_time_max: Nanos,
+    /// Who the node is.
+    pub node_id: NodeId,
+    /// The control log's events from the beginning, anew for each reader.
+    pub definitions: &'a dyn Fn() -> EventReader,
+    /// Where connections come from: a listener, or the thread of its handshakes.
+    pub door: &'a OpenDoor<'a>,
+    /// Draws nonces.
+    pub rng: &'a dyn Fn() -> Box<dyn Rng + Send>,
+    /// The node is stopping.
+    pub draining: Arc<AtomicBool>,
+}
+
+/// A gateway's threads to be, and its figures.
+pub struct Gateway {
+    /// The threads.
+    pub runners: Vec<Runner>,
+    /// What they count.
+    pub figures: Arc<MarketFigures>,
+}
+
+/// Puts a gateway together.
+///
+/// # Errors
+/// When a socket, a file or a listener does not open.
+pub fn assemble(section: &MarketSection, host: &Host<'_>) -> anyhow::Result<Gateway> {
+    let receiver = Receiver::open(&section.feed)?;
+    let (receive_wake, update_wake) = (Wake::new(), Wake::new());
+    let taker = match section.stages {
+        Stages::Fused => receive_wake.clone(),
+        Stages::Staged => update_wake.clone(),
+    };
+    let (door, hearings) = ring::<Told>(section.flush_ring, section.flush_threads);
+    let mut flush = Flush { section, host, taker: &taker, parts: Vec::new() };
+    for (index, hearing) in hearings.into_iter().enumerate() {
+        flush.add(index, hearing)?;
+    }
+    let mut runners = Vec::new();
+    let mut figures = MarketFigures {
+        addresses: flush.parts.iter().map(|part| part.address).collect(),
+        receive: Arc::new(ReceiveFigures::default()),
+        update: Arc::new(UpdateFigures::default()),
+        flush: flush.parts.iter().map(|part| part.figures.clone()).collect(),
+    };
+    let (mut wakes, mut wishes) = (Vec::new(), Vec::new());
+    let first_flush_core = if section.stages == Stages::Staged { 2 } else { 1 };
+    for (index, part) in flush.parts.into_iter().enumerate() {
+        wakes.push(part.wake.clone());
+        wishes.push(part.wishes);
+        let runner = Runner::new(FLUSH_NAMES[index], part.wake, wait_of(section, host))
+            .with_sockets(part.agent)
+            .on_core(section.cores.get(first_flush_core + index).copied());
+        runners.push(runner);
+        runners.extend(part.handshakes);
+    }
+    let stage = UpdateStage::new(UpdateParts {
+        books: section.books(),
+        conflator: section.conflator(),
+        door,
+        wakes,
+        wishes,
+        when_full: section.when_full,
+    });
+    let core = |index: usize| section.cores.get(index).copied();
+    let receive = figures.receive.clone();
+    let update = figures.update.clone();
+    let runner =
+        Runner::new("market-receive", receive_wake, wait_of(section, host)).on_core(core(0));
+    match section.stages {
+        Stages::Fused => {
+            let agent = ReceiveAgent::new(receiver, Fused::new(stage, update), receive)?;
+            runners.push(runner.with_sockets(agent));
+        }
+        Stages::Staged => {
+            let (writer, mut readers) = ring(section.receive_ring, 1);
+            let reader = readers.remove(0);
+            let staged = Staged::new(writer, update_wake.clone());
+            runners.push(runner.with_sockets(ReceiveAgent::new(receiver, staged, receive)?));
+            let agent = UpdateAgent::new(reader, stage, update);
+            let updating = Runner::new("market-update", update_wake, wait_of(section, host));
+            runners.push(updating.with_agent(agent).on_core(core(1)));
+        }
+    }
+    figures.addresses.shrink_to_fit();
+    Ok(Gateway { runners, figures: Arc::new(figures) })
+}
+
+fn wait_of(section: &MarketSection, host: &Host<'_>) -> WaitStrategy {
+    section.wait.unwrap_or(host.wait)
+}
+
+/// The flush threads, one after the other.
+struct Flush<'a> {
+    section: &'a MarketSection,
+    host: &'a Host<'a>,
+    /// Wakes who takes wishes.
+    taker: &'a Wake,
+    parts: Vec<FlushPart>,
+}
+
+struct FlushPart {
+    agent: FlushAgent,
+    wake: Wake,
+    wishes: Wishes,
+    handshakes: Option<Runner>,
+    address: SocketAddr,
+    figures: Arc<FlushFigures>,
+}
+
+impl Flush<'_> {
+    fn add(&mut self, index: usize, hearing: RingReader<Told>) -> anyhow::Result<()> {
+        let (section, host) = (self.section, self.host);
+        let mut listen = section.listen;
+        if listen.port() != 0 {
+            let port = usize::from(listen.port()) + index;
+            listen.set_port(u16::try_from(port).context("market.listen: no port is left")?);
+        }
+        let listener = TcpListener::bind(listen)
+            .with_context(|| format!("cannot listen for subscribers on {listen}"))?;
+        let address = listener.local_addr()?;
+        let wake = Wake::new();
+        let (door, handshakes) = (host.door)(listener, ("market-tls", &wake))?;
+        let (wishes, taken) = RingBuffer::new(WISHES_MAX);
+        let (figures, times) = FlushFigures::with_times();
+        let agent = FlushAgent::new(FlushParts {
+            door,
+            hearing,
+            wishes,
+            updater: self.taker.clone(),
+            instruments_max: section.instruments_max,
+            connections_max: section.connections_max,
+            subscriptions_max: section.subscriptions_max,
+            queue_len_max: section.queue_len_max,
+            logon_time_max: host.logon_time_max,
+            definitions: (host.definitions)(),
+            node_id: host.node_id,
+            rng: (host.rng)(),
+            draining: host.draining.clone(),
+            figures: figures.clone(),
+            times,
+        })?;
+        self.parts.push(FlushPart { agent, wake, wishes: taken, handshakes, address, figures });
+        Ok(())
+    }
+}

@@ -1,0 +1,34 @@
+//! The market-data gateway: a feed in, subscribers served.
+//!
+//! ```text
+//!  receive ──ring──► update ──ring──► flush 0 ─► subscribers
+//!  sockets, lines,   books, first  ├─► flush 1 ─► subscribers
+//!  codec             conflation    └─► …
+//!     └── one thread where fused ──┘      ▲ wishes: what subscribers want
+//! ```
+//! A client never gates a ring: a flush thread takes all that it is told and conflates for each of
+//! its subscribers. Where flush itself is behind, states merge in the priority queue.
+//!
+//! * [`config`]: what can be set. [`assembly`]: how the threads are put together.
+//! * [`receive`]: the receiving and the updating thread. [`update`]: books and the first stage.
+//! * [`ring`], [`told`]: what crosses, and how.
+//! * [`flush`]: a flush thread. `mirror`: its books; `intake`: what subscribers say; `writing`:
+//!   what they are told; `link`: one of them.
+//! * [`figures`]: what is counted.
+
+pub mod assembly;
+pub mod config;
+pub mod figures;
+pub mod flush;
+mod intake;
+mod levels;
+mod link;
+mod mirror;
+pub mod receive;
+pub mod ring;
+pub mod told;
+pub mod update;
+mod writing;
+
+pub use config::MarketSection;
+pub use figures::{MarketFigures, MarketReport};

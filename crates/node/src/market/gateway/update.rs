@@ -1,0 +1,542 @@
+//! The update stage: books from updates, the first stage of conflation, and what goes to flush.
+//!
+//! It runs where its updates come from: on the receiving thread (fused), or behind a ring on one of
+//! its own (staged). What it tells goes out between packets only, so that nothing is told of half a
+//! message.
+
+use std::collections::VecDeque;
+
+use rtrb::Consumer;
+use weir_market::book::{Change, Statistics};
+use weir_market::conflate::{
+    Bbo, Body, BookView, Conflator, ConflatorConfig, DayStatistics, Entry, Interest, Kind, Stamp,
+    Status, Trade,
+};
+use weir_market::line::State;
+use weir_market::{Action, Books, BooksConfig, Definition, FeedError, TradeFlags, Update};
+use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
+
+use super::levels::PendingLevels;
+use super::ring::RingWriter;
+use super::told::{ChannelIndex, Told, What};
+use crate::market::receiver::{ChannelEvent, ChannelKey, ClearReason, Origin, Output};
+use crate::runner::Wake;
+
+/// What is done when a flush thread does not keep up and the ring towards it is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WhenFull {
+    /// States are merged where they are, in the priority queue. The default.
+    #[default]
+    Merge,
+    /// The stage waits, and so does the feed: for tests that must see every change.
+    Wait,
+}
+
+/// What the stage has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UpdateCounts {
+    /// Updates taken in.
+    pub updates: u64,
+    /// Slots told to flush.
+    pub told: u64,
+    /// Times that the ring to flush was full.
+    pub full: u64,
+}
+
+/// What is known of an instrument beside its book.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    is_known: bool,
+    channel: ChannelIndex,
+    last_change: Stamp,
+    status: Option<Status>,
+}
+
+/// What goes out in its order beside entries.
+#[derive(Clone, Copy, Debug)]
+enum Notice {
+    Define(ChannelIndex, Definition),
+    Channel(ChannelIndex, ChannelKey, State),
+    NewSession(ChannelIndex),
+}
+
+/// One end of the queue of a flush thread's wishes.
+pub type Wishes = Consumer<Interest>;
+
+/// See the file's head.
+pub struct UpdateStage {
+    books: Books,
+    known: Vec<Known>,
+    conflator: Conflator,
+    levels: PendingLevels,
+    wanted_levels: Vec<u32>,
+    channels: Vec<(ChannelKey, State)>,
+    notices: VecDeque<Notice>,
+    door: RingWriter<Told>,
+    wakes: Vec<Wake>,
+    wishes: Vec<Wishes>,
+    when_full: WhenFull,
+    instruments_max: u32,
+    has_told: bool,
+    counts: UpdateCounts,
+}
+
+/// What conflation reads of the books.
+struct View<'a> {
+    books: &'a Books,
+    known: &'a [Known],
+}
+
+/// How the stage is made.
+pub struct UpdateParts {
+    /// Room for books.
+    pub books: BooksConfig,
+    /// The first stage's intervals.
+    pub conflator: ConflatorConfig,
+    /// Towards the flush threads.
+    pub door: RingWriter<Told>,
+    /// Their wakes.
+    pub wakes: Vec<Wake>,
+    /// Their wishes.
+    pub wishes: Vec<Wishes>,
+    /// What happens when one does not keep up.
+    pub when_full: WhenFull,
+}
+
+impl UpdateStage {
+    /// A stage that has heard nothing.
+    #[must_use]
+    pub fn new(parts: UpdateParts) -> UpdateStage {
+        UpdateStage {
+            instruments_max: parts.books.instruments_max,
+            books: Books::new(&parts.books),
+            known: Vec::new(),
+            conflator: Conflator::new(&parts.conflator),
+            levels: PendingLevels::default(),
+            wanted_levels: Vec::new(),
+            channels: Vec::new(),
+            notices: VecDeque::new(),
+            door: parts.door,
+            wakes: parts.wakes,
+            wishes: parts.wishes,
+            when_full: parts.when_full,
+            has_told: false,
+            counts: UpdateCounts::default(),
+        }
+    }
+
+    /// The books.
+    #[must_use]
+    pub fn books(&self) -> &Books {
+        &self.books
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub fn counts(&self) -> UpdateCounts {
+        self.counts
+    }
+
+    /// What conflation counted.
+    #[must_use]
+    pub fn conflated(&self) -> weir_market::conflate::Counts {
+        self.conflator.counts()
+    }
+
+    /// States in the throttle queue, and entries in the priority queue.
+    #[must_use]
+    pub fn queue_lens(&self) -> (usize, usize) {
+        (self.conflator.waiting_count(), self.conflator.queue_len())
+    }
+
+    /// When [`UpdateStage::turn`] has something to do although nothing came.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Nanos> {
+        self.conflator.next_due()
+    }
+
+    /// Between packets: takes wishes, runs the timer, and tells what is to be told. Returns how
+    /// much was done.
+    pub fn turn(&mut self, now: Nanos) -> usize {
+        let mut done = self.take_wishes(now);
+        self.conflator.tick(now);
+        done += self.tell_all(now);
+        if std::mem::take(&mut self.has_told) {
+            self.wakes.iter().for_each(Wake::wake);
+        }
+        done
+    }
+
+    fn take_wishes(&mut self, now: Nanos) -> usize {
+        let mut done = 0;
+        for index in 0..self.wishes.len() {
+            while let Ok(interest) = self.wishes[index].pop() {
+                done += 1;
+                self.wish(now, &interest);
+            }
+        }
+        done
+    }
+
+    fn wish(&mut self, now: Nanos, interest: &Interest) {
+        let Interest { instrument_id: id, kind, is_wanted } = *interest;
+        if id.0 >= self.instruments_max {
+            return;
+        }
+        if kind == Kind::Book {
+            let index = id.0 as usize;
+            if self.wanted_levels.len() <= index {
+                self.wanted_levels.resize(index + 1, 0);
+            }
+            let count = &mut self.wanted_levels[index];
+            *count = if is_wanted { *count + 1 } else { count.saturating_sub(1) };
+            if is_wanted || *count == 0 {
+                self.levels.want(id, is_wanted);
+            }
+        }
+        let view = View { books: &self.books, known: &self.known };
+        self.conflator.interest(now, interest, &view);
+    }
+
+    fn tell_all(&mut self, now: Nanos) -> usize {
+        let mut done = 0;
+        while let Some(notice) = self.notices.front().copied() {
+            if !self.tell(|told| notice.write(now, told)) {
+                return done;
+            }
+            self.notices.pop_front();
+            done += 1;
+        }
+        // An entry that was taken must be told, so room comes first.
+        while self.conflator.queue_len() > 0 {
+            let UpdateStage { door, conflator, books, known, levels, .. } = self;
+            let is_told = door.write(|told| {
+                let entry = conflator.pop(now).expect("the queue is not empty");
+                write_entry(told, now, &entry, (books, known, levels));
+            });
+            if !is_told {
+                self.counts.full += 1;
+                if self.when_full == WhenFull::Merge {
+                    break;
+                }
+                self.wakes.iter().for_each(Wake::wake);
+                std::thread::yield_now();
+                continue;
+            }
+            self.counts.told += 1;
+            self.has_told = true;
+            done += 1;
+        }
+        done
+    }
+
+    fn tell(&mut self, write: impl FnOnce(&mut Told)) -> bool {
+        let is_told = self.door.write(write);
+        self.counts.told += u64::from(is_told);
+        self.counts.full += u64::from(!is_told);
+        self.has_told |= is_told;
+        is_told
+    }
+
+    fn channel_index(&mut self, key: ChannelKey) -> ChannelIndex {
+        let place = self.channels.iter().position(|(known, _)| *known == key);
+        let index = place.unwrap_or_else(|| {
+            self.channels.push((key, State::Waiting));
+            self.channels.len() - 1
+        });
+        // A feed has at most a few hundred.
+        ChannelIndex::try_from(index).unwrap_or(ChannelIndex::MAX)
+    }
+
+    fn know(&mut self, id: InstrumentId, channel: ChannelIndex) -> Option<&mut Known> {
+        if id == InstrumentId(0) || id.0 >= self.instruments_max {
+            return None;
+        }
+        let index = id.0 as usize;
+        if self.known.len() <= index {
+            self.known.resize(index + 1, Known::default());
+        }
+        let known = &mut self.known[index];
+        known.is_known = true;
+        known.channel = channel;
+        Some(known)
+    }
+
+    /// Says what an update changed, in the order in which it is to be told: a trade first, then how
+    /// the book is after it.
+    fn say(&mut self, now: Nanos, stamp: Stamp, (update, change): (&Update, &Change)) {
+        let id = change.instrument_id;
+        let mut say = |body| {
+            let _ = self.conflator.apply(now, &Entry::change(id, stamp, body));
+        };
+        if let Some(trade) = trade_of(update, change) {
+            say(Body::Trade(trade));
+        }
+        if let (Some(state), Action::Status { reason, .. }) = (change.status, update.action) {
+            say(Body::Status(Status { state, reason }));
+        }
+        if is_of_order(&update.action) {
+            say(Body::Order(Update { instrument_id: id, ..*update }));
+        }
+        if let Some(best) = change.best {
+            say(Body::Bbo(bbo_of(
+                best.new.bid_px,
+                best.new.bid_sz,
+                best.new.ask_px,
+                best.new.ask_sz,
+            )));
+        }
+        if !change.levels().is_empty() {
+            self.levels.note(id, change.levels());
+            let _ = self.conflator.apply(now, &Entry::change(id, stamp, Body::Book));
+        }
+        if change.has_statistics {
+            let _ = self.conflator.apply(now, &Entry::change(id, stamp, Body::Statistics));
+        }
+        if change.is_cleared {
+            self.say_anew(now, id, stamp);
+        }
+    }
+
+    /// Says an instrument's book as it is now, as a change of its own.
+    fn say_anew(&mut self, now: Nanos, id: InstrumentId, stamp: Stamp) {
+        self.levels.mark_whole(id);
+        let best = self.books.best(id);
+        let best = bbo_of(best.bid_px, best.bid_sz, best.ask_px, best.ask_sz);
+        for body in [Body::Bbo(best), Body::Book, Body::Statistics, Body::OrdersSnapshot] {
+            let _ = self.conflator.apply(now, &Entry::change(id, stamp, body));
+        }
+    }
+
+    fn of_channel(&self, channel: ChannelIndex) -> Vec<InstrumentId> {
+        let known = (0..).map(InstrumentId).zip(&self.known);
+        let of = known.filter(|(_, known)| known.is_known && known.channel == channel);
+        of.map(|(id, _)| id).collect()
+    }
+
+    /// All that is known of a channel's instruments is void.
+    fn clear(&mut self, channel: ChannelIndex, is_session: bool) {
+        for id in self.of_channel(channel) {
+            let last_change = &mut self.known[id.0 as usize].last_change;
+            if is_session {
+                last_change.sequence = 0;
+            }
+            let Stamp { sequence, ts_event, ts_recv } = *last_change;
+            let action = Action::Clear;
+            let _ = self.books.apply(&Update { instrument_id: id, sequence, ts_event, action });
+            self.say_anew(ts_recv, id, Stamp { sequence, ts_event, ts_recv });
+        }
+        if is_session {
+            self.notices.push_back(Notice::NewSession(channel));
+        }
+    }
+
+    /// A snapshot is whole: what it says is told as one change of each instrument.
+    fn joined(&mut self, channel: ChannelIndex, next: u64) {
+        for id in self.of_channel(channel) {
+            let last_change = &mut self.known[id.0 as usize].last_change;
+            last_change.sequence = next.saturating_sub(1);
+            let stamp = *last_change;
+            self.say_anew(stamp.ts_recv, id, stamp);
+        }
+    }
+}
+
+impl Output for UpdateStage {
+    fn define(&mut self, origin: &Origin, definition: &Definition) {
+        let channel = self.channel_index(origin.channel);
+        // Books and conflation count what is beyond their limits.
+        let _is_known = self.books.define(definition.instrument_id);
+        if self.know(definition.instrument_id, channel).is_some() {
+            self.notices.push_back(Notice::Define(channel, *definition));
+        }
+    }
+
+    fn update(&mut self, origin: &Origin, update: Update) {
+        self.counts.updates += 1;
+        let change = self.books.apply(&update);
+        let channel = self.channel_index(origin.channel);
+        let ts_recv = origin.ts_recv;
+        let stamp = Stamp::of(&update, ts_recv);
+        if change.instrument_id == InstrumentId(0) {
+            if change.is_cleared {
+                self.clear(channel, false);
+            }
+            return;
+        }
+        let Some(known) = self.know(change.instrument_id, channel) else { return };
+        known.last_change = stamp;
+        if let (Some(state), Action::Status { reason, .. }) = (change.status, update.action) {
+            known.status = Some(Status { state, reason });
+        }
+        if !origin.is_snapshot {
+            self.say(origin.ts_poll, stamp, (&update, &change));
+        }
+    }
+
+    fn channel(&mut self, channel: ChannelKey, event: &ChannelEvent) {
+        let index = self.channel_index(channel);
+        match event {
+            ChannelEvent::State { to, .. } => {
+                self.channels[usize::from(index)].1 = *to;
+                self.notices.push_back(Notice::Channel(index, channel, *to));
+            }
+            ChannelEvent::Damaged | ChannelEvent::Silent => {
+                self.notices.push_back(Notice::Channel(index, channel, State::Stale));
+            }
+            ChannelEvent::Heard => {
+                let state = self.channels[usize::from(index)].1;
+                self.notices.push_back(Notice::Channel(index, channel, state));
+            }
+            ChannelEvent::Clear { reason } => {
+                self.clear(index, matches!(reason, ClearReason::Session { .. }));
+            }
+            ChannelEvent::Joined { next } => self.joined(index, *next),
+            ChannelEvent::Gap { .. }
+            | ChannelEvent::Stale { .. }
+            | ChannelEvent::EndOfSession { .. } => {}
+        }
+    }
+
+    fn refused(&mut self, _origin: &Origin, _error: FeedError) {}
+
+    fn end_of_packet(&mut self, _origin: &Origin) {}
+}
+
+impl Notice {
+    fn write(&self, now: Nanos, told: &mut Told) {
+        told.begin(now);
+        (told.channel, told.what) = match *self {
+            Notice::Define(channel, definition) => (channel, What::Define(definition)),
+            Notice::Channel(channel, key, state) => (channel, What::Channel(key, state)),
+            Notice::NewSession(channel) => (channel, What::NewSession),
+        };
+    }
+}
+
+fn write_entry(
+    told: &mut Told,
+    now: Nanos,
+    entry: &Entry,
+    (books, known, levels): (&Books, &[Known], &mut PendingLevels),
+) {
+    let id = entry.instrument_id;
+    let known = known.get(id.0 as usize).copied().unwrap_or_default();
+    told.begin(now);
+    told.channel = known.channel;
+    told.what = What::Entry(*entry);
+    let Stamp { sequence, ts_event, .. } = known.last_change;
+    let at = |action| Update { instrument_id: id, sequence, ts_event, action };
+    match entry.body {
+        Body::Statistics => told.statistics = day_of(&books.statistics(id)),
+        Body::Book => {
+            let updates = &mut told.updates;
+            let is_whole = levels.take(id, |change| {
+                updates.push(at(level_of(change.side, change.level)));
+            });
+            if is_whole {
+                updates.push(at(Action::Clear));
+                for side in [Side::Buy, Side::Sell] {
+                    let whole = books.levels(id, side, usize::MAX);
+                    updates.extend(whole.map(|level| at(level_of(side, level))));
+                }
+            }
+        }
+        Body::OrdersSnapshot | Body::Gap(Kind::Orders) => {
+            told.updates.push(at(Action::Clear));
+            for side in [Side::Buy, Side::Sell] {
+                told.updates.extend(books.orders(id, side).map(|order| {
+                    let (order_id, price, size) = (order.order_id, order.price, order.size);
+                    at(Action::Add { order_id, side, price, size })
+                }));
+            }
+        }
+        _ => {}
+    }
+}
+
+fn level_of(side: Side, level: weir_market::book::BookLevel) -> Action {
+    let weir_market::book::BookLevel { price, size, order_count } = level;
+    Action::Level { side, price, size, order_count, is_last: true }
+}
+
+fn bbo_of(bid_px: Price, bid_sz: Qty, ask_px: Price, ask_sz: Qty) -> Bbo {
+    Bbo { bid_px, bid_sz, ask_px, ask_sz }
+}
+
+fn day_of(statistics: &Statistics) -> DayStatistics {
+    DayStatistics {
+        open: statistics.open,
+        high: statistics.high,
+        low: statistics.low,
+        last: statistics.last,
+        volume: statistics.volume,
+        turnover: statistics.turnover,
+        trade_count: statistics.trade_count,
+    }
+}
+
+/// The trade, or the break of one, that an update is.
+fn trade_of(update: &Update, change: &Change) -> Option<Trade> {
+    if let Some(print) = change.trade {
+        let weir_market::book::TradePrint { price, size, match_id, aggressor, venue, flags } =
+            print;
+        return Some(Trade { price, size, match_id, venue, aggressor, flags, is_break: false });
+    }
+    match update.action {
+        Action::TradeBreak { match_id, size, price } => Some(Trade {
+            price,
+            size,
+            match_id,
+            venue: weir_market::Venue(0),
+            aggressor: None,
+            flags: TradeFlags::default(),
+            is_break: true,
+        }),
+        _ => None,
+    }
+}
+
+fn is_of_order(action: &Action) -> bool {
+    matches!(
+        action,
+        Action::Add { .. }
+            | Action::Execute { .. }
+            | Action::Reduce { .. }
+            | Action::Delete { .. }
+            | Action::Replace { .. }
+            | Action::Modify { .. }
+    )
+}
+
+impl BookView for View<'_> {
+    fn best(&self, instrument_id: InstrumentId) -> Bbo {
+        let best = self.books.best(instrument_id);
+        bbo_of(best.bid_px, best.bid_sz, best.ask_px, best.ask_sz)
+    }
+
+    fn levels(
+        &self,
+        instrument_id: InstrumentId,
+        side: Side,
+        depth: usize,
+        level: &mut dyn FnMut(Price, Qty, u32),
+    ) {
+        for at in self.books.levels(instrument_id, side, depth) {
+            level(at.price, at.size, at.order_count);
+        }
+    }
+
+    fn statistics(&self, instrument_id: InstrumentId) -> DayStatistics {
+        day_of(&self.books.statistics(instrument_id))
+    }
+
+    fn status(&self, instrument_id: InstrumentId) -> Option<Status> {
+        self.known.get(instrument_id.0 as usize)?.status
+    }
+
+    fn last_change(&self, instrument_id: InstrumentId) -> Stamp {
+        self.known.get(instrument_id.0 as usize).map_or(Stamp::default(), |known| known.last_change)
+    }
+}

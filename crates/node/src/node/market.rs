@@ -1,0 +1,27 @@
+//! The market-data gateway of a node, where it has one.
+
+use super::*;
+use crate::market::gateway::assembly::{Host, assemble};
+
+impl Assembly<'_> {
+    /// Puts the gateway together; its threads start with the others.
+    pub(super) fn open_market(&mut self, control: &Recovered) -> anyhow::Result<()> {
+        let Some(section) = &self.config.market else { return Ok(()) };
+        let gateway = assemble(
+            section,
+            &Host {
+                wait: self.config.wait,
+                logon_time_max: Nanos(self.config.gateway.logon_timeout_ms * 1_000_000),
+                node_id: NodeId(control.log.log_id().to_be_bytes()),
+                definitions: &|| control.reader(),
+                door: &|listener, thread| self.door(listener, thread),
+                rng: &|| Box::new(OsRng),
+                draining: self.draining.clone(),
+            },
+        )
+        .context("market data")?;
+        self.market_figures = Some(gateway.figures);
+        self.market_runners = gateway.runners;
+        Ok(())
+    }
+}
