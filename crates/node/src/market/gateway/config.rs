@@ -47,8 +47,9 @@ pub struct MarketSection {
     /// Slots of the ring between receiving and updating.
     #[serde(default = "default_ring_slots")]
     pub receive_ring: usize,
-    /// Slots of the ring towards the flush threads.
-    #[serde(default = "default_ring_slots")]
+    /// Slots of the ring towards the flush threads: few, since what waits there is not merged any
+    /// more and gets old.
+    #[serde(default = "default_flush_ring")]
     pub flush_ring: usize,
     /// What is done while that one is full: `merge`, or `wait`.
     #[serde(default)]
@@ -89,6 +90,10 @@ fn default_flush_threads() -> usize {
 
 fn default_ring_slots() -> usize {
     16_384
+}
+
+fn default_flush_ring() -> usize {
+    256
 }
 
 fn default_connections_max() -> usize {

@@ -12,7 +12,7 @@
 //! * [`config`]: what can be set. [`assembly`]: how the threads are put together.
 //! * [`receive`]: the receiving and the updating thread. [`update`]: books and the first stage.
 //! * [`ring`], [`told`]: what crosses, and how.
-//! * [`flush`]: a flush thread. `mirror`: its books; `intake`: what subscribers say; `writing`:
+//! * [`flush`]: a flush thread. [`mirror`]: its books; `intake`: what subscribers say; [`writing`]:
 //!   what they are told; `link`: one of them.
 //! * [`figures`]: what is counted.
 
@@ -23,12 +23,12 @@ pub mod flush;
 mod intake;
 mod levels;
 mod link;
-mod mirror;
+pub mod mirror;
 pub mod receive;
 pub mod ring;
 pub mod told;
 pub mod update;
-mod writing;
+pub mod writing;
 
 pub use config::MarketSection;
 pub use figures::{MarketFigures, MarketReport};

@@ -10,7 +10,7 @@ use weir_market::{Definition, Update};
 use weir_types::Nanos;
 
 use super::figures::{ReceiveFigures, UpdateFigures};
-use super::ring::{RingReader, RingWriter};
+use super::ring::{RingReader, RingWriter, Slots as _};
 use super::update::UpdateStage;
 use crate::agent::Agent;
 use crate::market::receiver::{ChannelEvent, ChannelKey, Origin, Output, Receiver};

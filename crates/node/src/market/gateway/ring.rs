@@ -8,6 +8,13 @@ use disruptor::{
     SingleProducerBarrier, build_single_producer,
 };
 
+/// Where slots are written: a ring, or what a benchmark puts in its place.
+pub trait Slots<T> {
+    /// Writes the next slot, which holds what it last held; false, and `write` was not called, when
+    /// there is no room.
+    fn write(&mut self, write: impl FnOnce(&mut T)) -> bool;
+}
+
 /// The end that writes.
 pub struct RingWriter<T> {
     producer: SingleProducer<T, MultiConsumerBarrier>,
@@ -39,11 +46,10 @@ pub fn ring<T: Default + Send + Sync + 'static>(
     (RingWriter { producer: builder.build() }, readers)
 }
 
-impl<T: Send + Sync + 'static> RingWriter<T> {
-    /// Writes the next slot, which holds what it last held; false, and `write` was not called, when
-    /// the slowest reader has not read what stands there.
+impl<T: Send + Sync + 'static> Slots<T> for RingWriter<T> {
+    /// There is no room while the slowest reader has not read what stands there.
     #[inline]
-    pub fn write(&mut self, write: impl FnOnce(&mut T)) -> bool {
+    fn write(&mut self, write: impl FnOnce(&mut T)) -> bool {
         self.producer.try_publish(write).is_ok()
     }
 }

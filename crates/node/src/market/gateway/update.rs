@@ -17,7 +17,7 @@ use weir_market::{Action, Books, BooksConfig, Definition, FeedError, TradeFlags,
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
 use super::levels::PendingLevels;
-use super::ring::RingWriter;
+use super::ring::{RingWriter, Slots};
 use super::told::{ChannelIndex, Told, What};
 use crate::market::receiver::{ChannelEvent, ChannelKey, ClearReason, Origin, Output};
 use crate::runner::Wake;
@@ -65,7 +65,7 @@ enum Notice {
 pub type Wishes = Consumer<Interest>;
 
 /// See the file's head.
-pub struct UpdateStage {
+pub struct UpdateStage<D = RingWriter<Told>> {
     books: Books,
     known: Vec<Known>,
     conflator: Conflator,
@@ -73,7 +73,7 @@ pub struct UpdateStage {
     wanted_levels: Vec<u32>,
     channels: Vec<(ChannelKey, State)>,
     notices: VecDeque<Notice>,
-    door: RingWriter<Told>,
+    door: D,
     wakes: Vec<Wake>,
     wishes: Vec<Wishes>,
     when_full: WhenFull,
@@ -89,13 +89,13 @@ struct View<'a> {
 }
 
 /// How the stage is made.
-pub struct UpdateParts {
+pub struct UpdateParts<D = RingWriter<Told>> {
     /// Room for books.
     pub books: BooksConfig,
     /// The first stage's intervals.
     pub conflator: ConflatorConfig,
     /// Towards the flush threads.
-    pub door: RingWriter<Told>,
+    pub door: D,
     /// Their wakes.
     pub wakes: Vec<Wake>,
     /// Their wishes.
@@ -104,10 +104,10 @@ pub struct UpdateParts {
     pub when_full: WhenFull,
 }
 
-impl UpdateStage {
+impl<D: Slots<Told>> UpdateStage<D> {
     /// A stage that has heard nothing.
     #[must_use]
-    pub fn new(parts: UpdateParts) -> UpdateStage {
+    pub fn new(parts: UpdateParts<D>) -> UpdateStage<D> {
         UpdateStage {
             instruments_max: parts.books.instruments_max,
             books: Books::new(&parts.books),
@@ -343,7 +343,7 @@ impl UpdateStage {
     }
 }
 
-impl Output for UpdateStage {
+impl<D: Slots<Told>> Output for UpdateStage<D> {
     fn define(&mut self, origin: &Origin, definition: &Definition) {
         let channel = self.channel_index(origin.channel);
         // Books and conflation count what is beyond their limits.

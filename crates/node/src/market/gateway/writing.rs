@@ -19,7 +19,8 @@ use super::told::ChannelIndex;
 
 /// To whom, and when.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Address {
+pub struct Address {
+    /// Its session.
     pub session_id: SessionId,
     /// What it calls the subscription.
     pub handle: u32,
@@ -29,13 +30,13 @@ pub(super) struct Address {
 
 /// Levels and orders on their way into groups; kept, so that nothing is allocated for each.
 #[derive(Debug, Default)]
-pub(super) struct Drafts {
+pub struct Drafts {
     levels: Vec<MarketLevel>,
     orders: Vec<MarketRestingOrder>,
 }
 
 /// Appends a message.
-pub(super) fn put_message(
+pub fn put_message(
     to: Address,
     message: &Message,
     mirror: &Mirror,

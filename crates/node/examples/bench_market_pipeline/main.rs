@@ -1,0 +1,133 @@
+//! The pipeline of a market-data gateway by itself, from the receipt of an update to the flush
+//! thread: how long the way takes, and how old what is told gets when flush cannot carry the feed.
+//!
+//! ```text
+//! cargo run --release -p weir --example bench_market_pipeline -- pipeline [--rate N] [--seconds N]
+//! cargo run --release -p weir --example bench_market_pipeline -- overload [--seconds N]
+//! ```
+//! Updates are made ahead and due at fixed times, whatever the pipeline does (open loop): what
+//! counts as receipt is when an update was due. One thread updates the books and conflates, one
+//! flushes: mirror, second stage, frames written to memory. Sockets are left out. The rate falls
+//! with the number of subscribers, to what one thread can write.
+//!
+//! Overload: what flush carries to a hundred subscribers is measured, then the feed is 2, 5 and 10
+//! times that, with an interval in which flush could tell of each instrument twice, and without any
+//! conflation: then the updating thread waits for flush, and the feed for it.
+//!
+//! Both threads spin and note the longest time between two looks at the clock in each millisecond.
+//! A window in which either was away for longer than 10 µs was not the pipeline's: figures are
+//! printed of all windows and of the clean ones, with their share.
+
+mod flow;
+mod handoff;
+mod run;
+
+use run::{Cell, Outcome, measure};
+use serde_json::{Value, json};
+
+fn main() {
+    let mut words = std::env::args().skip(1);
+    let mode = words.next().unwrap_or_else(|| "pipeline".to_owned());
+    let mut rate = 1_000_000_u64;
+    let mut seconds = 2_u64;
+    while let Some(word) = words.next() {
+        let number = words.next().and_then(|text| text.parse().ok());
+        match (word.as_str(), number) {
+            ("--rate", Some(number)) => rate = number,
+            ("--seconds", Some(number)) => seconds = number,
+            _ => panic!("unknown option {word}"),
+        }
+    }
+    let report = match mode.as_str() {
+        "pipeline" => pipeline(rate, seconds),
+        "overload" => overload(seconds),
+        other => panic!("unknown mode {other}: want pipeline or overload"),
+    };
+    println!("{report}");
+}
+
+fn pipeline(rate: u64, seconds: u64) -> Value {
+    let base = Cell { rate, seconds, ..Cell::default() };
+    let mut cells = Vec::new();
+    for handoff in ["disruptor", "crossbeam", "std"] {
+        cells.push(Cell { handoff, subscribers: 1, ..base });
+    }
+    cells.push(Cell { is_staged: true, subscribers: 1, ..base });
+    // So many that one thread can write what comes.
+    for subscribers in [10, 100, 1_000] {
+        let rate = rate.min(2_000_000 / u64::from(subscribers));
+        cells.push(Cell { subscribers, rate, ..base });
+    }
+    // In turn, so that what the machine does meets all alike.
+    let rounds = 5;
+    let mut outcomes: Vec<Vec<Outcome>> = vec![Vec::new(); cells.len()];
+    for round in 0..rounds {
+        for (cell, runs) in cells.iter().zip(&mut outcomes) {
+            let outcome = measure(cell);
+            eprintln!("round {round}: {cell:?}: {outcome:?}");
+            runs.push(outcome);
+        }
+    }
+    let rows = cells.iter().zip(&outcomes).map(|(cell, runs)| row(cell, runs));
+    json!({
+        "bench": "market-pipeline", "rate": rate, "seconds": seconds, "rounds": rounds,
+        "instruments": flow::INSTRUMENTS, "cells": rows.collect::<Vec<_>>(),
+    })
+}
+
+fn row(cell: &Cell, runs: &[Outcome]) -> Value {
+    let median = |figure: &dyn Fn(&Outcome) -> f64| {
+        let mut values: Vec<f64> = runs.iter().map(figure).collect();
+        values.sort_by(f64::total_cmp);
+        json!({
+            "median": values[values.len() / 2],
+            "low": values.first(), "high": values.last(),
+        })
+    };
+    json!({
+        "handoff": cell.handoff, "staged": cell.is_staged, "subscribers": cell.subscribers,
+        "conflated": cell.is_conflated, "rate": cell.rate,
+        "offered_per_s": median(&|run| run.offered_per_s),
+        "told_per_s": median(&|run| run.told_per_s),
+        "written_per_s": median(&|run| run.written_per_s),
+        "p50_ns": median(&|run| run.all[0]), "p99_ns": median(&|run| run.all[1]),
+        "p999_ns": median(&|run| run.all[2]), "max_ns": median(&|run| run.all[3]),
+        "clean_p50_ns": median(&|run| run.clean[0]), "clean_p99_ns": median(&|run| run.clean[1]),
+        "clean_p999_ns": median(&|run| run.clean[2]),
+        "clean_share": median(&|run| run.clean_share),
+        "age_p50_ns": median(&|run| run.age[0]), "age_p99_ns": median(&|run| run.age[1]),
+        "age_p999_ns": median(&|run| run.age[2]),
+        "age_last_ns": median(&|run| run.age_last),
+        "throttled_share": median(&|run| run.throttled_share),
+        "queued_at_end": median(&|run| run.queued_at_end),
+        "resident_mib": median(&|run| run.resident_mib),
+    })
+}
+
+/// What flush carries is measured first: every message to every subscriber, as fast as it goes.
+fn overload(seconds: u64) -> Value {
+    let subscribers = 100;
+    let base = Cell { subscribers, seconds, ..Cell::default() };
+    let all = Cell { rate: 2_000_000, is_conflated: false, ..base };
+    let capacity = measure(&all).heard_per_s;
+    eprintln!("flush carries {capacity:.0} changes a second to {subscribers} subscribers");
+    // A throttle that flush can carry: within an interval it can tell of each instrument twice.
+    let interval_us = (2e6 * f64::from(flow::INSTRUMENTS) / capacity) as u64;
+    let mut rows = Vec::new();
+    for times in [2, 5, 10] {
+        for is_conflated in [true, false] {
+            let rate = (capacity * f64::from(times)) as u64;
+            let cell = Cell { rate, is_conflated, interval_us, ..base };
+            let runs: Vec<_> = (0..3).map(|_| measure(&cell)).collect();
+            eprintln!("{cell:?}: {runs:?}");
+            let mut line = row(&cell, &runs);
+            line["times_capacity"] = json!(times);
+            rows.push(line);
+        }
+    }
+    json!({
+        "bench": "market-overload", "seconds": seconds, "subscribers": subscribers,
+        "instruments": flow::INSTRUMENTS, "interval_us": interval_us, "capacity_per_s": capacity,
+        "cells": rows,
+    })
+}
