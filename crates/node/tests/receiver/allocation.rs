@@ -29,31 +29,34 @@ impl Output for Silent {
 
 #[test]
 fn a_receiver_that_has_seen_losses_allocates_nothing_for_further_ones() {
-    let faults = Faults { seed: 5, loss: [50_000; 2], delay: 50_000, ..Faults::default() };
+    let faults = Faults { seed: 5, loss: [100_000; 2], delay: 100_000, ..Faults::default() };
     let parts = Parts { requests: true, ..Parts::default() };
     let mut stand = Stand::new(Day::made_up(1, 12_000, 2), faults, parts);
-    while stand.venue.published < 8_000 {
-        stand.publish(40);
-    }
     let mut out = Silent::default();
-    let (mut allocated, before) = (0, stand.channel().counts);
-    let mut round = |stand: &mut Stand, out: &mut Silent| {
-        let start = allocation_count();
-        while stand.receiver.poll(Nanos(stand.clock), out) > 0 {}
-        allocated += allocation_count() - start;
-    };
-    while stand.venue.published < 20_000 {
-        stand.venue.publish(40);
-        // Lines first, then what was asked for, each as far as it has come by now.
-        for _ in 0..4 {
-            round(&mut stand, &mut out);
-            stand.venue.serve();
-            stand.clock += 100_000;
-        }
-    }
+    run(&mut stand, &mut out, 12_000);
+    let before = stand.channel().counts;
+    out = Silent::default();
+    let allocated = run(&mut stand, &mut out, 24_000);
     let after = stand.channel().counts;
     assert_eq!(allocated, 0, "allocations for {} updates", out.updates);
     assert!(out.updates > 9_000 && out.events > 10, "{} {}", out.updates, out.events);
     let filled = after.gaps_filled - before.gaps_filled;
     assert!(filled > 10 && after.requests > before.requests, "{filled} holes were filled");
+}
+
+/// Publishes up to this message and takes what comes; how often the receiver took memory.
+fn run(stand: &mut Stand, out: &mut Silent, until: usize) -> u64 {
+    let mut allocated = 0;
+    while stand.venue.published < until {
+        stand.venue.publish(40);
+        // Lines first, then what was asked for, each as far as it has come by now.
+        for _ in 0..4 {
+            let start = allocation_count();
+            while stand.receiver.poll(Nanos(stand.clock), out) > 0 {}
+            allocated += allocation_count() - start;
+            stand.venue.serve();
+            stand.clock += 100_000;
+        }
+    }
+    allocated
 }

@@ -50,7 +50,7 @@ fn thousands_of_instruments_over_unicast_have_the_venues_books() {
 fn whatever_is_lost_for_good_leaves_the_books_marked_and_never_wrong_before() {
     let mut seen = [0; 2];
     for seed in 0..12 {
-        let loss = [3_000 * (seed % 4); 2];
+        let loss = [40_000 * (seed % 4); 2];
         let faults = Faults { seed, loss, duplication: 10_000, delay: 30_000, answer_loss: 0 };
         let mut stand = Stand::new(Day::made_up(seed, 3_000, 2), faults, Parts::default());
         stand.publish_all();

@@ -34,7 +34,9 @@ impl Reference {
         let context = Context { sequence: self.count, channel: 0, ts_send: Nanos(0) };
         let mut sink = Collected::default();
         self.itch.decode(&context, message, &mut sink).expect("a good message");
-        sink.updates.iter().for_each(|update| drop(self.books.apply(update)));
+        for update in &sink.updates {
+            self.books.apply(update);
+        }
         if matches!(message[0], b'R' | b'H') {
             let locate = u16::from_be_bytes([message[1], message[2]]);
             self.states.insert((locate, message[0].wrapping_sub(b'R')), message.to_vec());

@@ -1,13 +1,23 @@
 //! What is no packet of the feed, or not this session's, or not what its lengths say.
 
+use std::net::{Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
 use weir_market::FeedError;
 use weir_market::feed::moldudp64::{PacketWriter, Pushed, Session};
-use weir_market::line::State;
-use weir_node::market::receiver::ChannelEvent;
+use weir_market::line::{Line, State};
+use weir_node::market::receiver::{ChannelEvent, FeedSection, Receiver};
+use weir_node::market::udp::{Listen, listen, sender};
+use weir_types::Nanos;
 
 use crate::day::Day;
-use crate::stand::{MILLISECOND, Parts, Stand};
+use crate::market::Market;
+use crate::stand::{MILLISECOND, Parts, Stand, address_of};
 use crate::venue::Faults;
+
+/// How long anything may take.
+const LIMIT: Duration = Duration::from_secs(60);
 
 fn stand(parts: Parts) -> Stand {
     let mut stand = Stand::new(Day::made_up(1, 1_000, 2), Faults::default(), parts);
@@ -26,8 +36,6 @@ fn packet(stand: &Stand, messages: &[&[u8]]) -> Vec<u8> {
 #[test]
 fn trash_is_counted_and_changes_nothing() {
     let mut stand = stand(Parts::default());
-    let mut long = vec![b'x'; 9_000];
-    long[18..20].copy_from_slice(&[0, 0]);
     for trash in [&b""[..], b"x", &[0; 19]] {
         stand.venue.send(0, trash);
         stand.venue.send(1, trash);
@@ -135,21 +143,36 @@ fn a_line_takes_what_its_source_sends_and_nothing_else() {
         for address in ["127.0.0.1:0", "239.77.20.3:0@127.0.0.1"] {
             let text =
                 format!("name = \"itch\"\n[[lines]]\na = \"{address}\"\na_source = \"{source}\"");
-            let mut stand = stand(Parts::default());
-            let section =
-                weir_node::market::receiver::FeedSection::parse(&text).expect("it is right");
-            stand.receiver =
-                weir_node::market::receiver::Receiver::open(&section).expect("it opens");
-            let line = crate::stand::address_of(&stand.receiver, weir_market::line::Line::A);
-            stand.market = crate::market::Market::new(std::rc::Rc::new(Day::default()));
-            stand.venue.lines = vec![line];
-            stand.venue.publish(10);
-            // On the same socket, by who may send, so that there is something to wait for.
-            let limit = std::time::Instant::now() + std::time::Duration::from_millis(200);
-            while std::time::Instant::now() < limit && stand.receiver.channels().next().is_none() {
-                stand.poll();
+            let section = FeedSection::parse(&text).expect("it is right");
+            let mut receiver = Receiver::open(&section).expect("it opens");
+            let to = address_of(&receiver, Line::A);
+            let mut market = Market::new(Rc::new(Day::default()));
+            let heartbeat = PacketWriter::new(Session::new("DAY1").expect("a name"), 1, 100)
+                .heartbeat()
+                .to_vec();
+            let socket = sender(Ipv4Addr::LOCALHOST, 0).expect("a sender");
+            // One more of the group's listeners says when the datagram has been.
+            let SocketAddr::V4(address) = to else { panic!("{to}") };
+            let (interface, wait) = (Ipv4Addr::LOCALHOST, Some(LIMIT));
+            let other = address.ip().is_multicast().then(|| {
+                let to = Listen { address, interface, receive_buffer: 1 << 16, wait };
+                listen(&to).expect("it listens")
+            });
+            socket.send_to(&heartbeat, to).expect("it sends");
+            if let Some(other) = &other {
+                other.recv(&mut [0; 100]).expect("it came");
             }
-            assert_eq!(stand.receiver.channels().next().is_some(), is_heard, "{text}");
+            let is_taken = |receiver: &Receiver| {
+                let counts = receiver.sockets().next().expect("one").1.counts;
+                counts.received.datagrams > 0 || (other.is_some() && !is_heard)
+            };
+            let limit = Instant::now() + LIMIT;
+            receiver.poll(Nanos(1), &mut market);
+            while !is_taken(&receiver) {
+                receiver.poll(Nanos(1), &mut market);
+                assert!(Instant::now() < limit, "nothing came: {text}");
+            }
+            assert_eq!(receiver.channels().next().is_some(), is_heard, "{text}");
         }
     }
 }
