@@ -8,7 +8,7 @@ use crate::stand::{MICROSECOND, MILLISECOND, Parts, SECOND, Stand};
 use crate::venue::Faults;
 
 const BAD: Faults =
-    Faults { seed: 3, loss: [20_000; 2], duplication: 30_000, delay: 50_000, answer_loss: 50_000 };
+    Faults { seed: 3, loss: [100_000; 2], duplication: 30_000, delay: 50_000, answer_loss: 50_000 };
 
 /// The end of the session, and the time that holes may take.
 fn end(stand: &mut Stand) {

@@ -1,6 +1,6 @@
 //! A feed's receiver against a venue over real sockets of the loopback interface: two lossy lines,
-//! a server for requests, snapshots, a connection. Time is simulated, so that nothing depends on how
-//! fast the machine is.
+//! a server for requests, snapshots, a connection. Time is simulated, so that nothing depends on
+//! how fast the machine is.
 
 mod allocation;
 #[path = "../../../market/tests/support/data.rs"]

@@ -113,7 +113,7 @@ impl Stand {
     /// Publishes all that is left, some at a time.
     pub fn publish_all(&mut self) {
         while !self.venue.is_over() {
-            self.publish(40);
+            self.publish(15);
         }
     }
 

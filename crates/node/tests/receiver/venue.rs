@@ -1,5 +1,5 @@
 //! A venue: a publisher on two lines that loses, doubles and reorders, a server for requests, and
-//! servers of SoupBinTCP for snapshots and for the feed itself. All by real sockets, all when called.
+//! one of SoupBinTCP for snapshots or for the feed itself. All by real sockets, all when called.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::rc::Rc;
