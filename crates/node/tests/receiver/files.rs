@@ -188,6 +188,37 @@ fn a_day_file_gives_the_book_of_every_row() {
     assert_same(&market, &receiver, &built(&path, "itch", &[]));
 }
 
+#[test]
+fn a_day_file_of_a_feed_that_has_none_and_a_file_that_is_not_there_are_refused_by_name() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("day.bin");
+    let text = format!("name = \"iex-deep\"\n[capture]\nfile = {path:?}\n");
+    let refused = |text: &str| Receiver::open(&section(text)).expect_err("no feed").to_string();
+    assert!(refused(&text).contains("feed.capture.file"), "{}", refused(&text));
+    std::fs::write(&path, b"\0\x02ab").expect("it is written");
+    assert!(refused(&text).contains("day file"), "{}", refused(&text));
+}
+
+#[test]
+fn a_damaged_capture_is_taken_up_to_the_damage() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (path, day) = made_up(dir.path());
+    let mut bytes = std::fs::read(&path).expect("it is there");
+    bytes.truncate(bytes.len() - 7);
+    std::fs::write(&path, bytes).expect("it is written");
+    let text = format!(
+        "name = \"itch\"\n[[lines]]\na = \"{A}@127.0.0.1\"\nb = \"{B}@127.0.0.1\"\n\
+         [capture]\nfile = {path:?}\n"
+    );
+    let mut receiver = Receiver::open(&section(&text)).expect("it opens");
+    let mut market = Market::new(Rc::clone(&day));
+    while !receiver.is_over() {
+        receiver.poll(Nanos(SECOND), &mut market);
+    }
+    assert!(receiver.file_error().is_some());
+    assert!(market.right > 1_000 && market.wrong == 0);
+}
+
 /// Sends a capture's datagrams of one group again, and takes them from a socket.
 fn sent_again(path: &Path, feed: &str, group: Option<SocketAddr>, want: &Builder) {
     let text = format!(

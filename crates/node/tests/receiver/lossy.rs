@@ -120,20 +120,19 @@ fn a_pause_of_the_thread_gives_nothing_up_that_waits_in_a_socket() {
     let parts = Parts { more: "[timing]\nreorder_us = 100\ngive_up_ms = 1\n", ..Parts::default() };
     let mut stand = Stand::new(Day::made_up(8, 2_000, 1), Faults::default(), parts);
     stand.publish(10);
-    // A hole that line B fills, behind more packets of line A than one call reads.
-    stand.venue.is_dead[0] = true;
+    stand.venue.is_dead = [true; 2];
     stand.venue.publish(1);
-    stand.venue.is_dead = [false, true];
-    for _ in 0..100 {
-        stand.venue.publish(1);
-    }
-    stand.poll();
-    // The thread stands still for longer than holes may take, and B's copies are read late.
-    stand.clock += SECOND;
     stand.venue.is_dead = [false; 2];
-    stand.venue.publish(1);
+    stand.venue.publish(3);
     stand.drain();
-    assert_eq!(stand.channel().counts.gaps_given_up, 0);
+    assert_eq!(stand.market.state, State::Gap);
+    // The thread stands still for longer than holes may take. Meanwhile line A goes on, and the
+    // message comes on line B, which is read after it.
+    stand.clock += SECOND;
+    stand.venue.publish(1);
+    stand.venue.send_again(1, 11);
+    stand.drain();
+    assert_eq!((stand.channel().counts.gaps_given_up, stand.market.state), (0, State::Live));
     stand.publish_all();
     stand.assert_equal();
     // Time is looked at all the same: a hole that nothing fills is given up.
@@ -145,4 +144,26 @@ fn a_pause_of_the_thread_gives_nothing_up_that_waits_in_a_socket() {
     stand.publish(1);
     stand.pass(2 * MILLISECOND + MICROSECOND);
     assert_eq!(stand.channel().counts.gaps_given_up, 1);
+}
+
+#[test]
+fn a_thread_that_never_catches_up_gives_up_what_nobody_sends() {
+    let parts = Parts { more: "[timing]\ngive_up_ms = 1\n", ..Parts::default() };
+    let mut stand = Stand::new(Day::made_up(8, 8_000, 1), Faults::default(), parts);
+    stand.publish(10);
+    stand.venue.is_dead = [true; 2];
+    stand.publish(1);
+    stand.venue.is_dead = [false; 2];
+    // There is always more to be read than one call reads.
+    stand.venue.publish_singly(64);
+    for _ in 0..70 {
+        stand.venue.publish_singly(64);
+        stand.clock += MILLISECOND;
+        stand.poll();
+    }
+    let received: u64 =
+        stand.receiver.sockets().map(|(_, socket)| socket.counts.received.datagrams).sum();
+    assert!(received + 128 <= stand.venue.sent.iter().sum(), "it was never behind");
+    assert_eq!(stand.channel().counts.gaps_given_up, 1);
+    assert!(stand.market.is_marked);
 }

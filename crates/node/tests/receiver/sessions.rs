@@ -3,6 +3,8 @@
 use weir_market::line::State;
 use weir_node::market::receiver::{ChannelEvent, ClearReason};
 
+use weir_types::Nanos;
+
 use crate::day::Day;
 use crate::stand::{MILLISECOND, Parts, SECOND, Stand};
 use crate::venue::Faults;
@@ -62,4 +64,26 @@ fn heartbeats_keep_a_quiet_channel_from_being_silent_and_show_what_is_missing() 
     stand.pass(20 * MILLISECOND);
     assert_eq!(stand.channel().counts.lines[2].first, 20);
     stand.assert_equal();
+}
+
+#[test]
+fn who_waits_for_the_sockets_is_woken_by_what_comes() {
+    let mut stand = Stand::new(Day::made_up(1, 10, 1), Faults::default(), Parts::default());
+    let mut poll = mio::Poll::new().expect("a poll");
+    for fd in stand.receiver.descriptors() {
+        let mut source = mio::unix::SourceFd(&fd);
+        let registry = poll.registry();
+        registry
+            .register(&mut source, mio::Token(0), mio::Interest::READABLE)
+            .expect("it is taken");
+    }
+    assert_eq!(stand.receiver.deadline(), None, "nothing was heard: time brings nothing");
+    stand.venue.publish(1);
+    let mut events = mio::Events::with_capacity(8);
+    poll.poll(&mut events, Some(std::time::Duration::from_secs(60))).expect("it waits");
+    assert!(!events.is_empty());
+    stand.drain();
+    // From the first packet on the lines may fall silent.
+    let silent_at = Nanos(stand.clock + 5 * SECOND);
+    assert_eq!(stand.receiver.deadline(), Some(silent_at));
 }

@@ -107,6 +107,22 @@ impl Venue {
         messages.len()
     }
 
+    /// The same, each in a datagram of its own.
+    pub fn publish_singly(&mut self, count: usize) {
+        for _ in 0..count {
+            self.publish(1);
+        }
+    }
+
+    /// Sends one message, by its number, on one line.
+    pub fn send_again(&mut self, line: usize, sequence: u64) {
+        let mut writer = PacketWriter::new(self.session, sequence, DATAGRAM_LEN);
+        let place = usize::try_from(sequence - 1).expect("a number");
+        assert_eq!(writer.push(&self.day.messages[place]), Pushed::Added);
+        let datagram = writer.take(<[u8]>::to_vec).expect("a message");
+        self.send(line, &datagram);
+    }
+
     fn send_packet(&mut self) {
         if let Some(datagram) = self.writer.take(<[u8]>::to_vec) {
             self.send_on_lines(&datagram);
