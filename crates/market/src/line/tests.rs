@@ -367,3 +367,29 @@ fn channels_are_apart_and_as_many_as_were_allowed() {
     lines.tick(Nanos(2_000), &mut count);
     assert_eq!(count.0, [7, 9, 7, 9]);
 }
+
+#[test]
+fn what_arrives_gives_nothing_up_before_time_is_looked_at() {
+    let mut scene = Scene::new(LineConfig { request: None, ..config() });
+    scene.a(1, 3);
+    assert_eq!(scene.a(4, 5), "gap:3..4 Gap");
+    // Much later more comes, and what is missing behind it.
+    scene.now = 5_000;
+    for (from, to, want) in [(5, 6, ""), (3, 4, "3..4 4..5 5..6 Live")] {
+        let messages: Vec<u8> = (from..to).map(|number| (number % 251) as u8).collect();
+        let packet = Packet {
+            channel: 5,
+            session: 1,
+            sequence: from,
+            count: (to - from) as u32,
+            kind: PacketKind::Data,
+            ts_send: Nanos(0),
+            messages: &messages,
+        };
+        scene.channel.arrive(Line::B, &packet, Nanos(scene.now), &mut scene.log);
+        assert_eq!(scene.said(), want);
+    }
+    assert_eq!((scene.channel.heard_to(), scene.channel.next()), (6, 6));
+    assert_eq!(scene.heartbeat(8), "gap:6..8 Gap");
+    assert_eq!(scene.channel.heard_to(), 8);
+}

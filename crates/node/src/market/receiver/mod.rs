@@ -48,7 +48,7 @@ use self::recovery::Recovery;
 use self::requests::Requester;
 use self::stream::{Framed, Stream, packet_of};
 use self::taking::Decoding;
-use super::capture::{CaptureFile, FileError};
+use super::capture::{CaptureFile, FileError, FileKind};
 use super::feeds::feed_by_name;
 use crate::config::ConfigError;
 
@@ -173,6 +173,11 @@ impl Receiver {
         let path = &capture.file;
         let failed = |error| OpenError::File { path: path.clone(), error };
         let file = CaptureFile::open(path).map_err(failed)?;
+        if file.kind() == FileKind::Records && !self.decoding.is_mold {
+            let (key, value) = ("feed.capture.file", path.display().to_string());
+            let want = "a capture: a day file holds messages of `itch`";
+            return Err(ConfigError::OutOfRange { key, value, want }.into());
+        }
         let mut places = Places {
             by_address: BTreeMap::new(),
             takes_all: section.lines.is_empty(),

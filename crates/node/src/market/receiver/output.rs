@@ -102,8 +102,9 @@ pub enum ChannelEvent {
 /// Takes what a receiver tells.
 ///
 /// All calls come from the thread that polls, in the order in which messages and events follow from
-/// the packets. What is told of a channel's session, snapshot or hole comes before the updates that
-/// come after it.
+/// the packets. What is told of a channel's session, snapshot or loss comes before the updates that
+/// come after it. A state is told once all that led to it was handed on: what fills a hole, or
+/// waited for a snapshot, comes while the state is still the one before.
 pub trait Output {
     /// An instrument became known, or is described anew.
     fn define(&mut self, origin: &Origin, definition: &Definition);
