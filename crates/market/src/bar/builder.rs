@@ -115,7 +115,7 @@ impl BarBuilder {
     }
 
     /// Takes a trade in. Closes at most two bars: one that was over, and the one that it fills.
-    pub fn trade(&mut self, trade: &BarTrade, tell: &mut impl FnMut(&BarEvent)) {
+    pub fn trade(&mut self, trade: &BarTrade, tell: &mut (impl FnMut(&BarEvent) + ?Sized)) {
         if trade.print.flags.contains(FOR_NOTHING) {
             self.counts.passed_over += 1;
             return;
@@ -149,7 +149,7 @@ impl BarBuilder {
     }
 
     /// Undoes a trade: in its bar when that is open, else by a correction.
-    pub fn trade_break(&mut self, undone: &BarBreak, tell: &mut impl FnMut(&BarEvent)) {
+    pub fn trade_break(&mut self, undone: &BarBreak, tell: &mut (impl FnMut(&BarEvent) + ?Sized)) {
         let place_no = self.directory.get(undone.instrument_id);
         let found = place_no.and_then(|no| self.memory.break_trade(no, undone.match_id));
         let is_open = |place: &Place, trade: &Kept| {
@@ -178,7 +178,7 @@ impl BarBuilder {
     /// Says that the trades' clock has passed `now`: bars by time whose interval began before that
     /// of `now` are closed, and trades that come later for them are late. In the order in which
     /// instruments traded first. Costs nothing while the interval of `now` is still the same.
-    pub fn advance(&mut self, now: Nanos, tell: &mut impl FnMut(&BarEvent)) {
+    pub fn advance(&mut self, now: Nanos, tell: &mut (impl FnMut(&BarEvent) + ?Sized)) {
         let floor = self.kind.start_of(now);
         if floor <= self.floor {
             return;
@@ -199,7 +199,7 @@ impl BarBuilder {
 
     /// The session is over: all bars are closed, as they are, numbers begin anew, and trades so far
     /// cannot be undone any more.
-    pub fn end_session(&mut self, tell: &mut impl FnMut(&BarEvent)) {
+    pub fn end_session(&mut self, tell: &mut (impl FnMut(&BarEvent) + ?Sized)) {
         for place in &mut self.places {
             close(place, self.gap_count, false, &mut self.counts, tell);
             (place.number, place.last, place.floor, place.gap_seen) = (0, 0, Nanos(0), 0);
@@ -316,7 +316,7 @@ fn close(
     gap_count: u64,
     is_complete: bool,
     counts: &mut BarCounts,
-    tell: &mut impl FnMut(&BarEvent),
+    tell: &mut (impl FnMut(&BarEvent) + ?Sized),
 ) {
     let Some(mut bar) = place.bar.take() else { return };
     bar.has_gap |= std::mem::replace(&mut place.gap_seen, gap_count) != gap_count;

@@ -5,6 +5,7 @@
 //! * [`capture`]: datagrams from captures and messages from day files, and captures written.
 //! * [`feeds`]: the feeds that tools can name; [`builder`]: the books of one.
 //! * [`analysis`]: rates, gaps and mix of what comes; [`plot`]: a picture of it.
+//! * [`post`]: what is kept of it: audits, bars.
 //! * [`replay`]: a capture sent again; [`record`]: what comes, kept.
 
 pub mod analysis;
@@ -12,6 +13,7 @@ pub mod builder;
 pub mod capture;
 pub mod feeds;
 pub mod plot;
+pub mod post;
 pub mod rates;
 pub mod record;
 pub mod replay;
