@@ -212,3 +212,34 @@ fn what_no_datagram_can_be_leaves_nothing_behind() {
         assert_eq!(out, [1]);
     }
 }
+
+const PAGE: &str = include_str!("../../../../../docs/protocols/audit.md");
+
+/// The bytes of the page's example.
+fn example() -> Vec<u8> {
+    let address = |text: &str| text.parse::<SocketAddr>().expect("an address");
+    let (src, dst) = (address("10.0.0.1:4"), address("224.0.0.1:5"));
+    let (ts_recv, polled) = (Nanos(1_000_000_000), Nanos(1_000_000_250));
+    let datagram = Datagram { ts_recv, src, dst, payload: b"hi" };
+    let mut file = Vec::new();
+    put_audit_head(&mut file, ["A"].into_iter());
+    let it = AuditDatagram { line: LineNo(0), polled, datagram };
+    put_audit_datagram(&mut file, &it).expect("it fits");
+    let (from, to) = (Nanos(1_000_000_500), Nanos(1_000_000_700));
+    put_audit_gap(&mut file, &AuditGap { line: LineNo(0), datagrams: 3, from, to }, 3);
+    let totals = LineTotals { written: 1, missing: 3 };
+    put_audit_end(&mut file, LineNo(0), &totals, Nanos(2_000_000_000));
+    file
+}
+
+#[test]
+fn the_example_of_the_page_is_what_is_written() {
+    let text: String = (example().chunks(16).enumerate())
+        .map(|(row, bytes)| {
+            let bytes: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("{:4}  {}\n", row * 16, bytes.join(" "))
+        })
+        .collect();
+    let page = PAGE.split("```text\n").nth(1).and_then(|rest| rest.split("```").next());
+    assert_eq!(page, Some(text.as_str()), "\n{text}");
+}

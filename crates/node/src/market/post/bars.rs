@@ -20,6 +20,8 @@ const MILLI: u64 = 1_000_000;
 /// Bytes of a price, of 19 digits, and of money, of 38.
 const PRICE_LEN: usize = 9;
 const CASH_LEN: usize = 16;
+/// Corrections that are written together at most: few are made.
+const CORRECTIONS_MAX: u32 = 1_024;
 const CASH_MAX: u128 = 10_u128.pow(38);
 
 /// What became of trades.
@@ -179,19 +181,22 @@ impl Bars {
         storage: &mut dyn FnMut() -> Box<dyn Storage>,
     ) -> io::Result<Bars> {
         let mut kinds = Vec::new();
+        let corrections = config.group_rows.min(CORRECTIONS_MAX);
         for builder in config.builders() {
-            let table = |name: &str| TableConfig {
+            let table = |name: &str, group_rows: u32| TableConfig {
                 dir: config.dir.clone(),
                 name: format!("{name}-{}", builder.kind),
-                group_rows: config.group_rows as usize,
+                group_rows: group_rows as usize,
                 file_bytes: config.file_bytes,
                 file_s: config.file_s,
                 level: config.level,
                 about: about(name, builder.kind),
             };
             kinds.push(OneKind {
-                bars: TableWriter::new(table("bars"), storage()).map_err(as_io)?,
-                corrections: TableWriter::new(table("corrections"), storage()).map_err(as_io)?,
+                bars: TableWriter::new(table("bars", config.group_rows), storage())
+                    .map_err(as_io)?,
+                corrections: TableWriter::new(table("corrections", corrections), storage())
+                    .map_err(as_io)?,
                 builder: BarBuilder::new(&builder),
             });
         }
@@ -301,4 +306,16 @@ fn add(sum: &mut BarCounts, counts: &BarCounts) {
     sum.corrections += counts.corrections;
     sum.unknown += counts.unknown;
     sum.bars += counts.bars;
+}
+
+/// The columns of bars.
+#[cfg(test)]
+pub(super) fn bar_schema() -> &'static str {
+    BarRow::SCHEMA
+}
+
+/// The columns of corrections.
+#[cfg(test)]
+pub(super) fn correction_schema() -> &'static str {
+    CorrectionRow::SCHEMA
 }

@@ -254,6 +254,19 @@ mod tests {
     }
 
     #[test]
+    fn the_section_on_the_page_is_good_and_has_every_key() {
+        const PAGE: &str = include_str!("../../../../../docs/market.md");
+        let text = PAGE.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
+        let text = text.expect("a section").replace("market.post.", "");
+        let section = read(&text).expect("it is good");
+        assert!(section.audit.is_some() && section.bars.is_some());
+        for (table, keys) in [("[audit]", 9), ("[bars]", 10)] {
+            let of_table = text.split(table).nth(1).and_then(|rest| rest.split("\n\n").next());
+            assert_eq!(of_table.expect(table).matches(" = ").count(), keys, "{table}");
+        }
+    }
+
+    #[test]
     fn what_is_wrong_is_named() {
         for (text, named) in [
             ("[audit]", "market.post.audit.dir"),

@@ -120,14 +120,6 @@ impl PostReceiver {
         taken
     }
 
-    /// True when the sender went and nothing of it is left.
-    #[must_use]
-    pub fn is_over(&self) -> bool {
-        // What a sender pushed before it went is seen at the next look: only a caller that stops
-        // asks, and it takes once more.
-        self.ring.is_abandoned() && self.ring.is_empty()
-    }
-
     /// How far it is behind.
     #[must_use]
     pub fn figures(&self) -> EventFigures {

@@ -23,3 +23,6 @@ pub use events::{EventFigures, PostEvent, PostReceiver, PostSender, post_events}
 pub use processor::{PostFigures, PostProcessor, PostSenders, PostWatch};
 pub use storage::{FileSystem, Storage, StoredFile};
 pub use table::TableFigures;
+
+#[cfg(test)]
+mod tests;

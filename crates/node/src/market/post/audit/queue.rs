@@ -112,6 +112,7 @@ impl AuditSender {
     /// # Panics
     /// When there is no such line: lines are the caller's own.
     pub fn send(&mut self, line: LineNo, polled: Nanos, datagram: &Datagram<'_>) -> Handed {
+        assert!(usize::from(line.0) < self.gaps.len(), "{line:?} was not named");
         let len = datagram.payload.len();
         let needed = HEAD_LEN + len + self.gap_count * HEAD_LEN;
         if self.ring.cached_slots() < needed && self.ring.slots() < needed {

@@ -28,7 +28,9 @@ pub enum AuditItem<'a> {
 pub struct AuditFile {
     pieces: Pieces,
     decoder: AuditDecoder,
-    has_end: bool,
+    /// Lines that were named, and lines whose end was said.
+    lines: usize,
+    ends: usize,
 }
 
 impl std::fmt::Debug for AuditFile {
@@ -46,7 +48,7 @@ impl AuditFile {
         let error = |error| FileError::Io { offset: 0, error };
         let file = BufReader::with_capacity(PIECE_LEN, File::open(path).map_err(error)?);
         let pieces = Pieces::new(Box::new(file)).map_err(error)?;
-        Ok(AuditFile { pieces, decoder: AuditDecoder::new(), has_end: false })
+        Ok(AuditFile { pieces, decoder: AuditDecoder::new(), lines: 0, ends: 0 })
     }
 
     /// Hands the next item to `take`; false at the end of the file.
@@ -61,11 +63,14 @@ impl AuditFile {
                 AuditNext::More { len } => len,
                 AuditNext::Step { used, step } => {
                     let item = match step {
-                        AuditStep::Line(name) => Some(AuditItem::Line(name)),
+                        AuditStep::Line(name) => {
+                            self.lines += 1;
+                            Some(AuditItem::Line(name))
+                        }
                         AuditStep::Datagram(datagram) => Some(AuditItem::Datagram(datagram)),
                         AuditStep::Gap(gap) => Some(AuditItem::Gap(gap)),
                         AuditStep::End(line, totals) => {
-                            self.has_end = true;
+                            self.ends += 1;
                             Some(AuditItem::End(line, totals))
                         }
                         AuditStep::Other => None,
@@ -92,6 +97,6 @@ impl AuditFile {
     /// if nothing followed, or is still written.
     #[must_use]
     pub fn has_end(&self) -> bool {
-        self.has_end
+        self.lines > 0 && self.ends == self.lines
     }
 }
