@@ -31,6 +31,7 @@ pub struct AuditFile {
     /// Lines that were named, and lines whose end was said.
     lines: usize,
     ends: usize,
+    is_over: bool,
 }
 
 impl std::fmt::Debug for AuditFile {
@@ -48,7 +49,7 @@ impl AuditFile {
         let error = |error| FileError::Io { offset: 0, error };
         let file = BufReader::with_capacity(PIECE_LEN, File::open(path).map_err(error)?);
         let pieces = Pieces::new(Box::new(file)).map_err(error)?;
-        Ok(AuditFile { pieces, decoder: AuditDecoder::new(), lines: 0, ends: 0 })
+        Ok(AuditFile { pieces, decoder: AuditDecoder::new(), lines: 0, ends: 0, is_over: false })
     }
 
     /// Hands the next item to `take`; false at the end of the file.
@@ -59,7 +60,10 @@ impl AuditFile {
         loop {
             let (bytes, is_last) = self.pieces.at_hand();
             let needed = match self.decoder.next(bytes, is_last)? {
-                AuditNext::End => return Ok(false),
+                AuditNext::End => {
+                    self.is_over = true;
+                    return Ok(false);
+                }
                 AuditNext::More { len } => len,
                 AuditNext::Step { used, step } => {
                     let item = match step {
@@ -93,10 +97,10 @@ impl AuditFile {
         }
     }
 
-    /// True when the file was ended in order; otherwise it was cut off, even where its end reads as
+    /// True when the file was read to its end, and that was in order; otherwise it was cut off, even where its end reads as
     /// if nothing followed, or is still written.
     #[must_use]
     pub fn has_end(&self) -> bool {
-        self.lines > 0 && self.ends == self.lines
+        self.is_over && self.lines > 0 && self.ends == self.lines
     }
 }
