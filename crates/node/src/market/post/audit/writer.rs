@@ -24,6 +24,8 @@ use super::queue::AuditRecord;
 
 const MILLI: u64 = 1_000_000;
 const HOUR_NS: u64 = 3_600_000_000_000;
+/// So much is waited for at once, so that the end of a large file does not wait for all of it.
+const SYNC_BYTES: u64 = 16 << 20;
 
 /// What was written and what was not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,6 +70,8 @@ struct Open {
     name: String,
     /// Bytes of whole blocks in it.
     len: u64,
+    /// Bytes that are not known to be on the disk.
+    unsynced: u64,
     hour: u64,
 }
 
@@ -278,7 +282,7 @@ impl AuditWriter {
             }
         };
         self.last_began = began;
-        self.open = Some(Open { file, name, len: 0, hour: now.0 / HOUR_NS });
+        self.open = Some(Open { file, name, len: 0, unsynced: 0, hour: now.0 / HOUR_NS });
         self.figures.files += 1;
         self.block.clear();
         put_audit_head(&mut self.block, self.lines.iter().map(|line| line.name.as_str()));
@@ -329,9 +333,16 @@ impl AuditWriter {
 
     fn write_packed(&mut self) -> io::Result<()> {
         let Some(open) = &mut self.open else { return Ok(()) };
+        let len = self.packed.len() as u64;
         open.file.write_all(&self.packed)?;
-        open.len += self.packed.len() as u64;
-        self.figures.bytes += self.packed.len() as u64;
+        open.unsynced += len;
+        if open.unsynced >= SYNC_BYTES {
+            open.file.sync()?;
+            open.unsynced = 0;
+        }
+        // What failed is cut off again.
+        open.len += len;
+        self.figures.bytes += len;
         Ok(())
     }
 
