@@ -4,7 +4,7 @@
 //! that under its own name it is whole. What cannot be written is counted and told, and the next
 //! rows begin a new file; nothing here stops whoever has rows.
 
-use std::io::{self, ErrorKind};
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -365,5 +365,5 @@ fn put<R: Row>(writer: &mut Writer, rows: &[R]) -> Result<(), ParquetError> {
 
 /// What is wrong with a directory or a level, at the start.
 pub(super) fn as_io(error: ParquetError) -> io::Error {
-    io::Error::new(ErrorKind::Other, error)
+    io::Error::other(error)
 }

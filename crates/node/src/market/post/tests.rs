@@ -129,7 +129,7 @@ fn events() -> Vec<PostEvent> {
         let price = (draw % 2_000) as i64 * 10_000_000 - 3_000_000_000;
         let ts = START + number * 700_000_000;
         let mut trade = trade(1 + (draw % 3) as u32, ts, price, 1 + draw % 500, number);
-        trade.print.flags = TradeFlags(if draw % 20 == 0 { (draw % 7) as u8 } else { 0 });
+        trade.print.flags = TradeFlags(if draw.is_multiple_of(20) { (draw % 7) as u8 } else { 0 });
         events.push(PostEvent::Trade(trade));
         if number % 100 == 0 {
             events.push(PostEvent::Break(BarBreak {
