@@ -51,7 +51,7 @@ fn payloads(count: usize, len: usize) -> Vec<Vec<u8>> {
                 payload.extend_from_slice(&(34_200_000_000_000 + order * 900).to_be_bytes()[2..]);
                 payload.extend_from_slice(&order.to_be_bytes());
                 payload.push(if noise & 1 == 0 { b'B' } else { b'S' });
-                payload.extend_from_slice(&(100 * (noise >> 20) as u32 % 1_000).to_be_bytes());
+                payload.extend_from_slice(&((noise >> 20) as u32 % 10 * 100).to_be_bytes());
                 payload.extend_from_slice(b"AAPL    ");
                 payload.extend_from_slice(&(1_700_000 + (noise >> 40) as u32 % 500).to_be_bytes());
             }

@@ -88,7 +88,8 @@ fn anything() -> impl Strategy<Value = Said> {
     ];
     let payload = prop_oneof![
         proptest::collection::vec(any::<u8>(), 0..40),
-        (any::<u8>(), 0_usize..=65_507).prop_map(|(byte, len)| vec![byte; len]),
+        (any::<u8>(), 0_usize..=65_507)
+            .prop_map(|(step, len)| (0..len).map(|at| (at as u8).wrapping_mul(step)).collect()),
     ];
     let ports = (any::<u16>(), any::<u16>());
     let datagram = (0_u16..2, time.clone(), time.clone(), addresses, ports, payload).prop_map(
