@@ -8,6 +8,7 @@
 //! datagram ─► packet ─► line ─► codec ─► update ─► book ─► conflation ─► subscriber
 //!            framing   A/B, gaps  ITCH…   one form    BBO, levels  throttle, priority
 //! ```
+//! * [`bar`]: what traded over a time, a number of trades or a volume.
 //! * [`capture`]: datagrams in captures, messages in day files.
 //! * [`feed`]: the codecs, one module each, behind one trait.
 //! * [`line`]: lines A and B and retransmissions as one sequence; gaps, sessions, recovery.
@@ -16,6 +17,7 @@
 //! * [`book`]: the books that follow from updates, best prices, statistics.
 //! * [`conflate`]: what of it goes to whom and when.
 
+pub mod bar;
 pub mod book;
 pub mod capture;
 pub mod conflate;

@@ -7,8 +7,10 @@
 //! * [`Decoder`]: pcap (both byte orders, microseconds and nanoseconds) and pcapng.
 //! * [`datagram`]: the UDP datagram in a captured frame.
 //! * [`put_file_header`], [`put_datagram`]: writes a pcap file.
+//! * [`audit`]: captures of what came on which line and when, by two clocks, with what is missing.
 //! * [`next_record`]: messages with a length of two bytes before each, as Nasdaq's day files.
 
+pub mod audit;
 mod decoder;
 mod frame;
 mod records;

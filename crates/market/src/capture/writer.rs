@@ -68,14 +68,26 @@ pub fn put_datagram(out: &mut Vec<u8>, datagram: &Datagram<'_>) -> Result<(), Wr
 
 fn put(out: &mut Vec<u8>, datagram: &Datagram<'_>) -> Result<(), WriteError> {
     let &Datagram { ts_recv, src, dst, payload } = datagram;
-    let too_long = WriteError::TooLong { len: payload.len() };
     let (seconds, nanos) = (ts_recv.0 / NANOS, ts_recv.0 % NANOS);
     let seconds = u32::try_from(seconds).map_err(|_| WriteError::Time { seconds })?;
-    let udp_len = u16::try_from(payload.len() + UdpHeader::LEN).map_err(|_| too_long)?;
     let head_at = out.len();
     out.extend_from_slice(&seconds.to_le_bytes());
     out.extend_from_slice(&(nanos as u32).to_le_bytes());
     out.extend_from_slice(&[0; 8]);
+    let frame_len = put_frame(out, (src, dst), payload)?;
+    out[head_at + 8..head_at + 12].copy_from_slice(&frame_len.to_le_bytes());
+    out[head_at + 12..head_at + 16].copy_from_slice(&frame_len.to_le_bytes());
+    Ok(())
+}
+
+/// Appends a datagram's frame and says how long it is; on an error, some of it.
+pub(super) fn put_frame(
+    out: &mut Vec<u8>,
+    (src, dst): (SocketAddr, SocketAddr),
+    payload: &[u8],
+) -> Result<u32, WriteError> {
+    let too_long = WriteError::TooLong { len: payload.len() };
+    let udp_len = u16::try_from(payload.len() + UdpHeader::LEN).map_err(|_| too_long)?;
     let frame_at = out.len();
     put_ethernet(out, dst.ip());
     let (from, to) = (src.port(), dst.port());
@@ -104,10 +116,7 @@ fn put(out: &mut Vec<u8>, datagram: &Datagram<'_>) -> Result<(), WriteError> {
     };
     out.extend_from_slice(&udp.map_err(|_| too_long)?.to_bytes());
     out.extend_from_slice(payload);
-    let frame_len = u32::try_from(out.len() - frame_at).map_err(|_| too_long)?;
-    out[head_at + 8..head_at + 12].copy_from_slice(&frame_len.to_le_bytes());
-    out[head_at + 12..head_at + 16].copy_from_slice(&frame_len.to_le_bytes());
-    Ok(())
+    u32::try_from(out.len() - frame_at).map_err(|_| too_long)
 }
 
 /// To the link address that a group's address stands for (RFC 1112, RFC 2464).

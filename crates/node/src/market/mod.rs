@@ -6,6 +6,7 @@
 //! * [`feeds`]: the feeds that tools can name; [`builder`]: the books of one.
 //! * [`analysis`]: rates, gaps and mix of what comes; [`plot`]: a picture of it.
 //! * [`receiver`]: a feed's sockets and captures as updates, with requests and snapshots.
+//! * [`post`]: what is kept of it: audits, bars.
 //! * [`replay`]: a capture sent again; [`record`]: what comes, kept.
 
 pub mod analysis;
@@ -14,6 +15,7 @@ pub mod capture;
 pub mod feeds;
 pub mod gateway;
 pub mod plot;
+pub mod post;
 pub mod rates;
 pub mod receiver;
 pub mod record;

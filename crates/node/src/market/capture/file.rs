@@ -1,20 +1,17 @@
-//! Reads a capture or a day file piece by piece, compressed by gzip or not.
+//! Reads a capture or a day file piece by piece, compressed by gzip or Zstandard or not.
 
 use std::fs::File;
-use std::io::{self, BufReader, Cursor, Read};
+use std::io::{self, BufReader, Read};
 use std::path::Path;
 
-use flate2::read::MultiGzDecoder;
 use weir_market::capture::{
     CaptureError, Datagram, Decoder, FrameError, Record, Step, datagram, next_record,
 };
 use weir_types::Nanos;
 
 use super::super::{Datagrams, ReceiveCounts};
+use super::pieces::{PIECE_LEN, Pieces};
 
-/// Bytes that are read at once at least.
-const PIECE_LEN: usize = 256 << 10;
-const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 /// How pcap files of each form and pcapng files begin.
 const CAPTURE_MAGICS: [[u8; 4]; 6] = [
     [0xd4, 0xc3, 0xb2, 0xa1],
@@ -91,12 +88,7 @@ pub struct FileCounts {
 
 /// A file that is read.
 pub struct CaptureFile {
-    reader: Box<dyn Read + Send>,
-    buffer: Vec<u8>,
-    /// What is in the buffer and was not used yet.
-    start: usize,
-    end: usize,
-    is_last: bool,
+    pieces: Pieces,
     offset: u64,
     kind: FileKind,
     decoder: Decoder,
@@ -126,27 +118,17 @@ impl CaptureFile {
     ///
     /// # Errors
     /// Those of `reader`.
-    pub fn new(mut reader: Box<dyn Read + Send>) -> Result<CaptureFile, FileError> {
-        let mut head = Vec::new();
+    pub fn new(reader: Box<dyn Read + Send>) -> Result<CaptureFile, FileError> {
         let error = |error| FileError::Io { offset: 0, error };
-        reader.by_ref().take(2).read_to_end(&mut head).map_err(error)?;
-        let is_compressed = head == GZIP_MAGIC;
-        let whole = Cursor::new(head).chain(reader);
-        let reader: Box<dyn Read + Send> =
-            if is_compressed { Box::new(MultiGzDecoder::new(whole)) } else { Box::new(whole) };
         let mut file = CaptureFile {
-            reader,
-            buffer: vec![0; PIECE_LEN],
-            start: 0,
-            end: 0,
-            is_last: false,
+            pieces: Pieces::new(reader).map_err(error)?,
             offset: 0,
             kind: FileKind::Capture,
             decoder: Decoder::new(),
             counts: FileCounts::default(),
         };
         file.fill(4)?;
-        let head = &file.buffer[..file.end];
+        let (head, _) = file.pieces.at_hand();
         let is_capture = CAPTURE_MAGICS.iter().any(|magic| head.starts_with(magic));
         let len = head.first_chunk::<2>().map_or(0, |len| u16::from_be_bytes(*len));
         if !is_capture && (1..=RECORD_LEN_MAX).contains(&len) {
@@ -179,9 +161,9 @@ impl CaptureFile {
     /// [`FileError`]: nothing more can be read. All before it was handed on.
     pub fn next(&mut self, take: &mut dyn FnMut(&Item<'_>)) -> Result<bool, FileError> {
         loop {
-            let bytes = &self.buffer[self.start..self.end];
+            let (bytes, is_last) = self.pieces.at_hand();
             let (used, needed) = match self.kind {
-                FileKind::Capture => match self.decoder.next(bytes, self.is_last)? {
+                FileKind::Capture => match self.decoder.next(bytes, is_last)? {
                     Step::Frame { used, frame } => {
                         self.counts.frames += 1;
                         let item = datagram(&frame).map_or_else(Item::Other, Item::Datagram);
@@ -193,7 +175,7 @@ impl CaptureFile {
                     Step::More { len } => (0, Some(len)),
                     Step::End => return Ok(false),
                 },
-                FileKind::Records => match next_record(bytes, self.offset, self.is_last)? {
+                FileKind::Records => match next_record(bytes, self.offset, is_last)? {
                     Record::Message { used, message } => {
                         self.counts.messages += 1;
                         take(&Item::Message { ts_event: time_of_day(message), message });
@@ -204,11 +186,11 @@ impl CaptureFile {
                     Record::End => return Ok(false),
                 },
             };
-            self.start += used;
+            self.pieces.used(used);
             self.offset += used as u64;
             match needed {
                 None => return Ok(true),
-                Some(len) if len > self.end - self.start => self.fill(len)?,
+                Some(len) if len > self.pieces.len() => self.fill(len)?,
                 Some(_) => {}
             }
         }
@@ -216,23 +198,10 @@ impl CaptureFile {
 
     /// Reads on until there are at least `len` bytes, or the file ends.
     fn fill(&mut self, len: usize) -> Result<(), FileError> {
-        self.buffer.copy_within(self.start..self.end, 0);
-        (self.start, self.end) = (0, self.end - self.start);
-        if self.buffer.len() < len {
-            self.buffer.resize(len.next_multiple_of(PIECE_LEN), 0);
-        }
-        while self.end < len && !self.is_last {
-            match self.reader.read(&mut self.buffer[self.end..]) {
-                Ok(0) => self.is_last = true,
-                Ok(read) => self.end += read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    let offset = self.offset + self.end as u64;
-                    return Err(FileError::Io { offset, error });
-                }
-            }
-        }
-        Ok(())
+        self.pieces.fill(len).map_err(|error| {
+            let offset = self.offset + self.pieces.len() as u64;
+            FileError::Io { offset, error }
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Captures and day files on disk: opened, decompressed, read in pieces; and captures written.
 
 mod file;
+pub(crate) mod pieces;
 mod writer;
 
 pub use file::{CaptureFile, CaptureReplay, FileCounts, FileError, FileKind, Item};

@@ -1,0 +1,353 @@
+//! Trades in, bars out.
+
+use weir_types::{Cash, InstrumentId, Nanos, Qty};
+
+use super::kind::BarKind;
+use super::memory::{Kept, Memory, Serial, kept};
+use super::record::{Bar, BarBreak, BarEvent, BarTrade, Correction};
+use crate::book::directory::Directory;
+use crate::update::TradeFlags;
+
+/// What a trade has that counts for nothing in a bar.
+const FOR_NOTHING: TradeFlags =
+    TradeFlags::NOT_LAST.with(TradeFlags::NOT_HIGH_LOW).with(TradeFlags::NOT_VOLUME);
+
+/// What a builder makes and for what it takes room.
+#[derive(Clone, Copy, Debug)]
+pub struct BarBuilderConfig {
+    /// What ends a bar.
+    pub kind: BarKind,
+    /// Instruments that room is taken for ahead.
+    pub instruments: u32,
+    /// Instruments at most; trades of others are refused and counted.
+    pub instruments_max: u32,
+    /// The latest trades that can be undone, of all instruments together; rounded up to a power of
+    /// two, zero for none.
+    pub trades: u32,
+}
+
+impl BarBuilderConfig {
+    /// Bars of a kind, with room for all of a market's instruments.
+    #[must_use]
+    pub fn new(kind: BarKind) -> BarBuilderConfig {
+        BarBuilderConfig { kind, instruments: 16_384, instruments_max: 1 << 22, trades: 65_536 }
+    }
+}
+
+/// What a builder counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BarCounts {
+    /// Trades that are in bars, or were until they were undone.
+    pub trades: u64,
+    /// Trades that count for nothing.
+    pub passed_over: u64,
+    /// Trades without size or instrument, of too many instruments, or that a sum has no room for.
+    pub refused: u64,
+    /// Trades whose interval was over.
+    pub late: u64,
+    /// Trades undone in bars that were open.
+    pub broken: u64,
+    /// Corrections told, of trades that are not remembered too.
+    pub corrections: u64,
+    /// Of these, corrections of trades that are not remembered.
+    pub unknown: u64,
+    /// Bars told.
+    pub bars: u64,
+}
+
+/// An instrument's bar and what it takes to close and to correct it.
+struct Place {
+    id: InstrumentId,
+    bar: Option<Bar>,
+    /// Bars so far, the open one too.
+    number: u64,
+    /// Trades taken into the open bar, undone ones too.
+    taken: u64,
+    /// Of these, those undone.
+    broken: u64,
+    last: Serial,
+    /// Of bars by time: its next bar begins here at the earliest.
+    floor: Nanos,
+    /// Up to which gap its bars are marked.
+    gap_seen: u64,
+}
+
+/// Makes the bars of one kind of all instruments of a feed.
+pub struct BarBuilder {
+    kind: BarKind,
+    directory: Directory,
+    places: Vec<Place>,
+    instruments_max: usize,
+    memory: Memory,
+    /// Intervals before this are over for all.
+    floor: Nanos,
+    gap_count: u64,
+    counts: BarCounts,
+}
+
+impl BarBuilder {
+    /// Holds no bar yet.
+    #[must_use]
+    pub fn new(config: &BarBuilderConfig) -> BarBuilder {
+        let instruments_max = config.instruments_max as usize;
+        BarBuilder {
+            kind: config.kind,
+            directory: Directory::default(),
+            places: Vec::with_capacity(instruments_max.min(config.instruments as usize)),
+            instruments_max,
+            memory: Memory::new(config.trades as usize),
+            floor: Nanos(0),
+            gap_count: 0,
+            counts: BarCounts::default(),
+        }
+    }
+
+    /// What ends a bar.
+    #[must_use]
+    pub fn kind(&self) -> BarKind {
+        self.kind
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn counts(&self) -> &BarCounts {
+        &self.counts
+    }
+
+    /// Takes a trade in. Closes at most two bars: one that was over, and the one that it fills.
+    pub fn trade(&mut self, trade: &BarTrade, tell: &mut (impl FnMut(&BarEvent) + ?Sized)) {
+        if trade.print.flags.contains(FOR_NOTHING) {
+            self.counts.passed_over += 1;
+            return;
+        }
+        let Some(place_no) = self.place_of(trade) else {
+            self.counts.refused += 1;
+            return;
+        };
+        let said = self.kind.start_of(trade.ts_event);
+        let is_by_time = matches!(self.kind, BarKind::Time { .. });
+        let place = &mut self.places[place_no as usize];
+        if is_by_time && place.bar.as_ref().is_some_and(|bar| said > bar.start) {
+            close(place, self.gap_count, true, &mut self.counts, tell);
+        }
+        let start = if is_by_time { said.max(self.floor) } else { trade.ts_event };
+        let bar = open(place, (is_by_time, start), trade, self.gap_count);
+        let is_late = is_by_time && trade.ts_event < bar.start;
+        if !bar.take(trade, is_late) {
+            self.counts.refused += 1;
+            return;
+        }
+        let key = (bar.number, bar.start);
+        let is_filled = self.kind.is_filled_by(bar.trade_count, bar.volume.0);
+        place.taken += 1;
+        place.last = self.memory.push(kept((place_no, place.last), trade, key));
+        self.counts.trades += 1;
+        self.counts.late += u64::from(is_late);
+        if is_filled {
+            close(place, self.gap_count, true, &mut self.counts, tell);
+        }
+    }
+
+    /// Undoes a trade: in its bar when that is open, else by a correction.
+    pub fn trade_break(&mut self, undone: &BarBreak, tell: &mut (impl FnMut(&BarEvent) + ?Sized)) {
+        let place_no = self.directory.get(undone.instrument_id);
+        let found = place_no.and_then(|no| self.memory.break_trade(no, undone.match_id));
+        let is_open = |place: &Place, trade: &Kept| {
+            place.bar.as_ref().is_some_and(|bar| bar.number == trade.bar.0)
+        };
+        if let (Some(no), Some(trade)) = (place_no, &found)
+            && is_open(&self.places[no as usize], trade)
+        {
+            return self.break_open(no, trade);
+        }
+        self.counts.corrections += 1;
+        self.counts.unknown += u64::from(found.is_none());
+        let (price, size) = found.map_or((undone.price, undone.size), |it| (it.price, it.size));
+        tell(&BarEvent::Corrected(Correction {
+            instrument_id: undone.instrument_id,
+            bar: found.map(|trade| trade.bar),
+            match_id: undone.match_id,
+            price,
+            size,
+            flags: found.map_or(TradeFlags::default(), |trade| trade.flags),
+            ts_event: undone.ts_event,
+            sequence: undone.sequence,
+        }));
+    }
+
+    /// Says that the trades' clock has passed `now`: bars by time whose interval began before that
+    /// of `now` are closed, and trades that come later for them are late. In the order in which
+    /// instruments traded first. Costs nothing while the interval of `now` is still the same.
+    pub fn advance(&mut self, now: Nanos, tell: &mut (impl FnMut(&BarEvent) + ?Sized)) {
+        let floor = self.kind.start_of(now);
+        if floor <= self.floor {
+            return;
+        }
+        self.floor = floor;
+        for place in &mut self.places {
+            if place.bar.as_ref().is_some_and(|bar| bar.start < floor) {
+                close(place, self.gap_count, true, &mut self.counts, tell);
+            }
+        }
+    }
+
+    /// Messages were missed, and nobody knows whose: open bars, and the next one of each instrument
+    /// that has none, may lack trades.
+    pub fn mark_gap(&mut self) {
+        self.gap_count += 1;
+    }
+
+    /// The session is over: all bars are closed, as they are, numbers begin anew, and trades so far
+    /// cannot be undone any more.
+    pub fn end_session(&mut self, tell: &mut (impl FnMut(&BarEvent) + ?Sized)) {
+        for place in &mut self.places {
+            close(place, self.gap_count, false, &mut self.counts, tell);
+            (place.number, place.last, place.floor, place.gap_seen) = (0, 0, Nanos(0), 0);
+        }
+        self.memory.clear();
+        (self.floor, self.gap_count) = (Nanos(0), 0);
+    }
+
+    fn place_of(&mut self, trade: &BarTrade) -> Option<u32> {
+        let id = trade.instrument_id;
+        if trade.print.size.is_zero() || id == InstrumentId(0) {
+            return None;
+        }
+        if let Some(place) = self.directory.get(id) {
+            return Some(place);
+        }
+        if self.places.len() >= self.instruments_max {
+            return None;
+        }
+        let place_no = u32::try_from(self.places.len()).ok()?;
+        // An instrument that was never heard of may lack trades of every gap before.
+        let (gap_seen, bar, floor) = (0, None, Nanos(0));
+        let (number, taken, broken, last) = (0, 0, 0, 0);
+        self.places.push(Place { id, bar, number, taken, broken, last, floor, gap_seen });
+        self.directory.insert(id, place_no);
+        Some(place_no)
+    }
+
+    /// Takes a trade out of the bar that is open.
+    fn break_open(&mut self, place_no: u32, trade: &Kept) {
+        let place = &mut self.places[place_no as usize];
+        let Some(bar) = &mut place.bar else { return };
+        self.counts.broken += 1;
+        place.broken += 1;
+        bar.broken_count += 1;
+        if place.broken == place.taken {
+            // Whoever comes next may lack what this one lacked.
+            place.gap_seen = if bar.has_gap { u64::MAX } else { place.gap_seen };
+            place.number -= 1;
+            place.bar = None;
+            return;
+        }
+        if trade.counts_for_volume() {
+            bar.volume = Qty(bar.volume.0.saturating_sub(trade.size.0));
+            let cash = trade.price.notional(trade.size);
+            bar.turnover = Cash(bar.turnover.0.saturating_sub(cash.0));
+            bar.trade_count = bar.trade_count.saturating_sub(1);
+        }
+        let is_late = trade.ts < bar.start && matches!(self.kind, BarKind::Time { .. });
+        bar.late_count = bar.late_count.saturating_sub(u64::from(is_late));
+        if !bar.may_rest_on(trade) {
+            return;
+        }
+        let mut anew = *bar;
+        (anew.open, anew.high, anew.low, anew.close) = (None, None, None, None);
+        let mut is_newest = true;
+        let bar_of = (bar.number, place.taken);
+        let remembered = self.memory.walk(place.last, bar_of, |older| {
+            anew.put_before(older, is_newest);
+            is_newest = false;
+        });
+        if remembered == place.taken {
+            *bar = anew;
+        } else {
+            bar.is_range_certain = false;
+        }
+    }
+}
+
+/// The open bar of an instrument; it is made when there is none.
+fn open<'a>(
+    place: &'a mut Place,
+    (is_by_time, start): (bool, Nanos),
+    trade: &BarTrade,
+    gap_count: u64,
+) -> &'a mut Bar {
+    if place.bar.is_none() {
+        place.number += 1;
+        (place.taken, place.broken) = (0, 0);
+        place.floor = place.floor.max(start);
+    }
+    let start = if is_by_time { place.floor } else { start };
+    let (instrument_id, number) = (place.id, place.number);
+    let gap_seen = &mut place.gap_seen;
+    place.bar.get_or_insert_with(|| {
+        let has_gap = std::mem::replace(gap_seen, gap_count) != gap_count;
+        Bar {
+            instrument_id,
+            number,
+            start,
+            ts_first: trade.ts_event,
+            ts_last: trade.ts_event,
+            first_sequence: trade.sequence,
+            last_sequence: trade.sequence,
+            open: None,
+            high: None,
+            low: None,
+            close: None,
+            volume: Qty::ZERO,
+            turnover: Cash(0),
+            trade_count: 0,
+            late_count: 0,
+            broken_count: 0,
+            is_complete: true,
+            is_range_certain: true,
+            has_gap,
+        }
+    })
+}
+
+/// Tells the open bar of an instrument, if it has one.
+fn close(
+    place: &mut Place,
+    gap_count: u64,
+    is_complete: bool,
+    counts: &mut BarCounts,
+    tell: &mut (impl FnMut(&BarEvent) + ?Sized),
+) {
+    let Some(mut bar) = place.bar.take() else { return };
+    bar.has_gap |= std::mem::replace(&mut place.gap_seen, gap_count) != gap_count;
+    bar.is_complete = is_complete;
+    counts.bars += 1;
+    tell(&BarEvent::Closed(bar));
+}
+
+impl Bar {
+    /// Takes a trade in; false, and nothing happened, when a sum has no room, which cannot be of
+    /// the first one.
+    fn take(&mut self, trade: &BarTrade, is_late: bool) -> bool {
+        let print = &trade.print;
+        let price = print.price;
+        if !print.flags.contains(TradeFlags::NOT_VOLUME) {
+            let volume = self.volume.0.checked_add(print.size.0);
+            let turnover = self.turnover.0.checked_add(price.notional(print.size).0);
+            let (Some(volume), Some(turnover)) = (volume, turnover) else { return false };
+            (self.volume, self.turnover) = (Qty(volume), Cash(turnover));
+            self.trade_count += 1;
+        }
+        if !print.flags.contains(TradeFlags::NOT_LAST) {
+            self.open.get_or_insert(price);
+            self.close = Some(price);
+        }
+        if !print.flags.contains(TradeFlags::NOT_HIGH_LOW) {
+            self.high = self.high.max(Some(price));
+            self.low = self.low.map_or(Some(price), |low| Some(low.min(price)));
+        }
+        self.late_count += u64::from(is_late);
+        (self.ts_last, self.last_sequence) = (trade.ts_event, trade.sequence);
+        true
+    }
+}

@@ -1,0 +1,192 @@
+//! The latest trades of all instruments with their bars, so that one that is undone finds its bar.
+//!
+//! A ring of fixed length: what is older is forgotten. Each trade knows its instrument's trade
+//! before it, so that an open bar can be made anew.
+
+use weir_types::{Nanos, Price, Qty};
+
+use super::record::Bar;
+use crate::book::index::{Found, Hash, Slot, SlotIndex};
+use crate::update::TradeFlags;
+
+/// The number of a trade in the order in which they came, from 1; zero for none.
+pub(super) type Serial = u64;
+
+/// A trade that is remembered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kept {
+    /// The number of its instrument in the builder.
+    pub(super) place: u32,
+    pub(super) match_id: u64,
+    pub(super) sequence: u64,
+    pub(super) ts: Nanos,
+    pub(super) price: Price,
+    pub(super) size: Qty,
+    pub(super) flags: TradeFlags,
+    /// Its bar's number and start.
+    pub(super) bar: (u64, Nanos),
+    /// The instrument's trade before it.
+    pub(super) before: Serial,
+    serial: Serial,
+    is_broken: bool,
+}
+
+/// What is remembered of a trade, before it has a number.
+pub(super) fn kept(
+    (place, before): (u32, Serial),
+    trade: &super::BarTrade,
+    bar: (u64, Nanos),
+) -> Kept {
+    let print = &trade.print;
+    Kept {
+        place,
+        match_id: print.match_id,
+        sequence: trade.sequence,
+        ts: trade.ts_event,
+        price: print.price,
+        size: print.size,
+        flags: print.flags,
+        bar,
+        before,
+        serial: 0,
+        is_broken: false,
+    }
+}
+
+/// The latest trades.
+pub(super) struct Memory {
+    rows: Vec<Kept>,
+    capacity: usize,
+    index: SlotIndex,
+    next: Serial,
+}
+
+impl Memory {
+    /// Remembers `capacity` trades, rounded up to a power of two; zero remembers none.
+    pub(super) fn new(capacity: usize) -> Memory {
+        let capacity = match capacity {
+            0 => 0,
+            _ => capacity.min(1 << 24).next_power_of_two(),
+        };
+        let rows = Vec::with_capacity(capacity);
+        Memory { rows, capacity, index: SlotIndex::new(capacity), next: 1 }
+    }
+
+    /// Remembers a trade and returns its number; zero when none is remembered.
+    pub(super) fn push(&mut self, mut row: Kept) -> Serial {
+        if self.capacity == 0 {
+            return 0;
+        }
+        row.serial = self.next;
+        self.next += 1;
+        let slot = self.slot_of(row.serial);
+        match self.rows.get(slot).copied() {
+            Some(old) => {
+                self.forget(&old, slot as Slot);
+                self.rows[slot] = row;
+            }
+            None => self.rows.push(row),
+        }
+        // A number that comes again stays the older trade's while that is remembered.
+        if row.match_id != 0 && self.find(row.place, row.match_id).is_none() {
+            self.index.insert(Hash::of(row.match_id, row.place), slot as Slot);
+        }
+        row.serial
+    }
+
+    /// Marks a trade as undone and says what it was; `None` when it is not here, or undone already.
+    pub(super) fn break_trade(&mut self, place: u32, match_id: u64) -> Option<Kept> {
+        if self.capacity == 0 || match_id == 0 {
+            return None;
+        }
+        let found = self.find(place, match_id)?;
+        let row = &mut self.rows[found.slot as usize];
+        (!std::mem::replace(&mut row.is_broken, true)).then_some(*row)
+    }
+
+    /// The trades of an instrument's bar of this number and so many trades that were not undone,
+    /// the newest first; `last` is the instrument's newest trade. Returns how many of the bar's are
+    /// remembered, undone ones too.
+    pub(super) fn walk(
+        &self,
+        last: Serial,
+        (number, taken): (u64, u64),
+        mut take: impl FnMut(&Kept),
+    ) -> u64 {
+        let (mut at, mut count) = (last, 0);
+        while let Some(row) = self.row(at).filter(|row| row.bar.0 == number && count < taken) {
+            count += 1;
+            if !row.is_broken {
+                take(row);
+            }
+            at = row.before;
+        }
+        count
+    }
+
+    /// A new session: trades of the one before cannot be undone any more.
+    pub(super) fn clear(&mut self) {
+        self.rows.clear();
+        self.index.clear();
+        self.next = 1;
+    }
+
+    fn row(&self, serial: Serial) -> Option<&Kept> {
+        if serial == 0 || self.capacity == 0 {
+            return None;
+        }
+        self.rows.get(self.slot_of(serial)).filter(|row| row.serial == serial)
+    }
+
+    fn slot_of(&self, serial: Serial) -> usize {
+        (serial.wrapping_sub(1) as usize) & (self.capacity - 1)
+    }
+
+    fn find(&self, place: u32, match_id: u64) -> Option<Found> {
+        self.index.find(Hash::of(match_id, place), |slot| {
+            let row = &self.rows[slot as usize];
+            row.match_id == match_id && row.place == place
+        })
+    }
+
+    fn forget(&mut self, old: &Kept, slot: Slot) {
+        let hash = Hash::of(old.match_id, old.place);
+        if old.match_id != 0
+            && let Some(found) = self.index.find(hash, |candidate| candidate == slot)
+        {
+            self.index.remove(hash, found);
+        }
+    }
+}
+
+impl Kept {
+    pub(super) fn counts_for_volume(&self) -> bool {
+        !self.flags.contains(TradeFlags::NOT_VOLUME)
+    }
+}
+
+impl Bar {
+    /// Whether a trade may have made one of the prices or ends.
+    pub(super) fn may_rest_on(&self, trade: &Kept) -> bool {
+        let prices = [self.open, self.high, self.low, self.close];
+        let ends = [self.first_sequence, self.last_sequence];
+        prices.contains(&Some(trade.price)) || ends.contains(&trade.sequence)
+    }
+
+    /// Puts a trade before all that are in it: prices and ends only.
+    pub(super) fn put_before(&mut self, trade: &Kept, is_newest: bool) {
+        let price = Some(trade.price);
+        if !trade.flags.contains(TradeFlags::NOT_LAST) {
+            self.open = price;
+            self.close = self.close.or(price);
+        }
+        if !trade.flags.contains(TradeFlags::NOT_HIGH_LOW) {
+            self.high = self.high.max(price);
+            self.low = self.low.map_or(price, |low| Some(low.min(trade.price)));
+        }
+        (self.ts_first, self.first_sequence) = (trade.ts, trade.sequence);
+        if is_newest {
+            (self.ts_last, self.last_sequence) = (trade.ts, trade.sequence);
+        }
+    }
+}

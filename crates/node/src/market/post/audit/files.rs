@@ -1,0 +1,91 @@
+//! The files of an audit in their directory: names, sizes, which one is the oldest.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use weir_types::Nanos;
+
+use super::super::moment::{MOMENT_LEN, moment};
+use super::super::storage::Storage;
+
+const PREFIX: &str = "audit-";
+const SUFFIX: &str = ".pcapng.zst";
+
+/// The name of a file that begins at a moment: `audit-20261122T224108.000000001Z.pcapng.zst`. Names
+/// sort by time.
+#[must_use]
+pub fn file_name(began: Nanos) -> String {
+    format!("{PREFIX}{}{SUFFIX}", moment(began))
+}
+
+/// True for the name of a file of an audit.
+#[must_use]
+pub fn is_audit_name(name: &str) -> bool {
+    let middle = name.strip_prefix(PREFIX).and_then(|name| name.strip_suffix(SUFFIX));
+    middle.is_some_and(|moment| {
+        moment.len() == MOMENT_LEN
+            && moment.bytes().all(|sign| sign.is_ascii_digit() || b"T.Z".contains(&sign))
+    })
+}
+
+/// The files that are closed, the oldest first.
+#[derive(Debug)]
+pub(super) struct Kept {
+    dir: PathBuf,
+    files: VecDeque<(String, u64)>,
+    bytes: u64,
+}
+
+impl Kept {
+    /// Of a directory, which is made when it is not there.
+    pub(super) fn of(dir: &Path, storage: &mut dyn Storage) -> io::Result<Kept> {
+        let mut files: Vec<_> =
+            storage.list(dir)?.into_iter().filter(|(name, _)| is_audit_name(name)).collect();
+        files.sort_unstable();
+        let bytes = files.iter().map(|(_, len)| len).sum();
+        Ok(Kept { dir: dir.to_owned(), files: files.into(), bytes })
+    }
+
+    /// Bytes of all.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// One more, newer than all.
+    pub(super) fn add(&mut self, name: String, len: u64) {
+        self.files.push_back((name, len));
+        self.bytes += len;
+    }
+
+    /// Takes the oldest away, for good or only from what is known when it is gone already; false
+    /// when there is none.
+    pub(super) fn remove_oldest(&mut self, storage: &mut dyn Storage) -> io::Result<bool> {
+        let Some((name, len)) = self.files.front() else { return Ok(false) };
+        match storage.remove(&self.dir.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        self.bytes -= len;
+        self.files.pop_front();
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_when_a_file_began_and_sort_by_it() {
+        let moments = [0, 1, 999_999_999, 1_000_000_000, 1_790_000_000_000_000_001, u64::MAX];
+        let names = moments.map(|moment| file_name(Nanos(moment)));
+        assert_eq!(names[1], "audit-19700101T000000.000000001Z.pcapng.zst");
+        assert_eq!(names[4], "audit-20260921T141320.000000001Z.pcapng.zst");
+        assert!(names.is_sorted() && names.iter().all(|name| is_audit_name(name)), "{names:?}");
+        for other in ["audit-.pcapng.zst", "a.pcapng.zst", "audit-20260921T141320.pcapng.zst", "x"]
+        {
+            assert!(!is_audit_name(other), "{other}");
+        }
+    }
+}

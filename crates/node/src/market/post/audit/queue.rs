@@ -1,0 +1,334 @@
+//! From whoever receives datagrams to whoever writes them down: a ring of bytes that never makes
+//! the sender wait.
+//!
+//! A datagram goes in whole or not at all. What finds no room is counted and told as a gap of its
+//! line before the next datagram that finds some, so that the record has no hole that it does not
+//! name. One sender, one receiver; nothing is allocated after the start.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rtrb::{Consumer, Producer, RingBuffer};
+use weir_market::capture::Datagram;
+use weir_market::capture::audit::{AuditDatagram, AuditGap, LineNo};
+use weir_types::Nanos;
+
+/// Bytes before each datagram in the ring.
+const HEAD_LEN: usize = 64;
+const KIND_DATAGRAM: u8 = 1;
+const KIND_GAP: u8 = 2;
+/// Flags: an address is of IP version 6.
+const SRC_IS_V6: u8 = 1;
+const DST_IS_V6: u8 = 2;
+
+/// What became of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Handed {
+    /// It is in the ring.
+    Taken,
+    /// There was no room: it is part of a gap.
+    Dropped,
+}
+
+/// What comes out of the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuditRecord<'a> {
+    /// A datagram.
+    Datagram(AuditDatagram<'a>),
+    /// Datagrams that found no room.
+    Gap(AuditGap),
+}
+
+/// How far the receiver is behind, and what was lost on the way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueFigures {
+    /// Datagrams handed over.
+    pub taken: u64,
+    /// Datagrams that found no room.
+    pub dropped: u64,
+    /// Datagrams in the ring.
+    pub waiting: u64,
+    /// Bytes in the ring.
+    pub waiting_bytes: u64,
+    /// From the poll of the last datagram that was taken out to that of the newest in the ring.
+    pub behind: Nanos,
+}
+
+/// What both ends know.
+#[derive(Debug, Default)]
+struct Shared {
+    /// SYNC: written by the sender alone, read for figures; nothing rests on their order.
+    taken: AtomicU64,
+    dropped: AtomicU64,
+    newest_polled: AtomicU64,
+    /// Gaps that were not told when the sender went.
+    left: Mutex<Vec<AuditGap>>,
+}
+
+/// The end that never waits.
+#[derive(Debug)]
+pub struct AuditSender {
+    ring: Producer<u8>,
+    shared: Arc<Shared>,
+    /// What is to be told, of each line.
+    gaps: Vec<AuditGap>,
+    /// Lines that have one.
+    gap_count: usize,
+}
+
+/// The end of the writer.
+#[derive(Debug)]
+pub struct AuditReceiver {
+    ring: Consumer<u8>,
+    shared: Arc<Shared>,
+    /// A datagram that goes over the ring's end is put together here.
+    scratch: Vec<u8>,
+    datagrams: u64,
+    last_polled: Nanos,
+}
+
+/// Both ends of a ring of so many bytes, for datagrams of so many lines.
+#[must_use]
+pub fn audit_queue(bytes: usize, lines: u16) -> (AuditSender, AuditReceiver) {
+    let (producer, consumer) = RingBuffer::new(bytes);
+    let shared = Arc::new(Shared::default());
+    let gaps = (0..lines).map(|line| AuditGap { line: LineNo(line), ..AuditGap::default() });
+    let sender = AuditSender {
+        ring: producer,
+        shared: Arc::clone(&shared),
+        gaps: gaps.collect(),
+        gap_count: 0,
+    };
+    let scratch = Vec::with_capacity(usize::from(u16::MAX));
+    let (datagrams, last_polled) = (0, Nanos(0));
+    (sender, AuditReceiver { ring: consumer, shared, scratch, datagrams, last_polled })
+}
+
+impl AuditSender {
+    /// Hands a datagram of a line over that was polled at this moment. Never waits.
+    ///
+    /// # Panics
+    /// When there is no such line: lines are the caller's own.
+    pub fn send(&mut self, line: LineNo, polled: Nanos, datagram: &Datagram<'_>) -> Handed {
+        assert!(usize::from(line.0) < self.gaps.len(), "{line:?} was not named");
+        let len = datagram.payload.len();
+        let needed = HEAD_LEN + len + self.gap_count * HEAD_LEN;
+        if self.ring.cached_slots() < needed && self.ring.slots() < needed {
+            return self.drop_one(line, datagram);
+        }
+        self.put_gaps();
+        let mut head = [0; HEAD_LEN];
+        head[0] = KIND_DATAGRAM;
+        head[1] = put_address(&mut head, 24, 56, datagram.src, SRC_IS_V6)
+            | put_address(&mut head, 40, 58, datagram.dst, DST_IS_V6);
+        head[2..4].copy_from_slice(&line.0.to_le_bytes());
+        // A ring that takes it is not as long as 2^32.
+        head[4..8].copy_from_slice(&(len as u32).to_le_bytes());
+        head[8..16].copy_from_slice(&datagram.ts_recv.0.to_le_bytes());
+        head[16..24].copy_from_slice(&polled.0.to_le_bytes());
+        self.push(&head);
+        self.push(datagram.payload);
+        self.shared.newest_polled.store(polled.0, Ordering::Relaxed);
+        count(&self.shared.taken);
+        Handed::Taken
+    }
+
+    /// Tells what was dropped, if there is room now. Whoever has no datagram to send for a while
+    /// calls this, so that a gap at the end of a burst is not told only with the next one.
+    pub fn tell_gaps(&mut self) {
+        if self.ring.slots() >= self.gap_count * HEAD_LEN {
+            self.put_gaps();
+        }
+    }
+
+    /// Datagrams that found no room.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.shared.dropped.load(Ordering::Relaxed)
+    }
+
+    #[cold]
+    fn drop_one(&mut self, line: LineNo, datagram: &Datagram<'_>) -> Handed {
+        let gap = &mut self.gaps[usize::from(line.0)];
+        self.gap_count += usize::from(gap.datagrams == 0);
+        gap.add(&AuditGap { line, datagrams: 1, from: datagram.ts_recv, to: datagram.ts_recv });
+        count(&self.shared.dropped);
+        Handed::Dropped
+    }
+
+    /// Tells all gaps; there is room.
+    fn put_gaps(&mut self) {
+        if self.gap_count == 0 {
+            return;
+        }
+        for index in 0..self.gaps.len() {
+            let gap = self.gaps[index];
+            if gap.datagrams == 0 {
+                continue;
+            }
+            let mut head = [0; HEAD_LEN];
+            head[0] = KIND_GAP;
+            head[2..4].copy_from_slice(&gap.line.0.to_le_bytes());
+            head[8..16].copy_from_slice(&gap.from.0.to_le_bytes());
+            head[16..24].copy_from_slice(&gap.to.0.to_le_bytes());
+            head[24..32].copy_from_slice(&gap.datagrams.to_le_bytes());
+            self.push(&head);
+            self.gaps[index].datagrams = 0;
+        }
+        self.gap_count = 0;
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.ring.push_entire_slice(bytes).expect("there was room for all of it");
+    }
+}
+
+impl Drop for AuditSender {
+    fn drop(&mut self) {
+        self.tell_gaps();
+        let left = self.gaps.iter().filter(|gap| gap.datagrams > 0).copied();
+        // SYNC: the ring is given up after this, and the receiver looks here only then.
+        self.shared.left.lock().unwrap_or_else(PoisonError::into_inner).extend(left);
+    }
+}
+
+impl AuditReceiver {
+    /// Hands up to `most` records to `take`, in their order; says how many.
+    pub fn take(&mut self, most: usize, take: &mut dyn FnMut(&AuditRecord<'_>)) -> usize {
+        let mut taken = 0;
+        while taken < most && self.next(take) {
+            taken += 1;
+        }
+        taken
+    }
+
+    fn next(&mut self, take: &mut dyn FnMut(&AuditRecord<'_>)) -> bool {
+        let Some(head) = self.head() else { return self.next_left(take) };
+        let line = LineNo(u16::from_le_bytes([head[2], head[3]]));
+        if head[0] == KIND_GAP {
+            let (from, to) = (Nanos(number(&head, 8)), Nanos(number(&head, 16)));
+            let gap = AuditGap { line, datagrams: number(&head, 24), from, to };
+            take(&AuditRecord::Gap(gap));
+            return self.used(HEAD_LEN);
+        }
+        let len = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
+        // The head is pushed before the payload.
+        let Ok(chunk) = self.ring.read_chunk(HEAD_LEN + len) else { return false };
+        let (first, second) = chunk.as_slices();
+        let payload = match first.get(HEAD_LEN..) {
+            Some(start) if start.len() == len => start,
+            Some(start) => {
+                self.scratch.clear();
+                self.scratch.extend_from_slice(start);
+                self.scratch.extend_from_slice(second);
+                &self.scratch
+            }
+            None => &second[HEAD_LEN - first.len()..],
+        };
+        let polled = Nanos(number(&head, 16));
+        let src = address(&head, 24, 56, SRC_IS_V6);
+        let dst = address(&head, 40, 58, DST_IS_V6);
+        let datagram = Datagram { ts_recv: Nanos(number(&head, 8)), src, dst, payload };
+        take(&AuditRecord::Datagram(AuditDatagram { line, polled, datagram }));
+        chunk.commit_all();
+        self.datagrams += 1;
+        self.last_polled = polled;
+        true
+    }
+
+    /// The next record's head, which stays in the ring.
+    fn head(&mut self) -> Option<[u8; HEAD_LEN]> {
+        let chunk = self.ring.read_chunk(HEAD_LEN).ok()?;
+        let (first, second) = chunk.as_slices();
+        let mut head = [0; HEAD_LEN];
+        head[..first.len()].copy_from_slice(first);
+        head[first.len()..].copy_from_slice(second);
+        Some(head)
+    }
+
+    fn used(&mut self, len: usize) -> bool {
+        self.ring.read_chunk(len).map(|chunk| chunk.commit_all()).is_ok()
+    }
+
+    /// A gap that found no room before the sender went.
+    fn next_left(&mut self, take: &mut dyn FnMut(&AuditRecord<'_>)) -> bool {
+        let gap =
+            self.when_given_up(|left, is_empty| if is_empty { left.pop() } else { None }).flatten();
+        gap.inspect(|gap| take(&AuditRecord::Gap(*gap))).is_some()
+    }
+
+    /// What is left when the sender went: gaps, and whether the ring is empty.
+    fn when_given_up<T>(&self, look: impl FnOnce(&mut Vec<AuditGap>, bool) -> T) -> Option<T> {
+        if !self.ring.is_abandoned() {
+            return None;
+        }
+        // SYNC: the sender has locked this before it gave the ring up, after all that it pushed; so
+        // whoever holds it after that sees all of it.
+        let mut left = self.shared.left.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(look(&mut left, self.ring.is_empty()))
+    }
+
+    /// True when the sender went and nothing of it is left.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.when_given_up(|left, is_empty| is_empty && left.is_empty()).unwrap_or(false)
+    }
+
+    /// How far it is behind.
+    #[must_use]
+    pub fn figures(&self) -> QueueFigures {
+        let taken = self.shared.taken.load(Ordering::Relaxed);
+        let waiting = taken.saturating_sub(self.datagrams);
+        let newest = Nanos(self.shared.newest_polled.load(Ordering::Relaxed));
+        let is_behind = waiting > 0 && self.datagrams > 0;
+        QueueFigures {
+            taken,
+            dropped: self.shared.dropped.load(Ordering::Relaxed),
+            waiting,
+            waiting_bytes: self.ring.slots() as u64,
+            behind: if is_behind { newest.since(self.last_polled) } else { Nanos(0) },
+        }
+    }
+}
+
+/// Adds one to what this thread alone writes.
+fn count(to: &AtomicU64) {
+    to.store(to.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+fn number(head: &[u8; HEAD_LEN], at: usize) -> u64 {
+    u64::from_le_bytes(*head[at..].first_chunk().expect("the head has it"))
+}
+
+fn put_address(
+    head: &mut [u8; HEAD_LEN],
+    ip_at: usize,
+    port_at: usize,
+    address: SocketAddr,
+    v6: u8,
+) -> u8 {
+    head[port_at..port_at + 2].copy_from_slice(&address.port().to_le_bytes());
+    match address.ip() {
+        IpAddr::V4(ip) => {
+            head[ip_at..ip_at + 4].copy_from_slice(&ip.octets());
+            0
+        }
+        IpAddr::V6(ip) => {
+            head[ip_at..ip_at + 16].copy_from_slice(&ip.octets());
+            v6
+        }
+    }
+}
+
+fn address(head: &[u8; HEAD_LEN], ip_at: usize, port_at: usize, v6: u8) -> SocketAddr {
+    let port = u16::from_le_bytes([head[port_at], head[port_at + 1]]);
+    let ip: [u8; 16] = *head[ip_at..].first_chunk().expect("the head has it");
+    let ip = if head[1] & v6 == 0 {
+        IpAddr::from([ip[0], ip[1], ip[2], ip[3]])
+    } else {
+        IpAddr::V6(Ipv6Addr::from(ip))
+    };
+    SocketAddr::new(ip, port)
+}

@@ -1,0 +1,445 @@
+//! Writes audits: blocks of pcapng, each one Zstandard frame, into files that follow each other.
+//!
+//! A file ends at its size, at the hour, or when it cannot be written; the next one begins with the
+//! lines again and reads by itself. What cannot be written (a full disk, the bound on all files
+//! with nothing that may go) never stops whoever sends: it is counted by line, told, tried again
+//! after a while, and stands as a gap at the beginning of the next file. A block is written whole or
+//! the file is cut back to the block before it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use weir_market::capture::audit::{
+    AuditDatagram, AuditGap, LineNo, LineTotals, put_audit_datagram, put_audit_end, put_audit_gap,
+    put_audit_head,
+};
+use weir_types::Nanos;
+use zstd::bulk::Compressor;
+use zstd::stream::raw::CParameter;
+
+use super::super::config::{AuditSection, RECORD_LEN_MAX, WhenFull};
+use super::super::storage::{Storage, StoredFile};
+use super::files::{Kept, file_name};
+use super::queue::AuditRecord;
+
+const MILLI: u64 = 1_000_000;
+const HOUR_NS: u64 = 3_600_000_000_000;
+/// So much is waited for at once, so that the end of a large file does not wait for all of it.
+const SYNC_BYTES: u64 = 16 << 20;
+
+/// What was written and what was not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AuditFigures {
+    /// Datagrams in files.
+    pub datagrams: u64,
+    /// Bytes of records before compression.
+    pub raw_bytes: u64,
+    /// Bytes in files.
+    pub bytes: u64,
+    /// Datagrams that came out of the queue and are in no file: of a failure, or of no form that a
+    /// capture has.
+    pub lost: u64,
+    /// Gaps that stand in files.
+    pub gaps: u64,
+    /// Datagrams that these gaps stand for.
+    pub missing: u64,
+    /// Files begun.
+    pub files: u64,
+    /// Files that went because of the bound.
+    pub deleted: u64,
+    /// Failures to write.
+    pub failures: u64,
+    /// Bytes of all files there are.
+    pub kept_bytes: u64,
+    /// True while nothing is written because of a failure or the bound: somebody has to look.
+    pub is_stopped: bool,
+}
+
+/// Why a block is not written.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error("the files hold the {keep_bytes} bytes that they may")]
+    Bound { keep_bytes: u64 },
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// The file that is written.
+struct Open {
+    file: Box<dyn StoredFile>,
+    name: String,
+    /// Bytes of whole blocks in it.
+    len: u64,
+    /// Bytes that are not known to be on the disk.
+    unsynced: u64,
+    hour: u64,
+}
+
+/// What one line has in the file, in the block, and to be told.
+#[derive(Clone, Debug, Default)]
+struct Line {
+    name: String,
+    /// In blocks that were written.
+    totals: LineTotals,
+    /// In the block that is filled.
+    block: LineTotals,
+    /// The times of all that the block stands for.
+    block_span: AuditGap,
+    /// To be told in the next block.
+    pending: AuditGap,
+}
+
+/// Writes what comes on some lines.
+pub struct AuditWriter {
+    config: AuditSection,
+    storage: Box<dyn Storage>,
+    lines: Vec<Line>,
+    kept: Option<Kept>,
+    open: Option<Open>,
+    /// The newest file's time: names rise, whatever the clock does.
+    last_began: Nanos,
+    block: Vec<u8>,
+    /// When the first record of the block came.
+    block_since: Option<Nanos>,
+    has_pending: bool,
+    packed: Vec<u8>,
+    compressor: Compressor<'static>,
+    retry_at: Option<Nanos>,
+    figures: AuditFigures,
+}
+
+impl std::fmt::Debug for AuditWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AuditWriter").field("figures", &self.figures).finish_non_exhaustive()
+    }
+}
+
+impl AuditWriter {
+    /// Of these lines, in the order of their numbers. Files are begun when something comes.
+    ///
+    /// # Errors
+    /// When the compression refuses its level.
+    pub fn new(
+        config: &AuditSection,
+        lines: &[String],
+        storage: Box<dyn Storage>,
+    ) -> io::Result<AuditWriter> {
+        let mut compressor = Compressor::new(config.level)?;
+        compressor.set_parameter(CParameter::ChecksumFlag(true))?;
+        let names: usize = lines.iter().map(|name| name.len() + 64).sum();
+        let room = (config.block_bytes + 2 * RECORD_LEN_MAX) as usize + names + lines.len() * 256;
+        let line = |name: &String| Line { name: name.clone(), ..Line::default() };
+        Ok(AuditWriter {
+            config: config.clone(),
+            storage,
+            lines: lines.iter().map(line).collect(),
+            kept: None,
+            open: None,
+            last_began: Nanos(0),
+            block: Vec::with_capacity(room),
+            block_since: None,
+            has_pending: false,
+            packed: Vec::with_capacity(zstd::compress_bound(room)),
+            compressor,
+            retry_at: None,
+            figures: AuditFigures::default(),
+        })
+    }
+
+    /// What was written and what was not.
+    #[must_use]
+    pub fn figures(&self) -> AuditFigures {
+        let kept = self.kept.as_ref().map_or(0, Kept::bytes);
+        let open = self.open.as_ref().map_or(0, |open| open.len);
+        AuditFigures {
+            kept_bytes: kept + open,
+            is_stopped: self.retry_at.is_some(),
+            ..self.figures
+        }
+    }
+
+    /// The file that is written now.
+    #[must_use]
+    pub fn path(&self) -> Option<PathBuf> {
+        Some(self.config.dir.join(&self.open.as_ref()?.name))
+    }
+
+    /// Takes a record.
+    pub fn record(&mut self, record: &AuditRecord<'_>, now: Nanos) {
+        match record {
+            AuditRecord::Gap(gap) => {
+                self.note_gap(gap);
+                if self.is_ready(now) {
+                    self.put_gaps(now);
+                }
+            }
+            AuditRecord::Datagram(it) => self.datagram(it, now),
+        }
+        if self.block.len() as u64 >= self.config.block_bytes {
+            self.flush(now);
+        }
+    }
+
+    /// Writes what waits for too long, and ends a file whose hour is over.
+    pub fn tick(&mut self, now: Nanos) {
+        let flush_ns = self.config.flush_ms * MILLI;
+        if self.block_since.is_some_and(|since| now.since(since).0 >= flush_ns) {
+            self.flush(now);
+        }
+        if self.open.as_ref().is_some_and(|open| open.hour != now.0 / HOUR_NS) {
+            self.close(now);
+        }
+        // Gaps of a time without datagrams are written when they can be.
+        if self.has_pending && self.is_ready(now) {
+            self.put_gaps(now);
+        }
+    }
+
+    /// Writes all, ends the file.
+    pub fn finish(&mut self, now: Nanos) {
+        if self.has_pending && self.is_ready(now) {
+            self.put_gaps(now);
+        }
+        self.close(now);
+    }
+
+    fn datagram(&mut self, it: &AuditDatagram<'_>, now: Nanos) {
+        let came = it.datagram.ts_recv;
+        let missing = AuditGap { line: it.line, datagrams: 1, from: came, to: came };
+        if !self.is_ready(now) {
+            self.figures.lost += 1;
+            return self.note_gap(&missing);
+        }
+        self.put_gaps(now);
+        let start = self.block.len();
+        if let Err(error) = put_audit_datagram(&mut self.block, it) {
+            tracing::warn!(line = it.line.0, %error, "a datagram is not in the audit");
+            self.figures.lost += 1;
+            return self.note_gap(&missing);
+        }
+        self.figures.raw_bytes += (self.block.len() - start) as u64;
+        let Some(line) = self.lines.get_mut(usize::from(it.line.0)) else { return };
+        line.block.written += 1;
+        line.block_span.add(&missing);
+        self.block_since.get_or_insert(now);
+    }
+
+    fn note_gap(&mut self, gap: &AuditGap) {
+        if let Some(line) = self.lines.get_mut(usize::from(gap.line.0)) {
+            line.pending.add(gap);
+            self.has_pending = true;
+        }
+    }
+
+    /// Puts all that is to be told into the block, for which there is a file.
+    fn put_gaps(&mut self, now: Nanos) {
+        if !std::mem::take(&mut self.has_pending) {
+            return;
+        }
+        for line in self.lines.iter_mut().filter(|line| line.pending.datagrams > 0) {
+            let gap = std::mem::take(&mut line.pending);
+            line.block.missing = line.block.missing.saturating_add(gap.datagrams);
+            line.block_span.add(&gap);
+            let missing = line.totals.missing.saturating_add(line.block.missing);
+            put_audit_gap(&mut self.block, &gap, missing);
+            self.figures.gaps += 1;
+            self.figures.missing = self.figures.missing.saturating_add(gap.datagrams);
+        }
+        self.block_since.get_or_insert(now);
+    }
+
+    /// True when there is a file to write to.
+    fn is_ready(&mut self, now: Nanos) -> bool {
+        if self.open.is_some() {
+            return true;
+        }
+        if self.retry_at.is_some_and(|at| now < at) {
+            return false;
+        }
+        match self.begin(now) {
+            Ok(()) => true,
+            Err(trouble) => {
+                self.fail(&trouble, now);
+                false
+            }
+        }
+    }
+
+    fn begin(&mut self, now: Nanos) -> Result<(), Trouble> {
+        // Looked at anew after each failure: somebody may have made room.
+        if self.kept.is_none() || self.retry_at.is_some() {
+            self.kept = Some(Kept::of(&self.config.dir, &mut *self.storage)?);
+        }
+        self.make_room(self.config.block_bytes)?;
+        let mut began = now.max(Nanos(self.last_began.0.saturating_add(1)));
+        let (file, name) = loop {
+            let name = file_name(began);
+            match self.storage.create(&self.config.dir.join(&name)) {
+                Ok(file) => break (file, name),
+                // Another run of the same nanosecond, which tests have.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => began.0 += 1,
+                Err(error) => return Err(error.into()),
+            }
+        };
+        self.last_began = began;
+        self.open = Some(Open { file, name, len: 0, unsynced: 0, hour: now.0 / HOUR_NS });
+        self.figures.files += 1;
+        self.block.clear();
+        put_audit_head(&mut self.block, self.lines.iter().map(|line| line.name.as_str()));
+        self.block_since = Some(now);
+        for line in &mut self.lines {
+            line.totals = LineTotals::default();
+        }
+        Ok(())
+    }
+
+    /// Takes the oldest files away until `len` more bytes are within the bound.
+    fn make_room(&mut self, len: u64) -> Result<(), Trouble> {
+        let open = self.open.as_ref().map_or(0, |open| open.len);
+        let keep_bytes = self.config.keep_bytes;
+        let Some(kept) = &mut self.kept else { return Ok(()) };
+        while kept.bytes().saturating_add(open).saturating_add(len) > keep_bytes {
+            let may_go = self.config.when_full == WhenFull::DeleteOldest;
+            if !may_go || !kept.remove_oldest(&mut *self.storage)? {
+                return Err(Trouble::Bound { keep_bytes });
+            }
+            self.figures.deleted += 1;
+        }
+        Ok(())
+    }
+
+    /// Writes the block, if there is anything in it.
+    fn flush(&mut self, now: Nanos) {
+        if self.block_since.take().is_none() || self.open.is_none() {
+            return;
+        }
+        let bound = self.pack().map_err(Trouble::from);
+        let bound = bound.and_then(|()| self.make_room(self.packed.len() as u64));
+        match bound.and_then(|()| self.write_packed().map_err(Trouble::from)) {
+            Ok(()) => {
+                self.written();
+                if self.open.as_ref().is_some_and(|open| open.len >= self.config.file_bytes) {
+                    self.close(now);
+                }
+            }
+            Err(trouble) => self.fail(&trouble, now),
+        }
+    }
+
+    fn pack(&mut self) -> io::Result<()> {
+        self.packed.clear();
+        self.compressor.compress_to_buffer(&self.block, &mut self.packed).map(|_| ())
+    }
+
+    fn write_packed(&mut self) -> io::Result<()> {
+        let Some(open) = &mut self.open else { return Ok(()) };
+        let len = self.packed.len() as u64;
+        open.file.write_all(&self.packed)?;
+        open.unsynced += len;
+        if open.unsynced >= SYNC_BYTES {
+            open.file.sync()?;
+            open.unsynced = 0;
+        }
+        // What failed is cut off again.
+        open.len += len;
+        self.figures.bytes += len;
+        Ok(())
+    }
+
+    /// The block is in the file.
+    fn written(&mut self) {
+        self.block.clear();
+        if self.retry_at.take().is_some() {
+            tracing::info!(dir = %self.config.dir.display(), "the audit is written again");
+        }
+        for line in &mut self.lines {
+            let block = std::mem::take(&mut line.block);
+            line.block_span = AuditGap::default();
+            line.totals.written = line.totals.written.saturating_add(block.written);
+            line.totals.missing = line.totals.missing.saturating_add(block.missing);
+            self.figures.datagrams += block.written;
+        }
+    }
+
+    /// Ends the file: what waits, each line's totals, and then it is on the disk.
+    fn close(&mut self, now: Nanos) {
+        self.flush(now);
+        if self.open.is_none() {
+            return;
+        }
+        match self.end_file(now) {
+            Ok(()) => self.put_away(),
+            Err(error) => self.fail(&error.into(), now),
+        }
+    }
+
+    /// Writes each line's totals, whatever the bound, and waits for the disk. All before is written.
+    fn end_file(&mut self, now: Nanos) -> io::Result<()> {
+        self.block.clear();
+        for (number, line) in (0..).zip(&self.lines) {
+            put_audit_end(&mut self.block, LineNo(number), &line.totals, now);
+        }
+        self.pack()?;
+        self.block.clear();
+        self.write_packed()?;
+        self.open.as_mut().map_or(Ok(()), |open| open.file.sync())
+    }
+
+    fn put_away(&mut self) {
+        let (Some(open), Some(kept)) = (self.open.take(), &mut self.kept) else { return };
+        kept.add(open.name, open.len);
+    }
+
+    /// Gives the file up as it is after its last whole block; what the block held is missing.
+    #[cold]
+    fn fail(&mut self, trouble: &Trouble, now: Nanos) {
+        if self.retry_at.is_none() {
+            let dir = self.config.dir.display();
+            tracing::error!(%dir, error = %trouble, "the audit is not written; what comes is counted");
+        }
+        self.figures.failures += 1;
+        self.retry_at = Some(Nanos(now.0.saturating_add(self.config.retry_ms * MILLI)));
+        self.block.clear();
+        self.block_since = None;
+        self.give_up_block();
+        let is_bound = matches!(trouble, Trouble::Bound { .. });
+        let has_blocks = self.open.as_ref().is_some_and(|open| open.len > 0);
+        if is_bound && has_blocks && self.end_file(now).is_ok() {
+            return self.put_away();
+        }
+        self.block.clear();
+        let Some(open) = &mut self.open else { return };
+        let path = self.config.dir.join(&open.name);
+        if open.len == 0 {
+            self.open = None;
+            // What cannot be taken away either is empty and found at the next look.
+            _ = self.storage.remove(&path);
+            return;
+        }
+        // Best of what can be done: a part of a block reads up to its cut.
+        _ = open.file.cut(open.len).and_then(|()| open.file.sync());
+        self.put_away();
+    }
+
+    /// All that the block stood for is to be told in the next one.
+    fn give_up_block(&mut self) {
+        for line in &mut self.lines {
+            let block = std::mem::take(&mut line.block);
+            let mut span = std::mem::take(&mut line.block_span);
+            self.figures.lost += block.written;
+            if span.datagrams == 0 {
+                continue;
+            }
+            // What is pending came after what is in the block.
+            span.add(&std::mem::take(&mut line.pending));
+            line.pending = span;
+            self.has_pending = true;
+        }
+    }
+
+    /// The directory of its files.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.config.dir
+    }
+}

@@ -1,0 +1,200 @@
+//! The thread that keeps and adds up, and what it says of itself.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use weir_io::Clock;
+use weir_types::Nanos;
+
+use super::audit::{
+    AuditFigures, AuditReceiver, AuditSender, AuditWriter, QueueFigures, audit_queue,
+};
+use super::bars::{Bars, BarsFigures};
+use super::config::PostSection;
+use super::events::{EventFigures, PostEvent, PostReceiver, PostSender, post_events};
+use super::storage::{FileSystem, Storage};
+
+/// Records and events of one round at most: the clock is read between rounds.
+const ROUND_MAX: usize = 1_024;
+/// Bytes of the queue that a record takes at least.
+const RECORD_LEN_MIN: u64 = 64;
+/// Events of trades that may wait.
+const EVENTS_MAX: usize = 1 << 16;
+/// A thread without work rests so long. What comes meanwhile waits in rings that hold far more.
+const REST: Duration = Duration::from_millis(1);
+/// Figures are told so often.
+const TELL_NS: u64 = 100_000_000;
+
+/// How far post-processing is, and what was lost. All zero for a part that is not done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PostFigures {
+    /// Datagrams on their way into the audit.
+    pub queue: QueueFigures,
+    /// The audit.
+    pub audit: AuditFigures,
+    /// Trades on their way into bars.
+    pub events: EventFigures,
+    /// Bars.
+    pub bars: BarsFigures,
+}
+
+/// The latest figures, for other threads.
+#[derive(Clone, Debug, Default)]
+pub struct PostWatch(Arc<Mutex<PostFigures>>);
+
+impl PostWatch {
+    /// The figures, at most a tenth of a second old while the thread has time.
+    #[must_use]
+    pub fn figures(&self) -> PostFigures {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where datagrams and trades go in. What is not configured has none.
+#[derive(Debug)]
+pub struct PostSenders {
+    /// Datagrams for the audit.
+    pub audit: Option<AuditSender>,
+    /// Trades for bars.
+    pub events: Option<PostSender>,
+}
+
+/// Keeps and adds up.
+#[derive(Debug)]
+pub struct PostProcessor {
+    audit: Option<(AuditReceiver, AuditWriter)>,
+    bars: Option<(PostReceiver, Bars)>,
+    watch: PostWatch,
+    told: Nanos,
+}
+
+impl PostProcessor {
+    /// Of a configuration whose values are in range ([`PostSection::check`]), for these lines in the
+    /// order of their numbers.
+    ///
+    /// # Errors
+    /// A directory's, or when there are more lines than 2^16 - 1.
+    pub fn new(
+        section: &PostSection,
+        lines: &[String],
+    ) -> io::Result<(PostProcessor, PostSenders)> {
+        PostProcessor::with_storage(section, lines, &mut || Box::new(FileSystem))
+    }
+
+    /// The same, with files somewhere else.
+    ///
+    /// # Errors
+    /// As [`PostProcessor::new`].
+    pub fn with_storage(
+        section: &PostSection,
+        lines: &[String],
+        storage: &mut dyn FnMut() -> Box<dyn Storage>,
+    ) -> io::Result<(PostProcessor, PostSenders)> {
+        let mut senders = PostSenders { audit: None, events: None };
+        let mut audit = None;
+        if let Some(config) = &section.audit {
+            let count = u16::try_from(lines.len());
+            let count = count.map_err(|_| io::Error::other("more lines than an audit numbers"))?;
+            let bytes = usize::try_from(config.queue_bytes).unwrap_or(usize::MAX);
+            let (sender, receiver) = audit_queue(bytes, count);
+            let mut files = storage();
+            // What is wrong with the directory is told at the start.
+            files.list(&config.dir)?;
+            audit = Some((receiver, AuditWriter::new(config, lines, files)?));
+            senders.audit = Some(sender);
+        }
+        let mut bars = None;
+        if let Some(config) = &section.bars {
+            let (sender, receiver) = post_events(EVENTS_MAX);
+            bars = Some((receiver, Bars::new(config, storage)?));
+            senders.events = Some(sender);
+        }
+        let processor = PostProcessor { audit, bars, watch: PostWatch::default(), told: Nanos(0) };
+        Ok((processor, senders))
+    }
+
+    /// What tells the figures to other threads.
+    #[must_use]
+    pub fn watch(&self) -> PostWatch {
+        self.watch.clone()
+    }
+
+    /// Does a round of what waits; says how many records and events it took.
+    pub fn poll(&mut self, now: Nanos) -> usize {
+        let mut taken = 0;
+        if let Some((receiver, writer)) = &mut self.audit {
+            taken += receiver.take(ROUND_MAX, &mut |record| writer.record(record, now));
+            writer.tick(now);
+        }
+        if let Some((receiver, bars)) = &mut self.bars {
+            taken += receiver.take(ROUND_MAX, &mut |event| apply(bars, event, now));
+            bars.tick(now);
+        }
+        if now.since(self.told).0 >= TELL_NS || now < self.told {
+            self.told = now;
+            self.tell();
+        }
+        taken
+    }
+
+    /// How far it is.
+    #[must_use]
+    pub fn figures(&self) -> PostFigures {
+        let mut figures = PostFigures::default();
+        if let Some((receiver, writer)) = &self.audit {
+            (figures.queue, figures.audit) = (receiver.figures(), writer.figures());
+        }
+        if let Some((receiver, bars)) = &self.bars {
+            (figures.events, figures.bars) = (receiver.figures(), bars.figures());
+        }
+        figures
+    }
+
+    fn tell(&self) {
+        *self.watch.0.lock().unwrap_or_else(PoisonError::into_inner) = self.figures();
+    }
+
+    /// Works until `stop` is set, then takes what waits at that moment, and ends all files in
+    /// order. The calling thread is its own: it writes to disks and waits for them.
+    pub fn run(mut self, stop: &AtomicBool, clock: &dyn Clock) -> PostFigures {
+        while !stop.load(Ordering::Acquire) {
+            if self.poll(clock.now()) == 0 {
+                std::thread::sleep(REST);
+            }
+        }
+        self.finish(clock.now())
+    }
+
+    /// Takes what waits at this moment and ends all files in order.
+    pub fn finish(mut self, now: Nanos) -> PostFigures {
+        let figures = self.figures();
+        // No record takes less, and what is sent meanwhile may be left.
+        let records = figures.queue.waiting_bytes / RECORD_LEN_MIN;
+        let rounds = records.max(figures.events.waiting) / ROUND_MAX as u64 + 2;
+        for _ in 0..rounds {
+            if self.poll(now) == 0 {
+                break;
+            }
+        }
+        if let Some((_, writer)) = &mut self.audit {
+            writer.finish(now);
+        }
+        if let Some((_, bars)) = &mut self.bars {
+            bars.end_session(now);
+        }
+        self.tell();
+        self.figures()
+    }
+}
+
+fn apply(bars: &mut Bars, event: &PostEvent, now: Nanos) {
+    match event {
+        PostEvent::Define(definition) => bars.define(definition),
+        PostEvent::Trade(trade) => bars.trade(trade, now),
+        PostEvent::Break(undone) => bars.trade_break(undone, now),
+        PostEvent::Gap => bars.mark_gap(),
+        PostEvent::EndSession => bars.end_session(now),
+    }
+}
