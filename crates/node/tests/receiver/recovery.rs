@@ -29,6 +29,7 @@ fn who_comes_late_has_the_venues_books_after_a_snapshot() {
     stand.venue.soup.piece_len = 500;
     stand.publish(10);
     assert!(stand.market.is_marked);
+    stand.until("the snapshot comes", |stand| stand.snapshots().messages > 0);
     for _ in 0..50 {
         stand.publish(20);
     }
@@ -158,4 +159,24 @@ fn nobody_who_serves_snapshots_is_tried_again_and_changes_nothing() {
     assert!(orders > 0 && stand.market.is_marked, "what is known stays, marked");
     assert!(matches!(stand.snapshots().last_error, Some(RecoveryError::Connection(_))));
     assert_eq!(clears(&stand, ClearReason::SnapshotFailed), 0);
+}
+
+#[test]
+fn a_server_that_is_behind_the_lines_leaves_no_hole() {
+    let mut stand = Stand::new(Day::made_up(9, 3_000, 2), Faults::default(), PARTS);
+    stand.venue.is_dead = [true; 2];
+    stand.venue.publish(2_000);
+    stand.venue.is_dead = [false; 2];
+    stand.venue.soup.manner = Manner::Behind;
+    // What the server tells is always older than what the lines have said.
+    while stand.snapshots().joined == 0 && !stand.venue.is_over() {
+        stand.venue.soup.freeze(&stand.venue.reference);
+        stand.publish(10);
+        stand.clock += MILLISECOND;
+    }
+    let counts = stand.channel().counts;
+    assert_eq!((counts.recoveries, counts.gaps, counts.lost), (1, 0, 2_000), "{counts:?}");
+    stand.publish_all();
+    stand.assert_equal();
+    assert_eq!(stand.snapshots().attempts, 1);
 }

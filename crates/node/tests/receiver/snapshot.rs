@@ -78,6 +78,8 @@ pub enum Manner {
     OtherSession,
     /// A snapshot that ends with a number that the lines will not come to.
     FarAhead,
+    /// What there was when [`SoupServer::freeze`] was last called.
+    Behind,
     /// A message of the snapshot has another length than its type.
     Damaged,
     /// Something else than SoupBinTCP.
@@ -106,6 +108,7 @@ pub struct SoupServer {
     pub logins: Vec<Login>,
     /// Bytes that are written at a time at most.
     pub piece_len: usize,
+    frozen: (Vec<Vec<u8>>, u64),
 }
 
 impl SoupServer {
@@ -113,11 +116,17 @@ impl SoupServer {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
         listener.set_nonblocking(true).expect("it is set");
         let (peers, logins) = (Vec::new(), Vec::new());
-        SoupServer { listener, peers, manner: Manner::Snapshot, logins, piece_len: 1 << 16 }
+        let (manner, frozen) = (Manner::Snapshot, (Vec::new(), 1));
+        SoupServer { listener, peers, manner, logins, piece_len: 1 << 16, frozen }
     }
 
     pub fn address(&self) -> SocketAddr {
         self.listener.local_addr().expect("it is bound")
+    }
+
+    /// Keeps the snapshot of now for who is told what was.
+    pub fn freeze(&mut self, reference: &Reference) {
+        self.frozen = (reference.snapshot(), reference.count + 1);
     }
 
     /// Ends all connections.
@@ -141,7 +150,7 @@ impl SoupServer {
             self.peers.push(Peer { stream, inbox, unsent, next: None, closes: false });
             done += 1;
         }
-        let SoupServer { peers, manner, logins, piece_len, .. } = self;
+        let SoupServer { peers, manner, logins, piece_len, frozen, .. } = self;
         peers.retain_mut(|peer| {
             let mut buffer = [0; 4_096];
             match peer.stream.read(&mut buffer) {
@@ -157,8 +166,12 @@ impl SoupServer {
                 };
                 logins.push(login);
                 done += 1;
-                let mut asked = Asked { manner: *manner, session, login };
-                asked.answer(reference, log, &mut peer.unsent, &mut peer.next, &mut peer.closes);
+                let snapshot = match manner {
+                    Manner::Behind => frozen.clone(),
+                    _ => (reference.snapshot(), log.len() as u64 + 1),
+                };
+                let asked = Asked { manner: *manner, session, login, snapshot };
+                asked.answer(&mut peer.unsent, &mut peer.next, &mut peer.closes);
             }
             if let Some(next) = &mut peer.next {
                 for message in &log[(*next).min(log.len())..] {
@@ -181,17 +194,12 @@ struct Asked {
     manner: Manner,
     session: Session,
     login: Login,
+    /// Its messages, and with which number to go on.
+    snapshot: (Vec<Vec<u8>>, u64),
 }
 
 impl Asked {
-    fn answer(
-        &mut self,
-        reference: &Reference,
-        log: &[Vec<u8>],
-        unsent: &mut Vec<u8>,
-        next: &mut Option<usize>,
-        closes: &mut bool,
-    ) {
+    fn answer(self, unsent: &mut Vec<u8>, next: &mut Option<usize>, closes: &mut bool) {
         let mut put = |packet: SoupPacket<'_>| assert!(packet.write(unsent));
         let want = Login::new(NAME, PASSWORD).expect("a login");
         let is_known = (self.login.username, self.login.password) == (want.username, want.password);
@@ -215,7 +223,7 @@ impl Asked {
             return put(SoupPacket::LoginAccepted { session, sequence });
         }
         put(SoupPacket::LoginAccepted { session, sequence: 1 });
-        let mut messages = reference.snapshot();
+        let (mut messages, next_sequence) = self.snapshot;
         match self.manner {
             Manner::Hang => return,
             Manner::CutOff => messages.truncate(messages.len() / 2),
@@ -230,8 +238,7 @@ impl Asked {
         *closes = true;
         if self.manner != Manner::CutOff {
             let ahead = if self.manner == Manner::FarAhead { 1_000_000 } else { 0 };
-            let next_sequence = log.len() as u64 + 1 + ahead;
-            put(SoupPacket::Sequenced(&end_of_snapshot(next_sequence)));
+            put(SoupPacket::Sequenced(&end_of_snapshot(next_sequence + ahead)));
         }
     }
 }

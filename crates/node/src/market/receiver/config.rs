@@ -118,6 +118,10 @@ pub struct GlimpseSection {
     /// lines. Then nothing but the numbers says that a snapshot is of the session that is heard.
     #[serde(default = "default_same_session")]
     pub same_session: bool,
+    /// How long the lines are held back before the login, in milliseconds: longer than the server
+    /// may be behind the lines, or what lies between is missing.
+    #[serde(default = "default_lead_ms")]
+    pub lead_ms: u64,
     /// How long a snapshot may take, in milliseconds.
     #[serde(default = "default_snapshot_timeout_ms")]
     pub timeout_ms: u64,
@@ -228,6 +232,10 @@ fn default_receive_buffer_bytes() -> usize {
 
 fn default_same_session() -> bool {
     true
+}
+
+fn default_lead_ms() -> u64 {
+    100
 }
 
 fn default_snapshot_timeout_ms() -> u64 {
@@ -374,6 +382,7 @@ impl LinesSection {
         }
         let Some(glimpse) = &self.glimpse else { return Ok(()) };
         within(&[
+            ("feed.lines.glimpse.lead_ms", glimpse.lead_ms, 0, 10_000, "0 to 10000"),
             ("feed.lines.glimpse.timeout_ms", glimpse.timeout_ms, 100, DAY_MS, "100 to a day's"),
             (
                 "feed.lines.glimpse.reach_timeout_ms",
@@ -492,6 +501,7 @@ pub(super) struct Glimpsing {
     pub address: SocketAddr,
     pub login: Login,
     pub is_same_session: bool,
+    pub lead: Nanos,
     pub timeout: Nanos,
     pub reach_timeout: Nanos,
     pub retry_min: Nanos,
@@ -504,6 +514,7 @@ impl GlimpseSection {
             address: self.address,
             login: login(&self.username, &self.password_file)?,
             is_same_session: self.same_session,
+            lead: millis(self.lead_ms),
             timeout: millis(self.timeout_ms),
             reach_timeout: millis(self.reach_timeout_ms),
             retry_min: millis(self.retry_min_ms),
@@ -607,6 +618,7 @@ mod tests {
             (format!("{iex}request = \"10.0.0.1:7\"\n"), "feed.lines.request"),
             (format!("{iex}{glimpse}"), "feed.lines.glimpse"),
             (format!("{LINES}{glimpse}timeout_ms = 1\n"), "feed.lines.glimpse.timeout_ms"),
+            (format!("{LINES}{glimpse}lead_ms = 10001\n"), "feed.lines.glimpse.lead_ms"),
             (format!("{LINES}{glimpse}retry_max_ms = 1\n"), "feed.lines.glimpse.retry_max_ms"),
             (format!("{LINES}{glimpse}password = \"p\"\n"), "password"),
             (format!("day = \"2026-11-23\"\n{LINES}"), "feed.utc_offset"),
@@ -659,6 +671,7 @@ mod tests {
             username: "weir".to_owned(),
             password_file: path.clone(),
             same_session: true,
+            lead_ms: 1,
             timeout_ms: 1,
             reach_timeout_ms: 1,
             retry_min_ms: 1,

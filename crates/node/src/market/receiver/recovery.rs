@@ -3,7 +3,8 @@
 //! | stage | what happens | then |
 //! | --- | --- | --- |
 //! | idle | messages are lost, and the pause is over | connecting |
-//! | connecting | the connection is made | the channel begins to hold back; log in: coming |
+//! | connecting | the connection is made | the channel begins to hold back: leading |
+//! | leading | longer than the server may be behind the lines | log in: coming |
 //! | coming | the login is accepted | books are cleared; each message is an update |
 //! | coming | the snapshot is whole | reaching |
 //! | reaching | the lines have said that there is all before the snapshot's number | joined: idle |
@@ -81,6 +82,7 @@ pub enum RecoveryError {
 enum Stage {
     Idle,
     Connecting,
+    Leading { since: Nanos },
     Coming { glimpse: Glimpse, has_begun: bool },
     Reaching { next: u64 },
 }
@@ -173,7 +175,14 @@ impl Recovery {
                 Ok(Step::Stay(0))
             }
             _ if spent >= self.settings.timeout => Err(RecoveryError::TooSlow(spent.0)),
-            Stage::Connecting => self.log_in(now, inlet, decoding, out),
+            Stage::Connecting => self.hold_back(now, inlet, decoding, out),
+            Stage::Leading { since } => {
+                if now.since(*since) < self.settings.lead {
+                    Ok(Step::Stay(0))
+                } else {
+                    self.log_in(now)
+                }
+            }
             Stage::Coming { .. } => self.take(now, inlet, decoding, out),
             Stage::Reaching { next } => {
                 let next = *next;
@@ -192,24 +201,30 @@ impl Recovery {
 
     /// Once the connection is made: what comes on the lines is held back from before the snapshot
     /// can have been taken.
-    fn log_in<O: Output>(
+    fn hold_back<O: Output>(
         &mut self,
         now: Nanos,
         inlet: &mut Inlet,
         decoding: &mut Decoding,
         out: &mut O,
     ) -> Result<Step, RecoveryError> {
-        let Some(connection) = &mut self.connection else { return Err(RecoveryError::Closed) };
+        let Some(connection) = &self.connection else { return Err(RecoveryError::Closed) };
         if !connection.is_made().map_err(failed)? {
             return Ok(Step::Stay(0));
         }
-        let glimpse = Glimpse::new(self.settings.login, now);
-        let login = glimpse.login();
-        self.stage = Stage::Coming { glimpse, has_begun: false };
+        self.stage = Stage::Leading { since: now };
         let (lines, mut taking) = inlet.taking(now, now, decoding, out);
         if let Ok(channel) = lines.channel_mut(CHANNEL) {
             channel.begin_recovery(&mut taking);
         }
+        Ok(Step::Stay(1))
+    }
+
+    fn log_in(&mut self, now: Nanos) -> Result<Step, RecoveryError> {
+        let Some(connection) = &mut self.connection else { return Err(RecoveryError::Closed) };
+        let glimpse = Glimpse::new(self.settings.login, now);
+        let login = glimpse.login();
+        self.stage = Stage::Coming { glimpse, has_begun: false };
         connection.send(&login).map_err(failed)?;
         Ok(Step::Stay(1))
     }
@@ -318,6 +333,7 @@ impl Recovery {
         inlet.notes.wants_snapshot = true;
         let has_begun = match std::mem::replace(&mut self.stage, Stage::Idle) {
             Stage::Idle | Stage::Connecting => return,
+            Stage::Leading { .. } => false,
             Stage::Coming { has_begun, .. } => has_begun,
             Stage::Reaching { .. } => true,
         };
