@@ -199,6 +199,7 @@ fn stage_of(cell: &Cell, door: Writer, wishes: Wishes) -> UpdateStage<Writer> {
         door,
         wakes: Vec::new(),
         wishes: vec![wishes],
+        post: None,
         when_full: if cell.is_conflated { WhenFull::Merge } else { WhenFull::Wait },
     })
 }

@@ -149,7 +149,7 @@ pub fn run(args: MarketArgs) -> anyhow::Result<()> {
     match args.command {
         MarketCommand::Serve(args) => {
             let mut serve = args.serve.clone();
-            serve.market = args.section()?;
+            serve.market = args.section()?.map(Box::new);
             anyhow::ensure!(
                 serve.config()?.market.is_some(),
                 "no feed: give --feed with --lines or --capture, or a configuration with [market]"

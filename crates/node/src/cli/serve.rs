@@ -69,7 +69,7 @@ pub struct ServeArgs {
     pub no_probes: bool,
     /// The section of market data that other options made.
     #[arg(skip)]
-    pub market: Option<MarketSection>,
+    pub market: Option<Box<MarketSection>>,
 }
 
 impl ServeArgs {
@@ -105,8 +105,8 @@ impl ServeArgs {
             config.tls = Some(tls);
         }
         config.probes.enabled &= !self.no_probes;
-        if self.market.is_some() {
-            config.market.clone_from(&self.market);
+        if let Some(market) = &self.market {
+            config.market = Some(MarketSection::clone(market));
         }
         config.check()?;
         config.check_role()?;

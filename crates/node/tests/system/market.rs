@@ -40,6 +40,8 @@ struct Venue {
     sent: u64,
     /// The messages, for a file.
     kept: Option<Vec<Vec<u8>>>,
+    /// The packets, to compare.
+    packets: Option<Vec<Vec<u8>>>,
 }
 
 impl Venue {
@@ -53,6 +55,7 @@ impl Venue {
             trades: 0,
             sent: 0,
             kept: None,
+            packets: None,
         }
     }
 
@@ -74,8 +77,11 @@ impl Venue {
     }
 
     fn send(&mut self) {
-        let (socket, to) = (&self.socket, self.to);
-        self.writer.take(|packet| socket.send_to(packet, to).unwrap());
+        let Venue { socket, to, writer, packets, .. } = self;
+        writer.take(|packet| {
+            packets.iter_mut().for_each(|kept| kept.push(packet.to_vec()));
+            socket.send_to(packet, *to).unwrap()
+        });
     }
 
     fn directory(&mut self, locate: u16, symbol: &str) {
@@ -714,6 +720,52 @@ fn a_day_file_is_served_and_the_command_line_shows_who_is_told_what() {
     for word in ["channel 0.0 Live", "orders, ", "subscriptions"] {
         assert!(text.contains(word), "{word}: {text}");
     }
+}
+
+#[test]
+fn what_came_is_kept_datagram_by_datagram_and_trades_become_bars() {
+    let kept = tempfile::tempdir().unwrap();
+    let (audit, bars) = (kept.path().join("audit"), kept.path().join("bars"));
+    let (node, _home, feed) = start(&format!(
+        "[market.post.audit]\ndir = {audit:?}\nflush_ms = 10\n\
+         [market.post.bars]\ndir = {bars:?}\nkinds = [\"ticks-10\"]\n"
+    ));
+    let mut venue = Venue::new(feed, "KEPT");
+    venue.packets = Some(vec![]);
+    (1..=INSTRUMENTS).for_each(|locate| venue.directory(locate, &symbol_of(locate)));
+    let mut day = Day { random: 88_172_645_463_325_252, ..Day::default() };
+    (0..1_500).for_each(|_| day.step(&mut venue, INSTRUMENTS));
+    settle(&mut venue, &node);
+    let packets = venue.packets.take().expect("it keeps them");
+    until("all is kept", || {
+        let post = &node.status()["market"]["post"];
+        let is_kept = post["audited"] == packets.len() && post["trades_waiting"] == 0;
+        (is_kept && post["trades"].as_u64() >= Some(venue.trades)).then_some(())
+    });
+    assert!(venue.trades > 100);
+    assert!(node.terminate().success());
+    let files = |dir: &std::path::Path| -> Vec<_> {
+        let entries = std::fs::read_dir(dir).unwrap();
+        let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+        paths.sort();
+        paths
+    };
+    let mut found = vec![];
+    for path in files(&audit) {
+        let mut capture = weir_node::market::capture::CaptureFile::open(&path).unwrap();
+        while capture
+            .next(&mut |item| {
+                if let weir_node::market::capture::Item::Datagram(datagram) = item {
+                    assert_eq!(datagram.dst, feed);
+                    found.push(datagram.payload.to_vec());
+                }
+            })
+            .unwrap()
+        {}
+    }
+    assert_eq!(found, packets);
+    let tables = files(&bars);
+    assert!(tables.iter().any(|path| path.extension().is_some_and(|end| end == "parquet")));
 }
 
 #[test]

@@ -7,23 +7,28 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Context as _;
 use rtrb::RingBuffer;
 use weir_io::Rng;
+use weir_probe::thread::Share;
 use weir_types::Nanos;
 use weir_wire::session::NodeId;
 
 use super::config::{MarketSection, Stages};
 use super::figures::{FlushFigures, MarketFigures, ReceiveFigures, UpdateFigures};
 use super::flush::{FlushAgent, FlushParts};
+use super::post::{Kept, PostAgent, line_names};
 use super::receive::{Fused, ReceiveAgent, Staged, UpdateAgent};
 use super::ring::{RingReader, ring};
 use super::told::Told;
 use super::update::{UpdateParts, UpdateStage, Wishes};
 use crate::door::Door;
 use crate::event_reader::EventReader;
+use crate::market::post::{PostProcessor, PostSenders, PostWatch};
 use crate::market::receiver::Receiver;
 use crate::runner::{Runner, WaitStrategy, Wake};
 
 /// Wishes that may be on their way: a subscriber to everything has one for each instrument.
 const WISHES_MAX: usize = 1 << 16;
+/// What is kept can wait for what is told.
+const POST_SHARE: Share = Share::Fair { niceness: 10 };
 /// The names of flush threads.
 const FLUSH_NAMES: [&str; 8] =
     ["flush-0", "flush-1", "flush-2", "flush-3", "flush-4", "flush-5", "flush-6", "flush-7"];
@@ -82,6 +87,7 @@ pub fn assemble(section: &MarketSection, host: &Host<'_>) -> anyhow::Result<Gate
         receive: Arc::new(ReceiveFigures::default()),
         update: Arc::new(UpdateFigures::default()),
         flush: flush.parts.iter().map(|part| part.figures.clone()).collect(),
+        post: None,
     };
     let (mut wakes, mut wishes) = (Vec::new(), Vec::new());
     let first_flush_core = if section.stages == Stages::Staged { 2 } else { 1 };
@@ -94,6 +100,8 @@ pub fn assemble(section: &MarketSection, host: &Host<'_>) -> anyhow::Result<Gate
         runners.push(runner);
         runners.extend(part.handshakes);
     }
+    let (senders, watch) = keep(section, &mut runners)?;
+    figures.post = watch;
     let stage = UpdateStage::new(UpdateParts {
         books: section.books(),
         conflator: section.conflator(),
@@ -101,6 +109,7 @@ pub fn assemble(section: &MarketSection, host: &Host<'_>) -> anyhow::Result<Gate
         wakes,
         wishes,
         when_full: section.when_full,
+        post: senders.events,
     });
     let core = |index: usize| section.cores.get(index).copied();
     let receive = figures.receive.clone();
@@ -109,21 +118,36 @@ pub fn assemble(section: &MarketSection, host: &Host<'_>) -> anyhow::Result<Gate
         Runner::new("market-receive", receive_wake, wait_of(section, host)).on_core(core(0));
     match section.stages {
         Stages::Fused => {
-            let agent = ReceiveAgent::new(receiver, Fused::new(stage, update), receive)?;
-            runners.push(runner.with_sockets(agent));
+            let kept = Kept::new(Fused::new(stage, update), senders.audit);
+            runners.push(runner.with_sockets(ReceiveAgent::new(receiver, kept, receive)?));
         }
         Stages::Staged => {
             let (writer, mut readers) = ring(section.receive_ring, 1);
             let reader = readers.remove(0);
-            let staged = Staged::new(writer, update_wake.clone());
+            let staged = Kept::new(Staged::new(writer, update_wake.clone()), senders.audit);
             runners.push(runner.with_sockets(ReceiveAgent::new(receiver, staged, receive)?));
             let agent = UpdateAgent::new(reader, stage, update);
             let updating = Runner::new("market-update", update_wake, wait_of(section, host));
             runners.push(updating.with_agent(agent).on_core(core(1)));
         }
     }
-    figures.addresses.shrink_to_fit();
     Ok(Gateway { runners, figures: Arc::new(figures) })
+}
+
+/// Starts to keep what is to be kept: where it goes in, and what tells the figures.
+fn keep(
+    section: &MarketSection,
+    runners: &mut Vec<Runner>,
+) -> anyhow::Result<(PostSenders, Option<PostWatch>)> {
+    if section.post.audit.is_none() && section.post.bars.is_none() {
+        return Ok((PostSenders { audit: None, events: None }, None));
+    }
+    let (processor, senders) =
+        PostProcessor::new(&section.post, &line_names(&section.feed)).context("post-processing")?;
+    let watch = processor.watch();
+    let thread = Runner::new("market-post", Wake::new(), WaitStrategy::Park);
+    runners.push(thread.sharing(POST_SHARE).with_agent(PostAgent::new(processor)));
+    Ok((senders, Some(watch)))
 }
 
 fn wait_of(section: &MarketSection, host: &Host<'_>) -> WaitStrategy {

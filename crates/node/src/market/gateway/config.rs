@@ -9,6 +9,7 @@ use weir_types::{InstrumentId, Nanos};
 
 use super::update::WhenFull;
 use crate::config::ConfigError;
+use crate::market::post::PostSection;
 use crate::market::receiver::FeedSection;
 use crate::runner::WaitStrategy;
 
@@ -82,6 +83,9 @@ pub struct MarketSection {
     /// zero: never.
     #[serde(default = "default_urgent_move_ppm")]
     pub urgent_move_ppm: u32,
+    /// What is kept of what comes.
+    #[serde(default)]
+    pub post: PostSection,
 }
 
 fn default_flush_threads() -> usize {
@@ -169,6 +173,12 @@ impl MarketSection {
                 return Err(ConfigError::OutOfRange { key, value: value.to_string(), want });
             }
         }
+        if self.post.audit.is_some() && self.feed.lines.is_empty() {
+            let (key, value) = ("market.post.audit", "(given)".to_owned());
+            let want = "lines of a feed: what comes from a file or a connection is not audited";
+            return Err(ConfigError::OutOfRange { key, value, want });
+        }
+        self.post.check()?;
         self.feed.check()
     }
 

@@ -10,6 +10,7 @@ use weir_types::SessionId;
 
 use super::update::UpdateStage;
 use crate::broker::Metric;
+use crate::market::post::{PostFigures, PostWatch};
 use crate::market::receiver::Receiver;
 
 /// What the receiving thread shows.
@@ -308,6 +309,8 @@ pub struct MarketFigures {
     pub update: Arc<UpdateFigures>,
     /// The flush threads.
     pub flush: Vec<Arc<FlushFigures>>,
+    /// What is kept, where anything is.
+    pub post: Option<PostWatch>,
 }
 
 /// A gateway on the status page.
@@ -321,6 +324,47 @@ pub struct MarketReport {
     pub update: UpdateReport,
     /// The flush threads.
     pub flush: Vec<FlushReport>,
+    /// What is kept; absent where nothing is.
+    pub post: Option<PostReport>,
+}
+
+/// How post-processing stands.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct PostReport {
+    /// Datagrams written to the audit.
+    pub audited: u64,
+    /// Datagrams that found no room on their way there.
+    pub audit_dropped: u64,
+    /// Datagrams that wait.
+    pub audit_waiting: u64,
+    /// By what time the audit is behind, in nanoseconds.
+    pub audit_behind_ns: u64,
+    /// Bytes of the audit's files.
+    pub audit_bytes: u64,
+    /// Failures of its disk.
+    pub audit_failures: u64,
+    /// Trades and the like handed over for bars.
+    pub trades: u64,
+    /// Of them those that found no room.
+    pub trades_dropped: u64,
+    /// Of them those that wait.
+    pub trades_waiting: u64,
+}
+
+impl PostReport {
+    fn of(figures: &PostFigures) -> PostReport {
+        PostReport {
+            audited: figures.audit.datagrams,
+            audit_dropped: figures.queue.dropped,
+            audit_waiting: figures.queue.waiting,
+            audit_behind_ns: figures.queue.behind.0,
+            audit_bytes: figures.audit.kept_bytes,
+            audit_failures: figures.audit.failures,
+            trades: figures.events.taken,
+            trades_dropped: figures.events.dropped,
+            trades_waiting: figures.events.waiting,
+        }
+    }
 }
 
 impl MarketFigures {
@@ -332,6 +376,7 @@ impl MarketFigures {
             receive: self.receive.report.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             update: self.update.report.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             flush: self.flush.iter().map(|flush| flush.report()).collect(),
+            post: self.post.as_ref().map(|watch| PostReport::of(&watch.figures())),
         }
     }
 }
@@ -343,6 +388,7 @@ impl MarketReport {
         let (gauge, counter) = ("gauge", "counter");
         let (receive, update) = (&self.receive, &self.update);
         let sum = |figure: fn(&FlushReport) -> u64| self.flush.iter().map(figure).sum::<u64>();
+        let post = self.post.clone().unwrap_or_default();
         let lost = receive.channels.iter().map(|channel| channel.lost).sum();
         vec![
             ("weir_market_datagrams_total", "Datagrams taken.", counter, receive.datagrams),
@@ -365,6 +411,13 @@ impl MarketReport {
             ("weir_market_subscribed_total", "Begun.", counter, sum(|f| f.subscribed)),
             ("weir_market_told_total", "Messages written.", counter, sum(|f| f.messages)),
             ("weir_market_slow_total", "Disconnected.", counter, sum(|f| f.disconnected)),
+            ("weir_market_audited_total", "Datagrams kept.", counter, post.audited),
+            ("weir_market_audit_dropped_total", "Not kept: no room.", counter, post.audit_dropped),
+            ("weir_market_audit_waiting", "Datagrams to be kept.", gauge, post.audit_waiting),
+            ("weir_market_audit_bytes", "Bytes of audits.", gauge, post.audit_bytes),
+            ("weir_market_audit_failures_total", "Disk failures.", counter, post.audit_failures),
+            ("weir_market_bar_trades_total", "For bars.", counter, post.trades),
+            ("weir_market_bar_dropped_total", "Not in bars.", counter, post.trades_dropped),
         ]
     }
 }

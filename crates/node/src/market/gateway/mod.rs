@@ -4,7 +4,8 @@
 //!  receive ──ring──► update ──ring──► flush 0 ─► subscribers
 //!  sockets, lines,   books, first  ├─► flush 1 ─► subscribers
 //!  codec             conflation    └─► …
-//!     └── one thread where fused ──┘      ▲ wishes: what subscribers want
+//!     │└─ one thread where fused ──┘│     ▲ wishes: what subscribers want
+//!     └─ datagrams, trades ─────────┴─► post: audit, bars
 //! ```
 //! A client never gates a ring: a flush thread takes all that it is told and conflates for each of
 //! its subscribers. Where flush itself is behind, states merge in the priority queue.
@@ -14,7 +15,7 @@
 //! * [`ring`], [`told`]: what crosses, and how.
 //! * [`flush`]: a flush thread. [`mirror`]: its books; `intake`: what subscribers say; [`writing`]:
 //!   what they are told; `link`: one of them.
-//! * [`figures`]: what is counted.
+//! * [`post`]: what is kept, on a thread of its own. [`figures`]: what is counted.
 
 pub mod assembly;
 pub mod config;
@@ -24,6 +25,7 @@ mod intake;
 mod levels;
 mod link;
 pub mod mirror;
+pub mod post;
 pub mod receive;
 pub mod ring;
 pub mod told;

@@ -17,8 +17,10 @@ use weir_market::{Action, Books, BooksConfig, Definition, FeedError, TradeFlags,
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
 use super::levels::PendingLevels;
+use super::post::{hand_over, tell_channel, tell_trades};
 use super::ring::{RingWriter, Slots};
 use super::told::{ChannelIndex, Told, What};
+use crate::market::post::{PostEvent, PostSender};
 use crate::market::receiver::{ChannelEvent, ChannelKey, ClearReason, Origin, Output};
 use crate::runner::Wake;
 
@@ -77,6 +79,7 @@ pub struct UpdateStage<D = RingWriter<Told>> {
     wakes: Vec<Wake>,
     wishes: Vec<Wishes>,
     when_full: WhenFull,
+    post: Option<PostSender>,
     instruments_max: u32,
     has_told: bool,
     counts: UpdateCounts,
@@ -102,6 +105,8 @@ pub struct UpdateParts<D = RingWriter<Told>> {
     pub wishes: Vec<Wishes>,
     /// What happens when one does not keep up.
     pub when_full: WhenFull,
+    /// Where trades go, where bars are made of them.
+    pub post: Option<PostSender>,
 }
 
 impl<D: Slots<Told>> UpdateStage<D> {
@@ -121,6 +126,7 @@ impl<D: Slots<Told>> UpdateStage<D> {
             wakes: parts.wakes,
             wishes: parts.wishes,
             when_full: parts.when_full,
+            post: parts.post,
             has_told: false,
             counts: UpdateCounts::default(),
         }
@@ -348,6 +354,9 @@ impl<D: Slots<Told>> Output for UpdateStage<D> {
         let channel = self.channel_index(origin.channel);
         // Books and conflation count what is beyond their limits.
         let _is_known = self.books.define(definition.instrument_id);
+        if let Some(post) = &mut self.post {
+            hand_over(post, PostEvent::Define(*definition));
+        }
         if self.know(definition.instrument_id, channel).is_some() {
             self.notices.push_back(Notice::Define(channel, *definition));
         }
@@ -356,6 +365,9 @@ impl<D: Slots<Told>> Output for UpdateStage<D> {
     fn update(&mut self, origin: &Origin, update: Update) {
         self.counts.updates += 1;
         let change = self.books.apply(&update);
+        if let Some(post) = &mut self.post {
+            tell_trades(post, &update, &change);
+        }
         let channel = self.channel_index(origin.channel);
         let ts_recv = origin.ts_recv;
         let stamp = Stamp::of(&update, ts_recv);
@@ -376,6 +388,9 @@ impl<D: Slots<Told>> Output for UpdateStage<D> {
     }
 
     fn channel(&mut self, channel: ChannelKey, event: &ChannelEvent) {
+        if let Some(post) = &mut self.post {
+            tell_channel(post, event);
+        }
         let index = self.channel_index(channel);
         match event {
             ChannelEvent::State { to, .. } => {

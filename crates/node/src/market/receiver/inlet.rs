@@ -58,6 +58,7 @@ impl Inlet {
         decoding: &mut Decoding,
         out: &mut O,
     ) -> bool {
+        out.datagram(self.pair, line, datagram, times.ts_poll);
         let packet = match decoding.feed.packet(datagram.payload) {
             Ok(packet) => packet,
             Err(error) => {

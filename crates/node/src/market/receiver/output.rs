@@ -1,6 +1,7 @@
 //! What a receiver tells: the seam between the thread that receives and what makes books of it.
 
-use weir_market::line::{StaleReason, State};
+use weir_market::capture::Datagram;
+use weir_market::line::{Line, StaleReason, State};
 use weir_market::{Definition, FeedError, Update};
 use weir_types::Nanos;
 
@@ -106,6 +107,11 @@ pub enum ChannelEvent {
 /// come after it. A state is told once all that led to it was handed on: what fills a hole, or
 /// waited for a snapshot, comes while the state is still the one before.
 pub trait Output {
+    /// A datagram came on a line of a pair, before it is looked at; `ts_poll` as in [`Origin`].
+    fn datagram(&mut self, pair: u32, line: Line, datagram: &Datagram<'_>, ts_poll: Nanos) {
+        let _ = (pair, line, datagram, ts_poll);
+    }
+
     /// An instrument became known, or is described anew.
     fn define(&mut self, origin: &Origin, definition: &Definition);
 
