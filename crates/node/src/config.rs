@@ -16,9 +16,11 @@ use crate::runner::WaitStrategy;
 use crate::stores::{Indexes, StoreSettings};
 
 mod cold;
+mod market_data;
 mod replica;
 
 pub use self::cold::ColdSection;
+pub use self::market_data::{MarketDataSection, PublishSection};
 pub use self::replica::ReplicaSection;
 
 /// Which agents share a thread.
@@ -106,6 +108,8 @@ pub struct Config {
     pub replica: Option<ReplicaSection>,
     /// Durable subscriptions; not served without it.
     pub broker: Option<BrokerSection>,
+    /// What of the market goes out.
+    pub market_data: MarketDataSection,
     /// What a router stands before; only with the role `router`.
     pub router: Option<RouterSection>,
     /// Probes.
@@ -564,6 +568,7 @@ impl Default for Config {
             ingest: None,
             replica: None,
             broker: None,
+            market_data: MarketDataSection::default(),
             router: None,
             probes: ProbesSection::default(),
             diagnostics: DiagnosticsSection::default(),
@@ -773,6 +778,9 @@ impl Config {
         if let Some(broker) = &self.broker {
             broker.check()?;
         }
+        if let Some(publish) = &self.market_data.publish {
+            publish.check(self.role == NodeRole::Node && !self.follows_own())?;
+        }
         if let Some(router) = &self.router {
             router.check()?;
         }
@@ -807,6 +815,10 @@ impl Config {
             (NodeRole::Router, Some(_)) if self.delivery.cold.is_some() => {
                 let want = "none with role = \"router\": it keeps no orders";
                 out("delivery.cold", "(given)", want)
+            }
+            (NodeRole::Router, Some(_)) if self.market_data.publish.is_some() => {
+                let want = "none with role = \"router\": it matches no orders";
+                out("market_data.publish", "(given)", want)
             }
             (NodeRole::Router, Some(_)) if self.delivery.token_key.is_none() => {
                 let want = "with role = \"router\" the file of the key that its nodes seal with";
@@ -948,6 +960,27 @@ mod tests {
             (
                 "[tls]\ncertificate = \"a\"\nkey = \"b\"\nhandshake_max_ms = 1",
                 "tls.handshake_max_ms",
+            ),
+            ("[market_data.publish]\ngroup = \"239.0.0.1:1\"", "requests"),
+            (
+                "[market_data.publish]\ngroup = \"239.0.0.1:0\"\nrequests = \"127.0.0.1:0\"",
+                "market_data.publish.group",
+            ),
+            (
+                "[market_data.publish]\ngroup = \"239.0.0.1:1\"\nrequests = \"127.0.0.1:0\"\n\
+                 packet_bytes = 99",
+                "market_data.publish.packet_bytes",
+            ),
+            (
+                "[market_data.publish]\ngroup = \"239.0.0.1:1\"\nrequests = \"127.0.0.1:0\"\n\
+                 day_begins_hour = 24",
+                "market_data.publish.day_begins_hour",
+            ),
+            (
+                "[market_data.publish]\ngroup = \"239.0.0.1:1\"\nrequests = \"127.0.0.1:0\"\n\
+                 [replica]\nmaster = \"127.0.0.1:1\"\nsession = 2\nkey_file = \"k\"\n\
+                 sources = [1]",
+                "market_data.publish",
             ),
             ("[web]\nlisten = \"0.0.0.0:7081\"", "web.listen"),
             ("[web]\nlisten = \"127.0.0.1:0\"\nreaders_max = 0", "web.readers_max"),

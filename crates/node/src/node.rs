@@ -11,6 +11,7 @@
 //! thread ingest     sockets of outside cores, where there are any
 //! thread replica    asks another node for what comes next, where one is followed
 //! thread broker     durable subscriptions, their sockets, where they are served
+//! thread publish    the node's own market, where it is published
 //! thread keeper     probe drain
 //! thread shadows    the shadow engines: event files, snapshots
 //! ```
@@ -19,6 +20,7 @@
 
 mod cold;
 mod doors;
+mod publish;
 mod replica;
 mod router;
 
@@ -190,6 +192,7 @@ impl Node {
         let (replica, update_port) = assembly.replica()?.unzip();
         let ports = (reader_ports, (ingest_port, update_port));
         let (mut delivery, writer) = assembly.delivery(ports, (Some(&trading), &mut notes))?;
+        let publisher = assembly.publisher(&trading)?;
         let figures = [&control, &trading].map(|r| assembly.figures(r));
         let (control, control_shadow) = control.with_shadow(config)?;
         let (trading, trading_shadow) = trading.with_shadow(config)?;
@@ -204,12 +207,16 @@ impl Node {
             web: web.hub.as_ref().map(|hub| hub.figures.clone()),
             ingest: ingest.as_ref().map(|door| (door.address, assembly.ingest_figures.clone())),
             broker: broker.as_ref().map(|door| (door.address, assembly.broker_figures.clone())),
+            publish: publisher.as_ref().map(|p| (p.requests, p.figures.clone())),
             latencies,
             hiccups,
             ..assembly.status()
         });
         let aside = (delivery.take_cold(), replica, writer);
-        let background = assembly.background(aside, [keeper(probes.drain), shadows]);
+        let always = [keeper(probes.drain), shadows];
+        let publisher = publisher.map(|publisher| publisher.runner);
+        let background =
+            publisher.into_iter().chain(assembly.background(aside, always)).collect();
         let web_readers = web.readers;
         let delivery = assembly.delivery_thread().with_agent(delivery);
         let others =
@@ -246,6 +253,12 @@ impl Node {
     #[must_use]
     pub fn broker_address(&self) -> Option<SocketAddr> {
         self.status.broker.as_ref().map(|(address, _)| *address)
+    }
+
+    /// Where requests for what was missed of the node's own market are taken, if it is published.
+    #[must_use]
+    pub fn requests_address(&self) -> Option<SocketAddr> {
+        self.status.publish.as_ref().map(|(address, _)| *address)
     }
 
     /// The node's figures.
@@ -585,6 +598,7 @@ impl<'a> Assembly<'a> {
             replica: self.config.replica.as_ref().map(|_| self.replica_figures.clone()),
             broker: None,
             cold: self.config.delivery.cold.as_ref().map(|_| self.cold_figures.clone()),
+            publish: None,
             router: None,
             cycles: self.cycles.clone(),
             latencies: None,

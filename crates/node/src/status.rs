@@ -19,6 +19,7 @@ use crate::delivery_agent::DeliveryFigures;
 use crate::gateway::handshakes::{TlsDoor, TlsReport};
 use crate::gateway::{GatewayCounters, GatewayStatus};
 use crate::ingest::{IngestFigures, IngestReport};
+use crate::market::publish::{PublishFigures, PublishReport};
 use crate::markets::Market;
 use crate::partition::PartitionFigures;
 use crate::replica::{ReplicaFigures, ReplicaReport};
@@ -57,6 +58,8 @@ pub struct NodeStatus {
     pub broker: Option<(std::net::SocketAddr, Arc<BrokerFigures>)>,
     /// What is kept of orders that the store let go, where anything is.
     pub cold: Option<Arc<ColdFigures>>,
+    /// The publisher of the node's own market, and where it takes requests.
+    pub publish: Option<(std::net::SocketAddr, Arc<PublishFigures>)>,
     /// What is behind it, for a router.
     pub router: Option<Arc<RouterBoard>>,
     /// The cycles of the gateway's thread.
@@ -98,6 +101,8 @@ pub struct StatusReport {
     pub broker: Option<BrokerReport>,
     /// What is kept of orders that the store let go; absent where nothing is.
     pub cold: Option<ColdReport>,
+    /// The node's own market; absent where it is not published.
+    pub publish: Option<PublishReport>,
     /// What is behind a router; absent for a node.
     pub router: Option<RouterReport>,
     /// The instruments.
@@ -374,6 +379,7 @@ impl NodeStatus {
             replica: self.replica.as_ref().map(|replica| replica.report()),
             broker: self.broker.as_ref().map(|(address, figures)| figures.report(*address)),
             cold: self.cold.as_ref().map(|cold| cold.report()),
+            publish: self.publish.as_ref().map(|(address, figures)| figures.report(*address)),
             router: self.router.as_ref().map(|board| board.report()),
             instruments: instruments.collect(),
             cycles: self.cycles.report(),
@@ -644,7 +650,14 @@ fn put_parts(report: &StatusReport, text: &mut String) {
     report.replica.iter().for_each(|replica| put_replica(replica, text));
     report.broker.iter().for_each(|broker| put_broker(broker, text));
     report.cold.iter().for_each(|cold| put_cold(cold, text));
+    report.publish.iter().for_each(|publish| put_publish(publish, text));
     report.router.iter().for_each(|router| put_router(router, text));
+}
+
+fn put_publish(publish: &PublishReport, text: &mut String) {
+    for (name, help, kind, figure) in crate::market::publish::METRICS {
+        put_metric(text, (name, help, kind), &[(String::new(), figure(publish))]);
+    }
 }
 
 fn put_cold(cold: &ColdReport, text: &mut String) {

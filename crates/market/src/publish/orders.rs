@@ -104,8 +104,8 @@ impl Prices {
     pub(super) fn is_reached_by(&self, own_side: Side, limit: Price) -> bool {
         let Some((rank, _)) = self.rungs.last() else { return false };
         match own_side {
-            Side::Buy => *rank >= limit.0,
-            Side::Sell => !*rank <= limit.0,
+            Side::Buy => !*rank <= limit.0,
+            Side::Sell => *rank >= limit.0,
         }
     }
 }

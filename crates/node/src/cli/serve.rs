@@ -178,7 +178,10 @@ async fn live(
     let ingest = ingest.unwrap_or_default();
     let broker = node.broker_address().map(|address| format!(" broker={address}"));
     let broker = broker.unwrap_or_default();
-    println!("weir ready order-entry={} http={http}{ingest}{broker}{web}", node.address());
+    let requests = node.requests_address().map(|address| format!(" requests={address}"));
+    let requests = requests.unwrap_or_default();
+    let others = format!("{ingest}{broker}{web}{requests}");
+    println!("weir ready order-entry={} http={http}{others}", node.address());
     let outcome = tokio::select! {
         biased;
         () = &mut told_to_stop => Ok(()),

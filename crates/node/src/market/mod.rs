@@ -6,12 +6,14 @@
 //! * [`feeds`]: the feeds that tools can name; [`builder`]: the books of one.
 //! * [`analysis`]: rates, gaps and mix of what comes; [`plot`]: a picture of it.
 //! * [`replay`]: a capture sent again; [`record`]: what comes, kept.
+//! * [`publish`]: the node's own market, sent.
 
 pub mod analysis;
 pub mod builder;
 pub mod capture;
 pub mod feeds;
 pub mod plot;
+pub mod publish;
 pub mod rates;
 pub mod record;
 pub mod replay;

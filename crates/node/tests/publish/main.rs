@@ -1,0 +1,6 @@
+//! What the node publishes of its market, in one process: engine, publication and a reader.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod random;
+mod reader;
