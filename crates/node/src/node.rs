@@ -215,8 +215,7 @@ impl Node {
         let aside = (delivery.take_cold(), replica, writer);
         let always = [keeper(probes.drain), shadows];
         let publisher = publisher.map(|publisher| publisher.runner);
-        let background =
-            publisher.into_iter().chain(assembly.background(aside, always)).collect();
+        let background = publisher.into_iter().chain(assembly.background(aside, always)).collect();
         let web_readers = web.readers;
         let delivery = assembly.delivery_thread().with_agent(delivery);
         let others =

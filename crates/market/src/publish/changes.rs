@@ -5,9 +5,7 @@
 //! while something does, the engine has more to tell of it in the same command. So what is said
 //! does not depend on when the events are heard.
 
-use weir_types::{
-    ExecType, Liquidity, OrdType, Phase, Qty, Rec, SelfTradePrevention, TimeInForce,
-};
+use weir_types::{ExecType, Liquidity, OrdType, Phase, Qty, Rec, SelfTradePrevention, TimeInForce};
 
 use super::orders::{Order, Place};
 use super::publication::Publication;

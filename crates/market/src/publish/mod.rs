@@ -14,8 +14,8 @@
 //!          orders, phases  ITCH 5.0           └─► Store ─► RequestServer ─► packets asked for
 //! ```
 
-mod channel;
 mod changes;
+mod channel;
 mod fit;
 mod orders;
 mod publication;

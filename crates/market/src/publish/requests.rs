@@ -36,13 +36,8 @@ pub enum Refusal {
 
 impl Refusal {
     /// All, in the order of their counts.
-    pub const ALL: [Refusal; 5] = [
-        Refusal::Malformed,
-        Refusal::Session,
-        Refusal::NotYet,
-        Refusal::Gone,
-        Refusal::TooOften,
-    ];
+    pub const ALL: [Refusal; 5] =
+        [Refusal::Malformed, Refusal::Session, Refusal::NotYet, Refusal::Gone, Refusal::TooOften];
 
     /// Its place in [`Refusal::ALL`].
     #[must_use]

@@ -217,7 +217,12 @@ impl Publication {
         out.message(&message.to_bytes(&self.header(of.locate)));
     }
 
-    pub(super) fn say_broken(&self, of: &Instrument, match_id: MatchId, out: &mut impl PublishSink) {
+    pub(super) fn say_broken(
+        &self,
+        of: &Instrument,
+        match_id: MatchId,
+        out: &mut impl PublishSink,
+    ) {
         if of.published().is_some() {
             let message = BrokenTrade { match_number: match_id.0 };
             out.message(&message.to_bytes(&self.header(of.locate)));

@@ -106,13 +106,7 @@ impl PublishSection {
         let (bytes, hour) = (self.packet_bytes as u64, u64::from(self.day_begins_hour));
         let ranges: [(&'static str, u64, u64, u64, &'static str); 6] = [
             ("market_data.publish.hops", self.hops.into(), 0, 255, "0 to 255"),
-            (
-                "market_data.publish.requests_per_second",
-                per_second,
-                1,
-                1_000_000,
-                "1 to 1000000",
-            ),
+            ("market_data.publish.requests_per_second", per_second, 1, 1_000_000, "1 to 1000000"),
             ("market_data.publish.messages_max", messages, 1_000, 1 << 30, "1000 to 1073741824"),
             ("market_data.publish.packet_bytes", bytes, 100, 9_000, "100 to 9000"),
             (

@@ -30,8 +30,7 @@ impl Assembly<'_> {
         let requests = std::net::UdpSocket::bind(section.requests)
             .with_context(|| format!("cannot take requests on {}", section.requests))?;
         requests.set_nonblocking(true)?;
-        let (address, poller) =
-            (requests.local_addr()?, FdPoller::new(&[requests.as_raw_fd()])?);
+        let (address, poller) = (requests.local_addr()?, FdPoller::new(&[requests.as_raw_fd()])?);
         let figures = Arc::new(PublishFigures::default());
         let agent = PublishAgent::new(PublishParts {
             partition_id: TRADING,

@@ -12,7 +12,7 @@ use super::reader::{HERE, Stand};
 const FIT: InstrumentId = InstrumentId(100);
 
 /// The symbol that scripts give it, as ITCH would have it: sixteen digits do not fit.
-fn with_short_symbol(events: &mut [weir_wire::Event]) {
+pub fn with_short_symbol(events: &mut [weir_wire::Event]) {
     for event in events {
         if let weir_wire::Event::Defined(_, weir_wire::Definition::DefineInstrument(d)) = event {
             let number = d.symbol.to_string();
@@ -35,7 +35,7 @@ fn play(bytes: &[u8]) -> Stand {
         script.hear(&events);
         with_short_symbol(&mut events);
         stand.publish(&events);
-        let differs = stand.differs(&engine, (FIT, &symbol), -2);
+        let differs = stand.differs(&engine, (FIT, &symbol), (-2, usize::MAX));
         assert_eq!(differs, None, "after {}: {events:#?}", readable_command(&command));
     }
     assert_eq!(stand.publication.counts().strangers, 0);
@@ -43,7 +43,7 @@ fn play(bytes: &[u8]) -> Stand {
 }
 
 /// Bytes that look random, the same everywhere.
-fn random_bytes(count: usize, mut state: u64) -> Vec<u8> {
+pub fn random_bytes(count: usize, mut state: u64) -> Vec<u8> {
     let mut draw = || {
         state =
             state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

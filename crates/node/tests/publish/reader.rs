@@ -73,9 +73,8 @@ impl Reader {
     fn note_turn(&mut self, message: &Message<'_>) {
         let Message::OrderExecuted(executed) = message else { return };
         let id = InstrumentId(u32::from(executed.stock_locate()));
-        let heads = [Side::Buy, Side::Sell].map(|side| {
-            self.books.orders(id, side).next().map(|order| order.order_id)
-        });
+        let heads = [Side::Buy, Side::Sell]
+            .map(|side| self.books.orders(id, side).next().map(|order| order.order_id));
         self.out_of_turn += u64::from(!heads.contains(&Some(executed.order_reference())));
     }
 }
@@ -93,7 +92,8 @@ impl PublishSink for Reader {
         *self.kinds.entry(char::from(message[0])).or_default() += 1;
         let read = Message::new(message).expect("a message of ITCH");
         self.note_turn(&read);
-        let context = Context { sequence: self.messages.len() as u64, channel: 0, ts_send: Nanos(0) };
+        let context =
+            Context { sequence: self.messages.len() as u64, channel: 0, ts_send: Nanos(0) };
         let mut sink = Into(&mut self.books, &mut self.symbols);
         Itch::new(Nanos(0)).decode(&context, message, &mut sink).expect("it is understood");
     }
@@ -121,23 +121,23 @@ impl Stand {
         }
     }
 
-    /// What the reader's book of a symbol and the engine's say, where they differ. `exponent` is that
-    /// of the instrument's prices.
+    /// What the reader's book of a symbol and the engine's say in so many levels, where they differ.
+    /// `exponent` is that of the instrument's prices.
     pub fn differs(
         &self,
         engine: &Engine,
         (id, symbol): (InstrumentId, &str),
-        exponent: i8,
+        (exponent, depth): (i8, usize),
     ) -> Option<String> {
         let factor = 10i64.pow(u32::try_from(exponent + 9).expect("a price of the tests"));
         let mut levels: Vec<Level> = Vec::new();
         for side in [Side::Buy, Side::Sell] {
-            engine.book_levels(id, side, usize::MAX, &mut levels);
+            engine.book_levels(id, side, depth, &mut levels);
             let want: Vec<_> = (levels.iter())
                 .map(|level| (Price(level.price.0 * factor), level.qty, level.order_count))
                 .collect();
             let read: Vec<_> = (self.reader.locate(symbol).into_iter())
-                .flat_map(|locate| self.reader.books().levels(locate, side, usize::MAX))
+                .flat_map(|locate| self.reader.books().levels(locate, side, depth))
                 .map(|level| (level.price, level.size, level.order_count))
                 .collect();
             if read != want {
