@@ -13,7 +13,7 @@ fn itch5_and_itchy_read_what_weir_publishes_as_weir_does() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(DAY);
     let bytes = std::fs::read(path).expect("the day lies beside the other decoders' answers");
     let want = SIDES[0].1(&bytes);
-    assert!(want.messages > 100, "{want:?} is no day");
+    assert!(want.messages > 50, "{want:?} is no day");
     for (name, read) in SIDES {
         assert_eq!(read(&bytes), want, "{name}");
     }
