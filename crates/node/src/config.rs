@@ -961,27 +961,6 @@ mod tests {
                 "[tls]\ncertificate = \"a\"\nkey = \"b\"\nhandshake_max_ms = 1",
                 "tls.handshake_max_ms",
             ),
-            ("[market_data.publish]\ngroup = \"239.0.0.1:1\"", "requests"),
-            (
-                "[market_data.publish]\ngroup = \"239.0.0.1:0\"\nrequests = \"127.0.0.1:0\"",
-                "market_data.publish.group",
-            ),
-            (
-                "[market_data.publish]\ngroup = \"239.0.0.1:1\"\nrequests = \"127.0.0.1:0\"\n\
-                 packet_bytes = 99",
-                "market_data.publish.packet_bytes",
-            ),
-            (
-                "[market_data.publish]\ngroup = \"239.0.0.1:1\"\nrequests = \"127.0.0.1:0\"\n\
-                 day_begins_hour = 24",
-                "market_data.publish.day_begins_hour",
-            ),
-            (
-                "[market_data.publish]\ngroup = \"239.0.0.1:1\"\nrequests = \"127.0.0.1:0\"\n\
-                 [replica]\nmaster = \"127.0.0.1:1\"\nsession = 2\nkey_file = \"k\"\n\
-                 sources = [1]",
-                "market_data.publish",
-            ),
             ("[web]\nlisten = \"0.0.0.0:7081\"", "web.listen"),
             ("[web]\nlisten = \"127.0.0.1:0\"\nreaders_max = 0", "web.readers_max"),
         ];

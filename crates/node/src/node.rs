@@ -199,7 +199,6 @@ impl Node {
         let shadows = shadows().with_agent(control_shadow).with_agent(trading_shadow);
         let control = assembly.partition(control, vec![bootstrap, control_source], &mut probes);
         let trading = assembly.partition(trading, vec![feed_source, trading_source], &mut probes);
-        let latencies = probes.drain.as_ref().map(Drain::reader);
         let hiccups = start_hiccups(config, probes.clock.as_ref(), &mut notes);
         let status = Arc::new(NodeStatus {
             partitions: figures.to_vec(),
@@ -208,14 +207,13 @@ impl Node {
             ingest: ingest.as_ref().map(|door| (door.address, assembly.ingest_figures.clone())),
             broker: broker.as_ref().map(|door| (door.address, assembly.broker_figures.clone())),
             publish: publisher.as_ref().map(|p| (p.requests, p.figures.clone())),
-            latencies,
+            latencies: probes.drain.as_ref().map(Drain::reader),
             hiccups,
             ..assembly.status()
         });
         let aside = (delivery.take_cold(), replica, writer);
-        let always = [keeper(probes.drain), shadows];
-        let publisher = publisher.map(|publisher| publisher.runner);
-        let background = publisher.into_iter().chain(assembly.background(aside, always)).collect();
+        let background = assembly.background(aside, [keeper(probes.drain), shadows]);
+        let background = publish::before(publisher, background);
         let web_readers = web.readers;
         let delivery = assembly.delivery_thread().with_agent(delivery);
         let others =

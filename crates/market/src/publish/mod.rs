@@ -3,8 +3,8 @@
 //!
 //! [`Publication`] knows every order of a partition and says of it what is public: what is shown,
 //! at which price, in whose place; never whose it is. [`Channel`] numbers its messages, fills
-//! packets and keeps messages for [`RequestServer`]. All of it is a function of the events: the same
-//! events give the same messages with the same numbers in a session of the same name.
+//! packets and keeps messages for [`RequestServer`]. All of it is a function of the events: the
+//! same events give the same messages with the same numbers in a session of the same name.
 //!
 //! It opens no socket and reads no clock. What becomes of each event, and what is left out and
 //! why, is on the page `docs/protocols/market-itch.md`.
@@ -78,7 +78,7 @@ pub struct Listing {
 pub struct OrderChange {
     /// The log's time.
     pub time: Nanos,
-    /// The order, by a number that is never published; none: nothing changed, and it is passed over.
+    /// The order, by a number that is never published; none: nothing changed.
     pub rec: Rec,
     /// Its instrument.
     pub instrument_id: InstrumentId,

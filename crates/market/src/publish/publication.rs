@@ -164,7 +164,7 @@ impl Publication {
         self.now = time;
     }
 
-    /// Begins the session of the time that it is: the instruments, then what is shown of all orders.
+    /// Begins the session of the time that it is: the instruments, then what is shown of orders.
     fn begin(&mut self, out: &mut impl PublishSink) {
         let midnight = self.calendar.midnight(self.now);
         self.open = Some(Open { midnight, hours: (false, false) });

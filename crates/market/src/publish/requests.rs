@@ -4,8 +4,8 @@
 //! by whoever has the socket. Who asks too often is not heard for a while, and costs nobody else
 //! anything.
 
+use core::net::Ipv4Addr;
 use std::collections::HashMap;
-use std::net::Ipv4Addr;
 
 use rustc_hash::FxBuildHasher;
 use weir_types::Nanos;

@@ -100,7 +100,7 @@ fn message(number: u64) -> Vec<u8> {
 }
 
 mod channels {
-    use std::net::Ipv4Addr;
+    use core::net::Ipv4Addr;
 
     use proptest::prelude::*;
 

@@ -72,23 +72,6 @@ fn default_look_interval_us() -> u64 {
 }
 
 impl PublishSection {
-    /// As it is without anything said besides where to send and where to take requests.
-    #[must_use]
-    pub fn new(group: SocketAddrV4, requests: SocketAddrV4) -> PublishSection {
-        PublishSection {
-            group,
-            line_b: None,
-            interface: default_interface(),
-            hops: default_hops(),
-            requests,
-            requests_per_second: default_requests_per_second(),
-            messages_max: default_messages_max(),
-            packet_bytes: default_packet_bytes(),
-            look_interval_us: default_look_interval_us(),
-            day_begins_hour: 0,
-        }
-    }
-
     pub(super) fn check(&self, has_partition: bool) -> Result<(), ConfigError> {
         let out = |key, value: String, want| Err(ConfigError::OutOfRange { key, value, want });
         if !has_partition {
@@ -124,5 +107,41 @@ impl PublishSection {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Config;
+
+    const GIVEN: &str =
+        "[market_data.publish]\ngroup = \"239.0.0.1:1\"\nrequests = \"127.0.0.1:0\"\n";
+
+    #[test]
+    fn a_market_is_published_where_the_file_says_so_and_by_default_on_this_machine_alone() {
+        assert!(Config::parse("").unwrap().market_data.publish.is_none());
+        let section = Config::parse(GIVEN).unwrap().market_data.publish.unwrap();
+        assert!(section.interface.is_loopback() && section.line_b.is_none());
+    }
+
+    #[test]
+    fn what_is_wrong_with_publishing_is_named() {
+        let replica = "[replica]\nmaster = \"127.0.0.1:1\"\nsession = 2\nkey_file = \"k\"\n\
+                       sources = [1]\n";
+        let cases = [
+            ("[market_data.publish]\ngroup = \"239.0.0.1:1\"".to_owned(), "requests"),
+            (GIVEN.replace(":1\"", ":0\""), "market_data.publish.group"),
+            (format!("{GIVEN}line_b = \"239.0.0.2:0\""), "market_data.publish.group"),
+            (format!("{GIVEN}packet_bytes = 99"), "market_data.publish.packet_bytes"),
+            (format!("{GIVEN}messages_max = 1"), "market_data.publish.messages_max"),
+            (format!("{GIVEN}day_begins_hour = 24"), "market_data.publish.day_begins_hour"),
+            (format!("{GIVEN}hops = 256"), "market_data.publish.hops"),
+            (format!("{GIVEN}ttl = 1"), "ttl"),
+            (format!("{GIVEN}{replica}"), "market_data.publish"),
+        ];
+        for (text, named) in cases {
+            let error = Config::parse(&text).unwrap_err().to_string();
+            assert!(error.contains(named), "{text}: {error}");
+        }
     }
 }

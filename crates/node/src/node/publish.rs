@@ -13,6 +13,11 @@ pub(super) struct Publisher {
     pub(super) figures: Arc<PublishFigures>,
 }
 
+/// The threads behind the others, with the publisher's before them: it has heard all when they end.
+pub(super) fn before(publisher: Option<Publisher>, behind: Vec<Runner>) -> Vec<Runner> {
+    publisher.map(|publisher| publisher.runner).into_iter().chain(behind).collect()
+}
+
 impl Assembly<'_> {
     /// What publishes the trading partition's market, where the configuration says so.
     pub(super) fn publisher(&self, trading: &Recovered) -> anyhow::Result<Option<Publisher>> {

@@ -1,5 +1,5 @@
-//! A small market for the tests: an engine with one instrument, an operator and a trader whose account
-//! may do anything, without a node.
+//! A small market for the tests, without a node: an engine with one instrument, an operator and a
+//! trader whose account may do anything.
 
 use weir_engine::{Engine, EngineConfig};
 use weir_types::{

@@ -121,8 +121,8 @@ impl Stand {
         }
     }
 
-    /// What the reader's book of a symbol and the engine's say in so many levels, where they differ.
-    /// `exponent` is that of the instrument's prices.
+    /// What the reader's book of a symbol and the engine's say in so many levels, where they
+    /// differ. `exponent` is that of the instrument's prices.
     pub fn differs(
         &self,
         engine: &Engine,

@@ -1,5 +1,5 @@
-//! Sessions: a day's end, a loss, a program that starts again. Whoever joins a session from its first
-//! message has the engine's book, and one name and number never stand for two messages.
+//! Sessions: a day's end, a loss, a program that starts again. Whoever joins a session from its
+//! first message has the engine's book, and one name and number never stand for two messages.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! From the partition's events to what a publication takes in. Whose an order is, and by which name,
-//! is left behind here.
+//! From the partition's events to what a publication takes in. Whose an order is, and by which
+//! name, is left behind here.
 
 use weir_market::publish::{Listing, OrderChange, Publication, PublishSink, Uncross};
 use weir_types::{PartitionId, Side};

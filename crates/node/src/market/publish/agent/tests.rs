@@ -1,3 +1,5 @@
+//! What the agent makes of ended epochs; what it sends is tested on real nodes.
+
 use weir_types::Position;
 
 use super::*;
