@@ -111,6 +111,8 @@ fn days_and_losses_begin_sessions_that_are_whole_and_the_same_to_whoever_starts_
     assert_eq!(restarted.reader.session, stand.reader.session);
     assert_eq!(restarted.reader.messages, stand.reader.messages);
     assert_eq!(restarted.reader.ended, ended);
+    let out_of_turn = stand.reader.out_of_turn;
+    assert_eq!(out_of_turn, 0, "in each session what stands is told in the order of its turn");
 }
 
 #[test]
