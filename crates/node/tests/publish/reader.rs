@@ -99,6 +99,8 @@ impl PublishSink for Reader {
     }
 
     fn end(&mut self) {
+        let last: Vec<u8> = self.messages.iter().rev().take(2).map(|m| m[11]).collect();
+        assert_eq!(last, [b'C', b'E'], "a day ends with its hours' and its messages' end");
         self.ended += 1;
     }
 }
