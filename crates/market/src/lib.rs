@@ -16,6 +16,7 @@
 //! * [`instrument`]: what an instrument is, and symbols' numbers.
 //! * [`book`]: the books that follow from updates, best prices, statistics.
 //! * [`conflate`]: what of it goes to whom and when.
+//! * [`publish`]: an engine's own market as ITCH 5.0, for others to read.
 
 pub mod bar;
 pub mod book;
@@ -24,6 +25,7 @@ pub mod conflate;
 pub mod feed;
 pub mod instrument;
 pub mod line;
+pub mod publish;
 pub mod update;
 
 pub use book::{Books, BooksConfig, Change};

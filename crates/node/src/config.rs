@@ -17,9 +17,11 @@ use crate::runner::WaitStrategy;
 use crate::stores::{Indexes, StoreSettings};
 
 mod cold;
+mod market_data;
 mod replica;
 
 pub use self::cold::ColdSection;
+pub use self::market_data::{MarketDataSection, PublishSection};
 pub use self::replica::ReplicaSection;
 
 /// Which agents share a thread.
@@ -109,6 +111,8 @@ pub struct Config {
     pub broker: Option<BrokerSection>,
     /// A market-data gateway; none without it.
     pub market: Option<MarketSection>,
+    /// What of the market goes out.
+    pub market_data: MarketDataSection,
     /// What a router stands before; only with the role `router`.
     pub router: Option<RouterSection>,
     /// Probes.
@@ -568,6 +572,7 @@ impl Default for Config {
             replica: None,
             broker: None,
             market: None,
+            market_data: MarketDataSection::default(),
             router: None,
             probes: ProbesSection::default(),
             diagnostics: DiagnosticsSection::default(),
@@ -780,6 +785,9 @@ impl Config {
         if let Some(market) = &self.market {
             market.check()?;
         }
+        if let Some(publish) = &self.market_data.publish {
+            publish.check(self.role == NodeRole::Node && !self.follows_own())?;
+        }
         if let Some(router) = &self.router {
             router.check()?;
         }
@@ -814,6 +822,10 @@ impl Config {
             (NodeRole::Router, Some(_)) if self.delivery.cold.is_some() => {
                 let want = "none with role = \"router\": it keeps no orders";
                 out("delivery.cold", "(given)", want)
+            }
+            (NodeRole::Router, Some(_)) if self.market_data.publish.is_some() => {
+                let want = "none with role = \"router\": it matches no orders";
+                out("market_data.publish", "(given)", want)
             }
             (NodeRole::Router, Some(_)) if self.delivery.token_key.is_none() => {
                 let want = "with role = \"router\" the file of the key that its nodes seal with";

@@ -12,6 +12,7 @@
 //! thread replica    asks another node for what comes next, where one is followed
 //! thread broker     durable subscriptions, their sockets, where they are served
 //! thread market-…   market data: receiving and updating, and flush-… for its subscribers
+//! thread publish    the node's own market, where it is published
 //! thread keeper     probe drain
 //! thread shadows    the shadow engines: event files, snapshots
 //! ```
@@ -21,6 +22,7 @@
 mod cold;
 mod doors;
 mod market;
+mod publish;
 mod replica;
 mod router;
 
@@ -194,26 +196,27 @@ impl Node {
         let (replica, update_port) = assembly.replica()?.unzip();
         let ports = (reader_ports, (ingest_port, update_port));
         let (mut delivery, writer) = assembly.delivery(ports, (Some(&trading), &mut notes))?;
+        let publisher = assembly.publisher(&trading)?;
         let figures = [&control, &trading].map(|r| assembly.figures(r));
         let (control, control_shadow) = control.with_shadow(config)?;
         let (trading, trading_shadow) = trading.with_shadow(config)?;
         let shadows = shadows().with_agent(control_shadow).with_agent(trading_shadow);
         let control = assembly.partition(control, vec![bootstrap, control_source], &mut probes);
         let trading = assembly.partition(trading, vec![feed_source, trading_source], &mut probes);
-        let latencies = probes.drain.as_ref().map(Drain::reader);
-        let hiccups = start_hiccups(config, probes.clock.as_ref(), &mut notes);
         let status = Arc::new(NodeStatus {
             partitions: figures.to_vec(),
             tls: tls.clone(),
             web: web.hub.as_ref().map(|hub| hub.figures.clone()),
             ingest: ingest.as_ref().map(|door| (door.address, assembly.ingest_figures.clone())),
             broker: broker.as_ref().map(|door| (door.address, assembly.broker_figures.clone())),
-            latencies,
-            hiccups,
+            publish: publisher.as_ref().map(|p| (p.requests, p.figures.clone())),
+            latencies: probes.drain.as_ref().map(Drain::reader),
+            hiccups: start_hiccups(config, probes.clock.as_ref(), &mut notes),
             ..assembly.status()
         });
         let aside = (delivery.take_cold(), replica, writer);
         let background = assembly.background(aside, [keeper(probes.drain), shadows]);
+        let background = publish::before(publisher, background);
         let web_readers = web.readers;
         let delivery = assembly.delivery_thread().with_agent(delivery);
         let others =
@@ -256,6 +259,12 @@ impl Node {
     #[must_use]
     pub fn market_addresses(&self) -> &[SocketAddr] {
         self.status.market.as_ref().map_or(&[], |figures| &figures.addresses)
+    }
+
+    /// Where requests for what was missed of the node's own market are taken, if it is published.
+    #[must_use]
+    pub fn requests_address(&self) -> Option<SocketAddr> {
+        self.status.publish.as_ref().map(|(address, _)| *address)
     }
 
     /// The node's figures.
@@ -601,6 +610,7 @@ impl<'a> Assembly<'a> {
             broker: None,
             market: self.market_figures.clone(),
             cold: self.config.delivery.cold.as_ref().map(|_| self.cold_figures.clone()),
+            publish: None,
             router: None,
             cycles: self.cycles.clone(),
             latencies: None,

@@ -20,6 +20,7 @@ use crate::gateway::handshakes::{TlsDoor, TlsReport};
 use crate::gateway::{GatewayCounters, GatewayStatus};
 use crate::ingest::{IngestFigures, IngestReport};
 use crate::market::gateway::{MarketFigures, MarketReport};
+use crate::market::publish::{PublishFigures, PublishReport};
 use crate::markets::Market;
 use crate::partition::PartitionFigures;
 use crate::replica::{ReplicaFigures, ReplicaReport};
@@ -60,6 +61,8 @@ pub struct NodeStatus {
     pub market: Option<Arc<MarketFigures>>,
     /// What is kept of orders that the store let go, where anything is.
     pub cold: Option<Arc<ColdFigures>>,
+    /// The publisher of the node's own market, and where it takes requests.
+    pub publish: Option<(std::net::SocketAddr, Arc<PublishFigures>)>,
     /// What is behind it, for a router.
     pub router: Option<Arc<RouterBoard>>,
     /// The cycles of the gateway's thread.
@@ -103,6 +106,8 @@ pub struct StatusReport {
     pub market: Option<MarketReport>,
     /// What is kept of orders that the store let go; absent where nothing is.
     pub cold: Option<ColdReport>,
+    /// The node's own market; absent where it is not published.
+    pub publish: Option<PublishReport>,
     /// What is behind a router; absent for a node.
     pub router: Option<RouterReport>,
     /// The instruments.
@@ -380,6 +385,7 @@ impl NodeStatus {
             broker: self.broker.as_ref().map(|(address, figures)| figures.report(*address)),
             market: self.market.as_ref().map(|market| market.report()),
             cold: self.cold.as_ref().map(|cold| cold.report()),
+            publish: self.publish.as_ref().map(|(address, figures)| figures.report(*address)),
             router: self.router.as_ref().map(|board| board.report()),
             instruments: instruments.collect(),
             cycles: self.cycles.report(),
@@ -652,7 +658,14 @@ fn put_parts(report: &StatusReport, text: &mut String) {
     report.broker.iter().for_each(|broker| put_plain(&broker.metrics(), text));
     report.market.iter().for_each(|market| put_plain(&market.metrics(), text));
     report.cold.iter().for_each(|cold| put_cold(cold, text));
+    report.publish.iter().for_each(|publish| put_publish(publish, text));
     report.router.iter().for_each(|router| put_router(router, text));
+}
+
+fn put_publish(publish: &PublishReport, text: &mut String) {
+    for (name, help, kind, figure) in crate::market::publish::METRICS {
+        put_metric(text, (name, help, kind), &[(String::new(), figure(publish))]);
+    }
 }
 
 fn put_cold(cold: &ColdReport, text: &mut String) {

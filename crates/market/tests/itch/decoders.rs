@@ -14,6 +14,8 @@ use crate::udp_capture::payloads;
 
 const FRAMES: &str = include_str!("../oracle/itch/frames.txt");
 const FILES: &str = include_str!("../oracle/itch/files.txt");
+const OWN: &str = include_str!("../oracle/itch/own.txt");
+const OWN_DAY: &[u8] = include_bytes!("../oracle/itch/own_day.itch");
 const MADE: &str = include_str!("../oracle/itch/made.txt");
 
 /// A message as the oracle's script writes it.
@@ -147,6 +149,11 @@ fn file_line(name: &str, file: &[u8], piece_len: usize) -> String {
         write!(text, " {}:{count}", char::from(kind)).expect("a string takes any text");
     }
     text
+}
+
+#[test]
+fn the_day_that_weir_publishes_is_read_as_itchfeed_reads_it() {
+    assert_eq!(file_line("own_day.itch", OWN_DAY, OWN_DAY.len()), OWN.trim_end());
 }
 
 #[test]

@@ -187,8 +187,10 @@ async fn live(
     let broker = broker.unwrap_or_default();
     let market = node.market_addresses().first().map(|address| format!(" market={address}"));
     let market = market.unwrap_or_default();
-    let order_entry = node.address();
-    println!("weir ready order-entry={order_entry} http={http}{ingest}{broker}{market}{web}");
+    let requests = node.requests_address().map(|address| format!(" requests={address}"));
+    let requests = requests.unwrap_or_default();
+    let others = format!("{ingest}{broker}{market}{web}{requests}");
+    println!("weir ready order-entry={} http={http}{others}", node.address());
     let outcome = tokio::select! {
         biased;
         () = &mut told_to_stop => Ok(()),

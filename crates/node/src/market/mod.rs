@@ -8,6 +8,7 @@
 //! * [`receiver`]: a feed's sockets and captures as updates, with requests and snapshots.
 //! * [`post`]: what is kept of it: audits, bars.
 //! * [`replay`]: a capture sent again; [`record`]: what comes, kept.
+//! * [`publish`]: the node's own market, sent.
 
 pub mod analysis;
 pub mod builder;
@@ -16,6 +17,7 @@ pub mod feeds;
 pub mod gateway;
 pub mod plot;
 pub mod post;
+pub mod publish;
 pub mod rates;
 pub mod receiver;
 pub mod record;

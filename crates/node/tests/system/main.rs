@@ -31,6 +31,7 @@ mod operator;
 mod own_replica;
 mod own_snapshot;
 mod pipelining;
+mod publish;
 mod reader_tools;
 mod repeats;
 mod replica;

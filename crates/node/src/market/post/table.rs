@@ -349,7 +349,7 @@ impl<R: Row> TableWriter<R> {
         self.figures.failures += 1;
         self.rows.clear();
         self.since = None;
-        let (dir, table) = (self.config.dir.display(), self.config.name);
+        let (dir, table) = (self.config.dir.display(), &self.config.name);
         tracing::error!(%dir, table, lost = self.figures.lost, %error, "rows lost");
     }
 }

@@ -1,0 +1,349 @@
+//! What becomes of each change of an order.
+//!
+//! Where an order comes to stand no event says: it follows from what the book shows, and is said
+//! as soon as it follows. An order that matches is on its way until nothing reaches it any more;
+//! while something does, the engine has more to tell of it in the same command. So what is said
+//! does not depend on when the events are heard.
+
+use weir_types::{ExecType, Liquidity, OrdType, Phase, Qty, Rec, SelfTradePrevention, TimeInForce};
+
+use super::orders::{Order, Place};
+use super::publication::Publication;
+use super::{OrderChange, PublishSink};
+
+impl Publication {
+    /// Takes in a change of an order.
+    pub fn order(&mut self, change: &OrderChange, out: &mut impl PublishSink) {
+        if change.rec.is_none() {
+            return;
+        }
+        self.advance(change.time, out);
+        match change.exec_type {
+            ExecType::New => self.accepted(change, out),
+            ExecType::Trade => self.traded(change, out),
+            ExecType::Replaced => self.replaced(change, out),
+            ExecType::Restated => self.restated(change, out),
+            ExecType::Triggered => self.triggered(change, out),
+            ExecType::Canceled | ExecType::Expired => self.ended(change, out),
+            ExecType::Rejected => {}
+        }
+    }
+
+    /// The order as it is known; counts those that are not.
+    fn known(&mut self, rec: Rec) -> Option<Order> {
+        let found = self.orders.get(&rec).copied();
+        self.counts.strangers += u64::from(found.is_none());
+        found
+    }
+
+    fn accepted(&mut self, change: &OrderChange, out: &mut impl PublishSink) {
+        let Some(instrument) = self.find(change.instrument_id) else { return };
+        let order = Order {
+            instrument,
+            side: change.side,
+            ord_type: change.ord_type,
+            time_in_force: change.time_in_force,
+            self_trade_prevention: change.self_trade_prevention,
+            place: Place::Incoming,
+            price: change.price,
+            order_qty: change.order_qty,
+            leaves_qty: change.leaves_qty,
+            display_qty: change.display_qty,
+            shown_qty: Qty::ZERO,
+            rank: 0,
+            reference: 0,
+        };
+        self.orders.insert(change.rec, order);
+        let of = &mut self.instruments[instrument];
+        if change.time_in_force == TimeInForce::AtTheClose && of.phase != Phase::ClosingCall {
+            of.parked.insert(change.rec);
+            self.put(change.rec, Place::Parked);
+        } else if matches!(change.ord_type, OrdType::Stop | OrdType::StopLimit) {
+            self.put(change.rec, Place::Stop);
+        } else {
+            self.come_in(change.rec, out);
+        }
+    }
+
+    fn put(&mut self, rec: Rec, place: Place) {
+        if let Some(order) = self.orders.get_mut(&rec) {
+            order.place = place;
+        }
+    }
+
+    /// An order that is in no place begins to match, or joins a call's book.
+    fn come_in(&mut self, rec: Rec, out: &mut impl PublishSink) {
+        let Some(order) = self.orders.get_mut(&rec) else { return };
+        order.place = Place::Incoming;
+        if self.instruments[order.instrument].phase == Phase::Continuous {
+            self.incoming = Some(rec);
+            self.stand_if_open(rec, out);
+        } else if order.ord_type == OrdType::Market {
+            order.place = Place::Market;
+        } else {
+            self.stand(rec, out);
+        }
+    }
+
+    /// An order that matches comes to stand when it may and nothing reaches it any more.
+    fn stand_if_open(&mut self, rec: Rec, out: &mut impl PublishSink) {
+        let Some(order) = self.orders.get(&rec) else { return };
+        let is_open = order.place == Place::Incoming
+            && order.can_stand()
+            && !order.leaves_qty.is_zero()
+            && !self.instruments[order.instrument].is_crossed_by(order.side, order.price);
+        if is_open {
+            self.stand(rec, out);
+        }
+    }
+
+    /// An order comes to stand in the book, behind all others at its price.
+    fn stand(&mut self, rec: Rec, out: &mut impl PublishSink) {
+        let Some(order) = self.orders.get_mut(&rec) else { return };
+        order.place = Place::Book;
+        order.shown_qty = order.slice();
+        self.next_rank += 1;
+        order.rank = self.next_rank;
+        let (side, price) = (order.side, order.price);
+        self.instruments[order.instrument].prices_mut(side).add(side, price);
+        if self.incoming == Some(rec) {
+            self.incoming = None;
+        }
+        self.publish(rec, out);
+    }
+
+    /// Shows what stands, under a new number, if it can be said.
+    pub(super) fn publish(&mut self, rec: Rec, out: &mut impl PublishSink) {
+        let Some(mut order) = self.orders.get(&rec).copied() else { return };
+        order.reference = self.next_reference;
+        if self.say_add(&order, out) {
+            self.next_reference += 1;
+        } else {
+            order.reference = 0;
+            let is_published = self.instruments[order.instrument].published().is_some();
+            self.counts.unsayable_orders += u64::from(is_published);
+        }
+        self.orders.insert(rec, order);
+    }
+
+    fn traded(&mut self, change: &OrderChange, out: &mut impl PublishSink) {
+        let Some(order) = self.known(change.rec) else { return };
+        match change.liquidity {
+            Liquidity::Maker => self.traded_resting(order, change, out),
+            Liquidity::Auction => self.traded_in_call(order, change, out),
+            Liquidity::Taker | Liquidity::None => {
+                if change.leaves_qty.is_zero() {
+                    self.forget(change.rec, &order);
+                } else {
+                    let order = Order { leaves_qty: change.leaves_qty, ..order };
+                    self.orders.insert(change.rec, order);
+                    self.stand_if_open(change.rec, out);
+                }
+            }
+        }
+    }
+
+    fn traded_resting(
+        &mut self,
+        mut order: Order,
+        change: &OrderChange,
+        out: &mut impl PublishSink,
+    ) {
+        if order.reference == 0 {
+            self.say_unseen(&order, change, out);
+        } else {
+            self.say_executed(&order, change.last_qty, change.match_id, out);
+        }
+        order.shown_qty = Qty(order.shown_qty.0.saturating_sub(change.last_qty.0));
+        order.leaves_qty = change.leaves_qty;
+        if order.leaves_qty.is_zero() {
+            return self.forget(change.rec, &order);
+        }
+        let is_empty = order.shown_qty.is_zero();
+        if is_empty {
+            // The next slice stands behind the others.
+            order.shown_qty = order.slice();
+            self.next_rank += 1;
+            order.rank = self.next_rank;
+        }
+        self.orders.insert(change.rec, order);
+        if is_empty {
+            self.publish(change.rec, out);
+        }
+    }
+
+    /// A trade with an order that the book does not show.
+    fn say_unseen(&self, order: &Order, change: &OrderChange, out: &mut impl PublishSink) {
+        let of = &self.instruments[order.instrument];
+        let Some(fit) = of.published() else { return };
+        let shares = u32::try_from(change.last_qty.0).ok();
+        if let Some(said) = shares.zip(fit.scale.price(change.last_px)) {
+            self.say_trade(of, said, change.match_id, out);
+        }
+    }
+
+    /// A trade of a call: the cross tells its volume, so only what the book shows less is said.
+    fn traded_in_call(
+        &mut self,
+        mut order: Order,
+        change: &OrderChange,
+        out: &mut impl PublishSink,
+    ) {
+        let before = order.shown_qty;
+        order.leaves_qty = change.leaves_qty;
+        order.shown_qty = order.slice();
+        let of = &self.instruments[order.instrument];
+        let price = of.published().and_then(|fit| fit.scale.price(change.last_px));
+        if order.reference != 0 && order.shown_qty < before {
+            let less = Qty(before.0 - order.shown_qty.0);
+            match price {
+                Some(price) => self.say_crossed(&order, (less, price), change.match_id, out),
+                None => self.say_cancel(&order, less, out),
+            }
+        }
+        if order.leaves_qty.is_zero() {
+            return self.forget(change.rec, &order);
+        }
+        if order.reference != 0 && order.shown_qty > before {
+            // Its slice is whole again where it stands, which ITCH can only say of a new order.
+            self.publish_instead(&mut order, out);
+        }
+        self.orders.insert(change.rec, order);
+    }
+
+    /// Shows an order in the place of what was shown of it, under a new number.
+    fn publish_instead(&mut self, order: &mut Order, out: &mut impl PublishSink) {
+        let original = core::mem::replace(&mut order.reference, self.next_reference);
+        if self.say_replace(original, order, out) {
+            self.next_reference += 1;
+        } else {
+            self.say_delete(&Order { reference: original, ..*order }, out);
+            order.reference = 0;
+            self.counts.unsayable_orders += 1;
+        }
+    }
+
+    fn replaced(&mut self, change: &OrderChange, out: &mut impl PublishSink) {
+        let Some(before) = self.known(change.rec) else { return };
+        let mut order = Order {
+            price: change.price,
+            order_qty: change.order_qty,
+            leaves_qty: change.leaves_qty,
+            ..before
+        };
+        if before.place != Place::Book {
+            self.orders.insert(change.rec, order);
+            return;
+        }
+        if order.price == before.price && order.order_qty <= before.order_qty {
+            order.shown_qty = before.shown_of(order.leaves_qty);
+            return self.show_less(change.rec, &before, order, out);
+        }
+        let of = &mut self.instruments[order.instrument];
+        of.prices_mut(order.side).remove(before.side, before.price);
+        if of.phase == Phase::Continuous && of.is_crossed_by(order.side, order.price) {
+            self.hide(&mut order, out);
+            order.place = Place::Incoming;
+            self.incoming = Some(change.rec);
+            self.orders.insert(change.rec, order);
+            return;
+        }
+        of.prices_mut(order.side).add(order.side, order.price);
+        order.shown_qty = order.slice();
+        self.next_rank += 1;
+        order.rank = self.next_rank;
+        let was_shown = order.reference != 0;
+        if was_shown {
+            self.publish_instead(&mut order, out);
+        }
+        self.orders.insert(change.rec, order);
+        if !was_shown {
+            self.publish(change.rec, out);
+        }
+    }
+
+    /// An order shows less where it stands.
+    fn show_less(&mut self, rec: Rec, before: &Order, order: Order, out: &mut impl PublishSink) {
+        let less = Qty(before.shown_qty.0.saturating_sub(order.shown_qty.0));
+        if order.reference != 0 && !less.is_zero() {
+            self.say_cancel(&order, less, out);
+        }
+        self.orders.insert(rec, order);
+    }
+
+    /// Nothing of an order is shown any more.
+    fn hide(&self, order: &mut Order, out: &mut impl PublishSink) {
+        if order.reference != 0 {
+            self.say_delete(order, out);
+            order.reference = 0;
+        }
+    }
+
+    fn restated(&mut self, change: &OrderChange, out: &mut impl PublishSink) {
+        let Some(before) = self.known(change.rec) else { return };
+        let (order_qty, leaves_qty) = (change.order_qty, change.leaves_qty);
+        let mut order = Order { order_qty, leaves_qty, ..before };
+        if before.place == Place::Book {
+            order.shown_qty = before.shown_of(leaves_qty);
+            return self.show_less(change.rec, &before, order, out);
+        }
+        self.orders.insert(change.rec, order);
+        self.stand_if_open(change.rec, out);
+    }
+
+    fn triggered(&mut self, change: &OrderChange, out: &mut impl PublishSink) {
+        let Some(order) = self.known(change.rec) else { return };
+        let order = Order { ord_type: change.ord_type, price: change.price, ..order };
+        self.orders.insert(change.rec, order);
+        self.come_in(change.rec, out);
+    }
+
+    /// An order ends without a trade.
+    fn ended(&mut self, change: &OrderChange, out: &mut impl PublishSink) {
+        let Some(mut order) = self.known(change.rec) else { return };
+        self.hide(&mut order, out);
+        self.forget(change.rec, &order);
+        // It may have been the last that stood in the way of the one that matches, and then no
+        // event says that this one stands now. By its other choices one does.
+        if let Some(incoming) = self.incoming
+            && let Some(waiting) = self.orders.get(&incoming)
+            && waiting.self_trade_prevention == SelfTradePrevention::CancelOldest
+        {
+            self.stand_if_open(incoming, out);
+        }
+    }
+
+    /// An order has ended, and what was to be said of it was said.
+    fn forget(&mut self, rec: Rec, order: &Order) {
+        self.orders.remove(&rec);
+        let of = &mut self.instruments[order.instrument];
+        match order.place {
+            Place::Book => of.prices_mut(order.side).remove(order.side, order.price),
+            Place::Parked => {
+                of.parked.remove(&rec);
+            }
+            Place::Incoming | Place::Market | Place::Stop => {}
+        }
+        if self.incoming == Some(rec) {
+            self.incoming = None;
+        }
+    }
+
+    /// The closing call begins: what waited for it joins the book.
+    pub(super) fn release_parked(&mut self, index: usize, out: &mut impl PublishSink) {
+        for rec in core::mem::take(&mut self.instruments[index].parked) {
+            self.come_in(rec, out);
+        }
+    }
+
+    /// A trade that would have been too far away has begun a call in the middle of matching: what
+    /// may stand does.
+    pub(super) fn stand_interrupted(&mut self, index: usize, out: &mut impl PublishSink) {
+        let Some(rec) = self.incoming else { return };
+        let Some(order) = self.orders.get(&rec) else { return };
+        let is_interrupted = order.instrument == index && order.can_stand();
+        if is_interrupted && self.instruments[index].phase != Phase::Continuous {
+            self.stand(rec, out);
+        }
+    }
+}

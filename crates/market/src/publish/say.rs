@@ -1,0 +1,245 @@
+//! The messages themselves, as a publication fills them in.
+
+use weir_types::{MatchId, Phase, Qty, Side};
+
+use super::fit::Fit;
+use super::orders::Order;
+use super::publication::{Instrument, Publication};
+use super::{PublishSink, Uncross};
+use crate::feed::itch::encode::{
+    AddOrder, BrokenTrade, CrossTrade, Header, NetOrderImbalance, OrderCancel, OrderDelete,
+    OrderExecuted, OrderExecutedWithPrice, OrderReplace, StockDirectory, StockTradingAction,
+    SystemEvent, Trade,
+};
+
+/// What is added to the number of a cross, so that it is not that of a trade.
+const CROSS: u64 = 1 << 62;
+
+impl Publication {
+    fn header(&self, stock_locate: u16) -> Header {
+        let timestamp = self.now.0.saturating_sub(self.midnight().0);
+        Header { stock_locate, tracking_number: 0, timestamp }
+    }
+
+    pub(super) fn say_system(&self, event_code: u8, out: &mut impl PublishSink) {
+        out.message(&SystemEvent { event_code }.to_bytes(&self.header(0)));
+    }
+
+    pub(super) fn say_directory(&self, of: &Instrument, fit: &Fit, out: &mut impl PublishSink) {
+        let message = StockDirectory {
+            stock: fit.stock,
+            market_category: b' ',
+            financial_status: b' ',
+            round_lot_size: u32::try_from(of.listing.lot_size.0).unwrap_or(u32::MAX),
+            round_lots_only: b'Y',
+            issue_classification: b'Q',
+            issue_sub_type: *b"Z ",
+            authenticity: b'P',
+            short_sale_threshold: b' ',
+            ipo_flag: b' ',
+            luld_reference_price_tier: b' ',
+            etp_flag: b' ',
+            etp_leverage_factor: 0,
+            inverse_indicator: b'N',
+        };
+        out.message(&message.to_bytes(&self.header(of.locate)));
+    }
+
+    pub(super) fn say_state(&self, of: &Instrument, fit: &Fit, out: &mut impl PublishSink) {
+        let (trading_state, reason) = match of.phase {
+            Phase::Closed => (b'H', b"SHUT"),
+            Phase::Continuous => (b'T', b"    "),
+            Phase::Halted => (b'H', b"HALT"),
+            Phase::OpeningCall => (b'Q', b"OPEN"),
+            Phase::VolatilityCall => (b'P', b"VOLA"),
+            Phase::ClosingCall => (b'Q', b"CLOS"),
+        };
+        let message =
+            StockTradingAction { stock: fit.stock, trading_state, reserved: b' ', reason: *reason };
+        out.message(&message.to_bytes(&self.header(of.locate)));
+    }
+
+    /// What was known under this symbol is no more.
+    pub(super) fn say_gone(&self, of: &Instrument, fit: &Fit, out: &mut impl PublishSink) {
+        let message = StockTradingAction {
+            stock: fit.stock,
+            trading_state: b'H',
+            reserved: b' ',
+            reason: *b"GONE",
+        };
+        out.message(&message.to_bytes(&self.header(of.locate)));
+    }
+
+    /// An order is shown, under its new number; false when ITCH cannot say it.
+    pub(super) fn say_add(&self, order: &Order, out: &mut impl PublishSink) -> bool {
+        let of = &self.instruments[order.instrument];
+        let Some((fit, shares, price)) = of.sayable(order) else { return false };
+        let message = AddOrder {
+            order_reference: order.reference,
+            side: if order.side == Side::Buy { b'B' } else { b'S' },
+            shares,
+            stock: fit.stock,
+            price,
+        };
+        out.message(&message.to_bytes(&self.header(of.locate)));
+        true
+    }
+
+    /// An order takes the place of the one of `original`; false when ITCH cannot say it.
+    pub(super) fn say_replace(
+        &self,
+        original: u64,
+        order: &Order,
+        out: &mut impl PublishSink,
+    ) -> bool {
+        let of = &self.instruments[order.instrument];
+        let Some((_, shares, price)) = of.sayable(order) else { return false };
+        let message = OrderReplace {
+            original_order_reference: original,
+            new_order_reference: order.reference,
+            shares,
+            price,
+        };
+        out.message(&message.to_bytes(&self.header(of.locate)));
+        true
+    }
+
+    pub(super) fn say_delete(&self, order: &Order, out: &mut impl PublishSink) {
+        let message = OrderDelete { order_reference: order.reference };
+        let locate = self.instruments[order.instrument].locate;
+        out.message(&message.to_bytes(&self.header(locate)));
+    }
+
+    pub(super) fn say_cancel(&self, order: &Order, qty: Qty, out: &mut impl PublishSink) {
+        let Ok(cancelled_shares) = u32::try_from(qty.0) else { return };
+        let message = OrderCancel { order_reference: order.reference, cancelled_shares };
+        let locate = self.instruments[order.instrument].locate;
+        out.message(&message.to_bytes(&self.header(locate)));
+    }
+
+    /// A shown order traded at its price.
+    pub(super) fn say_executed(
+        &self,
+        order: &Order,
+        qty: Qty,
+        match_id: MatchId,
+        out: &mut impl PublishSink,
+    ) {
+        let Ok(executed_shares) = u32::try_from(qty.0) else { return };
+        let (order_reference, match_number) = (order.reference, match_id.0);
+        let message = OrderExecuted { order_reference, executed_shares, match_number };
+        let locate = self.instruments[order.instrument].locate;
+        out.message(&message.to_bytes(&self.header(locate)));
+    }
+
+    /// What is shown of an order traded in a call, which tells of the volume itself.
+    pub(super) fn say_crossed(
+        &self,
+        order: &Order,
+        (qty, execution_price): (Qty, u32),
+        match_id: MatchId,
+        out: &mut impl PublishSink,
+    ) {
+        let Ok(executed_shares) = u32::try_from(qty.0) else { return };
+        let message = OrderExecutedWithPrice {
+            order_reference: order.reference,
+            executed_shares,
+            match_number: match_id.0,
+            printable: b'N',
+            execution_price,
+        };
+        let locate = self.instruments[order.instrument].locate;
+        out.message(&message.to_bytes(&self.header(locate)));
+    }
+
+    /// A trade with an order that is not shown.
+    pub(super) fn say_trade(
+        &self,
+        of: &Instrument,
+        (shares, price): (u32, u32),
+        match_id: MatchId,
+        out: &mut impl PublishSink,
+    ) {
+        let Some(fit) = of.published() else { return };
+        let message = Trade {
+            order_reference: 0,
+            side: b'B',
+            shares,
+            stock: fit.stock,
+            price,
+            match_number: match_id.0,
+        };
+        out.message(&message.to_bytes(&self.header(of.locate)));
+    }
+
+    /// The outcome of a call that traded: how orders stood against each other, and the cross; of
+    /// one that did not: a cross of nothing. `number` counts the session's crosses.
+    pub(super) fn say_cross(
+        &self,
+        of: &Instrument,
+        uncross: &Uncross,
+        number: u64,
+        out: &mut impl PublishSink,
+    ) {
+        let Some(fit) = of.published() else { return };
+        let Some(cross_price) = fit.scale.price(uncross.price) else { return };
+        let cross_type = match of.phase {
+            Phase::OpeningCall | Phase::Closed => b'O',
+            Phase::ClosingCall => b'C',
+            Phase::Continuous | Phase::Halted | Phase::VolatilityCall => b'H',
+        };
+        if !uncross.qty.is_zero() {
+            let imbalance_direction = match uncross.surplus.signum() {
+                1 => b'B',
+                -1 => b'S',
+                _ => b'N',
+            };
+            let message = NetOrderImbalance {
+                paired_shares: uncross.qty.0,
+                imbalance_shares: uncross.surplus.unsigned_abs(),
+                imbalance_direction,
+                stock: fit.stock,
+                far_price: 0,
+                near_price: cross_price,
+                current_reference_price: cross_price,
+                cross_type,
+                price_variation: b'L',
+            };
+            out.message(&message.to_bytes(&self.header(of.locate)));
+        }
+        let message = CrossTrade {
+            shares: uncross.qty.0,
+            stock: fit.stock,
+            cross_price,
+            match_number: CROSS | number,
+            cross_type,
+        };
+        out.message(&message.to_bytes(&self.header(of.locate)));
+    }
+
+    pub(super) fn say_broken(
+        &self,
+        of: &Instrument,
+        match_id: MatchId,
+        out: &mut impl PublishSink,
+    ) {
+        if of.published().is_some() {
+            let message = BrokenTrade { match_number: match_id.0 };
+            out.message(&message.to_bytes(&self.header(of.locate)));
+        }
+    }
+}
+
+impl Instrument {
+    /// How it is said, if it is published in this session.
+    pub(super) fn published(&self) -> Option<&Fit> {
+        self.fit.as_ref().ok().filter(|_| self.locate != 0)
+    }
+
+    /// What is shown of an order and its price, as ITCH says them.
+    fn sayable(&self, order: &Order) -> Option<(&Fit, u32, u32)> {
+        let fit = self.published()?;
+        let shares = u32::try_from(order.shown_qty.0).ok()?;
+        Some((fit, shares, fit.scale.price(order.price)?))
+    }
+}

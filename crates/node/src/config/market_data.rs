@@ -1,0 +1,147 @@
+//! The part of the configuration that says what of the market goes out.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use serde::Deserialize;
+
+use super::ConfigError;
+
+/// Market data.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MarketDataSection {
+    /// The node's own market as ITCH 5.0 over MoldUDP64; not published without it.
+    pub publish: Option<PublishSection>,
+}
+
+/// Where the node's own market is sent, and what is kept for who missed some of it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PublishSection {
+    /// The group that everything is sent to, line A.
+    pub group: SocketAddrV4,
+    /// A second group that gets the same, line B.
+    pub line_b: Option<SocketAddrV4>,
+    /// The address of this machine that sends: nothing leaves the machine by mistake.
+    #[serde(default = "default_interface")]
+    pub interface: Ipv4Addr,
+    /// How many routers a packet may cross, its time to live.
+    #[serde(default = "default_hops")]
+    pub hops: u32,
+    /// Where requests for what was missed are taken, by UDP.
+    pub requests: SocketAddrV4,
+    /// Requests a second that one address is answered.
+    #[serde(default = "default_requests_per_second")]
+    pub requests_per_second: u32,
+    /// Messages kept of a session, 52 bytes each, and as many of the one before it.
+    #[serde(default = "default_messages_max")]
+    pub messages_max: usize,
+    /// Bytes of a packet without IP's and UDP's own.
+    #[serde(default = "default_packet_bytes")]
+    pub packet_bytes: usize,
+    /// How often the thread looks for events when it has nothing to do and parks, in microseconds.
+    #[serde(default = "default_look_interval_us")]
+    pub look_interval_us: u64,
+    /// The hour of UTC at which a day begins, and a session with it.
+    #[serde(default)]
+    pub day_begins_hour: u8,
+}
+
+fn default_interface() -> Ipv4Addr {
+    Ipv4Addr::LOCALHOST
+}
+
+fn default_hops() -> u32 {
+    1
+}
+
+fn default_requests_per_second() -> u32 {
+    1_000
+}
+
+fn default_messages_max() -> usize {
+    1 << 22
+}
+
+fn default_packet_bytes() -> usize {
+    1_400
+}
+
+fn default_look_interval_us() -> u64 {
+    100
+}
+
+impl PublishSection {
+    pub(super) fn check(&self, has_partition: bool) -> Result<(), ConfigError> {
+        let out = |key, value: String, want| Err(ConfigError::OutOfRange { key, value, want });
+        if !has_partition {
+            let want = "only where orders are matched: no router, and not 1 in replica.sources";
+            return out("market_data.publish", "(given)".to_owned(), want);
+        }
+        for group in [Some(self.group), self.line_b].into_iter().flatten() {
+            if group.port() == 0 {
+                let want = "a port other than 0, and the address of a group or a receiver";
+                return out("market_data.publish.group", group.to_string(), want);
+            }
+        }
+        let (per_second, messages) =
+            (u64::from(self.requests_per_second), self.messages_max as u64);
+        let (bytes, hour) = (self.packet_bytes as u64, u64::from(self.day_begins_hour));
+        let ranges: [(&'static str, u64, u64, u64, &'static str); 6] = [
+            ("market_data.publish.hops", self.hops.into(), 0, 255, "0 to 255"),
+            ("market_data.publish.requests_per_second", per_second, 1, 1_000_000, "1 to 1000000"),
+            ("market_data.publish.messages_max", messages, 1_000, 1 << 30, "1000 to 1073741824"),
+            ("market_data.publish.packet_bytes", bytes, 100, 9_000, "100 to 9000"),
+            (
+                "market_data.publish.look_interval_us",
+                self.look_interval_us,
+                10,
+                1_000_000,
+                "10 to 1000000",
+            ),
+            ("market_data.publish.day_begins_hour", hour, 0, 23, "0 to 23"),
+        ];
+        for (key, value, least, most, want) in ranges {
+            if !(least..=most).contains(&value) {
+                return out(key, value.to_string(), want);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Config;
+
+    const GIVEN: &str =
+        "[market_data.publish]\ngroup = \"239.0.0.1:1\"\nrequests = \"127.0.0.1:0\"\n";
+
+    #[test]
+    fn a_market_is_published_where_the_file_says_so_and_by_default_on_this_machine_alone() {
+        assert!(Config::parse("").unwrap().market_data.publish.is_none());
+        let section = Config::parse(GIVEN).unwrap().market_data.publish.unwrap();
+        assert!(section.interface.is_loopback() && section.line_b.is_none());
+    }
+
+    #[test]
+    fn what_is_wrong_with_publishing_is_named() {
+        let replica = "[replica]\nmaster = \"127.0.0.1:1\"\nsession = 2\nkey_file = \"k\"\n\
+                       sources = [1]\n";
+        let cases = [
+            ("[market_data.publish]\ngroup = \"239.0.0.1:1\"".to_owned(), "requests"),
+            (GIVEN.replace(":1\"", ":0\""), "market_data.publish.group"),
+            (format!("{GIVEN}line_b = \"239.0.0.2:0\""), "market_data.publish.group"),
+            (format!("{GIVEN}packet_bytes = 99"), "market_data.publish.packet_bytes"),
+            (format!("{GIVEN}messages_max = 1"), "market_data.publish.messages_max"),
+            (format!("{GIVEN}day_begins_hour = 24"), "market_data.publish.day_begins_hour"),
+            (format!("{GIVEN}hops = 256"), "market_data.publish.hops"),
+            (format!("{GIVEN}ttl = 1"), "ttl"),
+            (format!("{GIVEN}{replica}"), "market_data.publish"),
+        ];
+        for (text, named) in cases {
+            let error = Config::parse(&text).unwrap_err().to_string();
+            assert!(error.contains(named), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! What the publisher counts, for the status page and Prometheus.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use serde::Serialize;
+use weir_market::publish::Refusal;
+
+/// Figures that other threads read.
+#[derive(Debug, Default)]
+pub struct PublishFigures {
+    /// Events heard.
+    pub events: AtomicU64,
+    /// Packets sent, each line's counted.
+    pub packets: AtomicU64,
+    /// Their bytes.
+    pub bytes: AtomicU64,
+    /// Packets that the system did not take.
+    pub unsent: AtomicU64,
+    /// Requests answered.
+    pub answered: AtomicU64,
+    /// Messages sent again in answers.
+    pub resent: AtomicU64,
+    /// Requests not answered, by reason.
+    pub refused: [AtomicU64; Refusal::ALL.len()],
+    /// The number that the session's next message gets.
+    pub next_sequence: AtomicU64,
+    /// The oldest message of the session that can be asked for.
+    pub oldest: AtomicU64,
+    /// Orders with a price or quantity that ITCH cannot say.
+    pub unsayable_orders: AtomicU64,
+    /// Whether all of before the start was heard, and it sends.
+    pub is_live: AtomicBool,
+    market: Mutex<MarketNow>,
+}
+
+/// What is published, and what is not.
+#[derive(Clone, Debug, Default)]
+pub(super) struct MarketNow {
+    pub(super) session: String,
+    pub(super) published: u64,
+    /// Instruments left out: number, why.
+    pub(super) left_out: Vec<(u32, String)>,
+}
+
+/// An instrument that is not published.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// The instrument.
+    pub instrument: u32,
+    /// Why.
+    pub why: String,
+}
+
+/// The publisher on the status page.
+#[derive(Clone, Debug, Serialize)]
+pub struct PublishReport {
+    /// Where requests are taken.
+    pub requests_address: String,
+    /// The session's name.
+    pub session: String,
+    /// Whether all of before the start was heard, and it sends.
+    pub is_live: bool,
+    /// The number that the session's next message gets.
+    pub next_sequence: u64,
+    /// The oldest message of the session that can be asked for.
+    pub oldest: u64,
+    /// Instruments published.
+    pub published: u64,
+    /// Instruments left out, and why.
+    pub left_out: Vec<LeftOut>,
+    /// Orders with a price or quantity that ITCH cannot say.
+    pub unsayable_orders: u64,
+    /// Events heard.
+    pub events: u64,
+    /// Packets sent, each line's counted.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Packets that the system did not take.
+    pub unsent: u64,
+    /// Requests answered.
+    pub answered: u64,
+    /// Messages sent again in answers.
+    pub resent: u64,
+    /// Requests that were none.
+    pub refused_malformed: u64,
+    /// Requests for a session that is not kept.
+    pub refused_session: u64,
+    /// Requests for what was not said yet.
+    pub refused_not_yet: u64,
+    /// Requests for what is not kept any more.
+    pub refused_gone: u64,
+    /// Requests of who asks too often.
+    pub refused_too_often: u64,
+}
+
+impl PublishFigures {
+    pub(super) fn show(&self, market: MarketNow) {
+        *self.market.lock().unwrap_or_else(PoisonError::into_inner) = market;
+    }
+
+    /// For the status page.
+    #[must_use]
+    pub fn report(&self, requests: SocketAddr) -> PublishReport {
+        let load = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
+        let refused = |refusal: Refusal| load(&self.refused[refusal.index()]);
+        let market = self.market.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let left_out = market.left_out.into_iter();
+        PublishReport {
+            requests_address: requests.to_string(),
+            session: market.session,
+            is_live: self.is_live.load(Ordering::Relaxed),
+            next_sequence: load(&self.next_sequence),
+            oldest: load(&self.oldest),
+            published: market.published,
+            left_out: left_out.map(|(instrument, why)| LeftOut { instrument, why }).collect(),
+            unsayable_orders: load(&self.unsayable_orders),
+            events: load(&self.events),
+            packets: load(&self.packets),
+            bytes: load(&self.bytes),
+            unsent: load(&self.unsent),
+            answered: load(&self.answered),
+            resent: load(&self.resent),
+            refused_malformed: refused(Refusal::Malformed),
+            refused_session: refused(Refusal::Session),
+            refused_not_yet: refused(Refusal::NotYet),
+            refused_gone: refused(Refusal::Gone),
+            refused_too_often: refused(Refusal::TooOften),
+        }
+    }
+}
+
+/// A figure of the publisher: name, help, kind, value.
+pub type PublishMetric = (&'static str, &'static str, &'static str, fn(&PublishReport) -> u64);
+
+/// The figures as Prometheus has them.
+pub const METRICS: [PublishMetric; 17] = [
+    ("weir_publish_live", "1 when it sends.", "gauge", |p| u64::from(p.is_live)),
+    ("weir_publish_next_sequence", "The next message's number.", "gauge", |p| p.next_sequence),
+    ("weir_publish_oldest", "The oldest message kept.", "gauge", |p| p.oldest),
+    ("weir_publish_instruments", "Instruments published.", "gauge", |p| p.published),
+    ("weir_publish_left_out", "Instruments left out.", "gauge", |p| p.left_out.len() as u64),
+    ("weir_publish_unsayable_total", "Orders left out.", "counter", |p| p.unsayable_orders),
+    ("weir_publish_events_total", "Events heard.", "counter", |p| p.events),
+    ("weir_publish_packets_total", "Packets sent.", "counter", |p| p.packets),
+    ("weir_publish_bytes_total", "Bytes sent.", "counter", |p| p.bytes),
+    ("weir_publish_unsent_total", "Packets not taken.", "counter", |p| p.unsent),
+    ("weir_publish_answered_total", "Requests answered.", "counter", |p| p.answered),
+    ("weir_publish_resent_total", "Messages sent again.", "counter", |p| p.resent),
+    ("weir_publish_malformed_total", "Requests that were none.", "counter", |p| {
+        p.refused_malformed
+    }),
+    ("weir_publish_other_session_total", "Requests for no session kept.", "counter", |p| {
+        p.refused_session
+    }),
+    ("weir_publish_not_yet_total", "Requests ahead of all.", "counter", |p| p.refused_not_yet),
+    ("weir_publish_gone_total", "Requests for what is gone.", "counter", |p| p.refused_gone),
+    ("weir_publish_too_often_total", "Requests too many.", "counter", |p| p.refused_too_often),
+];

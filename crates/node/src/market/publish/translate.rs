@@ -1,0 +1,78 @@
+//! From the partition's events to what a publication takes in. Whose an order is, and by which
+//! name, is left behind here.
+
+use weir_market::publish::{Listing, OrderChange, Publication, PublishSink, Uncross};
+use weir_types::{PartitionId, Side};
+use weir_wire::event::OrderEvent;
+use weir_wire::reference::DefineInstrument;
+use weir_wire::{Definition, Event, PlainEvent};
+
+/// Publishes what an event of `partition` says to everybody; most events say nothing.
+pub fn publish_event(
+    publication: &mut Publication,
+    partition: PartitionId,
+    event: &Event,
+    out: &mut impl PublishSink,
+) {
+    match event {
+        Event::Plain(PlainEvent::OrderEvent(event)) => publication.order(&change_of(event), out),
+        Event::Plain(PlainEvent::PhaseChanged(event)) => {
+            publication.phase(event.transact_time, event.instrument_id, event.phase, out);
+        }
+        Event::Plain(PlainEvent::Uncrossed(event)) => {
+            let uncross = Uncross {
+                time: event.transact_time,
+                instrument_id: event.instrument_id,
+                price: event.price,
+                qty: event.qty,
+                surplus: event.surplus,
+            };
+            publication.uncrossed(&uncross, out);
+        }
+        // A bust is told twice, once to each side; everybody hears of it with the buyer's.
+        Event::Plain(PlainEvent::TradeBusted(event)) if event.side == Side::Buy => {
+            publication.bust(event.transact_time, event.instrument_id, event.match_id, out);
+        }
+        Event::Defined(defined, Definition::DefineInstrument(definition))
+            if definition.partition_id == partition =>
+        {
+            publication.define(defined.transact_time, &listing_of(definition), out);
+        }
+        Event::Plain(_) | Event::Defined(..) => {}
+    }
+}
+
+fn change_of(event: &OrderEvent) -> OrderChange {
+    OrderChange {
+        time: event.transact_time,
+        rec: event.rec,
+        instrument_id: event.instrument_id,
+        side: event.side,
+        ord_type: event.ord_type,
+        time_in_force: event.time_in_force,
+        self_trade_prevention: event.self_trade_prevention,
+        exec_type: event.exec_type,
+        price: event.price,
+        order_qty: event.order_qty,
+        leaves_qty: event.leaves_qty,
+        display_qty: event.display_qty,
+        last_px: event.last_px,
+        last_qty: event.last_qty,
+        match_id: event.match_id,
+        liquidity: event.liquidity,
+    }
+}
+
+fn listing_of(definition: &DefineInstrument) -> Listing {
+    Listing {
+        instrument_id: definition.instrument_id,
+        symbol: definition.symbol,
+        tick_size: definition.tick_size,
+        lot_size: definition.lot_size,
+        order_qty_max: definition.order_qty_max,
+        price_min: definition.price_min,
+        price_max: definition.price_max,
+        price_exponent: definition.price_exponent,
+        phase: definition.phase,
+    }
+}

@@ -1,0 +1,10 @@
+//! What the node publishes of its market, in one process: engine, publication and a reader.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod day;
+mod flow;
+mod market;
+mod random;
+mod reader;
+mod sessions;

@@ -1,0 +1,74 @@
+//! Random scripts, in which all kinds of orders meet in all phases: after each command the book
+//! that a reader has is the engine's.
+
+use proptest::prelude::*;
+use weir_engine::script::{Script, readable_command};
+use weir_engine::{Engine, EngineConfig};
+use weir_types::{ClOrdId, InstrumentId};
+
+use super::reader::{HERE, Stand};
+
+/// The instrument of the scripts that ITCH can say.
+const FIT: InstrumentId = InstrumentId(100);
+
+/// The symbol that scripts give it, as ITCH would have it: sixteen digits do not fit.
+pub fn with_short_symbol(events: &mut [weir_wire::Event]) {
+    for event in events {
+        if let weir_wire::Event::Defined(_, weir_wire::Definition::DefineInstrument(d)) = event {
+            let number = d.symbol.to_string();
+            let short = number.trim_start_matches('0');
+            d.symbol = weir_types::Symbol::new(short).expect("shorter than it was");
+        }
+    }
+}
+
+fn play(bytes: &[u8]) -> Stand {
+    let mut script = Script::new(bytes);
+    let mut engine = Engine::new(EngineConfig::new(HERE));
+    let (mut stand, mut events) = (Stand::new(), Vec::new());
+    let symbol = format!("{:x}", FIT.0);
+    assert_eq!(ClOrdId::from_number(100).to_string().trim_start_matches('0'), symbol);
+    while !script.is_over() {
+        let command = script.command();
+        events.clear();
+        engine.apply(engine.position().next(), script.now(), &command, &mut events);
+        script.hear(&events);
+        with_short_symbol(&mut events);
+        stand.publish(&events);
+        let differs = stand.differs(&engine, (FIT, &symbol), (-2, usize::MAX));
+        assert_eq!(differs, None, "after {}: {events:#?}", readable_command(&command));
+    }
+    assert_eq!(stand.publication.counts().strangers, 0);
+    stand
+}
+
+/// Bytes that look random, the same everywhere.
+pub fn random_bytes(count: usize, mut state: u64) -> Vec<u8> {
+    let mut draw = || {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    (0..count).map(|_| draw()).collect()
+}
+
+#[test]
+fn the_book_of_a_long_script_is_the_engines_after_each_command() {
+    let stand = play(&random_bytes(400_000, 7));
+    let kinds = &stand.reader.kinds;
+    for kind in ['S', 'R', 'H', 'A', 'E', 'C', 'X', 'D', 'U', 'Q', 'I', 'B'] {
+        assert!(kinds.get(&kind).is_some_and(|count| *count > 0), "no {kind}: {kinds:?}");
+    }
+    assert_eq!(stand.reader.out_of_turn, 0, "every execution hits who stands first");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_book_of_any_script_is_the_engines_after_each_command(
+        data in proptest::collection::vec(any::<u8>(), 0..4_000),
+    ) {
+        play(&data);
+    }
+}

@@ -1,0 +1,127 @@
+//! Sessions: a day's end, a loss, a program that starts again. Whoever joins a session from its
+//! first message has the engine's book, and one name and number never stand for two messages.
+
+use std::collections::BTreeMap;
+
+use weir_engine::script::Script;
+use weir_engine::{Engine, EngineConfig};
+use weir_types::{Epoch, InstrumentId, Nanos};
+use weir_wire::{Event, PlainEvent};
+
+use super::random::{random_bytes, with_short_symbol};
+use super::reader::{HERE, Stand};
+
+const DAY: u64 = 86_400_000_000_000;
+const FIT: (InstrumentId, &str) = (InstrumentId(100), "64");
+
+/// The same event, days later.
+fn later(event: &mut Event, days: u64) {
+    let add = |time: &mut Nanos| time.0 += days * DAY;
+    match event {
+        Event::Plain(PlainEvent::OrderEvent(e)) => add(&mut e.transact_time),
+        Event::Plain(PlainEvent::PhaseChanged(e)) => add(&mut e.transact_time),
+        Event::Plain(PlainEvent::Uncrossed(e)) => add(&mut e.transact_time),
+        Event::Plain(PlainEvent::TradeBusted(e)) => add(&mut e.transact_time),
+        Event::Defined(e, _) => add(&mut e.transact_time),
+        Event::Plain(_) => {}
+    }
+}
+
+/// What became of a script whose days end often and whose log loses its end at times: all events,
+/// and behind how many of them which epoch began.
+struct History {
+    events: Vec<Event>,
+    losses: Vec<(usize, Epoch)>,
+}
+
+/// What was said under each session's name and number.
+type Said = BTreeMap<([u8; 10], usize), Vec<u8>>;
+
+/// Takes down all of the session that is open; what was said before must be the same.
+fn take_down(stand: &Stand, said: &mut Said) {
+    for (number, message) in stand.reader.messages.iter().enumerate() {
+        let key = (stand.reader.session.0, number + 1);
+        let before = said.entry(key).or_insert_with(|| message.clone());
+        assert_eq!(before, message, "{key:?}");
+    }
+}
+
+fn live(bytes: &[u8], said: &mut Said) -> (History, Stand) {
+    let mut script = Script::new(bytes);
+    let mut engine = Engine::new(EngineConfig::new(HERE));
+    let mut history = History { events: Vec::new(), losses: Vec::new() };
+    let (mut stand, mut events) = (Stand::new(), Vec::new());
+    let (mut commands, mut days, mut epoch) = (0_u64, 0, 1);
+    while !script.is_over() {
+        let command = script.command();
+        commands += 1;
+        events.clear();
+        engine.apply(engine.position().next(), script.now(), &command, &mut events);
+        script.hear(&events);
+        with_short_symbol(&mut events);
+        days += u64::from(commands % 97 == 0);
+        events.iter_mut().for_each(|event| later(event, days));
+        if commands % 151 == 0 {
+            epoch += 1;
+            history.losses.push((history.events.len(), Epoch(epoch)));
+            take_down(&stand, said);
+            stand.publication.enter_epoch(Epoch(epoch), &mut stand.reader);
+        }
+        if commands % 97 == 0 {
+            take_down(&stand, said);
+        }
+        stand.publish(&events);
+        history.events.extend_from_slice(&events);
+        assert_eq!(
+            stand.differs(&engine, FIT, (-2, usize::MAX)),
+            None,
+            "after {commands} commands"
+        );
+    }
+    take_down(&stand, said);
+    (history, stand)
+}
+
+/// The same events heard by a program that starts behind the last of them.
+fn again(history: &History, said: &mut Said) -> Stand {
+    let mut stand = Stand::new();
+    let mut losses = history.losses.iter().peekable();
+    for (at, event) in history.events.iter().enumerate() {
+        while let Some((_, epoch)) = losses.next_if(|(after, _)| *after == at) {
+            stand.publication.enter_epoch(*epoch, &mut stand.reader);
+        }
+        stand.publish(std::slice::from_ref(event));
+        if at % 61 == 0 {
+            take_down(&stand, said);
+        }
+    }
+    take_down(&stand, said);
+    stand
+}
+
+#[test]
+fn days_and_losses_begin_sessions_that_are_whole_and_the_same_to_whoever_starts_again() {
+    let mut said = Said::new();
+    let (history, stand) = live(&random_bytes(60_000, 11), &mut said);
+    let ended = stand.reader.ended;
+    assert!(ended > 10 && history.losses.len() > 10, "{ended} days test little");
+    let count = said.len();
+    let restarted = again(&history, &mut said);
+    assert_eq!(said.len(), count, "nothing was said that was not said before");
+    assert_eq!(restarted.reader.session, stand.reader.session);
+    assert_eq!(restarted.reader.messages, stand.reader.messages);
+    assert_eq!(restarted.reader.ended, ended);
+    let out_of_turn = stand.reader.out_of_turn;
+    assert_eq!(out_of_turn, 0, "in each session what stands is told in the order of its turn");
+}
+
+#[test]
+fn a_session_begins_with_its_instruments_and_what_stands_and_ends_with_the_day() {
+    let mut said = Said::new();
+    let (_, stand) = live(&random_bytes(20_000, 3), &mut said);
+    let messages = &stand.reader.messages;
+    let kinds: String = messages.iter().take(5).map(|m| char::from(m[0])).collect();
+    assert!(kinds.starts_with("SRHS"), "{kinds}");
+    assert_eq!((messages[0][11], messages[3][11]), (b'O', b'S'));
+    assert!(stand.reader.ended > 0, "no day ended, which is looked at there");
+}
