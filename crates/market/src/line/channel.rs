@@ -137,23 +137,38 @@ impl Channel {
     /// Takes a packet that came at `now`; hands on what it makes complete, and does what time
     /// demands.
     pub fn packet(&mut self, line: Line, packet: &Packet<'_>, now: Nanos, out: &mut impl Handler) {
-        self.arrive(line, packet, now, out);
-        self.tick(now, out);
+        if self.admit(line, packet, now, out) {
+            self.tick(now, out);
+        }
     }
 
     /// The same without what time demands: for who has more packets that came before `now` and
     /// takes them all before [`Channel::tick`], so that nothing is given up that waits to be read.
     pub fn arrive(&mut self, line: Line, packet: &Packet<'_>, now: Nanos, out: &mut impl Handler) {
+        if self.admit(line, packet, now, out) {
+            self.tell_state(out);
+        }
+    }
+
+    /// Takes a packet; false when it was not of what is followed. What state that leads to is told
+    /// by who calls.
+    fn admit(
+        &mut self,
+        line: Line,
+        packet: &Packet<'_>,
+        now: Nanos,
+        out: &mut impl Handler,
+    ) -> bool {
         let counts = &mut self.counts.lines[line.index()];
         counts.packets = counts.packets.saturating_add(1);
         let end = packet.sequence.checked_add(u64::from(packet.count));
         let Some(end) = end.filter(|_| packet.sequence > 0 || packet.count == 0) else {
             self.counts.malformed_packets += 1;
-            return;
+            return false;
         };
         let is_again = line == Line::Retransmission || packet.kind == PacketKind::Retransmission;
         if !self.enter_session(packet, end, is_again, out) || !self.follow_resets(packet, out) {
-            return;
+            return false;
         }
         self.note_line(line, packet, end, is_again);
         // A number of zero is a heartbeat before the first message of some venues.
@@ -169,7 +184,7 @@ impl Channel {
             self.take(&coming(line, packet, end, now), is_again, out);
         }
         self.settle(now, out);
-        self.tell_state(out);
+        true
     }
 
     /// Does what time alone demands: asks for what is missing, gives up. To be called when

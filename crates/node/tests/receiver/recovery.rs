@@ -5,7 +5,7 @@ use weir_node::market::receiver::{ChannelEvent, ClearReason, RecoveryError};
 
 use crate::day::Day;
 use crate::snapshot::Manner;
-use crate::stand::{MILLISECOND, Parts, Stand};
+use crate::stand::{MILLISECOND, Parts, SECOND, Stand};
 use crate::venue::Faults;
 
 const PARTS: Parts = Parts { requests: false, snapshots: true, unicast: false, more: "" };
@@ -81,7 +81,13 @@ fn a_snapshot_that_fails_leaves_the_books_marked_until_one_does_not() {
         stand.venue.is_dead = [false; 2];
         stand.venue.soup.manner = manner;
         stand.publish(10);
-        stand.until("two attempts fail", |stand| stand.snapshots().failed >= 2);
+        for attempt in 1..=2 {
+            stand.until("a login", |stand| stand.venue.soup.logins.len() >= attempt);
+            if manner == Manner::Hang {
+                stand.clock += 3 * SECOND;
+            }
+            stand.until("it fails", |stand| stand.snapshots().failed >= attempt as u64);
+        }
         let snapshots = stand.snapshots();
         assert_eq!(snapshots.joined, 0, "{manner:?}");
         let error = snapshots.last_error.expect("a reason");
