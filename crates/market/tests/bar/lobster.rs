@@ -89,7 +89,7 @@ fn bars_of_recorded_days_are_what_their_executions_add_up_to() {
             let prices = || of_it.iter().map(|execution| execution.1);
             assert_eq!(bar.start.0, minute * MINUTE, "{name}");
             assert_eq!(bar.open.map(|it| it.0), prices().next(), "{name} {minute}");
-            assert_eq!(bar.close.map(|it| it.0), prices().last(), "{name} {minute}");
+            assert_eq!(bar.close.map(|it| it.0), prices().next_back(), "{name} {minute}");
             assert_eq!(bar.high.map(|it| it.0), prices().max(), "{name} {minute}");
             assert_eq!(bar.low.map(|it| it.0), prices().min(), "{name} {minute}");
             assert_eq!(bar.volume.0, of_it.iter().map(|it| it.2).sum::<u64>(), "{name} {minute}");

@@ -2,9 +2,9 @@
 //!
 //! * [`audit`]: every datagram that came, in files.
 //! * [`Bars`]: bars of trades, in tables.
-//! * [`PostProcessor`]: both, on a thread of its own, fed by rings that never make a sender wait. It
-//!   may fall behind; then it says so ([`PostFigures`]), and what found no room stands in its files
-//!   as a gap.
+//! * [`PostProcessor`]: both, on a thread of its own, fed by rings that never make a sender wait.
+//!   It may fall behind; then it says so ([`PostFigures`]), and what found no room stands in its
+//!   files as a gap.
 //!
 //! Nothing here knows where datagrams and trades come from.
 

@@ -349,8 +349,8 @@ impl<R: Row> TableWriter<R> {
         self.figures.failures += 1;
         self.rows.clear();
         self.since = None;
-        let dir = self.config.dir.display();
-        tracing::error!(%dir, table = self.config.name, lost = self.figures.lost, %error, "rows lost");
+        let (dir, table) = (self.config.dir.display(), &self.config.name);
+        tracing::error!(%dir, %table, lost = self.figures.lost, %error, "rows lost");
     }
 }
 

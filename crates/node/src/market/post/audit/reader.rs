@@ -97,8 +97,8 @@ impl AuditFile {
         }
     }
 
-    /// True when the file was read to its end, and that was in order; otherwise it was cut off, even where its end reads as
-    /// if nothing followed, or is still written.
+    /// True when the file was read to its end, and that was in order; otherwise it was cut off,
+    /// even where its end reads as if nothing followed, or is still written.
     #[must_use]
     pub fn has_end(&self) -> bool {
         self.is_over && self.lines > 0 && self.ends == self.lines

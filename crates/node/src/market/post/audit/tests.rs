@@ -158,7 +158,9 @@ fn came() -> impl Strategy<Value = Came> {
     ];
     let payload = prop_oneof![
         4 => proptest::collection::vec(any::<u8>(), 0..300),
-        1 => (any::<u8>(), 0_usize..=65_507).prop_map(|(step, len)| (0..len).map(|at| (at as u8).wrapping_mul(step)).collect()),
+        1 => (any::<u8>(), 0_usize..=65_507).prop_map(|(step, len)| {
+            (0..len).map(|at| (at as u8).wrapping_mul(step)).collect()
+        }),
     ];
     (0_u16..2, time.clone(), time, address, payload).prop_map(
         |(line, polled, came, (src, dst), payload)| (line, polled, came, src, dst, payload),

@@ -3,8 +3,8 @@
 //! A file ends at its size, at the hour, or when it cannot be written; the next one begins with the
 //! lines again and reads by itself. What cannot be written (a full disk, the bound on all files
 //! with nothing that may go) never stops whoever sends: it is counted by line, told, tried again
-//! after a while, and stands as a gap at the beginning of the next file. A block is written whole or
-//! the file is cut back to the block before it.
+//! after a while, and stands as a gap at the beginning of the next file. A block is written whole
+//! or the file is cut back to the block before it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -373,7 +373,7 @@ impl AuditWriter {
         }
     }
 
-    /// Writes each line's totals, whatever the bound, and waits for the disk. All before is written.
+    /// Writes each line's totals, whatever the bound, and waits for the disk. All before is there.
     fn end_file(&mut self, now: Nanos) -> io::Result<()> {
         self.block.clear();
         for (number, line) in (0..).zip(&self.lines) {
@@ -395,7 +395,7 @@ impl AuditWriter {
     fn fail(&mut self, trouble: &Trouble, now: Nanos) {
         if self.retry_at.is_none() {
             let dir = self.config.dir.display();
-            tracing::error!(%dir, error = %trouble, "the audit is not written; what comes is counted");
+            tracing::error!(%dir, error = %trouble, "no audit is written; what comes is counted");
         }
         self.figures.failures += 1;
         self.retry_at = Some(Nanos(now.0.saturating_add(self.config.retry_ms * MILLI)));
