@@ -2,19 +2,9 @@
 //! was polled, and what is missing.
 //!
 //! Format: pcapng 1.0 (draft-ietf-opsawg-pcapng), little-endian, one section, so that every tool
-//! for captures reads it. Here it is written and read over bytes; files are the caller's.
-//!
-//! * The file: section header, `shb_userappl` = `weir audit 1`.
-//! * A line: interface description: Ethernet, `if_name` = its name, `if_tsresol` = 9. Lines are
-//!   numbered from 0 in this order.
-//! * A datagram: enhanced packet of its line's interface: time by the kernel; `opt_comment` =
-//!   `polled +N ns`, how much later (or `-N`, earlier) it was polled; Ethernet, IP and UDP headers
-//!   are made anew, the payload is what came.
-//! * A gap: interface statistics: `isb_starttime` and `isb_endtime` of the first and last datagram
-//!   that is missing, `isb_ifdrop` of all that are missing on this line in this file so far,
-//!   `opt_comment` = `gap`.
-//! * The end: interface statistics of each line: `isb_ifdrop`, `isb_usrdeliv` = datagrams of the
-//!   line in the file, `opt_comment` = `end`; without it the file was cut or is still written.
+//! for captures reads it; field by field in `docs/protocols/audit.md`. A line is an interface, a
+//! datagram an enhanced packet whose comment says when it was polled; a gap and the end of a file
+//! are interface statistics. Here it is written and read over bytes; files are the caller's.
 //!
 //! Ports and addresses come back, flow labels and scopes of IPv6 do not.
 

@@ -159,7 +159,7 @@ impl PostProcessor {
     /// Works until `stop` is set, then takes what waits at that moment, and ends all files in
     /// order. The calling thread is its own: it writes to disks and waits for them.
     pub fn run(mut self, stop: &AtomicBool, clock: &dyn Clock) -> PostFigures {
-        // SYNC: pairs with the store of whoever asks it to stop.
+        // SYNC: pairs with the store of whoever stops it: what was sent before is taken.
         while !stop.load(Ordering::Acquire) {
             if self.poll(clock.now()) == 0 {
                 std::thread::sleep(REST);

@@ -350,7 +350,7 @@ impl<R: Row> TableWriter<R> {
         self.rows.clear();
         self.since = None;
         let (dir, table) = (self.config.dir.display(), &self.config.name);
-        tracing::error!(%dir, table, lost = self.figures.lost, %error, "rows lost");
+        tracing::error!(%dir, %table, lost = self.figures.lost, %error, "rows lost");
     }
 }
 

@@ -373,8 +373,7 @@ impl AuditWriter {
         }
     }
 
-    /// Writes each line's totals, whatever the bound, and waits for the disk. All before is
-    /// written.
+    /// Writes each line's totals, whatever the bound, and waits for the disk. All before is there.
     fn end_file(&mut self, now: Nanos) -> io::Result<()> {
         self.block.clear();
         for (number, line) in (0..).zip(&self.lines) {
@@ -395,8 +394,8 @@ impl AuditWriter {
     #[cold]
     fn fail(&mut self, trouble: &Trouble, now: Nanos) {
         if self.retry_at.is_none() {
-            let (dir, error) = (self.config.dir.display(), trouble);
-            tracing::error!(%dir, %error, "the audit is not written; what comes is counted");
+            let dir = self.config.dir.display();
+            tracing::error!(%dir, error = %trouble, "no audit is written; what comes is counted");
         }
         self.figures.failures += 1;
         self.retry_at = Some(Nanos(now.0.saturating_add(self.config.retry_ms * MILLI)));
