@@ -140,9 +140,28 @@ impl<D: Disk> ColdFeeder<D> {
         Ok(())
     }
 
-    /// The source goes on in `epoch`, which may be the one that there is; what it said after
-    /// `valid_to` never was. The archive is told when there is room, the last of several by itself.
-    pub fn rewind(&mut self, epoch: Epoch, valid_to: Place) {
+    /// The source began an epoch: what it said after the end of the one before never was.
+    pub fn on_epoch(&mut self, store: &OrderStore) {
+        if let Some((_, valid_to)) = store.past_epochs().last() {
+            self.rewind(store.epoch(), *valid_to);
+        }
+    }
+
+    /// A full resend came to its end, which began when the store was at `before`. What the source
+    /// disowned is told anew or gone by now, unless the store had let it go meanwhile: nobody says
+    /// of that any more that it never was.
+    pub fn on_resent(&mut self, before: Place, store: &OrderStore) {
+        if let Some((_, valid_to)) = store.past_epochs().last()
+            && *valid_to < before
+            && *valid_to < store.floor()
+        {
+            self.rewind(store.epoch(), *valid_to);
+        }
+    }
+
+    /// What was told after `valid_to` never was. The archive is told when there is room, the last of
+    /// several by itself.
+    fn rewind(&mut self, epoch: Epoch, valid_to: Place) {
         let before = self.rewind.map_or(valid_to, |(_, before)| before);
         self.rewind = Some((epoch, valid_to.min(before)));
     }

@@ -192,7 +192,7 @@ impl Feed {
         let before = self.stream.swept_before();
         let ack = self.stream.sweep(SWEEP_STEPS, self.desk.store_mut());
         if let (Some(before), false) = (before, self.stream.is_sweeping()) {
-            self.on_resent(before);
+            self.end_cold_resend(before);
         }
         let gap = self.stream.remind(now);
         let mut bytes = Vec::new();
@@ -210,7 +210,7 @@ impl Feed {
         let opened = self.stream.open(open, connection, self.desk.store_mut());
         let is_refusal = opened.is_err();
         if self.stream.epoch() != before {
-            self.rewind_cold();
+            self.begin_cold_epoch();
             let mut entry = Vec::new();
             put_frame(open, &mut entry);
             self.keep(entry, now);

@@ -22,24 +22,17 @@ impl Feed {
         }
     }
 
-    /// The source began an epoch: what it said after the end of the one before never was.
-    pub(super) fn rewind_cold(&mut self) {
-        let store = self.desk.store();
-        if let (Some(cold), Some((_, valid_to))) = (&mut self.cold, store.past_epochs().last()) {
-            cold.rewind(store.epoch(), *valid_to);
+    /// The source began an epoch.
+    pub(super) fn begin_cold_epoch(&mut self) {
+        if let Some(cold) = &mut self.cold {
+            cold.on_epoch(self.desk.store());
         }
     }
 
-    /// A full resend came to its end, which began when the store was at `before`. What the source
-    /// disowned is told anew or gone by now, unless the store had let it go meanwhile: nobody says
-    /// of that any more that it never was.
-    pub(super) fn on_resent(&mut self, before: Place) {
-        let store = self.desk.store();
-        if let (Some(cold), Some((_, valid_to))) = (&mut self.cold, store.past_epochs().last())
-            && *valid_to < before
-            && *valid_to < store.floor()
-        {
-            cold.rewind(store.epoch(), *valid_to);
+    /// A full resend came to its end, which began when the store was at `before`.
+    pub(super) fn end_cold_resend(&mut self, before: Place) {
+        if let Some(cold) = &mut self.cold {
+            cold.on_resent(before, self.desk.store());
         }
     }
 }
