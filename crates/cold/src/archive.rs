@@ -250,6 +250,8 @@ pub struct Archive<D> {
     pub(crate) merge: Option<Merge>,
     holds: BTreeMap<u64, (Place, Nanos)>,
     next_hold: u64,
+    /// Whether something that was taken was forgotten, and nothing was taken since.
+    was_cut: bool,
     /// Segments that were given up since somebody asked for them.
     damaged: Vec<SegmentError>,
     pub(crate) cache: VecDeque<(u32, usize, Block)>,
@@ -284,6 +286,7 @@ impl<D: Disk> Archive<D> {
             merge: None,
             holds: BTreeMap::new(),
             next_hold: 0,
+            was_cut: false,
             damaged: Vec::new(),
             cache: VecDeque::new(),
             figures: ColdFigures::default(),
@@ -485,11 +488,12 @@ impl<D: Disk> Archive<D> {
     /// [`ColdError::Disk`] when what is before a hole cannot be removed.
     pub fn take_batch(&mut self, batch: &Batch) -> Result<(), ColdError> {
         if batch.from > self.fed && !plant::is(Plant::HoleNotNoted) {
-            if self.fed > Place::START {
+            if self.fed > Place::START || self.was_cut {
                 self.figures.holes += 1;
             }
             self.begin_at(batch.from)?;
         }
+        self.was_cut = false;
         let mut at = 0;
         for image in batch.images.chunks_exact(IMAGE_LEN).map(Image) {
             let end = at + image.attributes_len();
@@ -713,6 +717,7 @@ impl<D: Disk> Archive<D> {
                 Err(error) => return Err(error.into()),
             }
         }
+        self.was_cut = true;
         let start = self.floor.min(valid_to);
         self.end = self.segments.back().map_or(start, |last| last.segment.header.to);
         (self.fed, self.floor) = (self.end, self.floor.min(self.end));
