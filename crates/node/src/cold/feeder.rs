@@ -159,8 +159,8 @@ impl<D: Disk> ColdFeeder<D> {
         }
     }
 
-    /// What was told after `valid_to` never was. The archive is told when there is room, the last of
-    /// several by itself.
+    /// What was told after `valid_to` never was. The archive is told when there is room, the last
+    /// of several by itself.
     fn rewind(&mut self, epoch: Epoch, valid_to: Place) {
         let before = self.rewind.map_or(valid_to, |(_, before)| before);
         self.rewind = Some((epoch, valid_to.min(before)));

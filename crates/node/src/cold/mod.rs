@@ -1,5 +1,5 @@
-//! What the delivery stores let go, for readers who come back later: an archive (`weir-cold`) of the
-//! node's own orders and of each outside source's, fed from its store, read by the same tokens.
+//! What the delivery stores let go, for readers who come back later: an archive (`weir-cold`) of
+//! the node's own orders and of each outside source's, fed from its store, read by the same tokens.
 //!
 //! The store's thread copies what is new into batches and hands questions on; everything else,
 //! files, packing, looking up and sealing, is done on the archive's own thread. Neither waits for

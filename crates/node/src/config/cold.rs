@@ -11,8 +11,8 @@ use super::ConfigError;
 /// The least ended orders that a store keeps which hands them on: what ends while a batch of
 /// changes is made has to be there still.
 const ENDED_ORDERS_MIN: usize = 1_024;
-/// The same of stores that outside cores feed: a batch may end 1,024 orders that each leave a filter
-/// too, and is taken in as a whole.
+/// The same of stores that outside cores feed: a batch may end 1,024 orders that each leave a
+/// filter too, and is taken in as a whole.
 const ENDED_ORDERS_OF_SOURCES_MIN: usize = 4_096;
 
 /// What the stores of the node's own orders and of outside sources let go, kept in files for

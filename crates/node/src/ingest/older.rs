@@ -40,7 +40,8 @@ impl Feed {
 impl Feeds {
     /// Hands what is new on to what keeps it; true when there is more.
     pub fn feed_cold(&mut self, now: Nanos) -> bool {
-        self.feeds.iter_mut().fold(false, |more, feed| feed.feed_cold(now) || more)
+        // Each of them, whether the ones before have more or not.
+        self.feeds.iter_mut().filter_map(|feed| feed.feed_cold(now).then_some(())).count() > 0
     }
 
     /// Gives readers the older pages that came; how many.
