@@ -128,36 +128,57 @@ impl<D: Disk> Broker<D> {
         &mut self,
         hold: Attachment,
         max: usize,
+        deliver: impl FnMut(Delivery<'_>),
+    ) -> Result<usize, SubscriptionError> {
+        self.take_messages_within(hold, (max, u64::MAX), deliver)
+    }
+
+    /// As [`Broker::take_messages`], and none after the one with which their bodies come to
+    /// `bytes_max` bytes.
+    ///
+    /// # Errors
+    /// As for [`Broker::take_messages`].
+    pub fn take_messages_within(
+        &mut self,
+        hold: Attachment,
+        (max, bytes_max): (usize, u64),
         mut deliver: impl FnMut(Delivery<'_>),
     ) -> Result<usize, SubscriptionError> {
         let id = self.held(hold)?;
         if self.has_stopped() {
             return Err(SubscriptionError::Stopped);
         }
-        let (mut count, mut reads) = (0, 0);
-        let max = max.min(self.config.window_max);
-        while count < max {
+        let (mut count, mut bytes, mut reads) = (0, 0, 0);
+        let window_max = self.config.window_max;
+        while count < max && bytes < bytes_max {
             let subscription = self.subscriptions[id].as_mut().expect("it is held");
             let queue = subscription.queue_mut().expect("only queues are attached to");
-            if queue.window.len() >= self.config.window_max {
+            let room = (max - count).min(window_max.saturating_sub(queue.window.len()));
+            if room == 0 {
                 break;
             }
             let topic = queue.topic;
             let state = &self.topics[&topic];
             match next_of(queue, state) {
                 Next::None => break,
-                Next::Memory => hand_over_resident(queue, state, &mut deliver),
-                Next::Loaded => hand_over_loaded(queue, &mut deliver),
+                Next::Memory => {
+                    let limits = (room, bytes_max - bytes);
+                    let (handed, len) = hand_over_resident(queue, state, limits, &mut deliver);
+                    count += handed;
+                    bytes += len;
+                }
+                Next::Loaded => {
+                    bytes += hand_over_loaded(queue, &mut deliver);
+                    count += 1;
+                }
                 Next::Disk(_) if reads > 0 => break,
                 Next::Disk(extent) => {
                     reads += 1;
                     if !self.load(id, topic, &extent) {
                         break;
                     }
-                    continue;
                 }
             }
-            count += 1;
         }
         self.counters.delivered += count as u64;
         Ok(count)
@@ -236,24 +257,35 @@ fn next_of(queue: &mut Queue, state: &TopicState) -> Next {
     Next::Disk(*extent)
 }
 
+/// Hands over what lies in memory from the cursor on, at most so many messages and none after the
+/// one that reaches so many bytes; returns how many of both.
 fn hand_over_resident(
     queue: &mut Queue,
     state: &TopicState,
+    (max, bytes_max): (usize, u64),
     deliver: &mut impl FnMut(Delivery<'_>),
-) {
-    let message = state.resident(queue.cursor).expect("it is in memory");
-    let bytes_end = message.bytes_before + message.body.len() as u64;
-    let is_again = queue.deliver(message.no, message.place, bytes_end);
-    let &crate::topic::Message { no, place, at, ref body, .. } = message;
-    deliver(Delivery { no, place, at, is_again, body });
+) -> (usize, u64) {
+    let (mut count, mut bytes) = (0, 0);
+    while count < max && bytes < bytes_max {
+        let Some(message) = state.resident(queue.cursor) else { break };
+        let &crate::topic::Message { no, place, at, bytes_before, ref body } = message;
+        let len = body.len() as u64;
+        let is_again = queue.deliver(no, place, bytes_before + len);
+        deliver(Delivery { no, place, at, is_again, body });
+        (count, bytes) = (count + 1, bytes + len);
+    }
+    assert!(count > 0, "a message is in memory");
+    (count, bytes)
 }
 
-fn hand_over_loaded(queue: &mut Queue, deliver: &mut impl FnMut(Delivery<'_>)) {
+/// Hands over one message of a part that was read; returns its bytes.
+fn hand_over_loaded(queue: &mut Queue, deliver: &mut impl FnMut(Delivery<'_>)) -> u64 {
     let mut loaded = queue.loaded.take().expect("it was read");
     let (message, bytes_before) = loaded.message(queue.cursor);
-    let bytes_end = bytes_before + message.body.len() as u64;
-    let is_again = queue.deliver(message.no, message.place, bytes_end);
+    let len = message.body.len() as u64;
+    let is_again = queue.deliver(message.no, message.place, bytes_before + len);
     let crate::block::StoredMessage { no, place, at, body } = message;
     deliver(Delivery { no, place, at, is_again, body });
     queue.loaded = Some(loaded);
+    len
 }

@@ -224,7 +224,11 @@ impl World {
         let topic = client.topic.unwrap();
         let mut got = 0;
         let history = &self.history;
-        let taken = self.broker.take_messages(hold, max, |delivery| {
+        let bytes_max = if self.rng.chance(1, 2) { u64::MAX } else { self.rng.below(2_000) + 1 };
+        let mut bytes = 0;
+        let taken = self.broker.take_messages_within(hold, (max, bytes_max), |delivery| {
+            assert!(bytes < bytes_max, "a message after {bytes} bytes, and {bytes_max} were asked");
+            bytes += delivery.body.len() as u64;
             got += 1;
             client.unacked.push((delivery.no, delivery.body.len() as u64));
             assert_eq!(delivery.body, body(topic, delivery.place), "{name}");

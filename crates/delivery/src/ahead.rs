@@ -11,11 +11,18 @@ use core::hint::black_box;
 use weir_types::Rec;
 
 use crate::ingest::{IngestError, Ingested};
+use crate::ring::{Entry, Place};
 use crate::row::rec_of;
 use crate::store::OrderStore;
 
 /// Rows that are looked at together: what they touch fits in a core's own caches.
 pub(crate) const GROUP_LEN: usize = 32;
+
+/// Live entries of a ring with their positions.
+pub(crate) type Group = [(u32, Entry); GROUP_LEN];
+
+/// A group before anything was found.
+pub(crate) const NO_GROUP: Group = [(0, Entry { place: Place::START, slot: 0 }); GROUP_LEN];
 
 /// A row as it came from an outside core.
 #[derive(Clone, Copy, Debug)]
@@ -61,37 +68,32 @@ impl OrderStore {
         taken
     }
 
-    /// Looks at what is known of the next few slots of a ring, live at `at` and behind, and no more
-    /// than `slots_max`, and at their rows where these are wanted; returns the position up to
-    /// which, and how many steps that took.
-    pub(crate) fn look_ahead_in(
+    /// Finds a ring's next live entries at or after `position`, no more than `entries_max`, and
+    /// looks at what is known of their slots, and at their rows where these are wanted; returns how
+    /// many there were, and how many steps that took.
+    #[inline]
+    pub(crate) fn next_group(
         &self,
-        ring: u32,
-        at: u32,
-        (slots_max, with_rows): (u32, bool),
-    ) -> (u32, u32) {
-        let (mut slots, mut position) = ([0; GROUP_LEN], at);
-        let (mut count, mut steps) = (0, 0);
-        while count < GROUP_LEN.min(slots_max as usize) {
-            let step = self.index.next_live(ring, position);
-            steps += step.count;
-            let Some((at, entry)) = step.found else { break };
-            slots[count] = entry.slot;
-            (count, position) = (count + 1, at + 1);
-        }
-        let look = |seen, slot: &u32| seen ^ self.metas.get(*slot).look();
-        black_box(slots[..count].iter().fold(0, look));
+        (ring, position): (u32, u32),
+        (entries_max, with_rows): (u32, bool),
+        group: &mut Group,
+    ) -> (usize, u32) {
+        let len = GROUP_LEN.min(entries_max as usize);
+        let (count, steps) = self.index.live_from(ring, position, &mut group[..len]);
+        let slots = || group[..count].iter().map(|(_, entry)| entry.slot);
+        black_box(slots().fold(0, |seen, slot| seen ^ self.metas.get(slot).look()));
         if with_rows {
-            self.look_at_rows(slots[..count].iter().copied());
+            self.look_at_rows(slots());
         }
-        (position, steps)
+        (count, steps)
     }
 
-    /// Looks at some rows.
+    /// Looks at both ends of some rows. What lies between comes by itself when it is copied: a
+    /// processor fetches ahead what is read in order, and more of that at once than of single looks.
     pub(crate) fn look_at_rows(&self, slots: impl Iterator<Item = u32>) {
         let look = |seen, slot| {
             let meta = self.metas.get(slot);
-            seen ^ self.heap.look(meta.block, usize::from(meta.row_len))
+            seen ^ self.heap.look_at_ends(meta.block, usize::from(meta.row_len))
         };
         black_box(slots.fold(0, look));
     }

@@ -119,6 +119,22 @@ impl Bits {
         self.climb(from.max(WORD_MASK + 1))
     }
 
+    /// The set positions at or after `from` that share a word with the first of them: the position
+    /// of the word's first bit, and the word without those before `from`; with how many words it
+    /// looked at.
+    #[inline]
+    pub(crate) fn next_word(&self, from: u32) -> (Option<(u32, u64)>, u32) {
+        let (found, looked_at) = self.next_counted(from);
+        let word = found.map(|at| {
+            let word = match self.levels.first() {
+                Some(words) if at > WORD_MASK => *words.get(at >> WORD_BITS),
+                _ => self.first,
+            };
+            (at & !WORD_MASK, word & (u64::MAX << (at & WORD_MASK)))
+        });
+        (word, looked_at)
+    }
+
     fn climb(&self, from: u32) -> (Option<u32>, u32) {
         let (mut at, mut looked_at) = (from, 1);
         for (level, words) in self.levels.iter().enumerate() {

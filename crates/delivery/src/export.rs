@@ -63,7 +63,7 @@ impl OrderStore {
         let Found::Ring { ring, .. } = self.index.find(&Filter::ALL) else { return end };
         let mut position = self.index.position_after(ring, after);
         let (mut last, mut count) = (after, 0);
-        while let Some((at, entry)) = self.index.next_live(ring, position).found {
+        while let Some((at, entry)) = self.index.next_live(ring, position) {
             if count >= entries_max.max(1) && entry.place > last {
                 return last;
             }

@@ -217,6 +217,14 @@ impl Heap {
         bytes.fold(0, |seen, byte| seen ^ u64::from(*byte))
     }
 
+    /// Looks at the first and the last byte of a block's row.
+    #[inline]
+    pub(crate) fn look_at_ends(&self, block: Block, len: usize) -> u64 {
+        let bytes = self.bytes(block, len);
+        let ends = bytes.first().zip(bytes.last());
+        ends.map_or(0, |(first, last)| u64::from(first ^ last))
+    }
+
     /// True when a row of `len` bytes belongs in this block: no other class fits it better.
     #[inline]
     pub(crate) fn is_fit(&self, block: Block, len: usize) -> bool {

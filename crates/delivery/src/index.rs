@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use crate::chunk::{CHUNK_LEN, Chunked};
 use crate::filter::{Filter, Keys};
-use crate::ring::{Entry, Place, Ring, SWEEP_STEPS, Step};
+use crate::ring::{Entry, Place, Ring, SWEEP_STEPS};
 
 /// A key that has rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -593,7 +593,19 @@ impl Index {
     }
 
     #[inline]
-    pub(crate) fn next_live(&self, ring: u32, position: u32) -> Step {
+    pub(crate) fn next_live(&self, ring: u32, position: u32) -> Option<(u32, Entry)> {
         self.ring(ring).next_live(position)
+    }
+
+    /// Puts a ring's next live entries at or after `position` into `group`: how many, and the words
+    /// looked at.
+    #[inline]
+    pub(crate) fn live_from(
+        &self,
+        ring: u32,
+        position: u32,
+        group: &mut [(u32, Entry)],
+    ) -> (usize, u32) {
+        self.ring(ring).live_from(position, group)
     }
 }

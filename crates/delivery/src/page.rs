@@ -10,10 +10,12 @@ use weir_wire::dialogue::put_order_page;
 use weir_wire::frame::{put_frame_with, put_message};
 use weir_wire::rows::put_row_count;
 
+use crate::ahead::NO_GROUP;
 use crate::filter::Filter;
+use crate::heap::Block;
 use crate::index::Found;
 use crate::ring::Place;
-use crate::row::{Meta, Standing};
+use crate::row::{Meta, Row, Standing};
 use crate::store::OrderStore;
 
 /// Rows that are looked at together before they are copied.
@@ -36,6 +38,8 @@ pub struct PageLimits {
 #[derive(Clone, Copy, Debug)]
 struct Picked {
     slot: u32,
+    block: Block,
+    row_len: u16,
     merged_count: u32,
 }
 
@@ -142,19 +146,24 @@ impl OrderStore {
     ) {
         let rows_max = limits.rows_max.clamp(1, PAGE_ROWS_MAX);
         let mut position = self.index.position_after(ring, after);
-        let mut looked_to = 0;
+        let (mut group, mut next, mut count) = (NO_GROUP, 0, 0);
         // The last place that is done with, and the one under way.
         let (mut done, mut last) = (after, after);
         loop {
-            let step = self.index.next_live(ring, position);
-            page.step_count += step.count;
-            let Some((at, entry)) = step.found else { return };
-            if at >= looked_to {
+            if next == count {
                 let steps;
-                let (with_rows, left) = (selection.is_looked_at, rows_max - page.row_count);
-                (looked_to, steps) = self.look_ahead_in(ring, at, (left, with_rows));
+                // One more than there is room for says whether there is more to come.
+                let wanted = (rows_max - page.row_count).max(1);
+                let look = (wanted, selection.is_looked_at);
+                (count, steps) = self.next_group((ring, position), look, &mut group);
                 page.step_count += steps;
+                next = 0;
+                if count == 0 {
+                    return;
+                }
             }
+            let (at, entry) = group[next];
+            next += 1;
             let is_next = entry.place > last;
             if is_next {
                 (done, last) = (last, entry.place);
@@ -194,10 +203,11 @@ impl OrderStore {
         }
         selection.byte_count = byte_count;
         let merged_count = meta.merged_count(after);
-        selection.rows.push(Picked { slot, merged_count });
+        let Meta { block, row_len, .. } = *meta;
+        selection.rows.push(Picked { slot, block, row_len, merged_count });
         page.row_count += 1;
         page.merged_count = page.merged_count.saturating_add(merged_count);
-        let time = self.row(slot).transact_time();
+        let time = Row(self.heap.bytes(block, usize::from(row_len))).transact_time();
         // Rows without a body have no time.
         if time != Nanos(0) {
             let oldest = page.oldest_transact_time;
@@ -230,7 +240,8 @@ impl OrderStore {
                 self.look_at_rows(group.iter().map(|picked| picked.slot));
             }
             for picked in group {
-                self.row(picked.slot).put(picked.merged_count, out);
+                let bytes = self.heap.bytes(picked.block, usize::from(picked.row_len));
+                Row(bytes).put(picked.merged_count, out);
             }
         }
     }

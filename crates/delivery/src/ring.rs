@@ -51,13 +51,6 @@ pub(crate) struct Entry {
     pub(crate) slot: u32,
 }
 
-/// What a walk found: the next live entry, with its position, and the words looked at.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Step {
-    pub(crate) found: Option<(u32, Entry)>,
-    pub(crate) count: u32,
-}
-
 #[derive(Clone, Debug)]
 pub(crate) struct Ring {
     entries: Chunked<Entry>,
@@ -220,11 +213,29 @@ impl Ring {
         low
     }
 
-    /// The first live entry at or after `position`.
+    /// The first live entry at or after `position`, with its own.
     #[inline]
-    pub(crate) fn next_live(&self, position: u32) -> Step {
-        let (found, count) = self.live.next_counted(position);
-        Step { found: found.map(|at| (at, *self.entries.get(at))), count }
+    pub(crate) fn next_live(&self, position: u32) -> Option<(u32, Entry)> {
+        self.live.next(position).map(|at| (at, *self.entries.get(at)))
+    }
+
+    /// Puts the next live entries at or after `position` into `group`, as many as it holds; returns
+    /// how many there were, and the words looked at.
+    #[inline]
+    pub(crate) fn live_from(&self, position: u32, group: &mut [(u32, Entry)]) -> (usize, u32) {
+        let (mut count, mut steps, mut from) = (0, 0, position);
+        while count < group.len() {
+            let (found, looked_at) = self.live.next_word(from);
+            steps += looked_at;
+            let Some((first, mut word)) = found else { break };
+            while word != 0 && count < group.len() {
+                let at = first + word.trailing_zeros();
+                group[count] = (at, *self.entries.get(at));
+                word &= word - 1;
+                (count, from) = (count + 1, at + 1);
+            }
+        }
+        (count, steps)
     }
 
     /// True when appending `count` entries, at least one, asks for no memory.
@@ -286,10 +297,19 @@ mod tests {
         fn walk_from(&mut self, after: Place) -> Vec<(u64, u32)> {
             let mut seen = Vec::new();
             let mut position = self.ring.position_after(after);
-            while let Some((at, entry)) = self.ring.next_live(position).found {
+            let mut group = [(0, Entry { place: Place::START, slot: 0 }); 7];
+            let (mut count, _) = self.ring.live_from(position, &mut group);
+            let mut next = 0;
+            while let Some((at, entry)) = self.ring.next_live(position) {
+                assert_eq!((group[next].0, group[next].1.slot), (at, entry.slot), "of {count}");
                 seen.push((entry.place.seq.0, entry.slot));
-                position = at + 1;
+                (position, next) = (at + 1, next + 1);
+                if next == count {
+                    (count, _) = self.ring.live_from(position, &mut group);
+                    next = 0;
+                }
             }
+            assert_eq!((next, count), (0, 0), "groups end where the entries do");
             seen
         }
     }
@@ -330,9 +350,11 @@ mod tests {
             bench.ring.kill(bench.positions[slot]);
         }
         for after in [1, 2, 500_000, 1_000_000] {
-            let step = bench.ring.next_live(bench.ring.position_after(place(after)));
-            assert_eq!(step.found.map(|(at, _)| at), Some(1_000_001));
-            assert!(step.count <= 12, "{} words after {after}", step.count);
+            let mut group = [(0, Entry { place: Place::START, slot: 0 }); 2];
+            let (count, steps) =
+                bench.ring.live_from(bench.ring.position_after(place(after)), &mut group);
+            assert_eq!((count, group[0].0), (1, 1_000_001));
+            assert!(steps <= 24, "{steps} words after {after}");
         }
     }
 

@@ -173,6 +173,17 @@ impl OrderStore {
         self.epoch
     }
 
+    /// Its epochs before with the last valid place of each, oldest first, as far as they are known.
+    #[must_use]
+    pub fn past_epochs(&self) -> &[(Epoch, Place)] {
+        &self.past_epochs
+    }
+
+    /// Changes what is kept of what ended, from now on; what is too much goes bit by bit.
+    pub fn set_retention(&mut self, retention: Retention) {
+        self.config.retention = retention;
+    }
+
     /// Bytes of memory that it may ask for; `u64::MAX` for no limit.
     #[must_use]
     pub fn bytes_max(&self) -> u64 {

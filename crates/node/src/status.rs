@@ -1,5 +1,6 @@
 //! What the node says of itself: one structure for `/status`, `weir status` and the demo's table.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,6 +19,7 @@ use crate::cycles::{CycleReport, CycleTimes};
 use crate::delivery_agent::DeliveryFigures;
 use crate::gateway::handshakes::{TlsDoor, TlsReport};
 use crate::gateway::{GatewayCounters, GatewayStatus};
+use crate::ingest::own::OWN;
 use crate::ingest::{IngestFigures, IngestReport};
 use crate::markets::Market;
 use crate::partition::PartitionFigures;
@@ -55,8 +57,8 @@ pub struct NodeStatus {
     pub replica: Option<Arc<ReplicaFigures>>,
     /// Durable subscriptions, where they are served.
     pub broker: Option<(std::net::SocketAddr, Arc<BrokerFigures>)>,
-    /// What is kept of orders that the store let go, where anything is.
-    pub cold: Option<Arc<ColdFigures>>,
+    /// What is kept of orders that the stores let go, by source, where anything is.
+    pub cold: BTreeMap<PartitionId, Arc<ColdFigures>>,
     /// What is behind it, for a router.
     pub router: Option<Arc<RouterBoard>>,
     /// The cycles of the gateway's thread.
@@ -96,8 +98,10 @@ pub struct StatusReport {
     pub replica: Option<ReplicaReport>,
     /// Durable subscriptions; absent where they are not served.
     pub broker: Option<BrokerReport>,
-    /// What is kept of orders that the store let go; absent where nothing is.
+    /// What is kept of the node's own orders that the store let go; absent where nothing is.
     pub cold: Option<ColdReport>,
+    /// The same of outside sources' orders.
+    pub cold_sources: Vec<ColdReport>,
     /// What is behind a router; absent for a node.
     pub router: Option<RouterReport>,
     /// The instruments.
@@ -359,6 +363,8 @@ impl NodeStatus {
             .iter()
             .map(|d| InstrumentReport::of(d, &market(d).unwrap_or_default()));
         let hiccups = self.hiccups.as_ref().map(Hiccups::report).unwrap_or_default();
+        let outside = self.cold.iter().filter(|(source, _)| **source != OWN);
+        let cold_sources = outside.map(|(source, cold)| cold.report(*source));
         StatusReport {
             version: env!("CARGO_PKG_VERSION"),
             uptime_s: self.started.elapsed().as_secs_f64(),
@@ -373,7 +379,8 @@ impl NodeStatus {
             ingest: self.ingest.as_ref().map(|(address, figures)| figures.report(*address)),
             replica: self.replica.as_ref().map(|replica| replica.report()),
             broker: self.broker.as_ref().map(|(address, figures)| figures.report(*address)),
-            cold: self.cold.as_ref().map(|cold| cold.report()),
+            cold: self.cold.get(&OWN).map(|cold| cold.report(OWN)),
+            cold_sources: cold_sources.collect(),
             router: self.router.as_ref().map(|board| board.report()),
             instruments: instruments.collect(),
             cycles: self.cycles.report(),
@@ -643,13 +650,19 @@ fn put_parts(report: &StatusReport, text: &mut String) {
     report.ingest.iter().for_each(|ingest| put_ingest(ingest, text));
     report.replica.iter().for_each(|replica| put_replica(replica, text));
     report.broker.iter().for_each(|broker| put_broker(broker, text));
-    report.cold.iter().for_each(|cold| put_cold(cold, text));
+    put_cold(report, text);
     report.router.iter().for_each(|router| put_router(router, text));
 }
 
-fn put_cold(cold: &ColdReport, text: &mut String) {
+fn put_cold(report: &StatusReport, text: &mut String) {
+    let archives = || report.cold.iter().chain(&report.cold_sources);
+    if archives().next().is_none() {
+        return;
+    }
     for (name, help, kind, figure) in crate::cold::figures::METRICS {
-        put_metric(text, (name, help, kind), &[(String::new(), figure(cold))]);
+        let values =
+            archives().map(|cold| (format!("{{source=\"{}\"}}", cold.source), figure(cold)));
+        put_metric(text, (name, help, kind), &values.collect::<Vec<_>>());
     }
 }
 

@@ -16,7 +16,37 @@ const REST: u64 = 20_000_000;
 struct Unacknowledged {
     message_no: u64,
     to: SessionId,
-    body: Box<[u8]>,
+    /// Where its body begins among all bodies there ever were, and how long it is.
+    at: u64,
+    len: usize,
+}
+
+/// Bodies one behind the other, so that none is asked of the allocator by itself.
+#[derive(Debug, Default)]
+struct Bodies {
+    bytes: Vec<u8>,
+    /// Where `bytes` begins among all bodies there ever were.
+    first: u64,
+}
+
+impl Bodies {
+    /// Puts a body behind the others; `oldest` is where those that are still wanted begin, `None`
+    /// when none is. Returns where it begins.
+    fn push(&mut self, body: &[u8], oldest: Option<u64>) -> u64 {
+        let end = self.first + self.bytes.len() as u64;
+        let unwanted = (oldest.unwrap_or(end) - self.first) as usize;
+        // Half of it at least, so that moving the rest costs no more than putting it there did.
+        if unwanted >= self.bytes.len().div_ceil(2) {
+            self.bytes.drain(..unwanted);
+            self.first += unwanted as u64;
+        }
+        self.bytes.extend_from_slice(body);
+        end
+    }
+
+    fn get(&self, at: u64, len: usize) -> &[u8] {
+        &self.bytes[(at - self.first) as usize..][..len]
+    }
 }
 
 /// See the module's documentation.
@@ -25,6 +55,7 @@ pub(super) struct Publishing {
     epoch: Epoch,
     last: u64,
     unacknowledged: VecDeque<Unacknowledged>,
+    bodies: Bodies,
     /// How many of them were sent on this connection.
     sent: usize,
     rest_until: Option<Nanos>,
@@ -40,7 +71,9 @@ impl Publishing {
         assert!(body.len() <= BODY_LEN_MAX, "a body of {} bytes", body.len());
         self.last += 1;
         let message_no = self.last;
-        self.unacknowledged.push_back(Unacknowledged { message_no, to, body: body.into() });
+        let oldest = self.unacknowledged.front().map(|oldest| oldest.at);
+        let at = self.bodies.push(body, oldest);
+        self.unacknowledged.push_back(Unacknowledged { message_no, to, at, len: body.len() });
         message_no
     }
 
@@ -65,7 +98,7 @@ impl Publishing {
         {
             let (message_no, to_session_id, epoch) = (next.message_no, next.to, self.epoch);
             let message = PublishMessage { message_no, session_id, to_session_id, epoch };
-            put_with_data(&message, &next.body, out);
+            put_with_data(&message, self.bodies.get(next.at, next.len), out);
             self.sent += 1;
         }
     }
@@ -98,5 +131,56 @@ impl Publishing {
         self.unacknowledged.remove(at);
         self.sent -= usize::from(at < self.sent);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_types::AckLevel;
+
+    use super::*;
+
+    fn body(number: u64) -> Vec<u8> {
+        number.to_le_bytes().repeat(1 + number as usize % 5)
+    }
+
+    /// The frames that a pump puts out.
+    fn pumped(publishing: &mut Publishing) -> Vec<u8> {
+        let mut out = Vec::new();
+        publishing.pump(SessionId(1), Nanos(1), &mut out);
+        out
+    }
+
+    #[test]
+    fn what_is_sent_again_is_what_was_published_however_much_was_acknowledged_before() {
+        let mut publishing = Publishing::new(Epoch(1), 0);
+        let mut random = 7_u64;
+        let (mut last, mut acked) = (0, 0);
+        for _ in 0..2_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            for _ in 0..random >> 60 {
+                last += 1;
+                assert_eq!(publishing.push(SessionId(2), &body(last)), last);
+            }
+            if random >> 60 > 0 {
+                let open: usize = (acked + 1..=last).map(|number| body(number).len()).sum();
+                assert!(publishing.bodies.bytes.len() <= 2 * open, "what is done with goes");
+            }
+            if random >> 33 & 1 == 0 && acked < last {
+                acked += 1 + (random >> 20) % (last - acked);
+                let (session_id, level) = (SessionId(1), AckLevel::Memory);
+                let ack = PublishAck { message_no: acked, session_id, epoch: Epoch(1), level };
+                assert_eq!(publishing.acknowledged(&ack), Some(acked));
+            }
+            publishing.rewind();
+            let mut want = Vec::new();
+            for message_no in acked + 1..=last {
+                let (to_session_id, session_id) = (SessionId(2), SessionId(1));
+                let epoch = Epoch(1);
+                let message = PublishMessage { message_no, session_id, to_session_id, epoch };
+                put_with_data(&message, &body(message_no), &mut want);
+            }
+            assert_eq!(pumped(&mut publishing), want);
+        }
     }
 }

@@ -143,14 +143,19 @@ fn run(config: &Config, orders: u64, attributes: usize) -> String {
     let mut inserts = Figures::default();
     inserts.take(&load);
     let (rounds, updates) = (config.rounds, config.updates);
-    let [rand, hot] = Pattern::BOTH.map(|pattern| {
+    let pages = updates / 25;
+    // Pages from places all over while the newest rows are any; after hot updates what is newest is
+    // few orders, again and again, which is what followers at the head read.
+    let update = |sides: &mut Sides, pattern: Pattern| {
         eprintln!("{orders} orders: updates {}", pattern.name());
         sides.figures(rounds, |side, seed| side.update(pattern, updates, seed))
-    });
+    };
+    let rand = update(&mut sides, Pattern::Rand);
     eprintln!("{orders} orders: pages");
-    let pages = updates / 25;
     let all = sides.figures(rounds, |side, seed| side.page(false, pages, seed));
     let firm = sides.figures(rounds, |side, seed| side.page(true, pages, seed));
+    let hot = update(&mut sides, Pattern::Hot);
+    let newest = sides.figures(rounds, |side, seed| side.page(false, pages, seed));
     let polls = sides.figures(rounds, |side, _| side.poll(updates));
     let peer_bytes = sides.tarantool.as_mut().map_or(0, Side::memory);
     let (ours_memory, inserts) = (sides.ours.memory_json(), inserts.json());
@@ -160,8 +165,8 @@ fn run(config: &Config, orders: u64, attributes: usize) -> String {
     format!(
         "{{\"orders\":{orders},\"row_bytes\":{row_bytes},\"inserts\":{inserts},\
          \"updates_rand\":{rand},\"updates_hot\":{hot},\"rows_of_all\":{all},\
-         \"rows_of_firm\":{firm},\"empty_polls\":{polls},\"apply\":{apply},\
-         \"memory\":{ours_memory},\
+         \"rows_of_firm\":{firm},\"rows_of_newest\":{newest},\"empty_polls\":{polls},\
+         \"apply\":{apply},\"memory\":{ours_memory},\
          \"tarantool_arena_bytes\":{peer_bytes}}}"
     )
 }

@@ -17,6 +17,7 @@ use weir_wire::frame::{Framing, next_frame};
 
 use super::flow::{self, Chance};
 use super::{ColdArgs, SOURCE};
+use crate::cold::agent::pace_of;
 use crate::cold::{ColdAgent, ColdFeeder, ColdFigures, ColdParts};
 use crate::runner::{Runner, RunningThread, WaitStrategy, Wake};
 
@@ -68,9 +69,8 @@ impl Stand {
         let config = ColdConfig { keep_for: Nanos(u64::MAX), ..ColdConfig::new(SOURCE, Epoch(1)) };
         let parts = ColdParts {
             dir: dir.to_owned(),
-            log_id: 0,
             config,
-            rows_per_second: args.pace,
+            pace: pace_of(args.pace),
             readers_max: 64,
             sealer: sealer(2),
             store: Wake::new(),

@@ -53,6 +53,9 @@ struct Run {
     p99: f64,
     taken_in_per_s: f64,
     resident: u64,
+    anonymous: u64,
+    /// What its store has asked for.
+    store: u64,
     pests: Value,
 }
 
@@ -144,6 +147,8 @@ fn measure(stand: &Stand, visits: &Visits, args: &IsolationArgs) -> anyhow::Resu
         p99: number(&delay["p99"]),
         taken_in_per_s: taken as f64 / span.as_secs_f64(),
         resident: stand.node.resident_bytes()?,
+        anonymous: stand.node.anonymous_bytes()?,
+        store: stand.store_bytes()?,
         pests,
     })
 }
@@ -193,6 +198,8 @@ fn result(args: &IsolationArgs, with: &[Run], control: &[Run]) -> Value {
         "goal_p99": judge(p99.high <= GOAL_P99, p99.low > GOAL_P99),
         "goal_taken_in": judge(rate.low >= GOAL_RATE, rate.high < GOAL_RATE),
         "resident_bytes": resident,
+        "anonymous_bytes": with.iter().map(|run| run.anonymous).collect::<Vec<_>>(),
+        "store_bytes": with.iter().map(|run| run.store).collect::<Vec<_>>(),
         "grown_bytes": grown,
         "goal_memory": judge(grown <= GOAL_BYTES, grown > GOAL_BYTES),
         "with": side(with),
@@ -207,7 +214,7 @@ fn tell(pair: u32, with: &Run, control: &Run) {
     let of = |ns: f64| span(ns as u64);
     eprintln!(
         "{pair:>3}: good p50 {} against {}, p99 {} against {}; {:.0} taken in/s against {:.0}; \
-         {} MiB",
+         {} MiB, {} of them in no file, {} the store's",
         of(with.p50),
         of(control.p50),
         of(with.p99),
@@ -215,5 +222,7 @@ fn tell(pair: u32, with: &Run, control: &Run) {
         with.taken_in_per_s,
         control.taken_in_per_s,
         with.resident >> 20,
+        with.anonymous >> 20,
+        with.store >> 20,
     );
 }

@@ -65,9 +65,18 @@ impl Stand {
 
     /// Rows that the first source's store has taken in.
     pub(super) fn rows(&self) -> anyhow::Result<u64> {
+        self.of_first_source("/rows")
+    }
+
+    /// Bytes that the first source's store has asked for.
+    pub(super) fn store_bytes(&self) -> anyhow::Result<u64> {
+        self.of_first_source("/memory_bytes")
+    }
+
+    fn of_first_source(&self, pointer: &str) -> anyhow::Result<u64> {
         let page = StatusPage::fetch(&self.node.http().to_string())?;
-        let rows = page.json["ingest"]["sources"][0]["rows"].as_u64();
-        rows.context("the status page has no rows of a source")
+        let value = page.json["ingest"]["sources"][0].pointer(pointer).and_then(|v| v.as_u64());
+        value.with_context(|| format!("the status page has no {pointer} of a source"))
     }
 
     /// What its threads did from one look to another.

@@ -264,11 +264,20 @@ impl Child {
 
     /// Bytes of memory that it has in use.
     pub(crate) fn resident_bytes(&self) -> anyhow::Result<u64> {
+        self.mapped_bytes("Rss:")
+    }
+
+    /// Its memory that no file stands behind: what it has asked for and touched.
+    pub(crate) fn anonymous_bytes(&self) -> anyhow::Result<u64> {
+        self.mapped_bytes("Anonymous:")
+    }
+
+    fn mapped_bytes(&self, name: &str) -> anyhow::Result<u64> {
         let path = format!("/proc/{}/smaps_rollup", self.process.id());
         let text = std::fs::read_to_string(&path).with_context(|| path.clone())?;
-        let line = text.lines().find_map(|line| line.strip_prefix("Rss:"));
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
         let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-        Ok(kib.with_context(|| format!("{path} tells no Rss"))? * 1024)
+        Ok(kib.with_context(|| format!("{path} tells no {name}"))? * 1024)
     }
 
     /// The loopback address number `index`, where a node for many listens as well. Between two

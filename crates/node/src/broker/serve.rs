@@ -48,28 +48,26 @@ impl BrokerAgent {
         let Some(queue) = held.get_mut(&handle).and_then(|held| held.queue.as_mut()) else {
             return 0;
         };
-        let before = output.len();
-        let mut count = 0;
-        while count < TURN_MAX {
-            let HeldQueue { attachment, credit_messages, credit_bytes, .. } = queue;
-            if *credit_messages == 0 || *credit_bytes == 0 {
-                break;
-            }
-            if output.len() - before >= OUTPUT_TURN {
-                *is_choked = true;
-                break;
-            }
-            let taken = self.broker.take_messages(*attachment, 1, |delivery| {
-                *credit_messages -= 1;
-                *credit_bytes = credit_bytes.saturating_sub(delivery.body.len() as u64);
+        let HeldQueue { attachment, credit_messages, credit_bytes, .. } = queue;
+        let max = usize::try_from(*credit_messages).map_or(TURN_MAX, |max| max.min(TURN_MAX));
+        let bytes_max = (*credit_bytes).min(OUTPUT_TURN);
+        let (mut count, mut bytes) = (0, 0);
+        // One call reads one part of a file at most.
+        while count < max && bytes < bytes_max {
+            let limits = (max - count, bytes_max - bytes);
+            let taken = self.broker.take_messages_within(*attachment, limits, |delivery| {
+                bytes += delivery.body.len() as u64;
                 put_message_of(session_id, handle, &delivery, output);
             });
             // What ended it is told by the broker's notice.
             match taken {
-                Ok(1) => count += 1,
-                Ok(_) | Err(_) => break,
+                Ok(taken @ 1..) => count += taken,
+                Ok(0) | Err(_) => break,
             }
         }
+        *credit_messages -= count as u64;
+        *credit_bytes = credit_bytes.saturating_sub(bytes);
+        *is_choked |= bytes >= OUTPUT_TURN;
         add(&self.figures.delivered, count as u64);
         count
     }
@@ -146,8 +144,8 @@ impl BrokerAgent {
     }
 }
 
-/// Bytes that one subscription may get in one cycle.
-const OUTPUT_TURN: usize = 128 * 1024;
+/// Bytes of bodies that one subscription may get in one cycle.
+const OUTPUT_TURN: u64 = 128 * 1024;
 
 fn put_message_of(
     session_id: SessionId,

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
-use weir_types::Nanos;
+use weir_types::{Nanos, PartitionId};
 
 /// Figures that other threads read.
 #[derive(Debug, Default)]
@@ -31,6 +31,8 @@ pub struct ColdFigures {
     pub disk_errors: AtomicU64,
     /// Whether the disk has no room.
     pub is_full: AtomicBool,
+    /// Whether the disk failed, and was not found to take anything since.
+    pub is_failing: AtomicBool,
     /// Times that the store had changes to hand over and found no room.
     pub full_waits: AtomicU64,
 }
@@ -38,6 +40,8 @@ pub struct ColdFigures {
 /// The archive on the status page.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ColdReport {
+    /// Whose orders.
+    pub source: u16,
     /// Files.
     pub segments: u64,
     /// Entries in them: an order is in one once.
@@ -79,13 +83,20 @@ pub struct ColdReport {
 }
 
 impl ColdFigures {
+    /// Whether the disk failed, and was not found to take anything since.
+    #[must_use]
+    pub fn is_failing(&self) -> bool {
+        self.is_failing.load(Ordering::Relaxed)
+    }
+
     /// The figures as the status page has them.
     #[must_use]
-    pub fn report(&self) -> ColdReport {
+    pub fn report(&self, source: PartitionId) -> ColdReport {
         let load = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
         let (archive, first, told) = *self.archive.lock().unwrap_or_else(PoisonError::into_inner);
         let floor_age = if first == Nanos(0) { Nanos(0) } else { told.since(first) };
         ColdReport {
+            source: source.0,
             segments: archive.segments,
             entries: archive.entries,
             file_bytes: archive.file_bytes,

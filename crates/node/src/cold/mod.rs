@@ -1,5 +1,5 @@
-//! What the delivery store let go, for readers who come back later: the archive of the node's own
-//! orders (`weir-cold`), fed from the store, read by the same tokens.
+//! What the delivery stores let go, for readers who come back later: an archive (`weir-cold`) of
+//! the node's own orders and of each outside source's, fed from its store, read by the same tokens.
 //!
 //! The store's thread copies what is new into batches and hands questions on; everything else,
 //! files, packing, looking up and sealing, is done on the archive's own thread. Neither waits for
@@ -11,16 +11,19 @@
 //! * [`feeder`]: the store's end.
 //! * [`ends`]: where the partition's ended epochs ended, by places.
 //! * [`figures`]: what is told of it.
+//! * [`sources`]: the archives of outside sources.
 
 pub mod agent;
 mod asks;
 pub mod ends;
 pub mod feeder;
 pub mod figures;
+pub mod sources;
 
-pub use agent::{ColdAgent, ColdParts};
+pub use agent::{ColdAgent, ColdParts, SharedPace};
 pub use feeder::{ColdFeeder, ColdPort};
 pub use figures::{ColdFigures, ColdReport};
+pub use sources::ColdSources;
 
 #[cfg(test)]
 mod tests;

@@ -125,9 +125,8 @@ fn start(disk: SimDisk, history: &[OrderRow], (config, ended_max): (&ColdConfig,
     let figures = std::sync::Arc::<ColdFigures>::default();
     let parts = ColdParts {
         dir: "".into(),
-        log_id: 0,
         config: config.clone(),
-        rows_per_second: u64::MAX,
+        pace: agent::pace_of(u64::MAX),
         readers_max: 2,
         sealer: sealer(2),
         store: crate::runner::Wake::new(),
@@ -322,7 +321,7 @@ impl World {
             self.read_all(reader);
             assert_eq!((reader.resyncs, reader.refusals), (0, 0));
         }
-        assert_eq!(self.figures.report().holes, 0);
+        assert_eq!(self.figures.report(SOURCE).holes, 0);
     }
 
     fn read_all(&mut self, reader: &mut Reader) {
@@ -396,7 +395,7 @@ fn a_token_that_is_older_than_what_is_kept_is_refused_and_the_next_is_whole() {
     let (mut world, mut reader) = parked(ColdConfig { keep_bytes: 1, ..config() });
     world.read_all(&mut reader);
     assert_eq!(reader.resyncs, 1);
-    assert!(world.figures.report().resyncs >= 1);
+    assert!(world.figures.report(SOURCE).resyncs >= 1);
 }
 
 #[test]
@@ -409,10 +408,10 @@ fn a_damaged_file_is_counted_and_its_readers_are_refused() {
     let (token, mirror) = (reader.token.clone(), reader.mirror.clone());
     let mut second = Reader { token, mirror, since: reader.since, ..Reader::new(0) };
     world.read_all(&mut reader);
-    assert_eq!((reader.resyncs, world.figures.report().damaged), (1, 1));
+    assert_eq!((reader.resyncs, world.figures.report(SOURCE).damaged), (1, 1));
     // Whoever comes later is told the same, though nobody reads the file any more.
     world.read_all(&mut second);
-    assert_eq!((second.resyncs, world.figures.report().damaged), (1, 1));
+    assert_eq!((second.resyncs, world.figures.report(SOURCE).damaged), (1, 1));
 }
 
 #[test]
@@ -421,7 +420,7 @@ fn a_file_that_was_taken_away_is_as_a_damaged_one() {
     let name = world.agent.archive.segments().next().unwrap().header.file_name();
     weir_io::Disk::remove(&mut world.disk.clone(), &name).unwrap();
     world.read_all(&mut reader);
-    assert_eq!((reader.resyncs, world.figures.report().damaged), (1, 1));
+    assert_eq!((reader.resyncs, world.figures.report(SOURCE).damaged), (1, 1));
 }
 
 #[test]
@@ -429,7 +428,7 @@ fn without_room_the_store_goes_on_and_with_room_again_nothing_is_missing() {
     let (mut world, mut reader) = parked(config());
     world.disk.set_faults(SimFaults { full_from: Some(0), ..SimFaults::default() });
     pass(&mut world, 20);
-    let report = world.figures.report();
+    let report = world.figures.report(SOURCE);
     assert!(report.is_full && report.disk_errors > 0, "{report:?}");
     let mut fresh = Reader::new(0);
     world.read_all(&mut fresh);
@@ -437,8 +436,8 @@ fn without_room_the_store_goes_on_and_with_room_again_nothing_is_missing() {
     // It is tried again after a second.
     (0..20).for_each(|_| world.work());
     world.read_all(&mut reader);
-    assert_eq!((reader.resyncs, world.figures.report().holes), (0, 0));
-    assert!(!world.figures.report().is_full);
+    assert_eq!((reader.resyncs, world.figures.report(SOURCE).holes), (0, 0));
+    assert!(!world.figures.report(SOURCE).is_full);
 }
 
 #[test]
@@ -475,13 +474,13 @@ fn a_reader_that_leaves_is_forgotten_and_holds_nobody_up() {
     world.feeder.ask(&mut world.desk);
     // Two are out, as many as may be, and the others wait at the desk.
     assert_eq!(world.desk.below_floor_count(), 20);
-    let before = world.figures.report().pages;
+    let before = world.figures.report(SOURCE).pages;
     (1..=20).for_each(|connection| world.desk.drop_connection(connection));
     world.feeder.ask(&mut world.desk);
     world.work();
     world.feeder.take_answers(&mut world.desk);
     assert_eq!((world.desk.below_floor_count(), world.desk.reader_count()), (0, 0));
-    assert_eq!(world.figures.report().pages, before, "nothing was read for who had left");
+    assert_eq!(world.figures.report(SOURCE).pages, before, "nothing was read for who had left");
     let mut reader = reader;
     world.read_all(&mut reader);
 }
@@ -503,7 +502,7 @@ fn overtaken() -> (World, Reader) {
 fn what_was_not_handed_over_in_time_is_a_hole_that_readers_are_told_of() {
     let (mut world, mut reader) = overtaken();
     world.read_all(&mut reader);
-    let report = world.figures.report();
+    let report = world.figures.report(SOURCE);
     assert_eq!((reader.resyncs, report.holes), (1, 1), "{report:?}");
 }
 

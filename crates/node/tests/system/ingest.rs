@@ -142,7 +142,7 @@ impl Fed {
     }
 }
 
-fn mirror(reader: &Following) -> BTreeMap<OrderId, OrderRow> {
+pub fn mirror(reader: &Following) -> BTreeMap<OrderId, OrderRow> {
     let orders = reader.follower.orders().iter();
     orders.map(|(id, row)| (*id, OrderRow { merged_count: 0, ..*row })).collect()
 }
