@@ -4,6 +4,8 @@
 //! the code behind them. Each target therefore also takes its bytes as a recipe for an input whose
 //! envelope is right and whose content is arbitrary.
 
+pub mod market;
+
 use weir_wire::catalogue::catalogue;
 use weir_wire::frame::{SOFH_LEN, put_frame_with};
 use weir_wire::{SCHEMA_ID, SCHEMA_VERSION};

@@ -10,6 +10,7 @@
 //!   of itself.
 //! * [`cold`]: orders that the delivery store let go.
 //! * [`web`]: order state over HTTP; [`order_json`], [`hex`]: how it is written.
+//! * [`market`]: market data received, captured, measured and sent again.
 //! * [`backup`]: a copy of a node's directory, and a node made of one.
 //! * [`cli`]: `weir serve`, `weir demo` and the rest.
 
@@ -19,6 +20,7 @@ pub mod bench_broker;
 pub mod bench_cold;
 pub mod bench_delivery;
 pub mod bench_isolation;
+pub mod bench_market_udp;
 pub mod bench_probes;
 pub mod bench_roundtrip;
 pub mod bench_router;
@@ -42,6 +44,7 @@ pub mod hex;
 pub mod http;
 pub mod ingest;
 pub mod keeper;
+pub mod market;
 pub mod markets;
 pub mod node;
 pub mod order_json;

@@ -35,7 +35,7 @@ const ARROWS: &[Arrow] = &[
         may_know: &["weir-types", "weir-wire", "weir-io"],
         tests_may_know: &[],
     },
-    Arrow { name: "weir-market", may_know: VIEW_KNOWS, tests_may_know: &[] },
+    Arrow { name: "weir-market", may_know: VIEW_KNOWS, tests_may_know: &["weir-client"] },
     Arrow { name: "weir-query", may_know: VIEW_KNOWS, tests_may_know: &[] },
     Arrow { name: "weir-flow", may_know: VIEW_KNOWS, tests_may_know: &[] },
     Arrow { name: "weir-tls", may_know: &[], tests_may_know: &[] },
@@ -62,6 +62,11 @@ const ARROWS: &[Arrow] = &[
     Arrow {
         name: "weir-cold-format",
         may_know: &["weir-types", "weir-wire", "weir-client"],
+        tests_may_know: &[],
+    },
+    Arrow {
+        name: "weir-itch-bench",
+        may_know: &["weir-types", "weir-market"],
         tests_may_know: &[],
     },
     Arrow { name: "weir-powercut", may_know: &["weir-io"], tests_may_know: &[] },

@@ -3,8 +3,8 @@
 //! Each prints one JSON object as its last line.
 
 use crate::{
-    bench_broker, bench_cold, bench_delivery, bench_isolation, bench_probes, bench_roundtrip,
-    bench_router,
+    bench_broker, bench_cold, bench_delivery, bench_isolation, bench_market_udp, bench_probes,
+    bench_roundtrip, bench_router,
 };
 
 /// Options of `weir bench`.
@@ -36,6 +36,8 @@ enum BenchCommand {
     DeliveryParked(bench_delivery::ParkedArgs),
     /// Good clients of order state beside three that are not.
     DeliveryIsolation(bench_delivery::IsolationArgs),
+    /// Datagrams of a multicast group, received one by one and many with one call.
+    MarketUdp(bench_market_udp::MarketUdpArgs),
     /// What a router over TCP adds to a change's way to its reader, and its rows a second.
     Router(bench_router::RouterArgs),
     /// Those that the good sessions of `isolation` are not to notice.
@@ -65,6 +67,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<()> {
         BenchCommand::DeliveryRunaway(args) => bench_delivery::run_runaway(args),
         BenchCommand::DeliveryParked(args) => bench_delivery::run_parked(args),
         BenchCommand::DeliveryIsolation(args) => bench_delivery::run_isolation(args),
+        BenchCommand::MarketUdp(args) => bench_market_udp::run(&args),
         BenchCommand::Router(args) => bench_router::run(args),
         BenchCommand::Party(args) => bench_isolation::run_party(args),
         BenchCommand::Idle(args) => bench_roundtrip::run_idle(args),

@@ -13,6 +13,7 @@ pub mod demo;
 pub mod drop_copy;
 pub mod emulate;
 pub mod endpoint;
+pub mod feed;
 pub mod flow;
 pub mod indicative;
 pub mod keygen;
@@ -73,6 +74,8 @@ enum Command {
     Certificate(certificate::CertificateArgs),
     /// Run a benchmark of the whole program.
     Bench(bench::BenchArgs),
+    /// Look into market data, measure it, send it again, record it.
+    Feed(feed::FeedArgs),
     /// Turn recorded order flow into the compact format and look into it.
     Flow(flow::FlowArgs),
 }
@@ -102,6 +105,7 @@ impl Cli {
             Command::Token(args) => token::run(args),
             Command::Certificate(args) => certificate::run(args),
             Command::Bench(args) => bench::run(args),
+            Command::Feed(args) => feed::run(args),
             Command::Flow(args) => flow::run(args),
         }
     }

@@ -1,0 +1,48 @@
+//! Ten million messages (or as many as are asked for) over two lines with random loss, duplication
+//! and reordering, held against the model at every message; one JSON object last.
+
+#[path = "../tests/lossy/mod.rs"]
+mod lossy;
+
+use lossy::{Faults, Stand};
+use weir_market::line::{LateJoin, State};
+
+fn main() {
+    let number = |index: usize, default: u64| {
+        std::env::args().nth(index).map_or(default, |text| text.parse().expect("a number"))
+    };
+    let (message_count, seed) = (number(1, 10_000_000), number(2, 1));
+    let faults = Faults {
+        seed,
+        message_count,
+        loss: [20_000, 20_000],
+        burst_max: 8,
+        duplication: 10_000,
+        delay_max: 400,
+        answer_loss: Some(100_000),
+        has_snapshots: false,
+        held_packets_max: 4_096,
+        missed: 0,
+        late_join: LateJoin::FromStart,
+    };
+    let with_server = Stand::new(faults).run();
+    let without = Stand::new(Faults { answer_loss: None, has_snapshots: true, ..faults }).run();
+    assert_eq!((with_server.state, without.state), (State::Ended, State::Ended), "all healed");
+    let (first, second) = (with_server.counts, without.counts);
+    println!(
+        "{{\"bench\": \"market-lossy-lines\", \"messages\": {message_count}, \"seed\": {seed}, \
+         \"with_server\": {{\"delivered\": {}, \"lost\": {}, \"gaps\": {}, \"requests\": {}, \
+         \"retries\": {}, \"held_peak\": {}}}, \"with_snapshots\": {{\"delivered\": {}, \
+         \"lost\": {}, \"skipped_by_snapshots\": {}, \"snapshots\": {}}}}}",
+        first.delivered,
+        first.lost,
+        first.gaps,
+        first.requests,
+        first.retries,
+        first.held_peak,
+        second.delivered,
+        second.lost,
+        without.skipped_by_snapshots,
+        without.snapshots,
+    );
+}

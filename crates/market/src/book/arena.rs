@@ -1,0 +1,196 @@
+//! Orders and levels in one arena each for all instruments, and the queues that join them.
+//!
+//! Thirty-two bytes a row, so that two share a cache line. Places that are given back are taken
+//! again before the arena grows: it grows only when more rest than ever did.
+//!
+//! INVARIANT: a free order's size is zero, a resting one's is not; a level's size is the sum of its
+//! orders', its count their number, `head` the oldest and `tail` the newest. A level by price has
+//! no orders, and its count is what the feed says.
+
+use super::index::{NIL, Slot};
+
+/// An order that rests.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Order {
+    pub(crate) order_id: u64,
+    pub(crate) size: u64,
+    /// The number of its instrument in the books.
+    pub(crate) instrument: u32,
+    pub(crate) level: Slot,
+    /// The order before it in its level's queue.
+    pub(crate) older: Slot,
+    /// The order behind it; in a free row the next free row.
+    pub(crate) newer: Slot,
+}
+
+/// What rests at a price of a side.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Level {
+    /// The price as its side ranks it.
+    pub(crate) rank: i64,
+    pub(crate) size: u64,
+    pub(crate) count: u32,
+    /// The oldest order; in a free row the next free row.
+    pub(crate) head: Slot,
+    pub(crate) tail: Slot,
+    pub(crate) is_sell: bool,
+}
+
+/// A row that an arena keeps.
+pub(crate) trait Row: Copy {
+    /// Where a free row says which one is free next.
+    fn next_free(&mut self) -> &mut Slot;
+}
+
+impl Row for Order {
+    fn next_free(&mut self) -> &mut Slot {
+        &mut self.newer
+    }
+}
+
+impl Row for Level {
+    fn next_free(&mut self) -> &mut Slot {
+        &mut self.head
+    }
+}
+
+/// Rows of one kind.
+pub(crate) struct Arena<R> {
+    rows: Vec<R>,
+    free: Slot,
+    live_count: u32,
+    count_max: u32,
+}
+
+impl<R: Row> Arena<R> {
+    /// Room for `count` at once and for `count_max` at most.
+    pub(crate) fn new(count: u32, count_max: u32) -> Arena<R> {
+        // So many have numbers up to the one before the last, which is none.
+        let rows = Vec::with_capacity(count.min(count_max) as usize);
+        Arena { rows, free: NIL, live_count: 0, count_max }
+    }
+
+    /// Rows in use.
+    pub(crate) fn live_count(&self) -> u32 {
+        self.live_count
+    }
+
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.live_count >= self.count_max
+    }
+
+    /// Takes a row; the caller has seen that it is not [full](Arena::is_full).
+    #[inline]
+    pub(crate) fn take(&mut self, row: R) -> Slot {
+        self.live_count += 1;
+        if self.free == NIL {
+            self.rows.push(row);
+            return (self.rows.len() - 1) as Slot;
+        }
+        let slot = self.free;
+        let place = &mut self.rows[slot as usize];
+        self.free = *place.next_free();
+        *place = row;
+        slot
+    }
+
+    #[inline]
+    pub(crate) fn give_back(&mut self, slot: Slot) {
+        *self.rows[slot as usize].next_free() = self.free;
+        self.free = slot;
+        self.live_count -= 1;
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, slot: Slot) -> &R {
+        &self.rows[slot as usize]
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, slot: Slot) -> &mut R {
+        &mut self.rows[slot as usize]
+    }
+
+    /// The row of a slot that may be none.
+    #[inline]
+    pub(crate) fn find(&self, slot: Slot) -> Option<&R> {
+        self.rows.get(slot as usize)
+    }
+
+    /// All rows, free ones among them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Slot, &R)> {
+        (0..).zip(&self.rows)
+    }
+
+    /// Empties it; its memory stays.
+    pub(crate) fn clear(&mut self) {
+        self.rows.clear();
+        (self.free, self.live_count) = (NIL, 0);
+    }
+}
+
+/// Puts an order at the end of its level's queue. Size and count are the caller's.
+#[inline]
+pub(crate) fn link(orders: &mut Arena<Order>, level: &mut Level, slot: Slot) {
+    let last = level.tail;
+    if last == NIL {
+        level.head = slot;
+    } else {
+        orders.get_mut(last).newer = slot;
+    }
+    let order = orders.get_mut(slot);
+    (order.older, order.newer) = (last, NIL);
+    level.tail = slot;
+}
+
+/// Takes an order out of its level's queue. Size and count are the caller's.
+#[inline]
+pub(crate) fn unlink(orders: &mut Arena<Order>, level: &mut Level, slot: Slot) {
+    let Order { older, newer, .. } = *orders.get(slot);
+    if older == NIL {
+        level.head = newer;
+    } else {
+        orders.get_mut(older).newer = newer;
+    }
+    if newer == NIL {
+        level.tail = older;
+    } else {
+        orders.get_mut(newer).older = older;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_rows_share_a_cache_line() {
+        assert_eq!((size_of::<Order>(), size_of::<Level>()), (32, 32));
+    }
+
+    #[test]
+    fn places_given_back_are_taken_before_the_arena_grows() {
+        let order = |order_id| Order {
+            order_id,
+            size: 1,
+            instrument: 0,
+            level: NIL,
+            older: NIL,
+            newer: NIL,
+        };
+        let mut arena = Arena::new(2, 3);
+        let slots: Vec<Slot> = (0..3).map(|id| arena.take(order(id))).collect();
+        assert_eq!(slots, [0, 1, 2]);
+        assert!(arena.is_full());
+        arena.give_back(0);
+        arena.give_back(2);
+        assert_eq!((arena.live_count(), arena.is_full()), (1, false));
+        assert_eq!((arena.take(order(7)), arena.take(order(8))), (2, 0));
+        assert_eq!((arena.get(2).order_id, arena.get(0).order_id), (7, 8));
+        arena.clear();
+        assert_eq!((arena.live_count(), arena.take(order(9))), (0, 0));
+    }
+}

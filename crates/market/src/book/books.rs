@@ -1,0 +1,303 @@
+//! All books of a feed, and the one door to them.
+
+use weir_types::{InstrumentId, Nanos, Price, Qty};
+
+use super::anomaly::{Anomaly, AnomalyCounts, AnomalySet};
+use super::change::{Change, TradePrint};
+use super::config::BooksConfig;
+use super::directory::Directory;
+use super::instrument::{Cold, Instrument};
+use super::statistics::Counted;
+use super::store::Store;
+use super::trades::TradeLog;
+use crate::update::{Action, SystemEvent, TradeFlags, TradingState, Update};
+
+/// The books, best prices, trades and states of a feed's instruments, from its updates alone.
+///
+/// An update costs the same however many instruments there are: one table finds an order, its row
+/// knows its level and its neighbours. Nothing is allocated unless more orders, levels of a side or
+/// instruments are there than ever were; [`BooksConfig`] takes room ahead.
+pub struct Books {
+    pub(crate) directory: Directory,
+    pub(crate) instruments: Vec<Instrument>,
+    pub(crate) cold: Vec<Cold>,
+    pub(crate) store: Store,
+    pub(crate) trades: TradeLog,
+    pub(crate) anomalies: AnomalyCounts,
+    /// How many gaps there were.
+    pub(crate) gap_count: u32,
+    /// Up to which gap all instruments are repaired.
+    pub(crate) repaired: u32,
+    instruments_max: usize,
+    levels_per_side: usize,
+}
+
+impl Books {
+    /// Holds nothing yet.
+    #[must_use]
+    pub fn new(config: &BooksConfig) -> Books {
+        let instruments_max = config.instruments_max as usize;
+        let instruments = (config.instruments as usize).min(instruments_max);
+        Books {
+            directory: Directory::default(),
+            instruments: Vec::with_capacity(instruments),
+            cold: Vec::with_capacity(instruments),
+            store: Store::new(config),
+            trades: TradeLog::new(config.trades as usize),
+            anomalies: AnomalyCounts::default(),
+            gap_count: 0,
+            repaired: 0,
+            instruments_max,
+            levels_per_side: config.levels_per_side as usize,
+        }
+    }
+
+    /// Takes room for an instrument before its first update, as when the feed defines it; false
+    /// when it is none or there is no room.
+    pub fn define(&mut self, id: InstrumentId) -> bool {
+        self.place_or_new(id, &mut Change::new(id)).is_some()
+    }
+
+    /// Takes an update in and says what it changed. Never panics, whatever the update says.
+    #[inline]
+    pub fn apply(&mut self, update: &Update) -> Change {
+        let mut change = Change::new(update.instrument_id);
+        self.dispatch(update, &mut change);
+        if !change.anomalies.is_empty() {
+            self.note(&change);
+        }
+        change
+    }
+
+    #[inline]
+    fn dispatch(&mut self, update: &Update, change: &mut Change) {
+        let id = update.instrument_id;
+        match update.action {
+            Action::Add { order_id, side, price, size } => {
+                self.add(id, (order_id, side), (price, size), change);
+            }
+            Action::Delete { order_id } => self.delete(order_id, change),
+            Action::Execute { .. } => self.execute(update, change),
+            Action::Reduce { order_id, size } => self.reduce(order_id, size, change),
+            Action::Replace { order_id, new_order_id, price, size } => {
+                self.replace((order_id, new_order_id), (price, size), change);
+            }
+            Action::Modify { order_id, price, size, keeps_priority } => {
+                self.modify(order_id, (price, size), keeps_priority, change);
+            }
+            Action::Level { .. } => self.level(update, change),
+            Action::Quote { .. } | Action::Consolidated { .. } => self.quote(update, change),
+            _ => self.dispatch_seldom(update, change),
+        }
+    }
+
+    fn dispatch_seldom(&mut self, update: &Update, change: &mut Change) {
+        let id = update.instrument_id;
+        match update.action {
+            Action::Trade { venue, aggressor, price, size, match_id, flags } => {
+                let Some(place) = self.place_or_new(id, change) else { return };
+                let print = TradePrint { price, size, match_id, aggressor, venue, flags };
+                self.trade(place, print, update.ts_event, change);
+            }
+            Action::TradeBreak { match_id, size, price } => {
+                self.break_trade(id, match_id, (price, size), change);
+            }
+            Action::Status { state, .. } => self.status(id, state, change),
+            Action::DayPrice { kind, price } => {
+                let Some(place) = self.place_or_new(id, change) else { return };
+                self.cold[place as usize].statistics.day_price(kind, price);
+                change.has_statistics = true;
+            }
+            Action::Clear => self.clear(id, change),
+            Action::System(SystemEvent::StartOfMessages) => self.new_day(change),
+            // Indications of auctions and the day's other points leave books as they are; orders'
+            // and levels' actions do not come here.
+            _ => {}
+        }
+    }
+
+    /// Where an instrument is; it is made when it is new.
+    #[inline]
+    pub(crate) fn place_or_new(&mut self, id: InstrumentId, change: &mut Change) -> Option<u32> {
+        match self.directory.get(id) {
+            Some(place) => Some(place),
+            None => self.new_place(id, change),
+        }
+    }
+
+    #[cold]
+    fn new_place(&mut self, id: InstrumentId, change: &mut Change) -> Option<u32> {
+        if id == InstrumentId(0) {
+            change.anomalies.insert(Anomaly::UnknownInstrument);
+            return None;
+        }
+        let count = self.instruments.len();
+        if count >= self.instruments_max {
+            change.anomalies.insert(Anomaly::LimitReached);
+            return None;
+        }
+        self.instruments.push(Instrument::new(id, self.levels_per_side));
+        self.cold.push(Cold::default());
+        let place = u32::try_from(count).ok()?;
+        self.directory.insert(id, place);
+        Some(place)
+    }
+
+    /// Counts anomalies and marks whose book may be wrong.
+    #[cold]
+    fn note(&mut self, change: &Change) {
+        self.anomalies.count(change.anomalies);
+        if change.instrument_id == InstrumentId(0)
+            || !change.anomalies.iter().any(Anomaly::is_of_book)
+        {
+            return;
+        }
+        // An instrument that was never heard of before is suspect too: something was missed. If
+        // there is no room for it, that was told.
+        let mut unheard = Change::new(change.instrument_id);
+        if let Some(place) = self.place_or_new(change.instrument_id, &mut unheard) {
+            self.instruments[place as usize].top.is_suspect = true;
+        }
+    }
+
+    /// Tells of a trade and counts it.
+    #[inline]
+    pub(crate) fn trade(&mut self, place: u32, print: TradePrint, ts: Nanos, change: &mut Change) {
+        if print.size.is_zero() {
+            return change.anomalies.insert(Anomaly::ZeroSize);
+        }
+        change.trade = Some(print);
+        let TradePrint { price, size, flags, match_id, .. } = print;
+        let counted = Counted { price, size, ts, flags };
+        let cold = &mut self.cold[place as usize];
+        if cold.statistics.trade(&counted) {
+            change.has_statistics = true;
+            cold.last_trade = self.trades.push((place, match_id), cold.last_trade, counted);
+        } else {
+            change.anomalies.insert(Anomaly::Overflow);
+        }
+    }
+
+    fn break_trade(
+        &mut self,
+        id: InstrumentId,
+        match_id: u64,
+        (price, size): (Price, Qty),
+        change: &mut Change,
+    ) {
+        let Some(place) = self.place_or_new(id, change) else { return };
+        change.has_trade_break = true;
+        change.has_statistics = true;
+        let Cold { statistics, last_trade, .. } = &mut self.cold[place as usize];
+        match self.trades.break_trade(place, match_id) {
+            Some(trade) => {
+                statistics.untrade(&trade);
+                let of_prices = [statistics.open, statistics.high, statistics.low, statistics.last];
+                if of_prices.contains(&Some(trade.price)) {
+                    self.trades.find_prices(*last_trade, statistics);
+                }
+            }
+            None => {
+                change.anomalies.insert(Anomaly::UnknownTrade);
+                let flags = TradeFlags::default();
+                statistics.untrade(&Counted { price, size, ts: Nanos(0), flags });
+                statistics.is_range_certain = false;
+            }
+        }
+    }
+
+    fn status(&mut self, id: InstrumentId, state: TradingState, change: &mut Change) {
+        change.status = Some(state);
+        if id == InstrumentId(0) {
+            for place in 0..self.instruments.len() {
+                self.set_state(place, state);
+            }
+        } else if let Some(place) = self.place_or_new(id, change) {
+            self.set_state(place as usize, state);
+        }
+    }
+
+    fn set_state(&mut self, place: usize, state: TradingState) {
+        self.instruments[place].top.state = Some(state);
+        self.cold[place].statistics.state = Some(state);
+    }
+
+    fn clear(&mut self, id: InstrumentId, change: &mut Change) {
+        change.is_cleared = true;
+        if id == InstrumentId(0) {
+            self.store.clear_all();
+            self.instruments.iter_mut().for_each(Instrument::clear);
+            self.cold.iter_mut().for_each(|cold| cold.quotes.clear());
+        } else if let Some(place) = self.place_or_new(id, change) {
+            let instrument = &mut self.instruments[place as usize];
+            let old = instrument.top.best;
+            self.store.clear(instrument, place);
+            self.cold[place as usize].quotes.clear();
+            let new = instrument.top.best;
+            change.best = (old != new).then_some(super::BestChange { old, new });
+        }
+    }
+
+    /// Statistics begin anew; what rests stays.
+    fn new_day(&mut self, change: &mut Change) {
+        change.has_statistics = true;
+        self.trades.clear();
+        for cold in &mut self.cold {
+            cold.statistics.new_day();
+            cold.last_trade = 0;
+        }
+    }
+
+    /// Messages were missed, and nobody knows whose: every instrument is STALE, those too that are
+    /// yet to come.
+    pub fn mark_stale(&mut self) {
+        let Some(count) = self.gap_count.checked_add(1) else {
+            // Counted to the end: all that is stale now is stale since the first gap.
+            (self.gap_count, self.repaired) = (1, 0);
+            self.instruments.iter_mut().for_each(|instrument| instrument.top.repaired = 0);
+            return;
+        };
+        self.gap_count = count;
+    }
+
+    /// What was missed came after all: no instrument is STALE.
+    pub fn repair(&mut self) {
+        self.repaired = self.gap_count;
+    }
+
+    /// An instrument's state was loaded anew: it is not STALE, whatever the others are. One that is
+    /// not known is passed over.
+    pub fn repair_instrument(&mut self, id: InstrumentId) {
+        if let Some(place) = self.directory.get(id) {
+            self.instruments[place as usize].top.repaired = self.gap_count;
+        }
+    }
+
+    /// True when messages were missed that may have been this instrument's.
+    #[must_use]
+    pub fn is_stale(&self, id: InstrumentId) -> bool {
+        let place = self.directory.get(id);
+        let repaired = place.map_or(0, |place| self.instruments[place as usize].top.repaired);
+        self.repaired.max(repaired) < self.gap_count
+    }
+
+    /// True when an instrument's updates did not fit together since it was last cleared.
+    #[must_use]
+    pub fn is_suspect(&self, id: InstrumentId) -> bool {
+        let place = self.directory.get(id);
+        place.is_some_and(|place| self.instruments[place as usize].top.is_suspect)
+    }
+
+    /// How many anomalies there were, by kind.
+    #[must_use]
+    pub fn anomalies(&self) -> &AnomalyCounts {
+        &self.anomalies
+    }
+
+    /// Marks the owner of an order that another instrument's update named.
+    #[cold]
+    pub(crate) fn other_instrument(&mut self, place: u32, anomalies: &mut AnomalySet) {
+        anomalies.insert(Anomaly::OtherInstrument);
+        self.instruments[place as usize].top.is_suspect = true;
+    }
+}

@@ -1,0 +1,70 @@
+//! From a feed's numbers of instruments to places in the books.
+//!
+//! Feeds number their instruments densely (a stock locate) or as they like (DBN). Small numbers are
+//! found in an array, others in a map.
+
+use std::collections::HashMap;
+
+use rustc_hash::FxBuildHasher;
+use weir_types::InstrumentId;
+
+/// Numbers below this are found in an array.
+const DIRECT_MAX: usize = 1 << 16;
+
+/// No place.
+const NOWHERE: u32 = u32::MAX;
+
+/// Places of instruments.
+#[derive(Default)]
+pub(crate) struct Directory {
+    direct: Vec<u32>,
+    others: HashMap<InstrumentId, u32, FxBuildHasher>,
+}
+
+impl Directory {
+    /// Where an instrument is.
+    #[inline]
+    pub(crate) fn get(&self, id: InstrumentId) -> Option<u32> {
+        match self.direct.get(id.0 as usize) {
+            Some(place) => (*place != NOWHERE).then_some(*place),
+            None => self.get_other(id),
+        }
+    }
+
+    #[cold]
+    fn get_other(&self, id: InstrumentId) -> Option<u32> {
+        self.others.get(&id).copied()
+    }
+
+    /// Says where an instrument is from now on.
+    pub(crate) fn insert(&mut self, id: InstrumentId, place: u32) {
+        let number = id.0 as usize;
+        if number >= DIRECT_MAX {
+            self.others.insert(id, place);
+            return;
+        }
+        if number >= self.direct.len() {
+            self.direct.resize((number + 1).next_power_of_two(), NOWHERE);
+        }
+        self.direct[number] = place;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_and_large_numbers_are_found() {
+        let mut directory = Directory::default();
+        let ids = [1, 0, 65_535, 65_536, u32::MAX, 77];
+        for (place, id) in (0..).zip(ids) {
+            assert_eq!(directory.get(InstrumentId(id)), None);
+            directory.insert(InstrumentId(id), place);
+        }
+        for (place, id) in (0..).zip(ids) {
+            assert_eq!(directory.get(InstrumentId(id)), Some(place));
+        }
+        assert_eq!(directory.get(InstrumentId(2)), None);
+    }
+}

@@ -1,0 +1,236 @@
+//! A hash table of slots: open addressing, a fixed hash, nothing iterated.
+//!
+//! It holds no keys. A lookup names a hash and says of each candidate whether it is the one; the
+//! rows know their keys themselves and have to be looked at anyway. A bucket is one cache line, so
+//! that a lookup costs one miss; taking an entry out moves no other.
+
+/// A place in a table of rows.
+pub(crate) type Slot = u32;
+
+/// No place.
+pub(crate) const NIL: Slot = Slot::MAX;
+
+/// Entries of a bucket.
+const LANES: usize = 12;
+/// Entries a bucket is meant for: few then overflow.
+const ENTRIES_PER_BUCKET: usize = 8;
+/// Numbers that follow each other share a bucket in groups of this many as a power of two: orders
+/// that came together tend to go together.
+const NEAR_BITS: u32 = 2;
+
+/// What an entry is found by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hash {
+    home: u32,
+    tag: u8,
+}
+
+/// 64 bits from two words: the halves of their product folded together.
+#[inline]
+pub(crate) fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a).wrapping_mul(u128::from(b));
+    (product as u64) ^ (product >> 64) as u64
+}
+
+impl Hash {
+    /// The hash of a number; `salt` keeps apart what may bear the same numbers.
+    #[inline]
+    pub(crate) fn of(number: u64, salt: u32) -> Hash {
+        let near = number >> NEAR_BITS;
+        let salt = u64::from(salt).wrapping_mul(0xa076_1d64_78bd_642f);
+        let mixed = fold(near ^ salt ^ 0xe703_7ed1_a0b4_28db, 0x8ebc_6af0_9c88_c6e3);
+        // Zero marks a free lane.
+        let within = (number as u8) & ((1 << NEAR_BITS) - 1);
+        let tag = ((mixed >> 56) as u8) << NEAR_BITS | within;
+        Hash { home: mixed as u32, tag: tag.max(1) }
+    }
+}
+
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Bucket {
+    /// Eight bits of each entry's hash, zero for a free lane.
+    tags: [u8; LANES],
+    /// How many entries went past this bucket because it was full.
+    passed_count: u32,
+    slots: [Slot; LANES],
+}
+
+const EMPTY: Bucket = Bucket { tags: [0; LANES], passed_count: 0, slots: [NIL; LANES] };
+
+impl Bucket {
+    /// The lanes with this tag, the highest bit of a byte each; one after a true one may be there
+    /// without reason.
+    #[inline]
+    fn lanes_of(&self, tag: u8) -> u128 {
+        const LOW: u128 = u128::from_le_bytes([1; 16]) >> 32;
+        const HIGH: u128 = LOW << 7;
+        let mut bytes = [0; 16];
+        bytes[..LANES].copy_from_slice(&self.tags);
+        let differing = u128::from_le_bytes(bytes) ^ LOW.wrapping_mul(u128::from(tag));
+        differing.wrapping_sub(LOW) & !differing & HIGH
+    }
+}
+
+#[inline]
+fn first_lane(lanes: u128) -> usize {
+    (lanes.trailing_zeros() / 8) as usize
+}
+
+/// Where an entry stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    /// What it leads to.
+    pub(crate) slot: Slot,
+    bucket: u32,
+    lane: u32,
+}
+
+/// From hashes to slots.
+pub(crate) struct SlotIndex {
+    buckets: Vec<Bucket>,
+    mask: u32,
+    count: usize,
+}
+
+impl SlotIndex {
+    /// Room for so many entries.
+    pub(crate) fn new(entry_count: usize) -> SlotIndex {
+        let count = entry_count.div_ceil(ENTRIES_PER_BUCKET).clamp(2, 1 << 30).next_power_of_two();
+        SlotIndex { buckets: vec![EMPTY; count], mask: (count - 1) as u32, count: 0 }
+    }
+
+    /// True when one more would crowd it.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.count >= self.buckets.len() * ENTRIES_PER_BUCKET
+    }
+
+    /// How many entries it is meant for.
+    pub(crate) fn capacity(&self) -> usize {
+        self.buckets.len() * ENTRIES_PER_BUCKET
+    }
+
+    /// The entry with this hash that `is_it` accepts.
+    #[inline]
+    pub(crate) fn find(&self, hash: Hash, mut is_it: impl FnMut(Slot) -> bool) -> Option<Found> {
+        let mut at = hash.home & self.mask;
+        // Entries may have gone past every bucket.
+        for _ in 0..self.buckets.len() {
+            let bucket = &self.buckets[at as usize];
+            let mut lanes = bucket.lanes_of(hash.tag);
+            while lanes != 0 {
+                let lane = first_lane(lanes);
+                let slot = bucket.slots[lane];
+                if slot != NIL && is_it(slot) {
+                    return Some(Found { slot, bucket: at, lane: lane as u32 });
+                }
+                lanes &= lanes - 1;
+            }
+            if bucket.passed_count == 0 {
+                return None;
+            }
+            at = (at + 1) & self.mask;
+        }
+        None
+    }
+
+    /// Enters a slot; the caller has seen that it is not [full](SlotIndex::is_full).
+    #[inline]
+    pub(crate) fn insert(&mut self, hash: Hash, slot: Slot) {
+        let mut at = hash.home & self.mask;
+        loop {
+            let bucket = &mut self.buckets[at as usize];
+            // A free lane's slot is none: a tag of zero found without reason has one.
+            let mut lanes = bucket.lanes_of(0);
+            while lanes != 0 {
+                let lane = first_lane(lanes);
+                if bucket.slots[lane] == NIL {
+                    (bucket.tags[lane], bucket.slots[lane]) = (hash.tag, slot);
+                    self.count += 1;
+                    return;
+                }
+                lanes &= lanes - 1;
+            }
+            bucket.passed_count += 1;
+            at = (at + 1) & self.mask;
+        }
+    }
+
+    /// Takes out an entry that was just found by this hash.
+    #[inline]
+    pub(crate) fn remove(&mut self, hash: Hash, found: Found) {
+        let mut at = hash.home & self.mask;
+        while at != found.bucket {
+            self.buckets[at as usize].passed_count -= 1;
+            at = (at + 1) & self.mask;
+        }
+        let bucket = &mut self.buckets[at as usize];
+        let lane = found.lane as usize;
+        (bucket.tags[lane], bucket.slots[lane]) = (0, NIL);
+        self.count -= 1;
+    }
+
+    /// Touches the bucket of a hash, so that it is near when it is needed.
+    #[inline]
+    pub(crate) fn look(&self, hash: Hash) -> u32 {
+        self.buckets[(hash.home & self.mask) as usize].passed_count
+    }
+
+    /// A slot that likely has this hash, without a look at its row.
+    #[inline]
+    pub(crate) fn guess(&self, hash: Hash) -> Slot {
+        let bucket = &self.buckets[(hash.home & self.mask) as usize];
+        let lanes = bucket.lanes_of(hash.tag);
+        if lanes == 0 { NIL } else { bucket.slots[first_lane(lanes)] }
+    }
+
+    /// Empties it.
+    pub(crate) fn clear(&mut self) {
+        self.buckets.fill(EMPTY);
+        self.count = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// What is entered is found until it is taken out, however crowded.
+    #[test]
+    fn entries_are_found_through_full_buckets_and_after_removals() {
+        for (capacity, salt) in [(16, 0), (1_000, 7)] {
+            let mut index = SlotIndex::new(capacity);
+            let mut keys = vec![0_u64; 100_000];
+            let mut model = BTreeMap::new();
+            let mut state = 1_u64;
+            for slot in 0..100_000_u32 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let key = state >> 54;
+                let hash = Hash::of(key, salt);
+                let found = index.find(hash, |slot| keys[slot as usize] == key);
+                assert_eq!(found.map(|found| found.slot), model.get(&key).copied());
+                if let Some(found) = found {
+                    index.remove(hash, found);
+                    model.remove(&key);
+                } else if !index.is_full() {
+                    keys[slot as usize] = key;
+                    index.insert(hash, slot);
+                    model.insert(key, slot);
+                }
+            }
+            assert!(model.len() > capacity / 4, "{} of {capacity}", model.len());
+            assert_eq!(index.count, model.len());
+            assert!(index.capacity() >= capacity);
+            index.clear();
+            assert!((0..1 << 10).all(|key| index.find(Hash::of(key, salt), |_| true).is_none()));
+        }
+    }
+
+    #[test]
+    fn a_bucket_is_a_cache_line() {
+        assert_eq!(size_of::<Bucket>(), 64);
+    }
+}

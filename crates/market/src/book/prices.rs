@@ -1,0 +1,72 @@
+//! What updates do to books by price, and to those that are quotes.
+
+use weir_types::{Price, Qty};
+
+use super::anomaly::Anomaly;
+use super::books::Books;
+use super::change::{BestBidOffer, BookLevel, Change, LevelChange};
+use super::instrument::BookKind;
+use super::view::VenueQuote;
+use crate::update::{Action, Update, Venue};
+
+impl Books {
+    /// A level of a book by price. Until the last of its group the best bid and offer stays what
+    /// it was: the book between is none that ever was.
+    pub(crate) fn level(&mut self, update: &Update, change: &mut Change) {
+        let Action::Level { side, price, size, order_count, is_last } = update.action else {
+            return;
+        };
+        let Some(place) = self.place_or_new(update.instrument_id, change) else { return };
+        let instrument = &mut self.instruments[place as usize];
+        if !instrument.is_or_becomes(BookKind::ByPrice) {
+            return change.anomalies.insert(Anomaly::MixedKinds);
+        }
+        let touched = LevelChange { side, level: BookLevel { price, size, order_count } };
+        self.store.set_level(instrument, touched, change);
+        match (is_last, instrument.top.is_pending) {
+            (false, _) => instrument.top.is_pending = true,
+            (true, false) => instrument.settle(&self.store.levels, change),
+            (true, true) => {
+                instrument.top.is_pending = false;
+                instrument.settle_all(&self.store.levels, change);
+            }
+        }
+    }
+
+    /// A venue's quote, or the feed's best bid and offer over all venues. The quote of a feed of
+    /// one venue is its best bid and offer; of several, only what the feed states as consolidated
+    /// is, and single venues' quotes are kept beside it.
+    pub(crate) fn quote(&mut self, update: &Update, change: &mut Change) {
+        let (best, venue) = match update.action {
+            Action::Quote { venue, bid_px, bid_sz, ask_px, ask_sz } => {
+                (quote_of((bid_px, bid_sz, venue), (ask_px, ask_sz, venue)), Some(venue))
+            }
+            Action::Consolidated { bid_venue, ask_venue, bid_px, bid_sz, ask_px, ask_sz } => {
+                (quote_of((bid_px, bid_sz, bid_venue), (ask_px, ask_sz, ask_venue)), None)
+            }
+            _ => return,
+        };
+        let Some(place) = self.place_or_new(update.instrument_id, change) else { return };
+        let instrument = &mut self.instruments[place as usize];
+        if !instrument.is_or_becomes(BookKind::Quotes) {
+            return change.anomalies.insert(Anomaly::MixedKinds);
+        }
+        match venue.filter(|venue| *venue != Venue::default()) {
+            None => instrument.tell(best, change),
+            Some(venue) => {
+                let quotes = &mut self.cold[place as usize].quotes;
+                match quotes.iter_mut().find(|quote| quote.venue == venue) {
+                    Some(quote) => quote.quote = best,
+                    None => quotes.push(VenueQuote { venue, quote: best }),
+                }
+            }
+        }
+    }
+}
+
+fn quote_of(bid: (Price, Qty, Venue), ask: (Price, Qty, Venue)) -> BestBidOffer {
+    let none = (Price(0), Qty::ZERO, Venue::default());
+    let of = |side: (Price, Qty, Venue)| if side.1.is_zero() { none } else { side };
+    let ((bid_px, bid_sz, bid_venue), (ask_px, ask_sz, ask_venue)) = (of(bid), of(ask));
+    BestBidOffer { bid_px, bid_sz, ask_px, ask_sz, bid_venue, ask_venue, ..Default::default() }
+}

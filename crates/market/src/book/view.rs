@@ -1,0 +1,213 @@
+//! What books hold, for whoever asks.
+
+use weir_types::{InstrumentId, Price, Qty, Side};
+
+use super::arena::Order;
+use super::books::Books;
+use super::change::{BestBidOffer, BookLevel};
+use super::index::{NIL, fold};
+use super::instrument::{BookKind, Cold, Instrument, SIDES, book_level};
+use super::statistics::Statistics;
+use crate::update::{TradingState, Venue};
+
+/// A venue's last quote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VenueQuote {
+    /// Whose.
+    pub venue: Venue,
+    /// Its bid and offer.
+    pub quote: BestBidOffer,
+}
+
+/// An order that rests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RestingOrder {
+    /// The feed's number of it.
+    pub order_id: u64,
+    /// Its price, in 10^-9.
+    pub price: Price,
+    /// What is left of it.
+    pub size: Qty,
+}
+
+/// What has to go before an order trades, at its price.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueuePosition {
+    /// Its side.
+    pub side: Side,
+    /// The order.
+    pub order: RestingOrder,
+    /// Orders ahead of it.
+    pub orders_ahead: u32,
+    /// What they are for together.
+    pub size_ahead: Qty,
+}
+
+impl Books {
+    fn instrument(&self, id: InstrumentId) -> Option<&Instrument> {
+        self.directory.get(id).map(|place| &self.instruments[place as usize])
+    }
+
+    fn cold(&self, id: InstrumentId) -> Option<&Cold> {
+        self.directory.get(id).map(|place| &self.cold[place as usize])
+    }
+
+    /// The instruments that were heard of, in the order in which they were first.
+    pub fn instruments(&self) -> impl Iterator<Item = InstrumentId> {
+        self.instruments.iter().map(|instrument| instrument.top.id)
+    }
+
+    /// The best bid and offer; empty for an instrument that was not heard of. Within a group of
+    /// updates by price it is that from before the group.
+    #[must_use]
+    #[inline]
+    pub fn best(&self, id: InstrumentId) -> BestBidOffer {
+        self.instrument(id).map_or_else(BestBidOffer::default, |instrument| instrument.top.best)
+    }
+
+    /// What an instrument's book consists of.
+    #[must_use]
+    pub fn kind(&self, id: InstrumentId) -> BookKind {
+        self.instrument(id).map_or(BookKind::Empty, |instrument| instrument.top.kind)
+    }
+
+    /// How an instrument trades; `None` until the feed says.
+    #[must_use]
+    pub fn state(&self, id: InstrumentId) -> Option<TradingState> {
+        self.instrument(id).and_then(|instrument| instrument.top.state)
+    }
+
+    /// What traded since the day began; of nothing for an instrument that was not heard of.
+    #[must_use]
+    pub fn statistics(&self, id: InstrumentId) -> Statistics {
+        self.cold(id).map_or_else(Statistics::default, |cold| cold.statistics)
+    }
+
+    /// The venues' last quotes, in the order in which they first came.
+    #[must_use]
+    pub fn quotes(&self, id: InstrumentId) -> &[VenueQuote] {
+        self.cold(id).map_or(&[], |cold| &cold.quotes)
+    }
+
+    /// The best `depth` levels of a side, the best first.
+    pub fn levels(
+        &self,
+        id: InstrumentId,
+        side: Side,
+        depth: usize,
+    ) -> impl Iterator<Item = BookLevel> {
+        let rungs = self.instrument(id).map(|instrument| instrument.ladder(side).iter());
+        let rungs = rungs.into_iter().flatten().take(depth);
+        rungs.map(|rung| book_level(self.store.levels.get(rung.level)))
+    }
+
+    /// The orders of a side as they would trade: the best price first, the oldest first there.
+    pub fn orders(&self, id: InstrumentId, side: Side) -> impl Iterator<Item = RestingOrder> {
+        let rungs = self.instrument(id).map(|instrument| instrument.ladder(side).iter());
+        rungs.into_iter().flatten().flat_map(move |rung| {
+            let level = self.store.levels.get(rung.level);
+            let price = book_level(level).price;
+            self.queue(level.head).map(move |order| resting(order, price))
+        })
+    }
+
+    /// The orders of a queue from `head` on.
+    fn queue(&self, head: u32) -> impl Iterator<Item = &Order> {
+        let find = |slot| (slot != NIL).then(|| self.store.orders.get(slot));
+        std::iter::successors(find(head), move |order| find(order.newer))
+    }
+
+    /// Where an order stands; `None` when it does not rest. Costs a step for each order ahead.
+    #[must_use]
+    pub fn queue_position(&self, id: InstrumentId, order_id: u64) -> Option<QueuePosition> {
+        let place = self.directory.get(id)?;
+        let found = self.store.find(self.store.hash(place, order_id), place, order_id)?;
+        let order = self.store.orders.get(found.slot);
+        if order.instrument != place {
+            return None;
+        }
+        let (side, price) = self.store.terms_of(order);
+        let head = self.store.levels.get(order.level).head;
+        let ahead = self.queue(head).take_while(|other| other.order_id != order_id);
+        let (orders_ahead, size_ahead) =
+            ahead.fold((0, 0), |(count, size), other| (count + 1, size + other.size));
+        let (order, size_ahead) = (resting(order, price), Qty(size_ahead));
+        Some(QueuePosition { side, order, orders_ahead, size_ahead })
+    }
+
+    /// How many orders rest, of all instruments.
+    #[must_use]
+    pub fn order_count(&self) -> u32 {
+        self.store.orders.live_count()
+    }
+
+    /// How many levels there are, of all instruments and both sides.
+    #[must_use]
+    pub fn level_count(&self) -> u32 {
+        self.store.levels.live_count()
+    }
+
+    /// A number for what an instrument's book holds: levels, orders in priority, quotes. Equal for
+    /// equal books whatever updates led there, on every machine and in every version that says so
+    /// in its notes; statistics and marks are not in it.
+    #[must_use]
+    pub fn digest(&self, id: InstrumentId) -> u64 {
+        let mut digest = Digest(0x9e37_79b9_7f4a_7c15);
+        for side in SIDES {
+            digest.add(side as u64);
+            for level in self.levels(id, side, usize::MAX) {
+                digest.add(level.price.0.cast_unsigned());
+                digest.add(level.size.0);
+                digest.add(u64::from(level.order_count));
+            }
+            for order in self.orders(id, side) {
+                digest.add(order.order_id);
+                digest.add(order.size.0);
+            }
+        }
+        if self.kind(id) == BookKind::Quotes {
+            digest.add_quote(&self.best(id));
+            for quote in self.quotes(id) {
+                digest.add(u64::from(quote.venue.0));
+                digest.add_quote(&quote.quote);
+            }
+        }
+        digest.0
+    }
+
+    /// A number for what all books hold; instruments without anything are not in it, and the order
+    /// in which they were first heard of does not matter.
+    #[must_use]
+    pub fn digest_all(&self) -> u64 {
+        let empty = self.digest(InstrumentId(0));
+        let of = |id: InstrumentId| (id, self.digest(id));
+        let held = self.instruments().map(of).filter(|(_, digest)| *digest != empty);
+        held.fold(0, |sum: u64, (id, digest)| {
+            let mut both = Digest(digest);
+            both.add(u64::from(id.0));
+            sum.wrapping_add(both.0)
+        })
+    }
+}
+
+fn resting(order: &Order, price: Price) -> RestingOrder {
+    RestingOrder { order_id: order.order_id, price, size: Qty(order.size) }
+}
+
+struct Digest(u64);
+
+impl Digest {
+    fn add(&mut self, word: u64) {
+        // Folding alone would lose all that came before with the one word that cancels it.
+        self.0 = fold(self.0 ^ word, 0x9fb2_1c65_1e98_df25) ^ self.0.rotate_left(23);
+    }
+
+    fn add_quote(&mut self, quote: &BestBidOffer) {
+        for side in SIDES {
+            let level = quote.of(side).unwrap_or_default();
+            self.add(level.price.0.cast_unsigned());
+            self.add(level.size.0);
+        }
+        self.add(u64::from(quote.bid_venue.0) << 8 | u64::from(quote.ask_venue.0));
+    }
+}

@@ -1,0 +1,502 @@
+//! The machine of both stages: slots, the throttle queue (in lanes) and the priority queue.
+//!
+//! The first stage is one outbox with a group per kind; in the second each subscriber has one, with
+//! a group per subscription. Every step costs the same however much waits, but for removals and for
+//! what [`Full::Skip`] throws away.
+//!
+//! INVARIANT: a slot has at most one state item in the priority queue, and then it is in no lane. A
+//! slot in the throttle queue is in its group's lane.
+
+mod purge;
+
+use std::collections::HashMap;
+
+use rustc_hash::FxBuildHasher;
+use weir_types::{InstrumentId, Nanos};
+
+use super::conflator::Outcome;
+use super::entry::{Bbo, Body, Entry, Kind, Merged};
+use super::fifo::{Event, Fifo, Item};
+use super::lane::Lane;
+use super::slot::{Held, NONE, Slot};
+use super::step::{Place, Step, step};
+use super::urgency::Urgency;
+
+/// What happens to an event that finds its group's bound reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Full {
+    /// It and what follows is merged at the end of the queue: states into the latest, others into a
+    /// gap.
+    Collapse,
+    /// What the group has in the queue becomes gaps; the new event has its place.
+    Skip,
+    /// It is not taken, and nothing changed.
+    Refuse,
+    /// The outbox closes.
+    Close,
+}
+
+/// What slots have in common.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Group {
+    pub(super) urgency: Urgency,
+    /// Changes of states wait and are merged; else each is an event.
+    pub(super) is_merging: bool,
+    pub(super) on_full: Full,
+    /// Events in the queue at most.
+    pub(super) queue_len_max: u32,
+    queued: u32,
+    lane: u32,
+}
+
+impl Group {
+    pub(super) fn new(is_merging: bool, on_full: Full, queue_len_max: u32) -> Group {
+        let urgency = Urgency::default();
+        Group { urgency, is_merging, on_full, queue_len_max, queued: 0, lane: 0 }
+    }
+}
+
+/// See the file's head.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Outbox {
+    slots: Vec<Slot>,
+    free_slots: Vec<u32>,
+    groups: Vec<Option<Group>>,
+    lanes: Vec<Lane>,
+    fifo: Fifo,
+    /// A slot of each instrument; the others are its siblings.
+    rings: HashMap<InstrumentId, u32, FxBuildHasher>,
+    now: Nanos,
+    waiting_count: usize,
+    closed_by: Option<u32>,
+    /// Empty but while the queue is gone over.
+    carrying: Vec<u32>,
+}
+
+impl Outbox {
+    pub(super) fn add_group(&mut self, mut group: Group, interval: Nanos) -> u32 {
+        group.lane = self.join_lane(interval);
+        let index = self.groups.iter().position(Option::is_none).unwrap_or(self.groups.len());
+        if index == self.groups.len() {
+            self.groups.push(None);
+        }
+        self.groups[index] = Some(group);
+        u32::try_from(index).expect("fewer groups than 2^32")
+    }
+
+    /// The group's slots must have been removed.
+    pub(super) fn remove_group(&mut self, group: u32) {
+        let group = self.groups[group as usize].take().expect("the group is there");
+        self.lanes[group.lane as usize].group_count -= 1;
+    }
+
+    pub(super) fn group(&self, group: u32) -> Option<&Group> {
+        self.groups.get(group as usize)?.as_ref()
+    }
+
+    pub(super) fn slot(&self, slot: u32) -> &Slot {
+        &self.slots[slot as usize]
+    }
+
+    pub(super) fn slot_mut(&mut self, slot: u32) -> &mut Slot {
+        &mut self.slots[slot as usize]
+    }
+
+    pub(super) fn queue_len(&self) -> usize {
+        self.fifo.len()
+    }
+
+    pub(super) fn waiting_count(&self) -> usize {
+        self.waiting_count
+    }
+
+    pub(super) fn closed_by(&self) -> Option<u32> {
+        self.closed_by
+    }
+
+    /// The entry that has been in the priority queue for longest, as far as it can be known before
+    /// its turn.
+    pub(super) fn oldest(&self) -> Option<Merged> {
+        let item = self.fifo.first()?;
+        Some(match item.event {
+            Some(event) => self.fifo.event(event).entry.merged,
+            None => self.slots[item.slot as usize].merged,
+        })
+    }
+
+    /// A slot for a kind of an instrument, without anything to say yet.
+    pub(super) fn add_slot(&mut self, instrument_id: InstrumentId, kind: Kind, group: u32) -> u32 {
+        let slot = Slot::new(instrument_id, kind, group);
+        let index = match self.free_slots.pop() {
+            Some(index) => {
+                self.slots[index as usize] = slot;
+                index
+            }
+            None => {
+                self.slots.push(slot);
+                u32::try_from(self.slots.len() - 1).expect("fewer slots than 2^32")
+            }
+        };
+        let head = *self.rings.entry(instrument_id).or_insert(index);
+        if head == index {
+            self.slots[index as usize].sibling = index;
+        } else {
+            let after = std::mem::replace(&mut self.slots[head as usize].sibling, index);
+            self.slots[index as usize].sibling = after;
+        }
+        index
+    }
+
+    /// Removes slots and all that they have in the queues.
+    pub(super) fn remove_slots(&mut self, slots: &[u32]) {
+        let mut has_items = false;
+        for &index in slots {
+            self.leave_lane(index);
+            self.leave_ring(index);
+            let slot = &mut self.slots[index as usize];
+            assert!(!slot.is_removed, "a slot is removed once");
+            slot.is_removed = true;
+            has_items |= slot.item_count > 0;
+        }
+        if has_items {
+            self.purge(false, |slot| slot.is_removed);
+        }
+        self.free_slots.extend_from_slice(slots);
+    }
+
+    /// Gives a group another interval. It begins now for all that were sent within the old one.
+    pub(super) fn set_interval(&mut self, now: Nanos, group: u32, interval: Nanos) {
+        self.tick(now);
+        let lane = self.join_lane(interval);
+        let state = self.groups[group as usize].as_mut().expect("the group is there");
+        let old = std::mem::replace(&mut state.lane, lane);
+        self.lanes[old as usize].group_count -= 1;
+        if old == lane {
+            return;
+        }
+        for index in 0..self.slots.len() {
+            let slot = &mut self.slots[index];
+            if slot.group == group && slot.is_in_lane {
+                slot.sent_at = self.now;
+                self.lanes[old as usize].unlink(&mut self.slots, index as u32);
+                self.lanes[lane as usize].push(&mut self.slots, index as u32);
+            }
+        }
+        self.tick(now);
+    }
+
+    /// Whatever waited for its interval goes to the priority queue.
+    pub(super) fn tick(&mut self, now: Nanos) {
+        self.see(now);
+        for lane in 0..self.lanes.len() {
+            while let Some(first) = self.lanes[lane].first() {
+                if self.lanes[lane].due(&self.slots[first as usize]) > self.now {
+                    break;
+                }
+                if self.slots[first as usize].place == Place::Waiting {
+                    self.queue_state(first);
+                } else {
+                    self.lanes[lane].unlink(&mut self.slots, first);
+                }
+            }
+        }
+    }
+
+    /// When [`Outbox::tick`] has something to do next.
+    pub(super) fn next_due(&self) -> Option<Nanos> {
+        if self.waiting_count == 0 {
+            return None;
+        }
+        self.lanes.iter().filter_map(|lane| lane.next_due(&self.slots)).min()
+    }
+
+    /// A change of a slot.
+    pub(super) fn take(&mut self, now: Nanos, index: u32, entry: &Entry) -> Outcome {
+        self.see(now);
+        let slot = &self.slots[index as usize];
+        let is_merging = self.groups[slot.group as usize].is_some_and(|group| group.is_merging);
+        if is_merging && slot.kind.may_wait() {
+            self.change(index, entry)
+        } else {
+            self.event(index, entry)
+        }
+    }
+
+    /// What the first stage sent. The first that a slot hears is its snapshot; of orders that is
+    /// the marker from which on all changes come. Others pass over states without a change.
+    pub(super) fn hear(&mut self, now: Nanos, index: u32, entry: &Entry) {
+        let slot = &self.slots[index as usize];
+        if slot.is_snapshot_due && slot.place == Place::Clean {
+            if slot.kind != Kind::Orders || entry.body == Body::OrdersSnapshot {
+                self.go(now, index, entry);
+            }
+        } else if entry.merged.change_count > 0 {
+            self.take(now, index, entry);
+        }
+    }
+
+    /// The slot's state goes to the priority queue now, with this in it.
+    pub(super) fn go(&mut self, now: Nanos, index: u32, entry: &Entry) {
+        self.see(now);
+        self.slots[index as usize].fold(entry.merged, &entry.body);
+        if !matches!(self.slots[index as usize].place, Place::Queued(_)) {
+            self.queue_state(index);
+        }
+    }
+
+    /// The next of the priority queue, and its slot. It counts as sent.
+    pub(super) fn pop(&mut self, now: Nanos) -> Option<(u32, Entry)> {
+        self.see(now);
+        let Item { slot: index, event } = self.fifo.pop()?;
+        let is_gap = self.is_gap(index);
+        let slot = &mut self.slots[index as usize];
+        slot.item_count -= 1;
+        let Some(event) = event else {
+            let mut entry = slot.speak(is_gap);
+            slot.pay_snapshot(&mut entry);
+            self.note_sent(index);
+            return Some((index, entry));
+        };
+        let group = slot.group;
+        let mut event = self.fifo.take(event);
+        slot.pay_snapshot(&mut event.entry);
+        if event.is_counted {
+            self.group_mut(group).queued -= 1;
+        }
+        if event.entry.is_snapshot {
+            self.slots[index as usize].has_marker = false;
+        }
+        Some((index, event.entry))
+    }
+
+    /// Puts a marker at the end: an event of which a slot has one at most, outside of any bound. If
+    /// there is one that says the same to whoever takes it.
+    pub(super) fn mark(&mut self, now: Nanos, index: u32, entry: Entry) {
+        self.see(now);
+        let slot = &mut self.slots[index as usize];
+        if !std::mem::replace(&mut slot.has_marker, true) {
+            slot.item_count += 1;
+            self.fifo.push_event(
+                index,
+                Event { entry, is_counted: false, before: NONE, is_doomed: false },
+            );
+        }
+    }
+
+    /// After a gap: the slot's state is told once more, unless something newer of it is queued.
+    /// Orders are always told anew. `gap` is what was lost.
+    pub(super) fn heal(&mut self, index: u32, gap: Merged) {
+        let slot = &mut self.slots[index as usize];
+        let is_needed = slot.kind == Kind::Orders || (slot.kind.is_state() && slot.item_count == 0);
+        if is_needed && slot.place == Place::Clean {
+            slot.is_snapshot_due = true;
+            let first_sequence = gap.last_sequence;
+            slot.merged = Merged { change_count: 0, first_sequence, ..gap };
+            self.queue_state(index);
+        }
+    }
+
+    fn push_event(&mut self, index: u32, entry: &Entry) {
+        let slot = &mut self.slots[index as usize];
+        slot.item_count += 1;
+        slot.hold(&entry.body);
+        let group = slot.group;
+        self.group_mut(group).queued += 1;
+        self.fifo.push_event(
+            index,
+            Event { entry: *entry, is_counted: true, before: NONE, is_doomed: false },
+        );
+    }
+
+    fn change(&mut self, index: u32, entry: &Entry) -> Outcome {
+        let slot = &mut self.slots[index as usize];
+        let group = self.groups[slot.group as usize].as_ref().expect("a slot's group is there");
+        let is_over = !slot.is_in_lane || self.lanes[group.lane as usize].due(slot) <= self.now;
+        slot.fold(entry.merged, &entry.body);
+        let is_urgent = matches!(
+            (&slot.sent, &slot.held),
+            (Some(sent), Held::Bbo(bbo)) if group.urgency.is_urgent(sent, bbo)
+        );
+        match (step(slot.place, is_urgent, is_over), slot.place) {
+            (Step::Go, _) => {
+                self.queue_state(index);
+                Outcome::Queued
+            }
+            (Step::Wait, _) => {
+                slot.place = Place::Waiting;
+                self.waiting_count += 1;
+                Outcome::Waiting
+            }
+            (Step::Merge, Place::Waiting) => Outcome::Waiting,
+            (Step::Merge, _) => Outcome::Merged,
+        }
+    }
+
+    fn event(&mut self, index: u32, entry: &Entry) -> Outcome {
+        let slot = &mut self.slots[index as usize];
+        let kind = slot.kind;
+        let group = self.groups[slot.group as usize].as_ref().expect("a slot's group is there");
+        let is_taken_in = group.on_full != Full::Skip || slot.is_snapshot_due;
+        if matches!(slot.place, Place::Queued(_)) && is_taken_in {
+            slot.fold(entry.merged, &entry.body);
+            let is_lost = !kind.is_state() && !slot.is_snapshot_due;
+            return if is_lost { Outcome::Lost } else { Outcome::Merged };
+        }
+        if group.queued >= group.queue_len_max {
+            return self.overflow(index, entry);
+        }
+        if matches!(kind, Kind::Trades | Kind::Status) {
+            self.freeze_siblings(index);
+        }
+        self.push_event(index, entry);
+        Outcome::Queued
+    }
+
+    fn overflow(&mut self, index: u32, entry: &Entry) -> Outcome {
+        let slot = &mut self.slots[index as usize];
+        let (group, kind) = (slot.group, slot.kind);
+        match self.group_mut(group).on_full {
+            Full::Refuse => Outcome::Refused,
+            Full::Close => {
+                self.close(group);
+                Outcome::Lost
+            }
+            Full::Collapse => {
+                self.slots[index as usize].fold(entry.merged, &entry.body);
+                self.queue_state(index);
+                if kind.is_state() { Outcome::Merged } else { Outcome::Lost }
+            }
+            Full::Skip => {
+                self.skip(group);
+                if matches!(kind, Kind::Trades | Kind::Status) {
+                    self.freeze_siblings(index);
+                }
+                self.push_event(index, entry);
+                Outcome::Queued
+            }
+        }
+    }
+
+    /// What is pending of the quote and the status of the slot's instrument is put before what
+    /// comes now, as it is now.
+    fn freeze_siblings(&mut self, index: u32) {
+        let mut sibling = self.slots[index as usize].sibling;
+        while sibling != index {
+            let next = self.slots[sibling as usize].sibling;
+            if matches!(self.slots[sibling as usize].kind, Kind::Bbo | Kind::Status) {
+                self.freeze(sibling, index);
+            }
+            sibling = next;
+        }
+    }
+
+    fn freeze(&mut self, index: u32, before: u32) {
+        let place = self.slots[index as usize].place;
+        if place == Place::Clean || self.is_gap(index) {
+            return;
+        }
+        let entry = self.slots[index as usize].speak(false);
+        let event = Event { entry, is_counted: false, before, is_doomed: false };
+        match place {
+            Place::Queued(position) => self.fifo.replace_state(position, event),
+            _ => {
+                self.waiting_count -= 1;
+                self.fifo.push_event(index, event);
+                self.slots[index as usize].item_count += 1;
+            }
+        }
+        self.note_sent(index);
+    }
+
+    /// True when the slot's state item tells of a gap.
+    fn is_gap(&self, index: u32) -> bool {
+        let slot = &self.slots[index as usize];
+        if slot.is_snapshot_due {
+            return false;
+        }
+        let is_skipping =
+            self.groups[slot.group as usize].is_some_and(|group| group.on_full == Full::Skip);
+        is_skipping || !slot.kind.is_state()
+    }
+
+    fn queue_state(&mut self, index: u32) {
+        self.leave_lane(index);
+        let position = self.fifo.push_state(index);
+        let slot = &mut self.slots[index as usize];
+        slot.place = Place::Queued(position);
+        slot.item_count += 1;
+    }
+
+    fn note_sent(&mut self, index: u32) {
+        self.leave_lane(index);
+        let slot = &mut self.slots[index as usize];
+        slot.sent_at = self.now;
+        if let Held::Bbo(bbo) = slot.held {
+            slot.sent = Some::<Bbo>(bbo);
+        }
+        let group = self.groups[slot.group as usize].as_ref().expect("a slot's group is there");
+        if group.is_merging && slot.kind.may_wait() {
+            self.lanes[group.lane as usize].push(&mut self.slots, index);
+        }
+    }
+
+    /// Out of the lane, and so out of the throttle queue.
+    fn leave_lane(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        if slot.place == Place::Waiting {
+            slot.place = Place::Clean;
+            self.waiting_count -= 1;
+        }
+        if slot.is_in_lane {
+            let group = self.groups[slot.group as usize].as_ref().expect("a slot's group is there");
+            self.lanes[group.lane as usize].unlink(&mut self.slots, index);
+        }
+    }
+
+    fn leave_ring(&mut self, index: u32) {
+        let Slot { instrument_id, sibling, .. } = self.slots[index as usize];
+        if sibling == index {
+            self.rings.remove(&instrument_id);
+            return;
+        }
+        let mut before = sibling;
+        while self.slots[before as usize].sibling != index {
+            before = self.slots[before as usize].sibling;
+        }
+        self.slots[before as usize].sibling = sibling;
+        self.rings.insert(instrument_id, sibling);
+    }
+
+    fn join_lane(&mut self, interval: Nanos) -> u32 {
+        let used = self.lanes.iter().position(|lane| lane.interval == interval);
+        let unused = || self.lanes.iter().position(|lane| lane.group_count == 0);
+        let index = used.or_else(unused).unwrap_or(self.lanes.len());
+        if index == self.lanes.len() {
+            self.lanes.push(Lane::new(interval));
+        }
+        self.lanes[index].interval = interval;
+        self.lanes[index].group_count += 1;
+        index as u32
+    }
+
+    fn close(&mut self, group: u32) {
+        self.closed_by = Some(group);
+        self.fifo.clear();
+        for slot in &mut self.slots {
+            slot.item_count = 0;
+            slot.place = Place::Clean;
+        }
+        self.waiting_count = 0;
+        for group in self.groups.iter_mut().flatten() {
+            group.queued = 0;
+        }
+    }
+
+    fn group_mut(&mut self, group: u32) -> &mut Group {
+        self.groups[group as usize].as_mut().expect("a slot's group is there")
+    }
+
+    fn see(&mut self, now: Nanos) {
+        self.now = self.now.max(now);
+    }
+}

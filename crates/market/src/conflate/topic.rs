@@ -1,0 +1,84 @@
+//! Who of a `Fanout` wants what: per instrument and kind the listeners and the latest entry.
+
+use weir_types::InstrumentId;
+
+use super::entry::{Entry, Kind};
+use super::slot::NONE;
+
+/// A subscriber's slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Listener {
+    pub(super) subscriber: u32,
+    pub(super) slot: u32,
+}
+
+/// A kind of an instrument that somebody wants.
+#[derive(Clone, Debug)]
+pub(super) struct Topic {
+    pub(super) listeners: Vec<Listener>,
+    /// The latest, since the first listener came: where a new one begins.
+    pub(super) latest: Option<Entry>,
+}
+
+/// All of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Topics {
+    by_instrument: Vec<[u32; Kind::COUNT]>,
+    topics: Vec<Topic>,
+    free: Vec<u32>,
+}
+
+impl Topics {
+    pub(super) fn get_mut(&mut self, id: InstrumentId, kind: Kind) -> Option<&mut Topic> {
+        let index = self.by_instrument.get(id.0 as usize)?[kind as usize];
+        self.topics.get_mut(index as usize)
+    }
+
+    /// Adds a listener; says whether it is the first, and the topic's latest entry.
+    pub(super) fn join(
+        &mut self,
+        id: InstrumentId,
+        kind: Kind,
+        listener: Listener,
+    ) -> (bool, Option<Entry>) {
+        let instrument = id.0 as usize;
+        if self.by_instrument.len() <= instrument {
+            self.by_instrument.resize(instrument + 1, [NONE; Kind::COUNT]);
+        }
+        let index = &mut self.by_instrument[instrument][kind as usize];
+        let is_first = *index == NONE;
+        if is_first {
+            *index = self.free.pop().unwrap_or(self.topics.len() as u32);
+            if *index as usize == self.topics.len() {
+                self.topics.push(Topic { listeners: Vec::new(), latest: None });
+            }
+        }
+        let topic = &mut self.topics[*index as usize];
+        topic.listeners.push(listener);
+        (is_first, topic.latest)
+    }
+
+    /// Removes a listener; true when it was the last.
+    pub(super) fn leave(&mut self, id: InstrumentId, kind: Kind, listener: Listener) -> bool {
+        let index = &mut self.by_instrument[id.0 as usize][kind as usize];
+        let topic = &mut self.topics[*index as usize];
+        let place = topic.listeners.iter().position(|other| *other == listener);
+        topic.listeners.swap_remove(place.expect("who leaves has joined"));
+        let is_last = topic.listeners.is_empty();
+        if is_last {
+            topic.latest = None;
+            self.free.push(std::mem::replace(index, NONE));
+        }
+        is_last
+    }
+
+    /// All listeners of an instrument, by kind.
+    pub(super) fn of_instrument(&self, id: InstrumentId) -> Vec<(Kind, Listener)> {
+        let Some(indices) = self.by_instrument.get(id.0 as usize) else { return Vec::new() };
+        let topics = Kind::ALL.into_iter().zip(indices);
+        topics
+            .filter_map(|(kind, index)| Some((kind, self.topics.get(*index as usize)?)))
+            .flat_map(|(kind, topic)| topic.listeners.iter().map(move |listener| (kind, *listener)))
+            .collect()
+    }
+}

@@ -1,0 +1,161 @@
+//! The best bid and offer over an instrument's venues, from each venue's own quote.
+//!
+//! Better price first, then larger size, then the venue that stands first in the order given. A
+//! quote that is no better than the best and not of the venue that has it costs one comparison;
+//! when the venue that has the best side makes it worse, all venues are looked through once. No
+//! allocation after a venue's first quote of an instrument.
+
+use std::collections::HashMap;
+
+use rustc_hash::FxBuildHasher;
+use weir_types::{InstrumentId, Price, Qty};
+
+use crate::update::{Action, Venue};
+
+/// One venue's side of an instrument. Without a quote its size is zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Side {
+    price: Price,
+    size: Qty,
+}
+
+/// The best of one side: which venue's, by its place among the venues, and what.
+type Best = Option<(usize, Side)>;
+
+/// What an instrument's venues quote, and the best of it.
+#[derive(Clone, Debug, Default)]
+struct Book {
+    /// Bid and offer by the venue's place.
+    quotes: Vec<[Side; 2]>,
+    best: [Best; 2],
+}
+
+/// Keeps the venues' quotes of many instruments.
+#[derive(Clone, Debug)]
+pub struct Consolidator {
+    /// The place of each venue's code, beginning at one; zero for those not seen yet.
+    places: [u16; 256],
+    venues: Vec<Venue>,
+    books: HashMap<InstrumentId, Book, FxBuildHasher>,
+}
+
+/// Which side; only a better bid is a higher one.
+const BID: usize = 0;
+
+/// True when `this` comes before `that` on a side; of equals the one that stands first.
+fn is_better(side: usize, this: (usize, Side), that: (usize, Side)) -> bool {
+    let (bid, ask) = (this.1.price.cmp(&that.1.price), that.1.price.cmp(&this.1.price));
+    let by_price = if side == BID { bid } else { ask };
+    by_price.then(this.1.size.cmp(&that.1.size)).then(that.0.cmp(&this.0)).is_gt()
+}
+
+impl Book {
+    /// Sets one side of the venue at `place`; true when the best of that side is another now.
+    fn set(&mut self, side: usize, place: usize, quoted: Side) -> bool {
+        if self.quotes[place][side] == quoted {
+            return false;
+        }
+        self.quotes[place][side] = quoted;
+        let before = self.best[side];
+        let has_quote = !quoted.size.is_zero();
+        let is_best_now = match before {
+            None => has_quote,
+            Some(best) => has_quote && is_better(side, (place, quoted), best),
+        };
+        if is_best_now {
+            self.best[side] = Some((place, quoted));
+        } else if before.is_some_and(|(best, _)| best == place) {
+            self.best[side] = self.look_through(side);
+        }
+        self.best[side] != before
+    }
+
+    fn look_through(&self, side: usize) -> Best {
+        let mut best: Best = None;
+        for (place, quote) in self.quotes.iter().enumerate() {
+            let quoted = (place, quote[side]);
+            if !quoted.1.size.is_zero() && best.is_none_or(|it| is_better(side, quoted, it)) {
+                best = Some(quoted);
+            }
+        }
+        best
+    }
+}
+
+impl Consolidator {
+    /// A consolidator that among equals prefers venues in this order; venues that are not in it
+    /// come after it, as they are first seen.
+    #[must_use]
+    pub fn new(order: &[Venue]) -> Consolidator {
+        let books = HashMap::default();
+        let mut it = Consolidator { places: [0; 256], venues: Vec::new(), books };
+        for venue in order {
+            it.place_of(*venue);
+        }
+        it
+    }
+
+    /// Takes an update: a quote changes its venue's, a clear takes all of the instrument's away, of
+    /// instrument zero those of all. What the best bid and offer are now, if it is another.
+    pub fn update(&mut self, instrument_id: InstrumentId, action: &Action) -> Option<Action> {
+        match *action {
+            Action::Quote { venue, bid_px, bid_sz, ask_px, ask_sz } => {
+                let place = self.place_of(venue);
+                let book = self.books.entry(instrument_id).or_default();
+                if book.quotes.len() <= place {
+                    book.quotes.resize(self.venues.len(), [Side::default(); 2]);
+                }
+                let is_new_bid = book.set(BID, place, Side { price: bid_px, size: bid_sz });
+                let is_new_ask = book.set(1, place, Side { price: ask_px, size: ask_sz });
+                (is_new_bid || is_new_ask).then(|| self.best(instrument_id))
+            }
+            Action::Clear if instrument_id.is_none() => {
+                self.books.values_mut().for_each(Book::clear);
+                None
+            }
+            Action::Clear => {
+                let book = self.books.get_mut(&instrument_id)?;
+                let had_any = book.best != [None; 2];
+                book.clear();
+                had_any.then(|| self.best(instrument_id))
+            }
+            _ => None,
+        }
+    }
+
+    /// The best bid and offer: [`Action::Consolidated`], a side without a quote of size zero.
+    #[must_use]
+    pub fn best(&self, instrument_id: InstrumentId) -> Action {
+        let best = self.books.get(&instrument_id).map_or([None; 2], |book| book.best);
+        let side = |best: Best| {
+            best.map_or((Venue::default(), Side::default()), |(place, side)| {
+                (self.venues[place], side)
+            })
+        };
+        let ((bid_venue, bid), (ask_venue, ask)) = (side(best[0]), side(best[1]));
+        Action::Consolidated {
+            bid_venue,
+            ask_venue,
+            bid_px: bid.price,
+            bid_sz: bid.size,
+            ask_px: ask.price,
+            ask_sz: ask.size,
+        }
+    }
+
+    fn place_of(&mut self, venue: Venue) -> usize {
+        let place = &mut self.places[usize::from(venue.0)];
+        if *place == 0 {
+            self.venues.push(venue);
+            *place = u16::try_from(self.venues.len()).expect("no more venues than codes");
+        }
+        usize::from(*place) - 1
+    }
+}
+
+impl Book {
+    fn clear(&mut self) {
+        self.quotes.fill([Side::default(); 2]);
+        self.best = [None; 2];
+    }
+}

@@ -1,0 +1,242 @@
+//! The messages of CTA's feeds CQS and CTS as they lie in their bytes, most significant first.
+//!
+//! Sources: CQS Output Specification 2.10a, CTS Output Specification 2.11b, and 1.91 and 2.9 where
+//! they differ. Long prices have six decimals, short ones two; volumes called fractional
+//! have six decimals. A quote's and a trade's are in [`super::quote`], [`super::trade`] and
+//! [`super::other_days`].
+
+use super::other_days::*;
+use super::quote::*;
+use super::trade::*;
+use crate::feed::FeedError;
+use crate::feed::layout::{kinds, layouts};
+
+layouts! {
+    big;
+
+    /// What every message begins with, after its length.
+    MessageHeader {
+        /// What it is about.
+        message_category: [u8; 1],
+        /// What it says, by category.
+        message_type: [u8; 1],
+        /// Whose message it is.
+        participant_id: [u8; 1],
+        /// When its venue had it: seconds since the Unix epoch.
+        timestamp_1_seconds: u32,
+        /// And nanoseconds.
+        timestamp_1_nanoseconds: u32,
+        /// Its number among the messages of one event.
+        message_id: u8,
+        /// The number that CTA gave it.
+        transaction_id: u32,
+        /// The number that its venue gave it.
+        participant_reference_number: i64,
+    }
+
+    /// The collar of an auction.
+    AuctionStatus {
+        /// The security.
+        security_symbol: [u8; 11],
+        /// `0` eligible for CTA, else a kind of bond.
+        instrument_type: [u8; 1],
+        /// Auction collar reference price.
+        auction_collar_reference_price: i64,
+        /// Auction collar upper threshold price.
+        auction_collar_upper_threshold_price: i64,
+        /// Auction collar lower threshold price.
+        auction_collar_lower_threshold_price: i64,
+        /// Number of extensions.
+        number_of_extensions: u8,
+        /// Whether short sales are restricted.
+        short_sale_restriction_indicator: [u8; 1],
+        /// Where the security is listed.
+        primary_listing_market_participant_id: [u8; 1],
+        /// The issuer's standing.
+        financial_status_indicator: [u8; 1],
+    }
+
+    /// A security of the day.
+    SymbolReference {
+        /// The security.
+        security_symbol: [u8; 11],
+        /// Prior security symbol.
+        prior_security_symbol: [u8; 11],
+        /// Where the security is listed.
+        primary_listing_market_participant_id: [u8; 1],
+        /// Primary listing market previous closing price.
+        primary_listing_market_previous_closing_price: i64,
+        /// Consolidated closing price.
+        consolidated_closing_price: i64,
+        /// Round lot size.
+        round_lot_size: u16,
+        /// Minimum price increment indicator.
+        minimum_price_increment_indicator: u8,
+        /// The tier of limit up-limit down.
+        luld_tier: [u8; 1],
+        /// The leverage of the product, with six decimals.
+        luld_leverage_ratio: u32,
+        /// Whether it is for tests only.
+        test: [u8; 1],
+        /// Whether it is a new issue.
+        ipo: [u8; 1],
+        /// The issuer's standing.
+        financial_status_indicator: [u8; 1],
+        /// Whether short sales are restricted.
+        short_sale_restriction_indicator: [u8; 1],
+        /// Halt reason.
+        halt_reason: [u8; 1],
+        /// `0` eligible for CTA, else a kind of bond.
+        instrument_type: [u8; 1],
+    }
+
+    /// At which values of the index the whole market halts.
+    MarketWideDeclineLevels {
+        /// Mwcb level 1.
+        mwcb_level_1: i64,
+        /// Mwcb level 2.
+        mwcb_level_2: i64,
+        /// Mwcb level 3.
+        mwcb_level_3: i64,
+        /// Not used.
+        reserved: [u8; 1],
+    }
+
+    /// The whole market halts.
+    MarketWideStatus {
+        /// Market wide circuit breaker level indicator.
+        market_wide_circuit_breaker_level_indicator: [u8; 1],
+        /// Not used.
+        reserved: [u8; 1],
+    }
+
+    /// Volumes of venues, of which this many follow.
+    ApproximateVolumes {
+        /// Number of participants.
+        number_of_participants: u8,
+    }
+
+    /// A venue's volume.
+    ParticipantVolume {
+        /// Whose message it is.
+        participant_id: [u8; 1],
+        /// Trade total volume.
+        trade_total_volume: u64,
+    }
+
+    /// The market's trades and their value.
+    ApproximateTotals {
+        /// Total trades.
+        total_trades: u32,
+        /// Dollar value.
+        dollar_value: u64,
+    }
+
+    /// Volumes of the crossing sessions.
+    CrossingSessions {
+        /// Crossing session i total trades volume.
+        crossing_session_i_total_trades_volume: u64,
+        /// Crossing session ii dollar value.
+        crossing_session_ii_dollar_value: u64,
+        /// Crossing session ii total trades volume.
+        crossing_session_ii_total_trades_volume: u64,
+    }
+
+    /// An index's value.
+    Index {
+        /// Index symbol.
+        index_symbol: [u8; 11],
+        /// Index value.
+        index_value: i64,
+    }
+
+    /// An index's bid and offer.
+    IndexQuote {
+        /// Index symbol.
+        index_symbol: [u8; 11],
+        /// Bid index value.
+        bid_index_value: i64,
+        /// Offer index value.
+        offer_index_value: i64,
+    }
+
+    /// A point in the day; all of it is in the header.
+    Marker {
+    }
+}
+
+kinds! {
+    /// A message after its header. A kind is the message's category and type.
+    Message {
+        /// `QL`.
+        LongQuote = b"QL",
+        /// `QS`.
+        SpecialLongQuote = b"QS",
+        /// `QQ`.
+        ShortQuote = b"QQ",
+        /// `QQ` too: [`super::parse`] tells which by the length.
+        WideShortQuote = b"Qq",
+        /// `QA`, `TA`.
+        AuctionStatus = b"QA" | b"TA",
+        /// `TL`.
+        LongTrade = b"TL",
+        /// `TR`.
+        FractionalLongTrade = b"TR",
+        /// `TT`.
+        ShortTrade = b"TT",
+        /// `TH`.
+        FractionalShortTrade = b"TH",
+        /// `TC`.
+        TradeCorrection = b"TC",
+        /// `TO`.
+        FractionalTradeCorrection = b"TO",
+        /// `TX`.
+        TradeCancelError = b"TX",
+        /// `TE`.
+        FractionalTradeCancelError = b"TE",
+        /// `TS`.
+        TradingStatus = b"TS",
+        /// `PT`.
+        PriorDayTrade = b"PT",
+        /// `PR`.
+        FractionalPriorDayTrade = b"PR",
+        /// `PC`.
+        PriorDayTradeCorrection = b"PC",
+        /// `PO`.
+        FractionalPriorDayTradeCorrection = b"PO",
+        /// `PX`.
+        PriorDayTradeCancelError = b"PX",
+        /// `PE`.
+        FractionalPriorDayTradeCancelError = b"PE",
+        /// `SA`.
+        ConsolidatedStartOfDaySummary = b"SA",
+        /// `SB`.
+        ParticipantStartOfDaySummary = b"SB",
+        /// `SC`.
+        ConsolidatedEndOfDaySummary = b"SC",
+        /// `ST`.
+        FractionalConsolidatedEndOfDaySummary = b"ST",
+        /// `SD`.
+        ParticipantEndOfDaySummary = b"SD",
+        /// `SP`.
+        FractionalParticipantEndOfDaySummary = b"SP",
+        /// `AS`.
+        SymbolReference = b"AS",
+        /// `MK`.
+        MarketWideDeclineLevels = b"MK",
+        /// `ML`.
+        MarketWideStatus = b"ML",
+        /// `MN`, `MV`.
+        ApproximateVolumes = b"MN" | b"MV",
+        /// `MO`.
+        ApproximateTotals = b"MO",
+        /// `MP`.
+        CrossingSessions = b"MP",
+        /// `II`.
+        Index = b"II",
+        /// `IQ`.
+        IndexQuote = b"IQ",
+        /// All of category `C`, all others of `A`.
+        Marker = [b'C', _] | [b'A', _],
+    }
+}

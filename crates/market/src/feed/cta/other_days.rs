@@ -1,0 +1,356 @@
+//! CTS' trades of other days and summaries of days, as they lie in their bytes
+//! ([`super::message`]).
+
+use crate::feed::layout::layouts;
+
+layouts! {
+    big;
+
+    /// A trade of another day.
+    PriorDayTrade {
+        /// The security.
+        security_symbol: [u8; 11],
+        /// `0` eligible for CTA, else a kind of bond.
+        instrument_type: [u8; 1],
+        /// Four categories of conditions, a space for none in each.
+        sale_condition: [u8; 4],
+        /// The price.
+        trade_price: i64,
+        /// Shares.
+        trade_volume: u32,
+        /// Days until delivery, of a seller's sale.
+        sellers_sale_days: u8,
+        /// Whether the price was guaranteed.
+        stop_stock_indicator: [u8; 1],
+        /// `1` when exempt from the trade-through rule.
+        trade_through_exempt_indicator: [u8; 1],
+        /// Whether short sales are restricted.
+        short_sale_restriction_indicator: [u8; 1],
+        /// Which facility reported, of FINRA's trades.
+        trade_reporting_facility_id: [u8; 1],
+        /// Prior day trade seconds.
+        prior_day_trade_seconds: u32,
+        /// Prior day trade nanoseconds.
+        prior_day_trade_nanoseconds: u32,
+    }
+
+    /// A trade of another day.
+    FractionalPriorDayTrade {
+        /// The security.
+        security_symbol: [u8; 11],
+        /// `0` eligible for CTA, else a kind of bond.
+        instrument_type: [u8; 1],
+        /// Four categories of conditions, a space for none in each.
+        sale_condition: [u8; 4],
+        /// The price.
+        trade_price: i64,
+        /// Shares, with six decimals.
+        fractional_trade_volume: u64,
+        /// Days until delivery, of a seller's sale.
+        sellers_sale_days: u8,
+        /// Whether the price was guaranteed.
+        stop_stock_indicator: [u8; 1],
+        /// `1` when exempt from the trade-through rule.
+        trade_through_exempt_indicator: [u8; 1],
+        /// Whether short sales are restricted.
+        short_sale_restriction_indicator: [u8; 1],
+        /// Which facility reported, of FINRA's trades.
+        trade_reporting_facility_id: [u8; 1],
+        /// Prior day trade seconds.
+        prior_day_trade_seconds: u32,
+        /// Prior day trade nanoseconds.
+        prior_day_trade_nanoseconds: u32,
+    }
+
+    /// A trade of another day was another.
+    PriorDayTradeCorrection {
+        /// The security.
+        security_symbol: [u8; 11],
+        /// `0` eligible for CTA, else a kind of bond.
+        instrument_type: [u8; 1],
+        /// Corrected sale condition.
+        corrected_sale_condition: [u8; 4],
+        /// Corrected trade price.
+        corrected_trade_price: i64,
+        /// Corrected trade volume.
+        corrected_trade_volume: u32,
+        /// Corrected sellers sale days.
+        corrected_sellers_sale_days: u8,
+        /// Corrected stop stock indicator.
+        corrected_stop_stock_indicator: [u8; 1],
+        /// Corrected trade through exempt indicator.
+        corrected_trade_through_exempt_indicator: [u8; 1],
+        /// Corrected short sale restriction indicator.
+        corrected_short_sale_restriction_indicator: [u8; 1],
+        /// Corrected prior day trade seconds.
+        corrected_prior_day_trade_seconds: u32,
+        /// Corrected prior day trade nanoseconds.
+        corrected_prior_day_trade_nanoseconds: u32,
+        /// Which facility reported, of FINRA's trades.
+        trade_reporting_facility_id: [u8; 1],
+        /// Original sale condition.
+        original_sale_condition: [u8; 4],
+        /// Original trade price.
+        original_trade_price: i64,
+        /// Original trade volume.
+        original_trade_volume: u32,
+        /// Original sellers sale days.
+        original_sellers_sale_days: u8,
+        /// Original stop stock indicator.
+        original_stop_stock_indicator: [u8; 1],
+        /// Original trade through exempt indicator.
+        original_trade_through_exempt_indicator: [u8; 1],
+        /// Original short sale restriction indicator.
+        original_short_sale_restriction_indicator: [u8; 1],
+        /// Original prior day trade seconds.
+        original_prior_day_trade_seconds: u32,
+        /// Original prior day trade nanoseconds.
+        original_prior_day_trade_nanoseconds: u32,
+    }
+
+    /// A trade of another day was another.
+    FractionalPriorDayTradeCorrection {
+        /// The security.
+        security_symbol: [u8; 11],
+        /// `0` eligible for CTA, else a kind of bond.
+        instrument_type: [u8; 1],
+        /// Corrected sale condition.
+        corrected_sale_condition: [u8; 4],
+        /// Corrected trade price.
+        corrected_trade_price: i64,
+        /// Corrected fractional trade volume.
+        corrected_fractional_trade_volume: u64,
+        /// Corrected sellers sale days.
+        corrected_sellers_sale_days: u8,
+        /// Corrected stop stock indicator.
+        corrected_stop_stock_indicator: [u8; 1],
+        /// Corrected trade through exempt indicator.
+        corrected_trade_through_exempt_indicator: [u8; 1],
+        /// Corrected short sale restriction indicator.
+        corrected_short_sale_restriction_indicator: [u8; 1],
+        /// Corrected prior day trade seconds.
+        corrected_prior_day_trade_seconds: u32,
+        /// Corrected prior day trade nanoseconds.
+        corrected_prior_day_trade_nanoseconds: u32,
+        /// Which facility reported, of FINRA's trades.
+        trade_reporting_facility_id: [u8; 1],
+        /// Original sale condition.
+        original_sale_condition: [u8; 4],
+        /// Original trade price.
+        original_trade_price: i64,
+        /// Original fractional trade volume.
+        original_fractional_trade_volume: u64,
+        /// Original sellers sale days.
+        original_sellers_sale_days: u8,
+        /// Original stop stock indicator.
+        original_stop_stock_indicator: [u8; 1],
+        /// Original trade through exempt indicator.
+        original_trade_through_exempt_indicator: [u8; 1],
+        /// Original short sale restriction indicator.
+        original_short_sale_restriction_indicator: [u8; 1],
+        /// Original prior day trade seconds.
+        original_prior_day_trade_seconds: u32,
+        /// Original prior day trade nanoseconds.
+        original_prior_day_trade_nanoseconds: u32,
+    }
+
+    /// A trade of another day was none.
+    PriorDayTradeCancelError {
+        /// The security.
+        security_symbol: [u8; 11],
+        /// `0` eligible for CTA, else a kind of bond.
+        instrument_type: [u8; 1],
+        /// Four categories of conditions, a space for none in each.
+        sale_condition: [u8; 4],
+        /// The price.
+        trade_price: i64,
+        /// Shares.
+        trade_volume: u32,
+        /// Days until delivery, of a seller's sale.
+        sellers_sale_days: u8,
+        /// Whether the price was guaranteed.
+        stop_stock_indicator: [u8; 1],
+        /// `1` when exempt from the trade-through rule.
+        trade_through_exempt_indicator: [u8; 1],
+        /// Whether short sales are restricted.
+        short_sale_restriction_indicator: [u8; 1],
+        /// Which facility reported, of FINRA's trades.
+        trade_reporting_facility_id: [u8; 1],
+        /// Prior day trade seconds.
+        prior_day_trade_seconds: u32,
+        /// Prior day trade nanoseconds.
+        prior_day_trade_nanoseconds: u32,
+        /// `1` cancelled, `2` an error.
+        cancel_error_action: [u8; 1],
+    }
+
+    /// A trade of another day was none.
+    FractionalPriorDayTradeCancelError {
+        /// The security.
+        security_symbol: [u8; 11],
+        /// `0` eligible for CTA, else a kind of bond.
+        instrument_type: [u8; 1],
+        /// Four categories of conditions, a space for none in each.
+        sale_condition: [u8; 4],
+        /// The price.
+        trade_price: i64,
+        /// Shares, with six decimals.
+        fractional_trade_volume: u64,
+        /// Days until delivery, of a seller's sale.
+        sellers_sale_days: u8,
+        /// Whether the price was guaranteed.
+        stop_stock_indicator: [u8; 1],
+        /// `1` when exempt from the trade-through rule.
+        trade_through_exempt_indicator: [u8; 1],
+        /// Whether short sales are restricted.
+        short_sale_restriction_indicator: [u8; 1],
+        /// Which facility reported, of FINRA's trades.
+        trade_reporting_facility_id: [u8; 1],
+        /// Prior day trade seconds.
+        prior_day_trade_seconds: u32,
+        /// Prior day trade nanoseconds.
+        prior_day_trade_nanoseconds: u32,
+        /// `1` cancelled, `2` an error.
+        cancel_error_action: [u8; 1],
+    }
+
+    /// A security's day before.
+    ConsolidatedStartOfDaySummary {
+        /// The security.
+        security_symbol: [u8; 11],
+        /// `0` eligible for CTA, else a kind of bond.
+        instrument_type: [u8; 1],
+        /// Summary participant id.
+        summary_participant_id: [u8; 1],
+        /// Previous close price date.
+        previous_close_price_date: u32,
+        /// Previous close price.
+        previous_close_price: i64,
+        /// Whether short sales are restricted.
+        short_sale_restriction_indicator: [u8; 1],
+        /// Where the security is listed.
+        primary_listing_market_participant_id: [u8; 1],
+        /// The issuer's standing.
+        financial_status_indicator: [u8; 1],
+        /// Number of participants.
+        number_of_participants: u8,
+    }
+
+    /// A security's day before at a venue.
+    ParticipantStartOfDaySummary {
+        /// The security.
+        security_symbol: [u8; 11],
+        /// `0` eligible for CTA, else a kind of bond.
+        instrument_type: [u8; 1],
+        /// Summary participant id.
+        summary_participant_id: [u8; 1],
+        /// Previous close price date.
+        previous_close_price_date: u32,
+        /// Previous close price.
+        previous_close_price: i64,
+    }
+
+    /// A security's day.
+    ConsolidatedEndOfDaySummary {
+        /// The security.
+        security_symbol: [u8; 11],
+        /// `0` eligible for CTA, else a kind of bond.
+        instrument_type: [u8; 1],
+        /// Last participant id.
+        last_participant_id: [u8; 1],
+        /// Previous close price date.
+        previous_close_price_date: u32,
+        /// Last price.
+        last_price: i64,
+        /// High price.
+        high_price: i64,
+        /// Low price.
+        low_price: i64,
+        /// Total volume.
+        total_volume: u64,
+        /// Whether short sales are restricted.
+        short_sale_restriction_indicator: [u8; 1],
+        /// Where the security is listed.
+        primary_listing_market_participant_id: [u8; 1],
+        /// The issuer's standing.
+        financial_status_indicator: [u8; 1],
+        /// Number of participants.
+        number_of_participants: u8,
+    }
+
+    /// A security's day.
+    FractionalConsolidatedEndOfDaySummary {
+        /// The security.
+        security_symbol: [u8; 11],
+        /// `0` eligible for CTA, else a kind of bond.
+        instrument_type: [u8; 1],
+        /// Last participant id.
+        last_participant_id: [u8; 1],
+        /// Previous close price date.
+        previous_close_price_date: u32,
+        /// Last price.
+        last_price: i64,
+        /// High price.
+        high_price: i64,
+        /// Low price.
+        low_price: i64,
+        /// Fractional total volume.
+        fractional_total_volume: u64,
+        /// Whether short sales are restricted.
+        short_sale_restriction_indicator: [u8; 1],
+        /// Where the security is listed.
+        primary_listing_market_participant_id: [u8; 1],
+        /// The issuer's standing.
+        financial_status_indicator: [u8; 1],
+        /// Number of participants.
+        number_of_participants: u8,
+    }
+
+    /// A security's day at a venue.
+    ParticipantEndOfDaySummary {
+        /// The security.
+        security_symbol: [u8; 11],
+        /// `0` eligible for CTA, else a kind of bond.
+        instrument_type: [u8; 1],
+        /// Summary participant id.
+        summary_participant_id: [u8; 1],
+        /// Previous close price date.
+        previous_close_price_date: u32,
+        /// Last price.
+        last_price: i64,
+        /// High price.
+        high_price: i64,
+        /// Low price.
+        low_price: i64,
+        /// Open price.
+        open_price: i64,
+        /// Total volume.
+        total_volume: u64,
+        /// Tick.
+        tick: [u8; 1],
+    }
+
+    /// A security's day at a venue.
+    FractionalParticipantEndOfDaySummary {
+        /// The security.
+        security_symbol: [u8; 11],
+        /// `0` eligible for CTA, else a kind of bond.
+        instrument_type: [u8; 1],
+        /// Summary participant id.
+        summary_participant_id: [u8; 1],
+        /// Previous close price date.
+        previous_close_price_date: u32,
+        /// Last price.
+        last_price: i64,
+        /// High price.
+        high_price: i64,
+        /// Low price.
+        low_price: i64,
+        /// Open price.
+        open_price: i64,
+        /// Fractional total volume.
+        fractional_total_volume: u64,
+        /// Tick.
+        tick: [u8; 1],
+    }
+}

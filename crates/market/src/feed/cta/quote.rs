@@ -1,0 +1,177 @@
+//! CQS' quotes as they lie in their bytes ([`super::message`]).
+
+use crate::feed::layout::layouts;
+
+layouts! {
+    big;
+
+    /// A venue's quote, in full.
+    LongQuote {
+        /// The security.
+        security_symbol: [u8; 11],
+        /// `0` eligible for CTA, else a kind of bond.
+        instrument_type: [u8; 1],
+        /// Quote condition.
+        quote_condition: [u8; 1],
+        /// Security status indicator.
+        security_status_indicator: [u8; 1],
+        /// Bid price.
+        bid_price: i64,
+        /// Bid size.
+        bid_size: u32,
+        /// Offer price.
+        offer_price: i64,
+        /// Offer size.
+        offer_size: u32,
+        /// Retail interest indicator.
+        retail_interest_indicator: [u8; 1],
+        /// Settlement condition.
+        settlement_condition: [u8; 1],
+        /// Market condition.
+        market_condition: [u8; 1],
+        /// Finra market maker id.
+        finra_market_maker_id: [u8; 4],
+        /// Finra bbo indicator.
+        finra_bbo_indicator: [u8; 1],
+        /// When FINRA's facility had it: seconds.
+        timestamp_2_seconds: u32,
+        /// And nanoseconds.
+        timestamp_2_nanoseconds: u32,
+        /// Whether short sales are restricted.
+        short_sale_restriction_indicator: [u8; 1],
+        /// Where the security is listed.
+        primary_listing_market_participant_id: [u8; 1],
+        /// The issuer's standing.
+        financial_status_indicator: [u8; 1],
+        /// Sip generated message identifier.
+        sip_generated_message_identifier: [u8; 1],
+        /// Luld indicator.
+        luld_indicator: [u8; 1],
+        /// National bbo luld indicator.
+        national_bbo_luld_indicator: [u8; 1],
+        /// National bbo indicator.
+        national_bbo_indicator: [u8; 1],
+    }
+
+    /// A quote of FINRA's facility with the best among its members.
+    SpecialLongQuote {
+        /// The security.
+        security_symbol: [u8; 11],
+        /// `0` eligible for CTA, else a kind of bond.
+        instrument_type: [u8; 1],
+        /// Quote condition.
+        quote_condition: [u8; 1],
+        /// Security status indicator.
+        security_status_indicator: [u8; 1],
+        /// Bid price.
+        bid_price: i64,
+        /// Bid size.
+        bid_size: u32,
+        /// Offer price.
+        offer_price: i64,
+        /// Offer size.
+        offer_size: u32,
+        /// Retail interest indicator.
+        retail_interest_indicator: [u8; 1],
+        /// Settlement condition.
+        settlement_condition: [u8; 1],
+        /// Market condition.
+        market_condition: [u8; 1],
+        /// Finra market maker id.
+        finra_market_maker_id: [u8; 4],
+        /// Finra best bid quote condition.
+        finra_best_bid_quote_condition: [u8; 1],
+        /// Finra best bid price.
+        finra_best_bid_price: i64,
+        /// Finra best bid size.
+        finra_best_bid_size: u32,
+        /// Finra best bid market maker id.
+        finra_best_bid_market_maker_id: [u8; 4],
+        /// Finra best offer quote condition.
+        finra_best_offer_quote_condition: [u8; 1],
+        /// Finra best offer price.
+        finra_best_offer_price: i64,
+        /// Finra best offer size.
+        finra_best_offer_size: u32,
+        /// Finra best offer market maker id.
+        finra_best_offer_market_maker_id: [u8; 4],
+        /// When FINRA's facility had it: seconds.
+        timestamp_2_seconds: u32,
+        /// And nanoseconds.
+        timestamp_2_nanoseconds: u32,
+        /// Whether short sales are restricted.
+        short_sale_restriction_indicator: [u8; 1],
+        /// Where the security is listed.
+        primary_listing_market_participant_id: [u8; 1],
+        /// The issuer's standing.
+        financial_status_indicator: [u8; 1],
+        /// Sip generated message identifier.
+        sip_generated_message_identifier: [u8; 1],
+        /// Finra bbo luld indicator.
+        finra_bbo_luld_indicator: [u8; 1],
+        /// National bbo luld indicator.
+        national_bbo_luld_indicator: [u8; 1],
+        /// National bbo indicator.
+        national_bbo_indicator: [u8; 1],
+    }
+
+    /// A venue's quote where small numbers do.
+    ShortQuote {
+        /// The security.
+        security_symbol: [u8; 5],
+        /// Bid price.
+        bid_price: u16,
+        /// Bid size.
+        bid_size: u16,
+        /// Offer price.
+        offer_price: u16,
+        /// Offer size.
+        offer_size: u16,
+        /// Where the security is listed.
+        primary_listing_market_participant_id: [u8; 1],
+        /// National bbo indicator.
+        national_bbo_indicator: [u8; 1],
+    }
+
+    /// A short quote with room for a long symbol.
+    WideShortQuote {
+        /// The security.
+        security_symbol: [u8; 11],
+        /// Bid price.
+        bid_price: u16,
+        /// Bid size.
+        bid_size: u16,
+        /// Offer price.
+        offer_price: u16,
+        /// Offer size.
+        offer_size: u16,
+        /// Where the security is listed.
+        primary_listing_market_participant_id: [u8; 1],
+        /// National bbo indicator.
+        national_bbo_indicator: [u8; 1],
+    }
+
+    /// The best of one side, after a quote.
+    LongAppendage {
+        /// Best participant id.
+        best_participant_id: [u8; 1],
+        /// Best quote condition.
+        best_quote_condition: [u8; 1],
+        /// Best price.
+        best_price: i64,
+        /// Best size.
+        best_size: u32,
+        /// Finra best market maker id.
+        finra_best_market_maker_id: [u8; 4],
+    }
+
+    /// The best of one side where small numbers do.
+    ShortAppendage {
+        /// Best participant id.
+        best_participant_id: [u8; 1],
+        /// Best price.
+        best_price: u16,
+        /// Best size.
+        best_size: u16,
+    }
+}

@@ -1,0 +1,70 @@
+//! Nasdaq TotalView-ITCH 5.0 over MoldUDP64: Nasdaq's, BX's and PSX's order-by-order feeds, and the
+//! form in which Weir publishes its own market.
+//!
+//! Keeps nothing between messages: which orders rest is the book's to know. The numbers of
+//! instruments are the feed's own (stock locate), valid for one day.
+//!
+//! * [`layout`]: each message as a view over its bytes.
+//! * [`encode`]: each message as a record that becomes bytes.
+//! * [`file`]: files of a day's messages.
+//!
+//! Every field with its offset is on the page `docs/protocols/itch.md`.
+
+mod decode;
+pub mod encode;
+pub mod file;
+pub mod layout;
+
+use weir_types::Nanos;
+
+pub use self::decode::mwcb_levels;
+pub use self::file::FileReader;
+pub use self::layout::Message;
+use super::{Context, Feed, FeedError, Packet, Sink, moldudp64};
+
+/// The codec of ITCH 5.0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Itch {
+    midnight: Nanos,
+    channel: u32,
+}
+
+impl Itch {
+    /// Decodes messages of the day that began at `midnight`, by the venue's clock, since the Unix
+    /// epoch. With zero, times are those since midnight.
+    #[must_use]
+    pub fn new(midnight: Nanos) -> Itch {
+        Itch { midnight, channel: 0 }
+    }
+
+    /// The same, as one channel of several: packets carry this number.
+    #[must_use]
+    pub fn on_channel(self, channel: u32) -> Itch {
+        Itch { channel, ..self }
+    }
+}
+
+impl Feed for Itch {
+    fn name(&self) -> &'static str {
+        "itch"
+    }
+
+    fn packet<'a>(&self, datagram: &'a [u8]) -> Result<Packet<'a>, FeedError> {
+        moldudp64::read_packet(datagram, self.channel)
+    }
+
+    #[inline]
+    fn next_message<'a>(&self, messages: &'a [u8]) -> Result<(&'a [u8], &'a [u8]), FeedError> {
+        moldudp64::next_message(messages)
+    }
+
+    #[inline]
+    fn decode(
+        &mut self,
+        context: &Context,
+        message: &[u8],
+        sink: &mut impl Sink,
+    ) -> Result<(), FeedError> {
+        decode::decode(self.midnight, context, Message::new(message)?, sink)
+    }
+}

@@ -1,0 +1,158 @@
+//! Option series: how OPRA names them, and OCC's names for them.
+
+use std::collections::HashMap;
+
+use rustc_hash::FxBuildHasher;
+use weir_types::{InstrumentId, Price};
+
+use crate::instrument::{SymbolText, Symbols};
+
+/// How many decimals a denominator code stands for; `None` for an unknown one.
+#[must_use]
+pub fn decimals(code: u8) -> Option<u32> {
+    match code {
+        b'A'..=b'H' => Some(u32::from(code - b'A') + 1),
+        b'I' => Some(0),
+        _ => None,
+    }
+}
+
+/// A number with so many decimals in 10^-9; `None` for an unknown code or what does not fit.
+#[must_use]
+pub fn price(code: u8, number: i64) -> Option<Price> {
+    number.checked_mul(10_i64.pow(9 - decimals(code)?)).map(Price)
+}
+
+/// A series by its parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Series {
+    /// The root, padded with spaces.
+    pub root: [u8; 5],
+    /// `A` to `L` calls of January to December, `M` to `X` puts.
+    pub month: u8,
+    /// 1 to 31.
+    pub day: u8,
+    /// Years since 2000.
+    pub year: u8,
+    /// In 10^-3, as OCC has it.
+    pub strike: u64,
+}
+
+impl Series {
+    /// The series of these parts; `None` for a strike finer than 10^-3 or an unknown code.
+    #[must_use]
+    pub fn new(root: [u8; 5], expiration: [u8; 3], code: u8, strike: u32) -> Option<Series> {
+        let [month, day, year] = expiration;
+        let thousandths = match decimals(code)? {
+            few @ 0..=3 => u64::from(strike) * 10_u64.pow(3 - few),
+            many => {
+                let divisor = 10_u64.pow(many - 3);
+                let strike = u64::from(strike);
+                strike.is_multiple_of(divisor).then_some(strike / divisor)?
+            }
+        };
+        Some(Series { root, month, day, year, strike: thousandths })
+    }
+
+    /// OCC's name: root, expiration as year, month, day, `C` or `P`, strike in 10^-3, as in
+    /// `AMZN  240119C00165250`. `None` when a part is out of its range.
+    #[must_use]
+    pub fn name(&self) -> Option<SymbolText> {
+        if !self.has_name() {
+            return None;
+        }
+        let (january, right) = if self.month < b'M' { (b'A', b'C') } else { (b'M', b'P') };
+        let month = self.month - january + 1;
+        let mut text = [b' '; 21];
+        text[..5].copy_from_slice(&self.root);
+        for (at, number) in [(6, self.year), (8, month), (10, self.day)] {
+            text[at] = b'0' + number / 10;
+            text[at + 1] = b'0' + number % 10;
+        }
+        text[12] = right;
+        let mut strike = self.strike;
+        for digit in text[13..].iter_mut().rev() {
+            *digit = b'0' + (strike % 10) as u8;
+            strike /= 10;
+        }
+        SymbolText::new(&text)
+    }
+
+    /// False when a part is out of its range.
+    #[must_use]
+    pub fn has_name(&self) -> bool {
+        self.root[0].is_ascii_graphic()
+            && self.root.iter().all(|byte| matches!(byte, b' '..=b'~'))
+            && (b'A'..=b'X').contains(&self.month)
+            && (1..=31).contains(&self.day)
+            && self.year < 100
+            && self.strike < 100_000_000
+    }
+
+    /// All of it in one number; the strike of a series that has a name takes 27 bits.
+    fn key(&self) -> u128 {
+        let mut key = u128::from(self.strike);
+        for byte in self.root.into_iter().chain([self.month, self.day, self.year]) {
+            key = key << 8 | u128::from(byte);
+        }
+        key
+    }
+}
+
+/// The numbers of series: found without making a series' name but for the first time.
+#[derive(Clone, Debug, Default)]
+pub struct AllSeries {
+    numbers: HashMap<u128, InstrumentId, FxBuildHasher>,
+    pub(super) symbols: Symbols,
+}
+
+impl AllSeries {
+    /// A series' number, and its name when it is new; `None` when it has no name.
+    pub(super) fn number_of(
+        &mut self,
+        series: &Series,
+    ) -> Option<(InstrumentId, Option<SymbolText>)> {
+        if let Some(number) = self.numbers.get(&series.key()) {
+            return Some((*number, None));
+        }
+        let name = series.name()?;
+        let (number, _) = self.symbols.number_of(name);
+        self.numbers.insert(series.key(), number);
+        Some((number, Some(name)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_series_has_the_name_that_occ_gives_it() {
+        for (root, expiration, code, strike, want) in [
+            (b"AMZN ", [b'A', 19, 24], b'B', 16_525, Some("AMZN  240119C00165250")),
+            (b"AMZN ", [b'L', 29, 23], b'A', 1_330, Some("AMZN  231229C00133000")),
+            (b"SPXW ", [b'X', 1, 5], b'I', 99_999, Some("SPXW  051201P99999000")),
+            (b"Z    ", [b'M', 31, 99], b'D', 12_340, Some("Z     990131P00001234")),
+            (b"Z    ", [b'M', 31, 99], b'D', 12_345, None),
+            (b"Z    ", [b'Y', 31, 24], b'A', 1, None),
+            (b"Z    ", [b'A', 0, 24], b'A', 1, None),
+            (b"Z    ", [b'A', 1, 100], b'A', 1, None),
+            (b"Z    ", [b'A', 1, 24], b'I', 100_000, None),
+            (b"Z    ", [b'A', 1, 24], b'J', 1, None),
+        ] {
+            let name = Series::new(*root, expiration, code, strike).and_then(|it| it.name());
+            assert_eq!(name.as_ref().map(SymbolText::as_str), want, "{root:?} {expiration:?}");
+        }
+    }
+
+    #[test]
+    fn a_series_has_one_number_however_its_strike_is_written() {
+        let mut all = AllSeries::default();
+        let series = |code, strike| Series::new(*b"SPY  ", [b'A', 2, 24], code, strike).unwrap();
+        let (first, name) = all.number_of(&series(b'A', 4_500)).unwrap();
+        assert!(name.is_some());
+        assert_eq!(all.number_of(&series(b'B', 45_000)), Some((first, None)));
+        assert_eq!(all.number_of(&series(b'I', 450)), Some((first, None)));
+        assert_ne!(all.number_of(&series(b'I', 451)).unwrap().0, first);
+    }
+}

@@ -1,0 +1,229 @@
+//! The first stage's promises, one by one.
+
+use weir_market::conflate::{
+    Body, Conflator, ConflatorConfig, Entry, Interest, Kind, OnFull, Outcome,
+};
+use weir_types::{InstrumentId, Nanos};
+
+use crate::books::{Books, quote, status, trade};
+
+const ID: InstrumentId = InstrumentId(7);
+
+struct Bench {
+    conflator: Conflator,
+    books: Books,
+}
+
+impl Bench {
+    fn new(config: &ConflatorConfig, kinds: &[Kind]) -> Bench {
+        let mut bench = Bench { conflator: Conflator::new(config), books: Books::default() };
+        for kind in kinds {
+            bench.want(*kind, true);
+        }
+        // The snapshots, long before.
+        bench.sent(Nanos(0));
+        bench
+    }
+
+    fn want(&mut self, kind: Kind, is_wanted: bool) {
+        let interest = Interest { instrument_id: ID, kind, is_wanted };
+        self.conflator.interest(Nanos(0), &interest, &self.books);
+    }
+
+    fn says(&mut self, now: u64, body: Body) -> Outcome {
+        let entry = self.books.next(ID, Nanos(now), body);
+        self.conflator.apply(Nanos(now), &entry)
+    }
+
+    fn sent(&mut self, now: Nanos) -> Vec<Entry> {
+        self.conflator.tick(now);
+        std::iter::from_fn(|| self.conflator.pop(now)).collect()
+    }
+}
+
+/// What was sent, at which microsecond.
+fn sent_of(quotes: &[(u64, i64, u64)]) -> Vec<(u64, Body)> {
+    let mut bench = Bench::new(&ConflatorConfig::default(), &[Kind::Bbo]);
+    let start = 1_000_000;
+    let mut sent = Vec::new();
+    // The timer runs every microsecond, after the changes of that microsecond.
+    for micros in 0..60 {
+        let now = Nanos(start + micros * 1_000);
+        for (_, cents, size) in quotes.iter().filter(|(at, _, _)| *at == micros) {
+            bench.says(now.0, Body::Bbo(quote(*cents, *size)));
+        }
+        sent.extend(bench.sent(now).into_iter().map(|entry| (micros, entry.body)));
+    }
+    sent
+}
+
+#[test]
+fn the_cases_own_table_is_sent_at_the_first_quote_and_at_the_end_of_the_interval_only() {
+    let quotes = [(0, 1_000, 100), (5, 1_005, 101), (10, 1_005, 102), (15, 1_000, 102)];
+    let want = [(0, Body::Bbo(quote(1_000, 100))), (15, Body::Bbo(quote(1_000, 102)))];
+    assert_eq!(sent_of(&quotes), want);
+}
+
+#[test]
+fn a_move_of_one_per_cent_against_the_last_sent_price_goes_at_once() {
+    // At +5 by 0.5 %, merged; at +10 by 1 % against what was sent, though by 0.5 % against +5; at
+    // +12 by 0.2 % against that, so it waits; at +25 that is sent.
+    let quotes = [(0, 1_000, 100), (5, 1_005, 101), (10, 1_010, 102), (12, 1_012, 103)];
+    let want = [
+        (0, Body::Bbo(quote(1_000, 100))),
+        (10, Body::Bbo(quote(1_010, 102))),
+        (25, Body::Bbo(quote(1_012, 103))),
+    ];
+    assert_eq!(sent_of(&quotes), want);
+}
+
+#[test]
+fn what_is_sent_says_how_much_was_merged_and_how_old_it_is() {
+    let mut bench = Bench::new(&ConflatorConfig::default(), &[Kind::Bbo]);
+    let first = bench.says(100_000, Body::Bbo(quote(1_000, 1)));
+    assert_eq!(first, Outcome::Queued, "at once when idle, without the timer");
+    bench.sent(Nanos(100_000));
+    for (at, size) in [(101_000, 2), (102_000, 3), (103_000, 4)] {
+        assert_eq!(bench.says(at, Body::Bbo(quote(1_000, size))), Outcome::Waiting);
+    }
+    assert_eq!(bench.sent(Nanos(114_999)), []);
+    assert_eq!(bench.conflator.next_due(), Some(Nanos(115_000)));
+    let [sent] = bench.sent(Nanos(115_000)).try_into().unwrap();
+    assert_eq!((sent.merged.change_count, sent.merged.merged_count()), (3, 2));
+    assert_eq!((sent.merged.first_sequence, sent.merged.last_sequence), (2, 4));
+    assert_eq!((sent.merged.ts_event, sent.merged.ts_recv), (Nanos(101_000), Nanos(101_001)));
+}
+
+#[test]
+fn the_quote_that_goes_with_a_trade_is_sent_before_it_and_the_next_one_after() {
+    let mut bench = Bench::new(&ConflatorConfig::default(), &[Kind::Bbo, Kind::Trades]);
+    bench.says(100_000, Body::Bbo(quote(1_000, 1)));
+    bench.sent(Nanos(100_000));
+    bench.says(101_000, Body::Bbo(quote(1_000, 2)));
+    bench.says(101_000, trade(1));
+    bench.says(101_000, Body::Bbo(quote(1_000, 3)));
+    bench.says(101_500, trade(2));
+    // Urgent, and yet not merged into what stands before the trades.
+    bench.says(101_600, Body::Bbo(quote(1_100, 4)));
+    let sent: Vec<Body> = bench.sent(Nanos(101_600)).iter().map(|entry| entry.body).collect();
+    let [before, between, last] =
+        [(1_000, 2), (1_000, 3), (1_100, 4)].map(|(cents, size)| Body::Bbo(quote(cents, size)));
+    assert_eq!(sent, [before, trade(1), between, trade(2), last]);
+}
+
+#[test]
+fn while_flush_is_behind_an_urgent_quote_takes_the_place_of_the_one_before() {
+    let mut bench = Bench::new(&ConflatorConfig::default(), &[Kind::Bbo]);
+    for cents in [1_000, 1_100, 1_210, 1_400] {
+        bench.says(100_000, Body::Bbo(quote(cents, 1)));
+        assert_eq!(bench.conflator.queue_len(), 1);
+    }
+    let [sent] = bench.sent(Nanos(100_000)).try_into().unwrap();
+    assert_eq!((sent.body, sent.merged.change_count), (Body::Bbo(quote(1_400, 1)), 4));
+}
+
+#[test]
+fn a_halt_waits_for_nothing_and_no_status_is_merged() {
+    let mut bench = Bench::new(&ConflatorConfig::default(), &[Kind::Bbo, Kind::Status]);
+    bench.says(100_000, Body::Bbo(quote(1_000, 1)));
+    bench.sent(Nanos(100_000));
+    bench.says(100_001, Body::Bbo(quote(1_000, 2)));
+    for is_halted in [true, false, true] {
+        assert_eq!(bench.says(100_002, Body::Status(status(is_halted))), Outcome::Queued);
+    }
+    let sent: Vec<Body> = bench.sent(Nanos(100_002)).iter().map(|entry| entry.body).collect();
+    let [halt, resume] = [true, false].map(|is_halted| Body::Status(status(is_halted)));
+    assert_eq!(sent, [Body::Bbo(quote(1_000, 2)), halt, resume, halt]);
+}
+
+#[test]
+fn nothing_is_queued_for_what_nobody_wants() {
+    let mut bench = Bench::new(&ConflatorConfig::default(), &[]);
+    for kind in Kind::ALL {
+        let entry = bench.books.next_of(ID, Nanos(5), kind, 1);
+        assert_eq!(bench.conflator.apply(Nanos(5), &entry), Outcome::Unwanted);
+    }
+    assert_eq!(bench.sent(Nanos(u64::MAX)), []);
+    // Wanted twice and given up once it is still wanted, given up twice it is not.
+    bench.want(Kind::Trades, true);
+    bench.want(Kind::Trades, true);
+    bench.want(Kind::Trades, false);
+    assert_eq!(bench.says(6, trade(1)), Outcome::Queued);
+    bench.want(Kind::Trades, false);
+    assert_eq!(bench.says(7, trade(2)), Outcome::Unwanted);
+    assert_eq!(bench.sent(Nanos(u64::MAX)), [], "what was queued is gone with the last");
+    bench.want(Kind::Trades, false);
+}
+
+#[test]
+fn an_instrument_beyond_the_highest_number_is_wanted_by_nobody() {
+    let config = ConflatorConfig { instrument_id_max: InstrumentId(6), ..Default::default() };
+    let mut bench = Bench::new(&config, &[Kind::Bbo]);
+    assert_eq!(bench.says(5, Body::Bbo(quote(1_000, 1))), Outcome::Unwanted);
+}
+
+#[test]
+fn whoever_begins_to_want_something_gets_the_state_marked_as_snapshot() {
+    let mut bench = Bench::new(&ConflatorConfig::default(), &[]);
+    bench.says(5, Body::Bbo(quote(1_000, 1)));
+    bench.says(6, Body::Status(status(true)));
+    for kind in Kind::ALL {
+        bench.want(kind, true);
+    }
+    let sent = bench.sent(Nanos(10));
+    let bodies: Vec<Body> = sent.iter().map(|entry| entry.body).collect();
+    let halt = Body::Status(status(true));
+    let quote = Body::Bbo(quote(1_000, 1));
+    assert_eq!(bodies, [quote, Body::Book, Body::Statistics, halt, Body::OrdersSnapshot]);
+    assert!(sent.iter().all(|entry| entry.is_snapshot && entry.merged.change_count == 0));
+    assert!(sent.iter().all(|entry| entry.merged.last_sequence == 2));
+}
+
+#[test]
+fn a_full_queue_is_told_as_a_gap_or_refuses_as_configured() {
+    for (on_full, outcome) in [(OnFull::Gap, Outcome::Lost), (OnFull::Refuse, Outcome::Refused)] {
+        let config = ConflatorConfig { events_max: 2, on_full, ..Default::default() };
+        let mut bench = Bench::new(&config, &[Kind::Trades]);
+        bench.says(1, trade(1));
+        bench.says(2, trade(2));
+        for number in 3..6 {
+            assert_eq!(bench.says(number, trade(number)), outcome);
+        }
+        let sent = bench.sent(Nanos(9));
+        assert_eq!((sent[0].body, sent[1].body), (trade(1), trade(2)));
+        let gaps: Vec<_> = sent[2..]
+            .iter()
+            .map(|gap| (gap.body, gap.merged.change_count, gap.merged.last_sequence))
+            .collect();
+        match on_full {
+            OnFull::Gap => assert_eq!(gaps, [(Body::Gap(Kind::Trades), 3, 5)]),
+            OnFull::Refuse => assert_eq!(gaps, []),
+        }
+        assert_eq!(bench.says(10, trade(10)), Outcome::Queued, "there is room again");
+    }
+}
+
+#[test]
+fn a_new_interval_holds_from_the_moment_it_is_given() {
+    let mut bench = Bench::new(&ConflatorConfig::default(), &[Kind::Bbo]);
+    bench.says(100_000, Body::Bbo(quote(1_000, 1)));
+    bench.sent(Nanos(100_000));
+    bench.says(101_000, Body::Bbo(quote(1_000, 2)));
+    bench.conflator.set_interval(Nanos(102_000), Kind::Bbo, Nanos(50_000));
+    assert_eq!(bench.sent(Nanos(151_999)), []);
+    assert_eq!(bench.sent(Nanos(152_000)).len(), 1);
+    bench.says(153_000, Body::Bbo(quote(1_000, 3)));
+    bench.conflator.set_interval(Nanos(154_000), Kind::Bbo, Nanos(0));
+    assert_eq!(bench.sent(Nanos(154_000)).len(), 1, "without an interval nothing waits");
+}
+
+#[test]
+fn the_end_of_time_is_no_overflow() {
+    let mut bench = Bench::new(&ConflatorConfig::default(), &[Kind::Bbo]);
+    bench.conflator.set_interval(Nanos(0), Kind::Bbo, Nanos(u64::MAX));
+    for _ in 0..3 {
+        bench.says(u64::MAX - 1, Body::Bbo(quote(1_000, 1)));
+        bench.sent(Nanos(u64::MAX - 1));
+    }
+    assert_eq!(bench.conflator.waiting_count(), 1);
+}

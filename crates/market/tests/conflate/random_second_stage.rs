@@ -1,0 +1,455 @@
+//! Both stages over random steps, judged by what the feed said and what each subscriber was told:
+//! subscribers that come and go, that are slow in any pattern, with any policy.
+
+use std::collections::BTreeMap;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use weir_market::Action;
+use weir_market::conflate::{
+    Body, BookView, Conflator, ConflatorConfig, Content, Entry, Fanout, Kind, Message, OnFull,
+    Pattern, Policy, Poll, Polled, SubscribeError, SubscriberId, Subscription, SubscriptionId,
+    Urgency,
+};
+use weir_types::{InstrumentId, Nanos};
+
+use crate::books::{Books, definition};
+
+const SYMBOLS: [&str; 4] = ["AAPL", "AAP", "BAC", "Z"];
+const CONTENTS: [Content; 7] = [
+    Content::Bbo,
+    Content::Depth(5),
+    Content::Levels,
+    Content::Orders,
+    Content::Trades,
+    Content::Statistics,
+    Content::Status,
+];
+const POLICIES: [Policy; 4] =
+    [Policy::None, Policy::Conflate, Policy::SkipAndNotify, Policy::Disconnect];
+
+#[derive(Clone, Debug)]
+enum Op {
+    Change {
+        id: u32,
+        kind: Kind,
+        number: u64,
+    },
+    Advance(u64),
+    Tick,
+    /// Of the first stage's queue, so many entries go on.
+    Flush(usize),
+    Poll {
+        subscriber: usize,
+        room: usize,
+    },
+    Subscribe {
+        subscriber: usize,
+        terms: Subscription,
+    },
+    Unsubscribe {
+        subscriber: usize,
+        nth: usize,
+    },
+    Interval {
+        subscriber: usize,
+        nth: usize,
+        interval: u64,
+    },
+    DefineLast,
+    Leave {
+        subscriber: usize,
+    },
+}
+
+fn terms() -> impl Strategy<Value = Subscription> {
+    let pattern = proptest::sample::select(vec!["AAPL", "AAP*", "*", "Z", "BAC"]);
+    let content = prop_oneof![
+        2 => Just(Content::Bbo),
+        2 => Just(Content::Trades),
+        2 => proptest::sample::select(&CONTENTS[..]),
+    ];
+    let policy = proptest::sample::select(&POLICIES[..]);
+    let interval = proptest::sample::select(vec![0, 2_000, 20_000]);
+    (pattern, content, policy, interval, 1..6_u32).prop_map(
+        |(pattern, content, policy, interval, queue_len_max)| {
+            let pattern = Pattern::parse(pattern.as_bytes()).unwrap();
+            let mut terms = Subscription::new(pattern, content);
+            if policy != Policy::Conflate || content.kind().is_state() {
+                terms.policy = policy;
+            }
+            if terms.policy == Policy::Conflate && content.kind().may_wait() {
+                terms.interval = Nanos(interval);
+            }
+            Subscription { queue_len_max, ..terms }
+        },
+    )
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let kind = prop_oneof![
+        3 => Just(Kind::Bbo),
+        2 => Just(Kind::Trades),
+        2 => proptest::sample::select(&Kind::ALL[..]),
+    ];
+    prop_oneof![
+        16 => (0..4_u32, kind, 0..64_u64)
+            .prop_map(|(id, kind, number)| Op::Change { id, kind, number }),
+        4 => (0..4_000_u64).prop_map(Op::Advance),
+        3 => Just(Op::Tick),
+        6 => (1..12_usize).prop_map(Op::Flush),
+        6 => (0..3_usize, 0..8_usize).prop_map(|(subscriber, room)| Op::Poll { subscriber, room }),
+        2 => (0..3_usize, terms())
+            .prop_map(|(subscriber, terms)| Op::Subscribe { subscriber, terms }),
+        1 => (0..3_usize, 0..8_usize)
+            .prop_map(|(subscriber, nth)| Op::Unsubscribe { subscriber, nth }),
+        1 => (0..3_usize, 0..8_usize, proptest::sample::select(vec![0, 500, 2_000, 50_000]))
+            .prop_map(|(subscriber, nth, interval)| Op::Interval { subscriber, nth, interval }),
+        1 => Just(Op::DefineLast),
+        1 => (0..30_usize).prop_map(|subscriber| Op::Leave { subscriber }),
+    ]
+}
+
+/// A trade that was heard: the quote that each of the subscriber's subscriptions must have had.
+type QuoteBefore = Vec<(u64, Body)>;
+
+/// One subscription and one instrument.
+#[derive(Clone, Debug, Default)]
+struct Track {
+    heard: u64,
+    told: u64,
+    /// The latest that was heard, and that was told.
+    latest: Option<Body>,
+    last: Option<Body>,
+    last_sequence: u64,
+    quotes_before: BTreeMap<u64, QuoteBefore>,
+    /// The number of the last change of an order, since the snapshot; `None` without one.
+    orders: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+struct Held {
+    id: SubscriptionId,
+    /// Never used again.
+    number: u64,
+    terms: Subscription,
+    tracks: BTreeMap<InstrumentId, Track>,
+}
+
+#[derive(Clone, Debug)]
+struct Reader {
+    id: SubscriberId,
+    held: Vec<Held>,
+    is_closed: bool,
+    had_disconnect: bool,
+}
+
+struct World {
+    conflator: Conflator,
+    fanout: Fanout,
+    books: Books,
+    now: Nanos,
+    defined: usize,
+    numbers: u64,
+    order_numbers: BTreeMap<InstrumentId, u64>,
+    readers: Vec<Reader>,
+}
+
+impl World {
+    fn new() -> World {
+        let config = ConflatorConfig {
+            bbo_interval: Nanos(3_000),
+            book_interval: Nanos(3_000),
+            statistics_interval: Nanos(9_000),
+            events_max: 12,
+            on_full: OnFull::Gap,
+            urgency: Urgency::ONE_PERCENT,
+            instrument_id_max: InstrumentId(3),
+        };
+        let mut world = World {
+            conflator: Conflator::new(&config),
+            fanout: Fanout::new(InstrumentId(3), 100),
+            books: Books::default(),
+            now: Nanos(0),
+            defined: 0,
+            numbers: 0,
+            order_numbers: BTreeMap::new(),
+            readers: Vec::new(),
+        };
+        (0..3).for_each(|_| world.define());
+        for _ in 0..3 {
+            let id = world.fanout.add_subscriber();
+            world.readers.push(Reader {
+                id,
+                held: Vec::new(),
+                is_closed: false,
+                had_disconnect: false,
+            });
+        }
+        world
+    }
+
+    fn define(&mut self) {
+        let Some(symbol) = SYMBOLS.get(self.defined) else { return };
+        let id = InstrumentId(self.defined as u32);
+        self.fanout.define(self.now, &definition(id, symbol));
+        self.defined += 1;
+    }
+
+    fn step(&mut self, op: &Op) {
+        match *op {
+            Op::Change { id, kind, number } => self.change(InstrumentId(id), kind, number),
+            Op::Advance(span) => self.now.0 += span,
+            Op::Tick => self.conflator.tick(self.now),
+            Op::Flush(count) => self.flush(count),
+            Op::Poll { subscriber, room } => {
+                self.poll(subscriber, room);
+            }
+            Op::Subscribe { subscriber, terms } => self.subscribe(subscriber, &terms),
+            Op::Unsubscribe { subscriber, nth } => {
+                let reader = &mut self.readers[subscriber];
+                if nth < reader.held.len() {
+                    let held = reader.held.remove(nth);
+                    self.fanout.unsubscribe(reader.id, held.id).unwrap();
+                }
+            }
+            Op::Interval { subscriber, nth, interval } => {
+                let reader = &self.readers[subscriber];
+                let held = reader.held.get(nth).filter(|_| !reader.is_closed);
+                if let Some(held) = held {
+                    let which = (reader.id, held.id);
+                    let is_throttled = held.terms.policy == Policy::Conflate
+                        && held.terms.content.kind().may_wait();
+                    let given = self.fanout.set_interval(self.now, which, Nanos(interval));
+                    let is_behind = given == Err(SubscribeError::Disconnected);
+                    assert!(!is_behind || reader.may_be_disconnected());
+                    assert!(is_behind || given.is_ok() == (is_throttled || interval == 0));
+                }
+            }
+            Op::DefineLast => self.define(),
+            Op::Leave { subscriber } => {
+                if subscriber < self.readers.len() {
+                    self.fanout.remove_subscriber(self.readers[subscriber].id);
+                    let id = self.fanout.add_subscriber();
+                    self.readers[subscriber] =
+                        Reader { id, held: Vec::new(), is_closed: false, had_disconnect: false };
+                }
+            }
+        }
+        for interest in self.fanout.take_interest() {
+            self.conflator.interest(self.now, &interest, &self.books);
+        }
+        self.check_bounds();
+    }
+
+    fn change(&mut self, id: InstrumentId, kind: Kind, number: u64) {
+        let mut number = number;
+        if kind == Kind::Orders {
+            let orders = self.order_numbers.entry(id).or_default();
+            *orders += 1;
+            number = *orders;
+        }
+        let entry = self.books.next_of(id, self.now, kind, number);
+        self.conflator.apply(self.now, &entry);
+    }
+
+    fn subscribe(&mut self, index: usize, terms: &Subscription) {
+        let reader = &mut self.readers[index];
+        if reader.is_closed {
+            return;
+        }
+        match self.fanout.subscribe(self.now, reader.id, terms) {
+            Ok(id) => {
+                self.numbers += 1;
+                reader.had_disconnect |= terms.policy == Policy::Disconnect;
+                let tracks = BTreeMap::new();
+                reader.held.push(Held { id, number: self.numbers, terms: *terms, tracks });
+            }
+            // It is behind and does not know yet.
+            Err(refused) => {
+                assert_eq!(refused, SubscribeError::Disconnected);
+                assert!(reader.may_be_disconnected());
+            }
+        }
+    }
+
+    fn flush(&mut self, count: usize) {
+        for _ in 0..count {
+            let Some(entry) = self.conflator.pop(self.now) else { break };
+            self.fanout.apply(self.now, &entry);
+            let Some(symbol) = SYMBOLS[..self.defined].get(entry.instrument_id.0 as usize) else {
+                continue;
+            };
+            let symbol = definition(entry.instrument_id, symbol).symbol;
+            for reader in &mut self.readers {
+                reader.hear(&entry, &symbol);
+            }
+        }
+    }
+
+    fn poll(&mut self, index: usize, room: usize) -> usize {
+        let mut got = Vec::new();
+        let poll = Poll { subscriber: self.readers[index].id, now: self.now, room };
+        let polled = self.fanout.poll(poll, &self.books, &mut |message, _| got.push(*message));
+        let reader = &mut self.readers[index];
+        match polled {
+            Polled::Sent { count, .. } => assert!(count == got.len() && count <= room),
+            Polled::Disconnect(why) => {
+                let held = reader.held.iter().find(|held| held.id == why.subscription);
+                // It may have been ended since.
+                assert!(held.is_none_or(|held| held.terms.policy == Policy::Disconnect));
+                assert_eq!(got, []);
+                reader.is_closed = true;
+            }
+            Polled::Unknown => panic!("{index} is there"),
+        }
+        for message in &got {
+            reader.tell(message, &self.order_numbers);
+        }
+        got.len()
+    }
+
+    fn check_bounds(&self) {
+        for reader in &self.readers {
+            let standing = self.fanout.standing(reader.id).unwrap();
+            let count = reader.held.len();
+            let queues: usize =
+                reader.held.iter().map(|held| held.terms.queue_len_max as usize).sum();
+            let most = count * SYMBOLS.len() + queues * (1 + count);
+            assert!(standing.queue_len <= most, "{standing:?} with {count}: {most}");
+        }
+    }
+
+    /// Everybody takes everything; then nobody misses anything.
+    fn settle(&mut self) {
+        self.now.0 += 10_000_000;
+        self.step(&Op::Tick);
+        self.step(&Op::Flush(usize::MAX));
+        for index in 0..self.readers.len() {
+            self.poll(index, 0);
+            self.now.0 += 10_000_000;
+            while self.poll(index, 3) > 0 {
+                self.now.0 += 10_000_000;
+            }
+            if !self.readers[index].is_closed {
+                self.readers[index].settle(&self.books, self.defined, &self.order_numbers);
+            }
+        }
+    }
+}
+
+impl Reader {
+    /// Also by a subscription that was ended since.
+    fn may_be_disconnected(&self) -> bool {
+        self.had_disconnect
+    }
+
+    fn hear(&mut self, entry: &Entry, symbol: &weir_market::SymbolText) {
+        let (id, kind) = (entry.instrument_id, entry.body.kind());
+        let quotes_before: QuoteBefore = self
+            .held
+            .iter()
+            .filter(|held| held.terms.content == Content::Bbo)
+            .filter(|held| matches!(held.terms.policy, Policy::Conflate | Policy::None))
+            .filter_map(|held| Some((held.number, held.tracks.get(&id)?.latest?)))
+            .collect();
+        for held in &mut self.held {
+            if held.terms.content.kind() != kind || !held.terms.pattern.matches(symbol) {
+                continue;
+            }
+            let track = held.tracks.entry(id).or_default();
+            track.heard += u64::from(entry.merged.change_count);
+            track.latest = Some(entry.body);
+            if let Body::Trade(_) = entry.body {
+                track.quotes_before.insert(entry.merged.last_sequence, quotes_before.clone());
+            }
+        }
+    }
+
+    fn tell(&mut self, message: &Message, order_numbers: &BTreeMap<InstrumentId, u64>) {
+        let Message { subscription, entry, .. } = *message;
+        let id = entry.instrument_id;
+        let place = self.held.iter().position(|held| held.id == subscription);
+        let held = &mut self.held[place.expect("nothing of an ended subscription")];
+        let track = held.tracks.entry(id).or_default();
+        assert_eq!(entry.body.kind(), held.terms.content.kind());
+        let is_lost = matches!(entry.body, Body::Gap(_));
+        let is_first = track.last.is_none() && !is_lost && entry.body.kind() != Kind::Trades;
+        assert!(!is_first || entry.is_snapshot, "{entry:?} begins {:?}", held.terms);
+        track.told += u64::from(entry.merged.change_count);
+        if entry.merged.change_count > 0 {
+            let (first, last) = (entry.merged.first_sequence, entry.merged.last_sequence);
+            assert!(first <= last, "{entry:?}");
+            assert!(track.last_sequence < last, "{entry:?} after {}", track.last_sequence);
+            track.last_sequence = last;
+        }
+        let mut quotes_before = None;
+        match entry.body {
+            Body::Trade(_) => {
+                quotes_before = track.quotes_before.remove(&entry.merged.last_sequence);
+                assert!(quotes_before.is_some(), "{entry:?} twice");
+            }
+            Body::OrdersSnapshot => track.orders = order_numbers.get(&id).copied().or(Some(0)),
+            Body::Gap(Kind::Orders) => track.orders = None,
+            Body::Order(update) => {
+                let Action::Delete { order_id } = update.action else { panic!("{update:?}") };
+                if let Some(orders) = &mut track.orders {
+                    *orders += 1;
+                    assert_eq!(*orders, order_id, "orders come one after the other");
+                }
+            }
+            _ => {}
+        }
+        if !is_lost {
+            track.last = Some(entry.body);
+        }
+        for (number, quote) in quotes_before.unwrap_or_default() {
+            let quotes = self.held.iter().find(|held| held.number == number);
+            if let Some(quotes) = quotes {
+                assert_eq!(quotes.tracks[&id].last, Some(quote), "before {entry:?}");
+            }
+        }
+    }
+
+    fn settle(&self, books: &Books, defined: usize, order_numbers: &BTreeMap<InstrumentId, u64>) {
+        for held in &self.held {
+            for (index, symbol) in SYMBOLS[..defined].iter().enumerate() {
+                let id = InstrumentId(index as u32);
+                if !held.terms.pattern.matches(&definition(id, symbol).symbol) {
+                    continue;
+                }
+                let track = held.tracks.get(&id).cloned().unwrap_or_default();
+                let what = format!("{id:?} of {:?}: {track:?}", held.terms);
+                match held.terms.content.kind() {
+                    Kind::Bbo => assert_eq!(track.last, Some(Body::Bbo(books.best(id))), "{what}"),
+                    Kind::Status => {
+                        assert_eq!(track.last, books.status(id).map(Body::Status), "{what}");
+                    }
+                    Kind::Orders => {
+                        let last = order_numbers.get(&id).copied().unwrap_or(0);
+                        assert_eq!(track.orders, Some(last), "{what}");
+                        continue;
+                    }
+                    _ => {}
+                }
+                assert_eq!(track.heard, track.told, "{what}");
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 384, ..ProptestConfig::default() })]
+
+    /// 384 runs of 400 steps.
+    #[test]
+    fn whatever_subscribers_do_each_is_told_all_that_is_new_in_order_and_within_its_bounds(
+        ops in vec(op(), 400),
+    ) {
+        let mut world = World::new();
+        for op in &ops {
+            world.step(op);
+        }
+        world.settle();
+    }
+}

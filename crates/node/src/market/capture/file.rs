@@ -1,0 +1,299 @@
+//! Reads a capture or a day file piece by piece, compressed by gzip or not.
+
+use std::fs::File;
+use std::io::{self, BufReader, Cursor, Read};
+use std::path::Path;
+
+use flate2::read::MultiGzDecoder;
+use weir_market::capture::{
+    CaptureError, Datagram, Decoder, FrameError, Record, Step, datagram, next_record,
+};
+use weir_types::Nanos;
+
+use super::super::{Datagrams, ReceiveCounts};
+
+/// Bytes that are read at once at least.
+const PIECE_LEN: usize = 256 << 10;
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+/// How pcap files of each form and pcapng files begin.
+const CAPTURE_MAGICS: [[u8; 4]; 6] = [
+    [0xd4, 0xc3, 0xb2, 0xa1],
+    [0xa1, 0xb2, 0xc3, 0xd4],
+    [0x4d, 0x3c, 0xb2, 0xa1],
+    [0xa1, 0xb2, 0x3c, 0x4d],
+    [0x34, 0xcd, 0xb2, 0xa1],
+    [0x0a, 0x0d, 0x0d, 0x0a],
+];
+/// No feed that comes in day files has longer messages.
+const RECORD_LEN_MAX: u16 = 1_024;
+
+/// Why no more of a file is read.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// The system's, or damaged compression.
+    #[error("after {offset} bytes: {error}")]
+    Io {
+        /// Bytes that were read, decompressed.
+        offset: u64,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+    /// What is in the file.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+}
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// Frames: pcap or pcapng.
+    Capture,
+    /// Messages, each behind its length.
+    Records,
+}
+
+/// The next of a file.
+#[derive(Clone, Copy, Debug)]
+pub enum Item<'a> {
+    /// A datagram of a capture.
+    Datagram(Datagram<'a>),
+    /// A frame that holds none.
+    Other(FrameError),
+    /// A message of a day file and its own time.
+    Message {
+        /// Since midnight where the message is long enough to have a time as those of ITCH 5.0
+        /// have, else zero.
+        ts_event: Nanos,
+        /// The message.
+        message: &'a [u8],
+    },
+}
+
+/// What was found so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileCounts {
+    /// Frames of a capture.
+    pub frames: u64,
+    /// Datagrams.
+    pub datagrams: u64,
+    /// Frames that are something else than UDP.
+    pub other: u64,
+    /// Fragments.
+    pub fragments: u64,
+    /// Datagrams that the capture did not keep whole.
+    pub cut: u64,
+    /// Frames whose headers make no sense.
+    pub damaged: u64,
+    /// Messages of a day file.
+    pub messages: u64,
+}
+
+/// A file that is read.
+pub struct CaptureFile {
+    reader: Box<dyn Read + Send>,
+    buffer: Vec<u8>,
+    /// What is in the buffer and was not used yet.
+    start: usize,
+    end: usize,
+    is_last: bool,
+    offset: u64,
+    kind: FileKind,
+    decoder: Decoder,
+    counts: FileCounts,
+}
+
+impl std::fmt::Debug for CaptureFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CaptureFile")
+            .field("kind", &self.kind)
+            .field("offset", &self.offset)
+            .finish()
+    }
+}
+
+impl CaptureFile {
+    /// Opens a file and finds out what it is by how it begins.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn open(path: &Path) -> Result<CaptureFile, FileError> {
+        let file = File::open(path).map_err(|error| FileError::Io { offset: 0, error })?;
+        CaptureFile::new(Box::new(BufReader::with_capacity(PIECE_LEN, file)))
+    }
+
+    /// Of bytes that come from anywhere.
+    ///
+    /// # Errors
+    /// Those of `reader`.
+    pub fn new(mut reader: Box<dyn Read + Send>) -> Result<CaptureFile, FileError> {
+        let mut head = Vec::new();
+        let error = |error| FileError::Io { offset: 0, error };
+        reader.by_ref().take(2).read_to_end(&mut head).map_err(error)?;
+        let is_compressed = head == GZIP_MAGIC;
+        let whole = Cursor::new(head).chain(reader);
+        let reader: Box<dyn Read + Send> =
+            if is_compressed { Box::new(MultiGzDecoder::new(whole)) } else { Box::new(whole) };
+        let mut file = CaptureFile {
+            reader,
+            buffer: vec![0; PIECE_LEN],
+            start: 0,
+            end: 0,
+            is_last: false,
+            offset: 0,
+            kind: FileKind::Capture,
+            decoder: Decoder::new(),
+            counts: FileCounts::default(),
+        };
+        file.fill(4)?;
+        let head = &file.buffer[..file.end];
+        let is_capture = CAPTURE_MAGICS.iter().any(|magic| head.starts_with(magic));
+        let len = head.first_chunk::<2>().map_or(0, |len| u16::from_be_bytes(*len));
+        if !is_capture && (1..=RECORD_LEN_MAX).contains(&len) {
+            file.kind = FileKind::Records;
+        }
+        Ok(file)
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn kind(&self) -> FileKind {
+        self.kind
+    }
+
+    /// What was found so far.
+    #[must_use]
+    pub fn counts(&self) -> &FileCounts {
+        &self.counts
+    }
+
+    /// Bytes used so far, decompressed.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Hands the next item to `take`; false at the end of the file.
+    ///
+    /// # Errors
+    /// [`FileError`]: nothing more can be read. All before it was handed on.
+    pub fn next(&mut self, take: &mut dyn FnMut(&Item<'_>)) -> Result<bool, FileError> {
+        loop {
+            let bytes = &self.buffer[self.start..self.end];
+            let (used, needed) = match self.kind {
+                FileKind::Capture => match self.decoder.next(bytes, self.is_last)? {
+                    Step::Frame { used, frame } => {
+                        self.counts.frames += 1;
+                        let item = datagram(&frame).map_or_else(Item::Other, Item::Datagram);
+                        count(&mut self.counts, &item);
+                        take(&item);
+                        (used, None)
+                    }
+                    Step::Other { used } => (used, Some(0)),
+                    Step::More { len } => (0, Some(len)),
+                    Step::End => return Ok(false),
+                },
+                FileKind::Records => match next_record(bytes, self.offset, self.is_last)? {
+                    Record::Message { used, message } => {
+                        self.counts.messages += 1;
+                        take(&Item::Message { ts_event: time_of_day(message), message });
+                        (used, None)
+                    }
+                    Record::EndOfSession { used } => (used, Some(0)),
+                    Record::More { len } => (0, Some(len)),
+                    Record::End => return Ok(false),
+                },
+            };
+            self.start += used;
+            self.offset += used as u64;
+            match needed {
+                None => return Ok(true),
+                Some(len) if len > self.end - self.start => self.fill(len)?,
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Reads on until there are at least `len` bytes, or the file ends.
+    fn fill(&mut self, len: usize) -> Result<(), FileError> {
+        self.buffer.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        if self.buffer.len() < len {
+            self.buffer.resize(len.next_multiple_of(PIECE_LEN), 0);
+        }
+        while self.end < len && !self.is_last {
+            match self.reader.read(&mut self.buffer[self.end..]) {
+                Ok(0) => self.is_last = true,
+                Ok(read) => self.end += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    let offset = self.offset + self.end as u64;
+                    return Err(FileError::Io { offset, error });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn count(counts: &mut FileCounts, item: &Item<'_>) {
+    let place = match item {
+        Item::Datagram(_) => &mut counts.datagrams,
+        Item::Other(FrameError::Fragment) => &mut counts.fragments,
+        Item::Other(FrameError::Cut { .. }) => &mut counts.cut,
+        Item::Other(FrameError::Damaged) => &mut counts.damaged,
+        Item::Other(FrameError::NotUdp | FrameError::Link(_)) => &mut counts.other,
+        Item::Message { .. } => &mut counts.messages,
+    };
+    *place += 1;
+}
+
+/// ITCH 5.0: type, stock locate, tracking number, then six bytes of nanoseconds since midnight.
+fn time_of_day(message: &[u8]) -> Nanos {
+    message.get(5..11).map_or(Nanos(0), |time| {
+        Nanos(time.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
+    })
+}
+
+/// A capture as a source of datagrams, as fast as it can be read.
+#[derive(Debug)]
+pub struct CaptureReplay {
+    file: CaptureFile,
+    counts: ReceiveCounts,
+    is_over: bool,
+}
+
+impl CaptureReplay {
+    /// Of a capture.
+    #[must_use]
+    pub fn new(file: CaptureFile) -> CaptureReplay {
+        CaptureReplay { file, counts: ReceiveCounts::default(), is_over: false }
+    }
+}
+
+impl Datagrams for CaptureReplay {
+    fn receive(&mut self, take: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
+        let mut received = 0;
+        while received == 0 && !self.is_over {
+            let counts = &mut self.counts;
+            let more = self.file.next(&mut |item| {
+                if let Item::Datagram(datagram) = item {
+                    counts.datagrams += 1;
+                    counts.bytes += datagram.payload.len() as u64;
+                    received += 1;
+                    take(datagram);
+                }
+            });
+            self.is_over = !more.map_err(io::Error::other)?;
+        }
+        Ok(received)
+    }
+
+    fn counts(&self) -> ReceiveCounts {
+        self.counts
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over
+    }
+}

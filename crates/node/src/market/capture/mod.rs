@@ -1,0 +1,10 @@
+//! Captures and day files on disk: opened, decompressed, read in pieces; and captures written.
+
+mod file;
+mod writer;
+
+pub use file::{CaptureFile, CaptureReplay, FileCounts, FileError, FileKind, Item};
+pub use writer::CaptureWriter;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,17 @@
+//! Any bytes as a datagram of CQS and CTS, and as the messages of a block whose header is right.
+//!
+//! Holds that nothing panics, that taking messages off a packet ends, that a message that is
+//! refused says nothing, and that what instruments are told of was defined before.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use weir_fuzz::market::{block, check};
+use weir_market::feed::cta::{Cta, Line};
+
+fuzz_target!(|bytes: &[u8]| {
+    for (line, indicator) in [(Line::Quotes, b'Q'), (Line::Trades, b'T')] {
+        check(&mut Cta::new(line), bytes);
+        let datagram = block(&[2, 0, 0, indicator, b'O'], bytes);
+        assert!(check(&mut Cta::new(line), &datagram), "the header is right");
+    }
+});

@@ -1,0 +1,88 @@
+//! Any bytes as a datagram of MoldUDP64 with ITCH 5.0, as a file of messages, as requests, and as
+//! the server's side of a GLIMPSE session.
+//!
+//! Holds that nothing panics, that an error leaves the sink as it was, that a message which is read
+//! is written as the same bytes, and that a file read in pieces is the file read at once.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use weir_fuzz::Recipe;
+use weir_market::feed::Collected;
+use weir_market::feed::itch::layout::TYPES;
+use weir_market::feed::itch::{FileReader, Itch, Message, encode};
+use weir_market::feed::moldudp64::{Messages, Request, read_packet};
+use weir_market::feed::soupbin::{Glimpse, Inbox, Login, SoupPacket};
+use weir_market::{Context, Feed};
+use weir_types::Nanos;
+
+fn decode(message: &[u8]) {
+    let mut sink = Collected::default();
+    let context = Context { sequence: 1, channel: 0, ts_send: Nanos(0) };
+    let decoded = Itch::new(Nanos(1)).decode(&context, message, &mut sink);
+    if decoded.is_err() {
+        assert!(sink.updates.is_empty() && sink.definitions.is_empty());
+    }
+    if let Ok(read) = Message::new(message) {
+        read.visit(|_, _| ());
+        let mut written = Vec::new();
+        encode::rewrite(read, &mut written);
+        assert_eq!(written, message);
+    }
+}
+
+fn datagram(bytes: &[u8]) {
+    let _ = Request::read(bytes);
+    let Ok(packet) = read_packet(bytes, 0) else { return };
+    for message in Messages::new(&packet) {
+        let Ok((_, message)) = message else { break };
+        decode(message);
+    }
+}
+
+/// Messages of known types and lengths with arbitrary content.
+fn shaped(bytes: &[u8]) {
+    let mut recipe = Recipe::new(bytes);
+    while !recipe.is_empty() {
+        let (kind, len) = TYPES[usize::from(recipe.byte()) % TYPES.len()];
+        let mut message = vec![kind];
+        message.extend((1..len).map(|_| recipe.byte()));
+        decode(&message);
+    }
+}
+
+fn file(bytes: &[u8], piece_len: usize) -> (Vec<Vec<u8>>, u64, usize) {
+    let mut reader = FileReader::new();
+    let mut messages = Vec::new();
+    for piece in bytes.chunks(piece_len) {
+        reader.push(piece, |_, message| messages.push(message.to_vec()));
+    }
+    (messages, reader.messages(), reader.unfinished_len())
+}
+
+fn session(bytes: &[u8]) {
+    let login = Login::new("fuzz", "fuzz").expect("printable");
+    let mut client = Glimpse::new(login, Nanos(0));
+    let mut inbox = Inbox::new();
+    for piece in bytes.chunks(11) {
+        inbox.push(piece);
+        while let Some(packet) = inbox.take() {
+            if let Ok(read) = SoupPacket::read(packet) {
+                let mut written = Vec::new();
+                assert!(read.write(&mut written));
+                assert_eq!(SoupPacket::read(&written[2..]), Ok(read));
+            }
+            let was_over = client.is_over();
+            assert!(client.take(packet, Nanos(1)).is_ok() || !was_over);
+        }
+    }
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    datagram(bytes);
+    shaped(bytes);
+    let piece_len = usize::from(bytes.first().copied().unwrap_or(0)) + 1;
+    assert_eq!(file(bytes, piece_len), file(bytes, bytes.len().max(1)));
+    session(bytes);
+    // Past the login, which blind mutation does not find.
+    session(&[b"\0\x1fA         S                   1", bytes].concat());
+});
