@@ -4,15 +4,15 @@
 //! messages, which is all that arbitration and gap detection need. Its *codec* turns one message
 //! into [`Update`]s. Both borrow; nothing is copied or allocated but for new instruments.
 
-pub mod itch;
-pub mod moldudp64;
-pub mod soupbin;
 pub mod consolidate;
 pub mod cta;
 pub mod iex;
+pub mod itch;
 pub mod layout;
+pub mod moldudp64;
 mod national;
 pub mod opra;
+pub mod soupbin;
 
 use weir_types::Nanos;
 

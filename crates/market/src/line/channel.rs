@@ -13,6 +13,8 @@ use crate::feed::{Packet, PacketKind};
 
 /// The number of a session's first message.
 const FIRST: u64 = 1;
+/// Two resets so close together by the venue's clock are one, on two lines.
+const SAME_RESET: Nanos = Nanos(1_000_000_000);
 
 /// The first hole.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +62,8 @@ pub struct Channel {
     is_ended: bool,
     state: State,
     past: PastSessions,
+    /// When the numbers last began anew within a session, by the venue's clock.
+    reset_at: Option<Nanos>,
     given_up: GivenUp,
     /// What came on each line in this session.
     seen: [Seen; 3],
@@ -87,6 +91,7 @@ impl Channel {
             is_ended: false,
             state: State::Waiting,
             past: PastSessions::default(),
+            reset_at: None,
             given_up: GivenUp::default(),
             seen: [Seen::NONE; 3],
             counts: ChannelCounts::default(),
@@ -133,7 +138,7 @@ impl Channel {
             return;
         };
         let is_again = line == Line::Retransmission || packet.kind == PacketKind::Retransmission;
-        if !self.enter_session(packet, end, is_again, out) {
+        if !self.enter_session(packet, end, is_again, out) || !self.follow_resets(packet, out) {
             return;
         }
         self.note_line(line, packet, end, is_again);
@@ -271,22 +276,50 @@ impl Channel {
         true
     }
 
+    /// Begins anew where the venue does; false for a packet that was sent before it did.
+    fn follow_resets(&mut self, packet: &Packet<'_>, out: &mut impl Handler) -> bool {
+        if self.reset_at.is_some_and(|at| packet.ts_send < at) {
+            self.counts.old_session_packets += 1;
+            return false;
+        }
+        let is_known = self.reset_at.is_some_and(|at| packet.ts_send.since(at) < SAME_RESET);
+        if packet.kind != PacketKind::Reset || is_known {
+            return true;
+        }
+        self.finish_session(out);
+        self.reset_at = Some(packet.ts_send);
+        self.is_joined = true;
+        self.next = packet.sequence.max(FIRST);
+        self.horizon = self.next;
+        self.counts.sessions += 1;
+        out.event(self.channel, &Event::Session { session: packet.session });
+        true
+    }
+
     /// Gives up what is missing of a session, hands on what waited for it, and forgets it.
     fn leave_session(&mut self, old: u64, out: &mut impl Handler) {
+        let reached = self.finish_session(out);
+        self.past.push(old, reached);
+        self.reset_at = None;
+    }
+
+    /// The same, and does not forget its number; returns where it had come to.
+    fn finish_session(&mut self, out: &mut impl Handler) -> u64 {
         self.is_recovering = false;
         self.drain(out);
         while self.next < self.horizon {
             self.give_up(u64::MAX, StaleReason::SessionOver, out);
             self.drain(out);
         }
-        self.past.push(old, self.next);
-        (self.next, self.horizon) = (FIRST, FIRST);
+        let reached = std::mem::replace(&mut self.next, FIRST);
+        self.horizon = FIRST;
         self.held.clear();
         self.gap = None;
         self.asked = Asked::default();
         (self.is_stale, self.is_ended, self.end) = (false, false, None);
         self.given_up.clear();
         self.seen = [Seen::NONE; 3];
+        reached
     }
 
     /// Decides where to begin when the first packet is not the first one.

@@ -42,11 +42,14 @@ struct Scene {
     log: Log,
     now: u64,
     session: u64,
+    /// When the venue sends, by its clock.
+    sent: Nanos,
 }
 
 impl Scene {
     fn new(config: LineConfig) -> Scene {
-        Scene { channel: Channel::new(5, config), log: Log::default(), now: 0, session: 1 }
+        let (channel, sent) = (Channel::new(5, config), Nanos(0));
+        Scene { channel, log: Log::default(), now: 0, session: 1, sent }
     }
 
     /// What happened since the last look.
@@ -62,7 +65,7 @@ impl Scene {
             sequence: from,
             count: (to - from) as u32,
             kind,
-            ts_send: Nanos(0),
+            ts_send: self.sent,
             messages: &messages,
         };
         self.channel.packet(line, &packet, Nanos(self.now), &mut self.log);
@@ -176,6 +179,24 @@ fn a_heartbeat_and_the_end_of_a_session_show_what_is_missing_at_the_end() {
     assert_eq!(end, "gap:5..6 Gap");
     assert_eq!(scene.b(5, 6), "5..6 Ended end:6");
     assert_eq!(scene.send(Line::B, PacketKind::EndOfSession, 6, 6), "", "told once");
+}
+
+#[test]
+fn where_the_venue_begins_its_numbers_anew_both_lines_do_and_nothing_of_before_comes_back() {
+    let mut scene = Scene::new(config());
+    let mut send = |line, kind, (from, to), second: u64| {
+        scene.sent = Nanos(second * 1_000_000_000);
+        scene.send(line, kind, from, to)
+    };
+    send(Line::A, PacketKind::Data, (1, 4), 10);
+    assert_eq!(send(Line::A, PacketKind::Data, (6, 7), 11), "gap:4..6 Gap");
+    let reset = send(Line::A, PacketKind::Reset, (1, 2), 20);
+    assert_eq!(reset, "lost:1:4..6:SessionOver 6..7 session:1 1..2 Live");
+    assert_eq!(send(Line::B, PacketKind::Data, (4, 6), 10), "", "from before, and too late");
+    assert_eq!(send(Line::B, PacketKind::Reset, (1, 2), 20), "", "the same on the other line");
+    assert_eq!(send(Line::B, PacketKind::Data, (2, 5), 21), "2..5");
+    assert_eq!(send(Line::A, PacketKind::Reset, (9, 10), 30), "session:1 9..10", "another day");
+    assert_eq!(scene.channel.counts().old_session_packets, 1);
 }
 
 #[test]

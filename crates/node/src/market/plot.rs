@@ -32,9 +32,8 @@ pub fn svg(rates: &Rates, title: &str, unit: &str) -> String {
         let x = MARGIN + step as f64 / steps * (WIDTH - 2.0 * MARGIN);
         (x, height(value, decades))
     };
-    let series: [(&str, fn(&SecondCount) -> u64); 2] =
-        [("#c33", |second| second.peak_ms * 1_000), ("#236", |second| second.count)];
-    for (colour, value) in series {
+    let peak: fn(&SecondCount) -> u64 = |second| second.peak_ms * 1_000;
+    for (colour, value) in [("#c33", peak), ("#236", |second| second.count)] {
         out.push_str("<polyline fill=\"none\" stroke=\"");
         out.push_str(colour);
         out.push_str("\" points=\"");
