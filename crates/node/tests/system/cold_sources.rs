@@ -224,6 +224,28 @@ fn kills_leave_no_hole_in_a_sources_files() {
     }
 }
 
+/// A snapshot takes the place of the log before it, and its store has let orders go: were they in
+/// no closed file when the node is killed, they would be nowhere.
+#[test]
+fn a_snapshot_waits_until_what_its_store_let_go_is_in_files() {
+    let lazy = COLD.replace("interval_ms = 500", "interval_ms = 600000");
+    let lazy = lazy.replace("segment_bytes = 65536", "segment_bytes = 67108864");
+    let (home, node) = node_with(&format!("durability = \"os\"\n{lazy}"));
+    let mut m = morning_at(home, node);
+    for _ in 0..2 {
+        m.pass();
+        until("a snapshot", || {
+            let dir = m.home.data().join("source-40/snapshots");
+            let mut files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
+            files.any(|name| name.to_string_lossy().ends_with(".wsnap")).then_some(())
+        });
+        m.kill();
+        m.fed.until_fed();
+        m.check_token();
+        assert_eq!(count(&m.node, "holes"), 0, "{}", cold(&m.node));
+    }
+}
+
 #[test]
 fn a_source_that_survives_no_restart_begins_its_files_anew() {
     let mut m = morning("");
