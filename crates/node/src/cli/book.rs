@@ -20,6 +20,7 @@ use weir_types::{OrdType, OrderId, Phase, Price, Side, TimeInForce};
 use weir_wire::delivery::OrderRow;
 
 use super::endpoint::{Login, TIMEOUT, decimal};
+use super::feed_book::{self, CaptureArgs};
 use super::indicative::CallBook;
 
 const REFRESH: Duration = Duration::from_millis(100);
@@ -32,6 +33,8 @@ const BAR_LEN: u128 = 30;
 pub struct BookArgs {
     /// The instrument's symbol or identifier.
     symbol: String,
+    #[command(flatten)]
+    capture: CaptureArgs,
     #[command(flatten)]
     login: Login,
     /// Levels of each side.
@@ -50,6 +53,9 @@ pub struct BookArgs {
 /// # Errors
 /// When the node cannot be reached or has no such instrument.
 pub fn run(args: BookArgs) -> anyhow::Result<()> {
+    if args.capture.is_asked() {
+        return feed_book::run(&args.capture, &args.symbol, (args.depth, args.json));
+    }
     let mut instrument = args.login.endpoint.instrument(&args.symbol)?;
     let mut client = args.login.client()?;
     let config = FollowerConfig {

@@ -137,16 +137,14 @@ struct Looked {
 
 fn look(args: &InspectArgs) -> anyhow::Result<Looked> {
     let entry = args.feed.as_deref().map(feed_named).transpose()?;
-    let framing = entry.map(|entry| ((entry.framing)(), entry.kind_len));
-    let taken = framing
-        .as_ref()
-        .map(|(framing, kind_len)| Taken { framing: framing.as_ref(), kind_len: *kind_len });
+    let feed = entry.map(|entry| ((entry.feed)(), entry.kind_at));
+    let taken = feed.as_ref().map(|(feed, kind_at)| Taken { framing: feed, kind_at: *kind_at });
     let mut file = open(&args.file)?;
     let (analysis, error) = Analysis::of(&mut file, taken);
     Ok(Looked { kind: file.kind(), counts: *file.counts(), analysis, error })
 }
 
-fn feed_named(name: &str) -> anyhow::Result<&'static FeedEntry> {
+pub(super) fn feed_named(name: &str) -> anyhow::Result<&'static FeedEntry> {
     let names: Vec<&str> = FEEDS.iter().map(|entry| entry.name).collect();
     feed_by_name(name)
         .with_context(|| format!("no feed is called `{name}`; known: {}", names.join(", ")))

@@ -15,13 +15,13 @@ use super::capture::{CaptureFile, FileError, Item};
 use super::feeds::Framing;
 use super::rates::Rates;
 
-/// A feed's framing, and how many bytes at a message's beginning say of which type it is.
+/// A feed's framing, and where in a message stands of which type it is.
 #[derive(Clone, Copy)]
 pub struct Taken<'a> {
     /// The framing.
     pub framing: &'a dyn Framing,
-    /// The bytes of a type.
-    pub kind_len: usize,
+    /// The bytes of the type: from, to.
+    pub kind_at: (usize, usize),
 }
 
 /// The numbers of one channel in one group.
@@ -116,7 +116,7 @@ impl Analysis {
                 Item::Datagram(datagram) => analysis.datagram(datagram, taken),
                 Item::Message { ts_event, message } => {
                     analysis.has_messages = true;
-                    analysis.note_kind(message, 1);
+                    analysis.note_kind(message, (0, 1));
                     analysis.note_time(*ts_event, 1);
                 }
                 Item::Other(_) => {}
@@ -151,7 +151,7 @@ impl Analysis {
         while count < u64::from(packet.count) {
             match taken.framing.next_message(rest) {
                 Ok((message, after)) => {
-                    self.note_kind(message, taken.kind_len);
+                    self.note_kind(message, taken.kind_at);
                     rest = after;
                     count += 1;
                 }
@@ -164,8 +164,9 @@ impl Analysis {
         self.note_time(datagram.ts_recv, count);
     }
 
-    fn note_kind(&mut self, message: &[u8], kind_len: usize) {
-        let kind = &message[..kind_len.min(message.len())];
+    fn note_kind(&mut self, message: &[u8], (from, to): (usize, usize)) {
+        let len = message.len();
+        let kind = &message[from.min(len)..to.min(len)];
         if !self.kinds.contains_key(kind) {
             self.kinds.insert(kind.to_vec(), Kind::default());
         }

@@ -1,9 +1,13 @@
-//! The feeds that tools can name, as far as their framing goes.
+//! The feeds that tools and gateways can name, chosen when they run.
 
-use weir_market::{Feed, FeedError, Packet};
+use weir_market::feed::cta::{Cta, Line};
+use weir_market::feed::iex::{Iex, Protocol};
+use weir_market::feed::itch::Itch;
+use weir_market::feed::opra::Opra;
+use weir_market::{Context, Feed, FeedError, Packet, Sink};
+use weir_types::Nanos;
 
-/// How a feed's datagrams are taken apart: [`Feed`] without its codec, so that tools can choose a
-/// feed when they run.
+/// How a feed's datagrams are taken apart: [`Feed`] without its codec.
 pub trait Framing {
     /// Reads a datagram's header.
     ///
@@ -28,22 +32,103 @@ impl<F: Feed> Framing for F {
     }
 }
 
+/// One of the feeds.
+#[derive(Clone, Debug)]
+pub enum AnyFeed {
+    /// CQS and CTS.
+    Cta(Box<Cta>),
+    /// DEEP, DEEP+ and TOPS over IEX-TP.
+    Iex(Box<Iex>),
+    /// ITCH 5.0 over MoldUDP64.
+    Itch(Box<Itch>),
+    /// OPRA.
+    Opra(Box<Opra>),
+}
+
+/// Asks whichever feed it is.
+macro_rules! of_each {
+    ($feed:expr, $inner:ident => $answer:expr) => {
+        match $feed {
+            AnyFeed::Cta($inner) => $answer,
+            AnyFeed::Iex($inner) => $answer,
+            AnyFeed::Itch($inner) => $answer,
+            AnyFeed::Opra($inner) => $answer,
+        }
+    };
+}
+
+impl Feed for AnyFeed {
+    fn name(&self) -> &'static str {
+        of_each!(self, feed => feed.name())
+    }
+
+    fn packet<'a>(&self, datagram: &'a [u8]) -> Result<Packet<'a>, FeedError> {
+        of_each!(self, feed => Feed::packet(&**feed, datagram))
+    }
+
+    fn next_message<'a>(&self, messages: &'a [u8]) -> Result<(&'a [u8], &'a [u8]), FeedError> {
+        of_each!(self, feed => Feed::next_message(&**feed, messages))
+    }
+
+    fn decode(
+        &mut self,
+        context: &Context,
+        message: &[u8],
+        sink: &mut impl Sink,
+    ) -> Result<(), FeedError> {
+        of_each!(self, feed => feed.decode(context, message, sink))
+    }
+}
+
 /// A feed that tools can name.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct FeedEntry {
     /// Its name, as [`Feed::name`] says it.
     pub name: &'static str,
-    /// Bytes at the beginning of a message that say of which type it is.
-    pub kind_len: usize,
-    /// Its framing.
-    pub framing: fn() -> Box<dyn Framing>,
+    /// Where in a message, without its framing, stands of which type it is: from, to.
+    pub kind_at: (usize, usize),
+    /// The feed at the beginning of a day.
+    pub feed: fn() -> AnyFeed,
 }
 
+/// The midnight that times of the day are counted from where nobody has said which day it is.
+const NO_DAY: Nanos = Nanos(0);
+
 /// All of them, by name.
-pub const FEEDS: &[FeedEntry] = &[];
+pub const FEEDS: &[FeedEntry] = &[
+    entry("cqs", (0, 2), || AnyFeed::Cta(Box::new(Cta::new(Line::Quotes)))),
+    entry("cts", (0, 2), || AnyFeed::Cta(Box::new(Cta::new(Line::Trades)))),
+    entry("iex-deep", (0, 1), || iex(Protocol::Deep)),
+    entry("iex-deep-plus", (0, 1), || iex(Protocol::DeepPlus)),
+    entry("iex-tops", (0, 1), || iex(Protocol::Tops)),
+    entry("itch", (0, 1), || AnyFeed::Itch(Box::new(Itch::new(NO_DAY)))),
+    entry("opra", (1, 3), || AnyFeed::Opra(Box::new(Opra::new()))),
+];
+
+const fn entry(name: &'static str, kind_at: (usize, usize), feed: fn() -> AnyFeed) -> FeedEntry {
+    FeedEntry { name, kind_at, feed }
+}
+
+fn iex(protocol: Protocol) -> AnyFeed {
+    AnyFeed::Iex(Box::new(Iex::new(protocol)))
+}
 
 /// The feed of this name.
 #[must_use]
 pub fn feed_by_name(name: &str) -> Option<&'static FeedEntry> {
     FEEDS.iter().find(|entry| entry.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_feed_is_found_by_the_name_that_it_says() {
+        for entry in FEEDS {
+            assert_eq!((entry.feed)().name(), entry.name);
+            assert!(feed_by_name(entry.name).is_some());
+        }
+        assert!(feed_by_name("itch4").is_none());
+    }
 }

@@ -3,11 +3,12 @@
 //! * [`udp`]: datagrams from sockets, one by one or many with one call; [`Datagrams`] is the form
 //!   that all sources have.
 //! * [`capture`]: datagrams from captures and messages from day files, and captures written.
-//! * [`feeds`]: the feeds that tools can name.
+//! * [`feeds`]: the feeds that tools can name; [`builder`]: the books of one.
 //! * [`analysis`]: rates, gaps and mix of what comes; [`plot`]: a picture of it.
 //! * [`replay`]: a capture sent again; [`record`]: what comes, kept.
 
 pub mod analysis;
+pub mod builder;
 pub mod capture;
 pub mod feeds;
 pub mod plot;

@@ -77,7 +77,7 @@ fn file() -> CaptureFile {
 
 #[test]
 fn groups_channels_gaps_and_types_are_those_of_the_packets() {
-    let taken = Taken { framing: &Mold, kind_len: 1 };
+    let taken = Taken { framing: &Mold, kind_at: (0, 1) };
     let (analysis, error) = Analysis::of(&mut file(), Some(taken));
     assert!(error.is_none());
     let group = |text: &str| &analysis.groups[&text.parse().expect("an address")];
