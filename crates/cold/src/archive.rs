@@ -205,6 +205,8 @@ pub struct ColdFigures {
     pub file_bytes: u64,
     /// Bytes of memory: indexes, where each record is, changes not in a segment, unpacked blocks.
     pub memory_bytes: u64,
+    /// Bytes of changes that are in no segment yet.
+    pub open_bytes: u64,
     /// Merges that were finished.
     pub merges: u64,
     /// Files that were let go for their age or for room.
@@ -434,6 +436,7 @@ impl<D: Disk> Archive<D> {
                 + self.newest.bytes()
                 + cached
                 + open,
+            open_bytes: self.open_bytes(),
             ..self.figures
         }
     }

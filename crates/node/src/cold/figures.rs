@@ -50,6 +50,8 @@ pub struct ColdReport {
     pub file_bytes: u64,
     /// Bytes of memory.
     pub memory_bytes: u64,
+    /// Bytes of changes that are in no file yet.
+    pub open_bytes: u64,
     /// How long ago the oldest change was that is kept, in seconds.
     pub floor_age_s: u64,
     /// Changes taken from the store.
@@ -101,6 +103,7 @@ impl ColdFigures {
             entries: archive.entries,
             file_bytes: archive.file_bytes,
             memory_bytes: archive.memory_bytes,
+            open_bytes: archive.open_bytes,
             floor_age_s: floor_age.0 / 1_000_000_000,
             changes: load(&self.changes),
             readers: load(&self.readers),
@@ -129,6 +132,7 @@ pub const METRICS: [ColdMetric; 19] = [
     ("weir_cold_entries", "Entries in the files.", "gauge", |c| c.entries),
     ("weir_cold_file_bytes", "Bytes of the files.", "gauge", |c| c.file_bytes),
     ("weir_cold_memory_bytes", "Bytes of memory.", "gauge", |c| c.memory_bytes),
+    ("weir_cold_open_bytes", "Bytes of changes in no file yet.", "gauge", |c| c.open_bytes),
     ("weir_cold_floor_age_seconds", "Age of the oldest change kept.", "gauge", |c| c.floor_age_s),
     ("weir_cold_changes_total", "Changes taken from the store.", "counter", |c| c.changes),
     ("weir_cold_readers", "Readers whose question waits.", "gauge", |c| c.readers),

@@ -59,6 +59,8 @@ struct Morning {
     token: Vec<u8>,
     /// Ended orders that the core knows no more: its store may have said that they are gone.
     forgotten: Orders,
+    /// Ended orders that the store keeps.
+    ended_max: u64,
 }
 
 fn morning(settings: &str) -> Morning {
@@ -82,6 +84,7 @@ fn morning_at(home: Home, node: Node) -> Morning {
         before: Orders::new(),
         token: Vec::new(),
         forgotten: Orders::new(),
+        ended_max: 4_096,
     };
     (m.before, m.token) = (m.orders(), m.token_now(SUPERVISOR));
     m
@@ -152,8 +155,21 @@ impl Morning {
         }
     }
 
+    /// Until the store keeps no more than it is to: after a start it has all that its log tells,
+    /// and lets it go a little at a time.
+    fn until_let_go(&self) {
+        let ended = || super::ingest::source_figure(&self.node, "ended_orders");
+        until("what is to go", || (ended() <= self.ended_max).then_some(()));
+    }
+
+    /// Until all that the archive was told is in files.
+    fn until_filed(&self) {
+        until("files", || (count(&self.node, "open_bytes") == 0).then_some(()));
+    }
+
     /// A reader with the token of the morning comes to know all that changed since, from files.
     fn check_token(&self) {
+        self.until_let_go();
         let pages = count(&self.node, "pages");
         let mut reader = resume(&self.node, SUPERVISOR, &self.token);
         self.check(&mut reader);
@@ -287,8 +303,11 @@ fn what_a_core_disowns_comes_from_no_file_and_what_stays_valid_does() {
     std::fs::write(&config, text.replace("= 65536", "= 4194304")).unwrap();
     let node = home.start();
     let mut m = morning_at(home, node);
+    m.ended_max = 8_192;
     m.pass();
     m.pass();
+    // A file ends with what will stay valid; later ones go with what does not.
+    m.until_filed();
     let passed = std::mem::take(&mut m.fed.core.passed).into_values();
     m.forgotten = passed.map(|record| (record.row.order_id, record.row)).collect();
     m.fed.core.remember();
