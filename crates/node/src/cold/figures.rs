@@ -127,7 +127,7 @@ impl ColdFigures {
 pub type ColdMetric = (&'static str, &'static str, &'static str, fn(&ColdReport) -> u64);
 
 /// The figures as Prometheus has them.
-pub const METRICS: [ColdMetric; 19] = [
+pub const METRICS: [ColdMetric; 20] = [
     ("weir_cold_segments", "Files.", "gauge", |c| c.segments),
     ("weir_cold_entries", "Entries in the files.", "gauge", |c| c.entries),
     ("weir_cold_file_bytes", "Bytes of the files.", "gauge", |c| c.file_bytes),
