@@ -162,9 +162,15 @@ impl Morning {
         until("what is to go", || (ended() <= self.ended_max).then_some(()));
     }
 
-    /// Until all that the archive was told is in files.
+    /// Until all that the archive was told is in files. What it tells of itself is a tenth of a
+    /// second old, so it has to say so for a while.
     fn until_filed(&self) {
-        until("files", || (count(&self.node, "open_bytes") == 0).then_some(()));
+        let look = || ["open_bytes", "changes", "entries"].map(|figure| count(&self.node, figure));
+        until("files", || {
+            let before = look();
+            std::thread::sleep(Duration::from_millis(500));
+            (before == look() && before[0] == 0 && before[2] > 0).then_some(())
+        });
     }
 
     /// A reader with the token of the morning comes to know all that changed since, from files.
