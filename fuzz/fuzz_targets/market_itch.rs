@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 use weir_fuzz::Recipe;
 use weir_market::feed::Collected;
 use weir_market::feed::itch::layout::TYPES;
-use weir_market::feed::itch::{FileReader, Itch, Message, encode};
+use weir_market::feed::itch::{Itch, Message, encode};
 use weir_market::feed::moldudp64::{Messages, Request, read_packet};
 use weir_market::feed::soupbin::{Glimpse, Inbox, Login, SoupPacket};
 use weir_market::{Context, Feed};
@@ -50,15 +50,6 @@ fn shaped(bytes: &[u8]) {
     }
 }
 
-fn file(bytes: &[u8], piece_len: usize) -> (Vec<Vec<u8>>, u64, usize) {
-    let mut reader = FileReader::new();
-    let mut messages = Vec::new();
-    for piece in bytes.chunks(piece_len) {
-        reader.push(piece, |_, message| messages.push(message.to_vec()));
-    }
-    (messages, reader.messages(), reader.unfinished_len())
-}
-
 fn session(bytes: &[u8]) {
     let login = Login::new("fuzz", "fuzz").expect("printable");
     let mut client = Glimpse::new(login, Nanos(0));
@@ -80,8 +71,6 @@ fn session(bytes: &[u8]) {
 fuzz_target!(|bytes: &[u8]| {
     datagram(bytes);
     shaped(bytes);
-    let piece_len = usize::from(bytes.first().copied().unwrap_or(0)) + 1;
-    assert_eq!(file(bytes, piece_len), file(bytes, bytes.len().max(1)));
     session(bytes);
     // Past the login, which blind mutation does not find.
     session(&[b"\0\x1fA         S                   1", bytes].concat());

@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use itch5::MessageHandler;
 use itch5::messages as theirs;
 use itchy::{Body, MessageStream};
-use weir_market::feed::itch::{FileReader, Itch, Message};
+use weir_market::capture::{Record, next_record};
+use weir_market::feed::itch::{Itch, Message};
 use weir_market::feed::moldudp64::next_message;
 use weir_market::{Action, Context, Definition, Feed, Sink, Update};
 use weir_types::Nanos;
@@ -77,11 +78,17 @@ fn weir_views(bytes: &[u8]) -> Sums {
 
 fn weir_file(bytes: &[u8]) -> Sums {
     let mut sums = Sums::default();
-    let mut reader = FileReader::new();
-    for piece in bytes.chunks(1 << 16) {
-        reader.push(piece, |_, message| sum_view(&mut sums, message));
+    let mut rest = bytes;
+    loop {
+        match next_record(rest, 0, true).expect("the file is whole") {
+            Record::Message { used, message } => {
+                sum_view(&mut sums, message);
+                rest = &rest[used..];
+            }
+            Record::EndOfSession { used } => rest = &rest[used..],
+            Record::More { .. } | Record::End => return sums,
+        }
     }
-    sums
 }
 
 struct Summing(Sums);

@@ -9,6 +9,7 @@
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
+mod machine;
 mod sides;
 mod timing;
 mod work;
@@ -162,12 +163,13 @@ fn run(config: &Config, orders: u64, attributes: usize) -> String {
     // Before two more stores of as many orders.
     drop(sides);
     let apply = apply_rates(config, orders, attributes);
+    let machine = machine::memory_json(orders, row_bytes, rounds);
     format!(
         "{{\"orders\":{orders},\"row_bytes\":{row_bytes},\"inserts\":{inserts},\
          \"updates_rand\":{rand},\"updates_hot\":{hot},\"rows_of_all\":{all},\
          \"rows_of_firm\":{firm},\"rows_of_newest\":{newest},\"empty_polls\":{polls},\
          \"apply\":{apply},\"memory\":{ours_memory},\
-         \"tarantool_arena_bytes\":{peer_bytes}}}"
+         \"machine\":{machine},\"tarantool_arena_bytes\":{peer_bytes}}}"
     )
 }
 

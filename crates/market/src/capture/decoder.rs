@@ -152,7 +152,8 @@ impl Decoder {
         let said = [head[4], head[5], head[6], head[7]];
         let said = if *is_big_endian { u32::from_be_bytes(said) } else { u32::from_le_bytes(said) };
         let len = (said as usize).next_multiple_of(4);
-        if !(12..=BLOCK_LEN_MAX).contains(&len) {
+        // What is rounded up to twelve is too short as well, and the parser subtracts them.
+        if said < 12 || len > BLOCK_LEN_MAX {
             return Err(CaptureError::Length { offset, len: u64::from(said) });
         }
         let Some(block) = bytes.get(..len) else { return Ok(Step::More { len }) };

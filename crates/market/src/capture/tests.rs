@@ -299,6 +299,18 @@ fn a_day_file_gives_its_messages_and_says_where_it_is_cut() {
     assert_eq!(next_record(&[], 13, true), Ok(Record::End));
 }
 
+/// Found by the fuzz target: lengths of 9 to 11 are 12 when rounded up.
+#[test]
+fn a_block_shorter_than_its_own_frame_is_damage_at_its_place() {
+    for len in 0_u8..12 {
+        let mut file = pcapng(false, None, 1);
+        let at = file.len() as u64;
+        file.extend_from_slice(&[1, 0, 0, 128, len, 0, 0, 0, len, 0, 0, 0]);
+        let (_, end) = read_all(&file, 64);
+        assert_eq!(end, Err(CaptureError::Length { offset: at, len: u64::from(len) }));
+    }
+}
+
 proptest! {
     #[test]
     fn no_byte_that_is_changed_makes_it_panic_or_read_on_forever(

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use weir_market::capture::{Record, next_record};
 use weir_market::feed::itch::layout::{TYPES, Value};
-use weir_market::feed::itch::{FileReader, Message, encode};
+use weir_market::feed::itch::{Message, encode};
 use weir_market::feed::moldudp64::{Messages, read_packet};
 use weir_market::{FeedError, PacketKind};
 
@@ -125,17 +126,23 @@ fn every_real_frame_is_read_as_tshark_reads_it() {
 fn file_line(name: &str, file: &[u8], piece_len: usize) -> String {
     let mut counts = BTreeMap::new();
     let mut digest = 0xCBF2_9CE4_8422_2325_u64;
-    let mut reader = FileReader::new();
-    for piece in file.chunks(piece_len) {
-        reader.push(piece, |_, message| {
-            *counts.entry(message[0]).or_insert(0) += 1;
-            for byte in line(message).bytes().chain([b'\n']) {
-                digest = (digest ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
+    let (mut messages, mut start, mut end) = (0, 0, piece_len.min(file.len()));
+    loop {
+        match next_record(&file[start..end], start as u64, end == file.len()).expect("it is whole")
+        {
+            Record::Message { used, message } => {
+                *counts.entry(message[0]).or_insert(0) += 1;
+                for byte in line(message).bytes().chain([b'\n']) {
+                    digest = (digest ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
+                }
+                (messages, start) = (messages + 1, start + used);
             }
-        });
+            Record::EndOfSession { used } => start += used,
+            Record::More { .. } => end = (end + piece_len).min(file.len()),
+            Record::End => break,
+        }
     }
-    assert_eq!(reader.unfinished_len(), 0, "{name}");
-    let mut text = format!("{name} {} {digest:016x}", reader.messages());
+    let mut text = format!("{name} {messages} {digest:016x}");
     for (kind, count) in counts {
         write!(text, " {}:{count}", char::from(kind)).expect("a string takes any text");
     }

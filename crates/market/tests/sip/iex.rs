@@ -7,8 +7,9 @@ use weir_market::feed::{Collected, Context, Feed};
 use weir_market::{Action, Packet, PacketKind, SystemEvent, TradeFlags, TradingState, Update};
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
-use crate::capture::{data, datagrams};
+use crate::capture::data;
 use crate::oracle::{Listing, compare};
+use crate::udp_capture::payloads;
 
 /// A datagram of one message, as IEX-TP frames it.
 pub(crate) fn framed(protocol: Protocol, message: &[u8]) -> Vec<u8> {
@@ -82,7 +83,7 @@ fn a_capture_of_tops_has_no_gap_and_as_many_messages_of_each_type_as_another_dec
     let mut feed = Iex::new(Protocol::Tops);
     let (mut counts, mut packets, mut told) = (BTreeMap::new(), 0, Collected::default());
     let mut next = None;
-    for datagram in datagrams(&capture) {
+    for datagram in payloads(&capture) {
         let packet = feed.packet(datagram).expect("a real packet");
         assert_eq!(packet.sequence, next.unwrap_or(packet.sequence), "packet {packets}");
         next = Some(packet.sequence + u64::from(packet.count));

@@ -6,7 +6,11 @@
 
 mod capture;
 mod consolidate;
+#[path = "../support/data.rs"]
+mod data;
 mod iex;
 mod oracle;
 mod sip;
+#[path = "../support/udp_capture.rs"]
+mod udp_capture;
 mod wholeness;

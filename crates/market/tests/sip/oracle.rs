@@ -101,7 +101,7 @@ pub(crate) fn compare(text: &str, list: impl Fn(&str, &[u8]) -> Listing) -> (usi
     for (path, want) in expected(text) {
         let Some(capture) = capture::data(&format!("omi/{path}")) else { return (0, 0) };
         let mut got = Vec::new();
-        for datagram in capture::datagrams(&capture) {
+        for datagram in crate::udp_capture::payloads(&capture) {
             got.append(&mut list(path, datagram).lines);
         }
         for (index, (got, want)) in got.iter().zip(&want).enumerate() {

@@ -5,14 +5,15 @@ use weir_market::feed::{Collected, Context, Feed, cta, opra};
 use weir_market::{Action, PacketKind, Venue};
 use weir_types::{Nanos, Price, Qty};
 
-use crate::capture::{data, datagrams};
+use crate::capture::data;
 use crate::oracle::{Listing, compare};
+use crate::udp_capture::payloads;
 
 /// All that a feed says of a capture.
 fn told(feed: &mut impl Feed, path: &str) -> Option<Collected> {
     let capture = data(&format!("omi/Siac/{path}"))?;
     let mut told = Collected::default();
-    for datagram in datagrams(&capture) {
+    for datagram in payloads(&capture) {
         let packet = feed.packet(datagram).expect("a real packet");
         let (mut rest, mut sequence) = (packet.messages, packet.sequence);
         while !rest.is_empty() {
@@ -223,8 +224,8 @@ fn numbers_of_blocks_count_messages() {
     let Some(before) = data(&path("A_D_End_of_Start_of_Day_Summary")) else { return };
     let Some(after) = data(&path("T_R_Fractional_Long_Trade")) else { return };
     let feed = cta::Cta::new(cta::Line::Trades);
-    let [before] = datagrams(&before)[..] else { panic!("one datagram") };
-    let [after] = datagrams(&after)[..] else { panic!("one datagram") };
+    let [before] = payloads(&before)[..] else { panic!("one datagram") };
+    let [after] = payloads(&after)[..] else { panic!("one datagram") };
     let before = feed.packet(before).expect("a real packet");
     let after = feed.packet(after).expect("a real packet");
     assert_eq!(before.sequence + u64::from(before.count), after.sequence);
@@ -242,7 +243,7 @@ fn control_messages_tell_what_a_packet_is() {
         {
             let Some(capture) = data(&format!("omi/Siac/{folder}/{name}.pcap")) else { return };
             let feed = cta::Cta::new(line);
-            let packet = feed.packet(datagrams(&capture)[0]).expect("a real packet");
+            let packet = feed.packet(payloads(&capture)[0]).expect("a real packet");
             assert_eq!(packet.kind, kind, "{folder} {name}");
         }
     }

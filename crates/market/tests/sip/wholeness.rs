@@ -5,8 +5,9 @@ use weir_market::feed::iex::{Iex, Protocol};
 use weir_market::feed::opra::Opra;
 use weir_market::feed::{Collected, Context, Feed, FeedError};
 
-use crate::capture::{data, datagrams};
+use crate::capture::data;
 use crate::iex::framed;
+use crate::udp_capture::payloads;
 
 /// Decodes all of a datagram; the first error ends a packet, errors of messages do not.
 fn decode(feed: &mut impl Feed, datagram: &[u8]) -> Result<Collected, FeedError> {
@@ -72,7 +73,7 @@ fn packets_of_iex_cut_or_changed_are_refused_or_read_without_harm() {
         ("Tops.IexTp.v1.5/OperationalHaltStatusMessage.pcap", Protocol::Tops),
     ] {
         let Some(capture) = data(&format!("omi/Iex/{path}")) else { return };
-        ruin(|| Iex::new(protocol), false, datagrams(&capture)[0]);
+        ruin(|| Iex::new(protocol), false, payloads(&capture)[0]);
     }
 }
 
@@ -84,7 +85,7 @@ fn blocks_of_the_aggregators_cut_or_changed_are_refused_or_read_without_harm() {
         "Opra.Recipient.v6.2/ShortEquityAndIndexQuoteMessage.pcap",
     ] {
         let Some(capture) = data(&format!("omi/Siac/{path}")) else { return };
-        ruin(Opra::new, true, datagrams(&capture)[0]);
+        ruin(Opra::new, true, payloads(&capture)[0]);
     }
     for (path, line) in [
         ("Cqs.Cta.v1.91/LongQuoteMessage.pcap", Line::Quotes),
@@ -93,6 +94,6 @@ fn blocks_of_the_aggregators_cut_or_changed_are_refused_or_read_without_harm() {
         ("Cts.Cta.v2.11.b/T_E_Fractional_Trade_Cancel-Error.pcap", Line::Trades),
     ] {
         let Some(capture) = data(&format!("omi/Siac/{path}")) else { return };
-        ruin(|| Cta::new(line), true, datagrams(&capture)[0]);
+        ruin(|| Cta::new(line), true, payloads(&capture)[0]);
     }
 }

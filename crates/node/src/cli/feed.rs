@@ -138,7 +138,7 @@ struct Looked {
 fn look(args: &InspectArgs) -> anyhow::Result<Looked> {
     let entry = args.feed.as_deref().map(feed_named).transpose()?;
     let feed = entry.map(|entry| ((entry.feed)(), entry.kind_at));
-    let taken = feed.as_ref().map(|(feed, kind_at)| Taken { framing: feed, kind_at: *kind_at });
+    let taken = feed.as_ref().map(|(feed, kind_at)| Taken { feed, kind_at: *kind_at });
     let mut file = open(&args.file)?;
     let (analysis, error) = Analysis::of(&mut file, taken);
     Ok(Looked { kind: file.kind(), counts: *file.counts(), analysis, error })

@@ -7,19 +7,20 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde_json::{Value, json};
+use weir_market::Feed as _;
 use weir_market::Packet;
 use weir_market::capture::Datagram;
 use weir_types::Nanos;
 
 use super::capture::{CaptureFile, FileError, Item};
-use super::feeds::Framing;
+use super::feeds::AnyFeed;
 use super::rates::Rates;
 
-/// A feed's framing, and where in a message stands of which type it is.
+/// A feed, of which only the framing is asked, and where in a message stands of which type it is.
 #[derive(Clone, Copy)]
 pub struct Taken<'a> {
-    /// The framing.
-    pub framing: &'a dyn Framing,
+    /// The feed.
+    pub feed: &'a AnyFeed,
     /// The bytes of the type: from, to.
     pub kind_at: (usize, usize),
 }
@@ -141,7 +142,7 @@ impl Analysis {
             self.note_time(datagram.ts_recv, 1);
             return;
         };
-        let Ok(packet) = taken.framing.packet(datagram.payload) else {
+        let Ok(packet) = taken.feed.packet(datagram.payload) else {
             group.strangers += 1;
             return;
         };
@@ -149,7 +150,7 @@ impl Analysis {
         let mut rest = packet.messages;
         let mut count = 0;
         while count < u64::from(packet.count) {
-            match taken.framing.next_message(rest) {
+            match taken.feed.next_message(rest) {
                 Ok((message, after)) => {
                     self.note_kind(message, taken.kind_at);
                     rest = after;

@@ -147,7 +147,6 @@ impl Builder {
             self.market.counts.strangers += 1;
             return;
         };
-        // The codec is asked again while the packet is borrowed from the datagram alone.
         let lines =
             self.lines.entry(group).or_insert_with(|| Lines::new(self.config, CHANNELS_MAX));
         let mut taking = Taking { feed: &mut self.feed, market: &mut self.market };

@@ -7,31 +7,6 @@ use weir_market::feed::opra::Opra;
 use weir_market::{Context, Feed, FeedError, Packet, Sink};
 use weir_types::Nanos;
 
-/// How a feed's datagrams are taken apart: [`Feed`] without its codec.
-pub trait Framing {
-    /// Reads a datagram's header.
-    ///
-    /// # Errors
-    /// As [`Feed::packet`].
-    fn packet<'a>(&self, datagram: &'a [u8]) -> Result<Packet<'a>, FeedError>;
-
-    /// Takes the first message off `messages`.
-    ///
-    /// # Errors
-    /// As [`Feed::next_message`].
-    fn next_message<'a>(&self, messages: &'a [u8]) -> Result<(&'a [u8], &'a [u8]), FeedError>;
-}
-
-impl<F: Feed> Framing for F {
-    fn packet<'a>(&self, datagram: &'a [u8]) -> Result<Packet<'a>, FeedError> {
-        Feed::packet(self, datagram)
-    }
-
-    fn next_message<'a>(&self, messages: &'a [u8]) -> Result<(&'a [u8], &'a [u8]), FeedError> {
-        Feed::next_message(self, messages)
-    }
-}
-
 /// One of the feeds.
 #[derive(Clone, Debug)]
 pub enum AnyFeed {

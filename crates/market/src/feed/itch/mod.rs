@@ -6,19 +6,16 @@
 //!
 //! * [`layout`]: each message as a view over its bytes.
 //! * [`encode`]: each message as a record that becomes bytes.
-//! * [`file`]: files of a day's messages.
 //!
 //! Every field with its offset is on the page `docs/protocols/itch.md`.
 
 mod decode;
 pub mod encode;
-pub mod file;
 pub mod layout;
 
 use weir_types::Nanos;
 
 pub use self::decode::mwcb_levels;
-pub use self::file::FileReader;
 pub use self::layout::Message;
 use super::{Context, Feed, FeedError, Packet, Sink, moldudp64};
 

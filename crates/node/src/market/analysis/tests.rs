@@ -1,38 +1,11 @@
-//! A capture of MoldUDP64 packets with known holes, by a framing that is made here.
+//! A capture of MoldUDP64 packets with known holes.
 
 use std::net::SocketAddr;
 
 use weir_market::capture::{put_datagram, put_file_header};
-use weir_market::{FeedError, PacketKind};
 
 use super::*;
-
-/// MoldUDP64 1.00: ten bytes of session, eight of number, two of count, then messages each behind
-/// two bytes of length.
-struct Mold;
-
-impl Framing for Mold {
-    fn packet<'a>(&self, datagram: &'a [u8]) -> Result<Packet<'a>, FeedError> {
-        let short = FeedError::ShortPacket { len: datagram.len(), header_len: 20 };
-        let (head, messages) = datagram.split_first_chunk::<20>().ok_or(short)?;
-        let count = u16::from_be_bytes([head[18], head[19]]);
-        Ok(Packet {
-            channel: 0,
-            session: u64::from(head[9]),
-            sequence: u64::from_be_bytes(*head[10..].first_chunk().expect("8 bytes")),
-            count: if count == u16::MAX { 0 } else { u32::from(count) },
-            kind: if count == 0 { PacketKind::Heartbeat } else { PacketKind::Data },
-            ts_send: Nanos(0),
-            messages,
-        })
-    }
-
-    fn next_message<'a>(&self, messages: &'a [u8]) -> Result<(&'a [u8], &'a [u8]), FeedError> {
-        let short = FeedError::Truncated { index: 0, offset: 0 };
-        let (len, rest) = messages.split_first_chunk::<2>().ok_or(short)?;
-        rest.split_at_checked(usize::from(u16::from_be_bytes(*len))).ok_or(short)
-    }
-}
+use crate::market::feeds::feed_by_name;
 
 fn mold(session: u8, sequence: u64, messages: &[&[u8]]) -> Vec<u8> {
     let mut bytes = vec![b' '; 9];
@@ -77,7 +50,9 @@ fn file() -> CaptureFile {
 
 #[test]
 fn groups_channels_gaps_and_types_are_those_of_the_packets() {
-    let taken = Taken { framing: &Mold, kind_at: (0, 1) };
+    let entry = feed_by_name("itch").expect("it is known");
+    let feed = (entry.feed)();
+    let taken = Taken { feed: &feed, kind_at: entry.kind_at };
     let (analysis, error) = Analysis::of(&mut file(), Some(taken));
     assert!(error.is_none());
     let group = |text: &str| &analysis.groups[&text.parse().expect("an address")];
@@ -101,7 +76,7 @@ fn groups_channels_gaps_and_types_are_those_of_the_packets() {
 }
 
 #[test]
-fn without_a_framing_datagrams_are_counted() {
+fn without_a_feed_datagrams_are_counted() {
     let (analysis, error) = Analysis::of(&mut file(), None);
     assert!(error.is_none());
     assert_eq!((analysis.unit(), analysis.rates.total()), ("datagrams", 8));
