@@ -18,7 +18,8 @@ use weir_types::{Epoch, Nanos, PartitionId, Reason, Rec};
 use crate::block::Block;
 use crate::entry::{Batch, Change, ChangeError, IMAGE_LEN, Image};
 use crate::merge::Merge;
-use crate::newest::{Newest, RecSet};
+use crate::newest::Newest;
+use crate::open::Open;
 use crate::place::Place;
 use crate::plant::{self, Plant};
 use crate::segment::{BLOCK_ENTRIES_MAX, Header, PART_SUFFIX, Segment, parse_name};
@@ -153,21 +154,6 @@ const PAST_EPOCHS_MAX: usize = 1_024;
 pub(crate) struct Numbered {
     pub(crate) segment: Segment,
     pub(crate) number: u32,
-}
-
-/// Changes that are not in a segment yet.
-#[derive(Clone, Debug, Default)]
-struct Open {
-    images: Vec<u8>,
-    attributes: Vec<u8>,
-    first_time: Nanos,
-    last_time: Nanos,
-}
-
-impl Open {
-    fn bytes(&self) -> u64 {
-        (self.images.len() + self.attributes.len()) as u64
-    }
 }
 
 /// Removes a source's segments, all of them, when one is of an epoch after `known`, of which the
@@ -516,13 +502,7 @@ impl<D: Disk> Archive<D> {
         if got <= self.fed && !is_its_mark {
             return Err(ColdError::OutOfOrder { got, last: self.fed });
         }
-        let time = image.transact_time();
-        if time != Nanos(0) {
-            if self.open.first_time == Nanos(0) {
-                self.open.first_time = time;
-            }
-            self.open.last_time = self.open.last_time.max(time);
-        }
+        self.open.note_time(image.transact_time());
         if !image.is_mark() {
             self.newest.set(got.rec, self.open_number());
         }
@@ -656,11 +636,9 @@ impl<D: Disk> Archive<D> {
         if epoch <= self.epoch {
             return Err(ColdError::EpochRepeated(epoch));
         }
-        if valid_to >= self.fed {
-            self.close()?;
-        } else {
-            self.drop_after(valid_to)?;
-        }
+        self.forget_after(valid_to)?;
+        // No segment is of two epochs.
+        self.close()?;
         if self.past_epochs.len() >= PAST_EPOCHS_MAX {
             self.past_epochs.remove(0);
         }
@@ -670,7 +648,8 @@ impl<D: Disk> Archive<D> {
     }
 
     /// What was taken after `place` never was, in whatever epoch, or is to be told again. Returns
-    /// the place to feed the archive from: whole segments go, so that it is `place` or before.
+    /// the place to feed the archive from: whole segments go, so that it is `place` or before. Of
+    /// changes that are in no segment yet those up to `place` stay.
     ///
     /// # Errors
     /// [`ColdError::Disk`]: it is to be called again before anything else is.
@@ -691,8 +670,9 @@ impl<D: Disk> Archive<D> {
     /// after a failure.
     fn drop_after(&mut self, valid_to: Place) -> Result<(), ColdError> {
         self.stop_merge();
-        self.open = Open::default();
+        self.open.forget_after(valid_to);
         self.cache.clear();
+        let before = self.end;
         while let Some(last) = self.segments.back()
             && last.segment.header.to > valid_to
         {
@@ -720,10 +700,16 @@ impl<D: Disk> Archive<D> {
                 Err(error) => return Err(error.into()),
             }
         }
+        let number = self.open_number();
+        self.open.images().filter(|image| !image.is_mark()).for_each(|image| {
+            self.newest.set(image.place().rec, number);
+        });
         self.was_cut = true;
         let start = self.floor.min(valid_to);
         self.end = self.segments.back().map_or(start, |last| last.segment.header.to);
-        (self.fed, self.floor) = (self.end, self.floor.min(self.end));
+        // Without a segment less, what is in none yet goes on from the last one.
+        self.fed = if self.end == before { self.fed.min(valid_to) } else { self.end };
+        self.floor = self.floor.min(self.end);
         Ok(())
     }
 
@@ -768,30 +754,5 @@ impl<D: Disk> Archive<D> {
     /// The disk, to be opened again.
     pub fn into_disk(self) -> D {
         self.disk
-    }
-}
-
-impl Open {
-    /// Writes the last change of each record, and all marks.
-    fn write<D: Disk>(&self, writer: &mut SegmentWriter, disk: &mut D) -> Result<(), DiskError> {
-        let count = self.images.len() / IMAGE_LEN;
-        let mut is_last = vec![true; count];
-        let mut seen = RecSet::default();
-        let image = |index: usize| Image(&self.images[index * IMAGE_LEN..(index + 1) * IMAGE_LEN]);
-        for index in (0..count).rev() {
-            is_last[index] = image(index).is_mark() || seen.insert(image(index).place().rec);
-        }
-        if plant::is(Plant::LastChangeLost) {
-            is_last[count - 1] = count == 1;
-        }
-        let mut at = 0;
-        for (index, is_last) in is_last.into_iter().enumerate() {
-            let end = at + image(index).attributes_len();
-            if is_last {
-                writer.push(disk, image(index), &self.attributes[at..end])?;
-            }
-            at = end;
-        }
-        Ok(())
     }
 }

@@ -23,6 +23,7 @@ mod columns;
 pub mod entry;
 mod merge;
 mod newest;
+mod open;
 pub mod pace;
 mod place;
 pub mod plant;

@@ -105,6 +105,8 @@ pub struct DeliveryAgent {
     blocked: Vec<ConnectionId>,
     look_interval: Nanos,
     has_more: bool,
+    /// Whether the last cycle found something to sweep.
+    is_sweeping: bool,
     /// When the partition last said anything.
     news_at: Nanos,
     figures: Arc<DeliveryFigures>,
@@ -148,6 +150,7 @@ impl DeliveryAgent {
             blocked: Vec::new(),
             look_interval: parts.look_interval,
             has_more: false,
+            is_sweeping: false,
             news_at: Nanos(0),
             figures: parts.figures,
         };
@@ -215,9 +218,15 @@ impl DeliveryAgent {
 
     /// Sweeps a little of one of the stores.
     fn sweep(&mut self) -> bool {
-        let turn = self.sweeper.next(self.feeds.desks_ref().count());
+        let turn = self.sweeper.next(self.feeds.desks_ref().map(Desk::store));
         let desk = self.feeds.desks().nth(turn);
-        desk.is_some_and(|desk| Sweeper::step(desk.store_mut(), &self.figures.sweeps))
+        let was_sweeping = self.is_sweeping;
+        self.is_sweeping =
+            desk.is_some_and(|desk| Sweeper::step(desk.store_mut(), &self.figures.sweeps));
+        if was_sweeping && !self.is_sweeping {
+            self.feeds.publish();
+        }
+        self.is_sweeping
     }
 
     fn take_requests(&mut self, now: Nanos) -> usize {

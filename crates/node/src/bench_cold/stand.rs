@@ -105,7 +105,7 @@ impl Stand {
             let status = if rec <= LIVE { OrdStatus::New } else { OrdStatus::Canceled };
             self.say(rec, status);
             if at % 128 == 0 {
-                self.feeder.feed_at_start(self.desk.store());
+                self.feeder.feed_at_start(self.desk.store_mut());
             }
         }
     }
@@ -157,7 +157,7 @@ impl Stand {
     /// A cycle as the delivery agent's; what came.
     pub(super) fn cycle(&mut self) -> Vec<Got> {
         let at = now();
-        let _ = self.feeder.feed(self.desk.store(), at);
+        let _ = self.feeder.feed(self.desk.store_mut(), at);
         self.feeder.take_answers(&mut self.desk);
         let mut sink = Sink::default();
         let _ = self.desk.poll(at, &mut sink);

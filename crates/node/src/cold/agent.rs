@@ -91,7 +91,8 @@ pub struct ColdAgent<D = ThreadDisk> {
     answers: Producer<(Ticket, OlderAnswer)>,
     rewound: Producer<Place>,
     kept: Producer<Place>,
-    waiting: VecDeque<OlderAsk>,
+    /// Questions, and the places that the archive is to have before it answers them.
+    waiting: VecDeque<(OlderAsk, ColdPlace)>,
     /// What never was, by its source's last word, and is not forgotten yet.
     rewind: Option<(Epoch, ColdPlace)>,
     /// Whether it was rewound, and nothing was told again since.
@@ -140,8 +141,7 @@ impl ColdAgent {
         ColdAgent::over(disk, parts, notes).with_context(at)
     }
 
-    /// As [`ColdAgent::open`], of an outside source of which the node knows what it was left: files
-    /// of what it does not know any more are removed, all of them where nothing survives a restart.
+    /// As [`ColdAgent::open`], of an outside source: see [`ColdAgent::over_source`].
     ///
     /// # Errors
     /// As [`ColdAgent::open`].
@@ -154,13 +154,7 @@ impl ColdAgent {
         let at = || format!("cold order state in {}", dir.display());
         let mut disk = ThreadDisk::open(&dir, None).with_context(at)?;
         disk.lock().with_context(at)?;
-        let ColdConfig { source, epoch, .. } = parts.config;
-        let known = survives.then_some(epoch);
-        let removed = weir_cold::remove_unknown(&mut disk, source, known).with_context(at)?;
-        if removed > 0 {
-            notes.push(format!("source {source}: cold order state begins anew"));
-        }
-        ColdAgent::over(disk, parts, notes).with_context(at)
+        ColdAgent::over_source(disk, parts, survives, notes).with_context(at)
     }
 }
 
@@ -224,6 +218,26 @@ impl<D: Disk> ColdAgent<D> {
         };
         agent.tell(Nanos(0));
         Ok((port, agent))
+    }
+
+    /// As [`ColdAgent::over`], of an outside source of which the node knows what it was left: files
+    /// of what it does not know any more are removed, all of them where nothing survives a restart.
+    ///
+    /// # Errors
+    /// As [`ColdAgent::over`].
+    pub fn over_source(
+        mut disk: D,
+        parts: ColdParts,
+        survives: bool,
+        notes: &mut Vec<String>,
+    ) -> Result<(ColdPort, ColdAgent<D>), ColdError> {
+        let ColdConfig { source, epoch, .. } = parts.config;
+        let known = survives.then_some(epoch);
+        let removed = weir_cold::remove_unknown(&mut disk, source, known)?;
+        if removed > 0 {
+            notes.push(format!("source {source}: cold order state begins anew"));
+        }
+        ColdAgent::over(disk, parts, notes)
     }
 
     /// Takes the batches that are there, closing segments as they fill: at a start, before the
@@ -333,10 +347,12 @@ impl<D: Disk> ColdAgent<D> {
         let mut taken = 0;
         while let Ok(request) = self.requests.pop() {
             match request {
-                ColdRequest::Page(ask) => self.waiting.push_back(*ask),
+                ColdRequest::Page(ask, told_to) => {
+                    self.waiting.push_back((*ask, cold_place(told_to)));
+                }
                 ColdRequest::Keep => self.must_keep = true,
                 ColdRequest::Forget(ticket) => {
-                    let at = self.waiting.iter().position(|ask| ask.ticket == ticket);
+                    let at = self.waiting.iter().position(|(ask, _)| ask.ticket == ticket);
                     // One that was answered already needs no second answer.
                     let is_waiting = at.and_then(|at| self.waiting.remove(at)).is_some();
                     if is_waiting && !plant::is(Plant::ForgottenUnanswered) {
@@ -364,8 +380,8 @@ impl<D: Disk> ColdAgent<D> {
         if !self.pace().may_begin(now) {
             return 0;
         }
-        let Some(ask) = self.waiting.pop_front() else { return 0 };
-        match self.answer(&ask, now) {
+        let Some((ask, told_to)) = self.waiting.pop_front() else { return 0 };
+        match self.answer((&ask, told_to), now) {
             Some((answer, looked_at)) => {
                 self.pace().spend(now, u64::from(looked_at.max(1)));
                 self.say(ask.ticket, answer);
@@ -373,7 +389,7 @@ impl<D: Disk> ColdAgent<D> {
             }
             None => {
                 // Others need not wait for the same.
-                self.waiting.push_back(ask);
+                self.waiting.push_back((ask, told_to));
                 0
             }
         }

@@ -7,7 +7,9 @@ use std::sync::atomic::Ordering;
 use rtrb::{Consumer, Producer};
 use weir_cold::plant::{self, Plant};
 use weir_cold::{Batch, Change, ColdError, Keys, Standing};
-use weir_delivery::{Desk, Exported, ExportedAs, OlderAnswer, OlderAsk, OrderStore, Place, Ticket};
+use weir_delivery::{
+    Desk, Exported, ExportedAs, Held, OlderAnswer, OlderAsk, OrderStore, Place, Ticket,
+};
 use weir_io::{Disk, ThreadDisk};
 use weir_types::{Epoch, Nanos};
 
@@ -26,6 +28,12 @@ const BATCH_CHANGES: u32 = 1_024;
 const BATCHES_A_CYCLE: usize = 2;
 /// How long a change waits to be handed over, in nanoseconds.
 const FEED_INTERVAL: u64 = 50_000_000;
+/// Batches beside which no more go before they are full: a thread that has no time for some seconds
+/// is not to find its ring full of batches of a few changes.
+const SMALL_BATCHES_MAX: usize = BATCHES_MAX / 2;
+/// Ended orders that the store keeps beyond its own limit until the archive has been told of them:
+/// some 60 MiB. More than that are a hole.
+const HELD_MAX: u32 = 65_536;
 
 /// What the store tells the archive, in order.
 #[derive(Debug)]
@@ -42,8 +50,8 @@ pub enum ColdNews {
 pub enum ColdRequest {
     /// To put on its disk what was told before, and to say how far that goes.
     Keep,
-    /// A page.
-    Page(Box<OlderAsk>),
+    /// A page, to be answered when the archive has all up to this place.
+    Page(Box<OlderAsk>, Place),
     /// This question's reader has gone.
     Forget(Ticket),
 }
@@ -86,6 +94,11 @@ pub struct ColdFeeder<D = ThreadDisk> {
     is_rewinding: bool,
     /// Whether it was asked to keep what it has, and has not answered yet.
     is_keeping: bool,
+    /// Ended orders that the store keeps for this beyond its own limit.
+    pub(super) held_max: u32,
+    /// Where the store was when the last full resend came to its end. Before the archive has heard
+    /// all of that, its files may tell what was disowned and not of its end.
+    told_to: Place,
 }
 
 impl<D: Disk> ColdFeeder<D> {
@@ -101,6 +114,8 @@ impl<D: Disk> ColdFeeder<D> {
             rewind: None,
             is_rewinding: false,
             is_keeping: false,
+            held_max: HELD_MAX,
+            told_to: Place::START,
         }
     }
 
@@ -140,8 +155,16 @@ impl<D: Disk> ColdFeeder<D> {
         Ok(())
     }
 
+    /// Files of before are read when the archive has all that the store has by now, not earlier.
+    pub fn answer_behind(&mut self, store: &OrderStore) {
+        self.told_to = store.head();
+    }
+
     /// The source began an epoch: what it said after the end of the one before never was.
     pub fn on_epoch(&mut self, store: &OrderStore) {
+        if plant::is(Plant::EpochNotTold) {
+            return;
+        }
         if let Some((_, valid_to)) = store.past_epochs().last() {
             self.rewind(store.epoch(), *valid_to);
         }
@@ -151,9 +174,13 @@ impl<D: Disk> ColdFeeder<D> {
     /// disowned is told anew or gone by now, unless the store had let it go meanwhile: nobody says
     /// of that any more that it never was.
     pub fn on_resent(&mut self, before: Place, store: &OrderStore) {
+        if !plant::is(Plant::AnsweredBeforeResent) {
+            self.told_to = store.head();
+        }
         if let Some((_, valid_to)) = store.past_epochs().last()
             && *valid_to < before
             && *valid_to < store.floor()
+            && !plant::is(Plant::LostHistoryKept)
         {
             self.rewind(store.epoch(), *valid_to);
         }
@@ -190,6 +217,9 @@ impl<D: Disk> ColdFeeder<D> {
     /// with this floor leaves no hole; asks for it where it is not known. An archive whose disk
     /// fails is not waited for.
     pub fn has_kept(&mut self, floor: Place) -> bool {
+        if plant::is(Plant::SnapshotNotHeld) {
+            return true;
+        }
         let kept = self.port.kept.pop().ok();
         self.is_keeping &= kept.is_none();
         if kept.is_some_and(|end| end >= floor) || self.port.figures.is_failing() {
@@ -204,8 +234,8 @@ impl<D: Disk> ColdFeeder<D> {
     }
 
     /// Hands over what is new while the store is made anew from its log: all of it, as far as the
-    /// archive takes it.
-    pub fn feed_at_start(&mut self, store: &OrderStore) {
+    /// archive takes it. The store lets go nothing else.
+    pub fn feed_at_start(&mut self, store: &mut OrderStore) {
         if plant::is(Plant::StartFedFromHead) {
             self.port.fed = store.head();
         }
@@ -215,23 +245,37 @@ impl<D: Disk> ColdFeeder<D> {
                 agent.take_batches();
                 if self.port.news.is_full() {
                     // It takes no more, and has said why.
-                    return;
+                    break;
                 }
             }
             self.hand_over(store);
         }
+        store.set_held(self.held());
+    }
+
+    /// What the store is to keep: whatever the archive was not told, and all that there is while it
+    /// has not said from where on it is to be told again.
+    fn held(&self) -> Option<Held> {
+        let is_known = !self.is_rewinding && self.rewind.is_none();
+        let after = if is_known { self.port.fed } else { Place::START };
+        (!plant::is(Plant::FloorNotHeld)).then_some(Held { after, count_max: self.held_max })
     }
 
     fn is_behind(&self, store: &OrderStore) -> bool {
         store.head().seq.0.saturating_sub(self.port.fed.seq.0) >= self.changes_max
     }
 
-    /// Hands over what is new when it is time, a bounded part of it; true when there is more now.
-    pub fn feed(&mut self, store: &OrderStore, now: Nanos) -> bool {
-        if !self.go_on() {
-            return false;
-        }
-        let is_due = self.fed_at.0.saturating_add(FEED_INTERVAL) <= now.0;
+    /// Hands over what is new when it is time, a bounded part of it, and has the store keep the
+    /// rest; true when there is more now.
+    pub fn feed(&mut self, store: &mut OrderStore, now: Nanos) -> bool {
+        let has_more = self.go_on() && self.hand_on(store, now);
+        store.set_held(self.held());
+        has_more
+    }
+
+    fn hand_on(&mut self, store: &OrderStore, now: Nanos) -> bool {
+        let is_due = self.fed_at.0.saturating_add(FEED_INTERVAL) <= now.0
+            && self.port.news.slots() > BATCHES_MAX - SMALL_BATCHES_MAX;
         if store.head() <= self.port.fed || !(is_due || self.is_behind(store)) {
             return false;
         }
@@ -282,7 +326,7 @@ impl<D: Disk> ColdFeeder<D> {
             let request = match desk.next_forgotten() {
                 Some(ticket) => ColdRequest::Forget(ticket),
                 None => match desk.next_older_ask() {
-                    Some(ask) => ColdRequest::Page(Box::new(ask)),
+                    Some(ask) => ColdRequest::Page(Box::new(ask), self.told_to),
                     None => break,
                 },
             };

@@ -19,7 +19,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use weir_cold::plant::{self, Plant};
+use weir_cold::{ColdConfig, ColdError};
 use weir_delivery::{OrderStore, Place, TokenKeys};
+use weir_io::Disk;
 use weir_types::PartitionId;
 
 use super::agent::{ColdAgent, ColdParts, SharedPace, source_dir_of};
@@ -49,7 +52,7 @@ pub struct ColdSources {
 /// A store that a start brought back.
 pub struct BroughtStore<'a> {
     /// The store, which has let nothing go since its snapshot.
-    pub store: &'a OrderStore,
+    pub store: &'a mut OrderStore,
     /// The identity of the log of its batches, where it survives a restart.
     pub log_id: Option<u128>,
     /// Full resends that ended since the snapshot.
@@ -63,15 +66,13 @@ impl ColdSources {
     /// When its directory cannot be read or made, or another process has it.
     pub fn open(
         &self,
-        of: &BroughtStore<'_>,
+        of: BroughtStore<'_>,
         notes: &mut Vec<String>,
     ) -> anyhow::Result<ColdFeeder> {
-        let (source, epoch) = (of.store.source(), of.store.epoch());
-        let past = of.store.past_epochs().iter();
-        let past_epochs = past.map(|(epoch, to)| (*epoch, cold_place(*to))).collect();
+        let source = of.store.source();
         let parts = ColdParts {
             dir: source_dir_of(&self.dir, source, of.log_id),
-            config: weir_cold::ColdConfig { past_epochs, ..self.section.config(source, epoch) },
+            config: of.config(self.section.config(source, of.store.epoch())),
             pace: self.pace.clone(),
             readers_max: self.section.readers_max,
             sealer: sealer(&self.token_keys),
@@ -80,21 +81,40 @@ impl ColdSources {
             figures: self.figures.get(&source).cloned().unwrap_or_default(),
         };
         let (port, agent) = ColdAgent::open_source(parts, of.log_id.is_some(), notes)?;
-        let mut feeder = ColdFeeder::new(port, agent);
-        feeder.rewind_at_start(of.sound_to())?;
-        feeder.feed_at_start(of.store);
-        Ok(feeder)
+        Ok(of.feeder(ColdFeeder::new(port, agent))?)
     }
 }
 
 impl BroughtStore<'_> {
+    /// The archive's configuration with the epochs that the store knows.
+    pub(super) fn config(&self, config: ColdConfig) -> ColdConfig {
+        let past = self.store.past_epochs().iter();
+        let past_epochs = past.map(|(epoch, to)| (*epoch, cold_place(*to))).collect();
+        ColdConfig { past_epochs, ..config }
+    }
+
+    /// The feeder when its archive has lost what it may not tell, and was told what the store has.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub(super) fn feeder<D: Disk>(
+        self,
+        mut feeder: ColdFeeder<D>,
+    ) -> Result<ColdFeeder<D>, ColdError> {
+        feeder.rewind_at_start(self.sound_to())?;
+        feeder.answer_behind(self.store);
+        feeder.feed_at_start(self.store);
+        Ok(feeder)
+    }
+
     /// The place up to which an archive of before tells nothing else than the store.
     fn sound_to(&self) -> Place {
+        if plant::is(Plant::StartNotRewound) {
+            return self.store.head();
+        }
         let resends = usize::try_from(self.resends).unwrap_or(usize::MAX);
         let ends = self.store.past_epochs().iter().rev().take(resends);
-        ends.map(|(_, valid_to)| *valid_to)
-            .min()
-            .unwrap_or(self.store.head())
-            .min(self.store.head())
+        let ends = ends.map(|(_, valid_to)| *valid_to);
+        ends.chain([self.store.head()]).min().expect("one at least")
     }
 }

@@ -70,7 +70,7 @@ impl Feeds {
     }
 
     /// The same, to look at.
-    pub fn desks_ref(&self) -> impl Iterator<Item = &Desk> {
+    pub fn desks_ref(&self) -> impl ExactSizeIterator<Item = &Desk> {
         self.feeds.iter().map(|feed| &feed.desk)
     }
 
@@ -224,7 +224,8 @@ impl Feeds {
         self.feeds.iter_mut().for_each(Feed::close);
     }
 
-    fn publish(&self) {
+    /// Tells others how the stores stand.
+    pub fn publish(&self) {
         let mut sources = self.figures.sources.lock().unwrap_or_else(PoisonError::into_inner);
         let fed = self.feeds.iter();
         let fed = fed.filter(|feed| feed.following.is_none() && feed.own.is_none());

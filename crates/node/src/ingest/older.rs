@@ -12,13 +12,13 @@ impl Feed {
     /// Hands over what is new, a bounded part of it; true when there is more.
     pub(super) fn feed_cold(&mut self, now: Nanos) -> bool {
         let Some(cold) = &mut self.cold else { return false };
-        cold.feed(self.desk.store(), now)
+        cold.feed(self.desk.store_mut(), now)
     }
 
     /// The same while the store is made anew from its log: all of it, as far as it is taken.
     pub fn feed_cold_at_start(&mut self) {
         if let Some(cold) = &mut self.cold {
-            cold.feed_at_start(self.desk.store());
+            cold.feed_at_start(self.desk.store_mut());
         }
     }
 

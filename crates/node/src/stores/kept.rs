@@ -114,10 +114,10 @@ impl KeepSources {
         for (settings, durability) in sources {
             let source = settings.source;
             if *durability == Durability::Memory {
-                let (store, stream) =
-                    (settings.store(Epoch::NONE), SourceStream::new(source, WINDOW));
-                let brought = BroughtStore { store: &store, log_id: None, resends: 0 };
-                let cold = cold.map(|cold| cold.open(&brought, &mut notes)).transpose()?;
+                let mut store = settings.store(Epoch::NONE);
+                let stream = SourceStream::new(source, WINDOW);
+                let brought = BroughtStore { store: &mut store, log_id: None, resends: 0 };
+                let cold = cold.map(|cold| cold.open(brought, &mut notes)).transpose()?;
                 let tail = EntryTail::new(Position::NONE);
                 feeds.push(SourceFeed { store, stream, journal: None, tail, cold });
                 continue;
@@ -129,8 +129,8 @@ impl KeepSources {
             notes.extend(kept.notes);
             let (mut store, journal) = (kept.store, kept.journal);
             let log_id = Some(journal.identity().0);
-            let brought = BroughtStore { store: &store, log_id, resends: kept.resends };
-            let cold = cold.map(|cold| cold.open(&brought, &mut notes)).transpose()?;
+            let brought = BroughtStore { store: &mut store, log_id, resends: kept.resends };
+            let cold = cold.map(|cold| cold.open(brought, &mut notes)).transpose()?;
             store.set_retention(settings.config(Epoch::NONE).retention);
             let log = ThreadDisk::open(&self.batches(settings), None)?;
             stores.push(StoreSnapshots { source, snapshots: kept.snapshots, log: Some(log) });

@@ -2,19 +2,19 @@
 //! its own, through kills of the node and epochs of the core, to whoever may see it.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use weir_client::clock::unix_time;
 use weir_client::follower::{Follower, FollowerConfig};
-use weir_types::{FirmId, OrderId, Reason, RequestNo, SessionId, Symbol};
+use weir_types::{FirmId, OrderId, PartitionId, Reason, RequestNo, SessionId, Symbol};
 use weir_wire::delivery::OrderRow;
 use weir_wire::reference::DefineFirm;
 
 use super::ingest::core::{Core, Random, SOURCE};
-use super::ingest::{Fed, ingest_address, mirror, node_with};
+use super::ingest::{Fed, STRANGER, ingest_address, mirror, node_with, row_of};
 use super::service::{SmallDisk, fill};
 use super::web;
 use crate::common::following::Following;
@@ -162,17 +162,6 @@ impl Morning {
         until("what is to go", || (ended() <= self.ended_max).then_some(()));
     }
 
-    /// Until all that the archive was told is in files. What it tells of itself is a tenth of a
-    /// second old, so it has to say so for a while.
-    fn until_filed(&self) {
-        let look = || ["open_bytes", "changes", "entries"].map(|figure| count(&self.node, figure));
-        until("files", || {
-            let before = look();
-            std::thread::sleep(Duration::from_millis(500));
-            (before == look() && before[0] == 0 && before[2] > 0).then_some(())
-        });
-    }
-
     /// A reader with the token of the morning comes to know all that changed since, from files.
     fn check_token(&self) {
         self.until_let_go();
@@ -246,6 +235,14 @@ fn kills_leave_no_hole_in_a_sources_files() {
     }
 }
 
+/// The name of the source's newest snapshot, which grows with its position.
+fn snapshots(m: &Morning) -> Option<String> {
+    let dir = m.home.data().join("source-40/snapshots");
+    let names = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
+    let names = names.map(|name| name.to_string_lossy().into_owned());
+    names.filter(|name| name.ends_with(".wsnap")).max()
+}
+
 /// A snapshot takes the place of the log before it, and its store has let orders go: were they in
 /// no closed file when the node is killed, they would be nowhere.
 #[test]
@@ -256,11 +253,13 @@ fn a_snapshot_waits_until_what_its_store_let_go_is_in_files() {
     let mut m = morning_at(home, node);
     for _ in 0..2 {
         m.pass();
-        until("a snapshot", || {
-            let dir = m.home.data().join("source-40/snapshots");
-            let mut files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
-            files.any(|name| name.to_string_lossy().ends_with(".wsnap")).then_some(())
-        });
+        m.until_let_go();
+        // The first one may have been begun before its store had let anything go.
+        for _ in 0..2 {
+            let before = snapshots(&m);
+            m.pass_some(200);
+            until("a snapshot", || snapshots(&m).is_some_and(|at| Some(at) > before).then_some(()));
+        }
         m.kill();
         m.fed.until_fed();
         m.check_token();
@@ -301,19 +300,18 @@ fn lose(m: &mut Morning) {
 fn what_a_core_disowns_comes_from_no_file_and_what_stays_valid_does() {
     let (home, mut node) = node_with(&format!("durability = \"os\"\n{COLD}"));
     node.kill();
-    // Few files, none of them merged: each snapshot of the store closes one.
+    // Few files, none of them merged.
     let config = home.path("weir.toml");
     let text = std::fs::read_to_string(&config).unwrap();
     let text = text.replace("snapshot_every_bytes = 20000", "snapshot_every_bytes = 100000000");
-    let text = text.replace("= 4096", "= 8192").replace("= 500\n", "= 3000\n");
+    let text = text.replace("= 4096", "= 8192").replace("= 500\n", "= 8000\n");
     std::fs::write(&config, text.replace("= 65536", "= 4194304")).unwrap();
     let node = home.start();
     let mut m = morning_at(home, node);
     m.ended_max = 8_192;
     m.pass();
     m.pass();
-    // A file ends with what will stay valid; later ones go with what does not.
-    m.until_filed();
+    // What is in a file with what does not stay valid is told again by the store.
     let passed = std::mem::take(&mut m.fed.core.passed).into_values();
     m.forgotten = passed.map(|record| (record.row.order_id, record.row)).collect();
     m.fed.core.remember();
@@ -374,6 +372,24 @@ fn an_epoch_that_loses_nothing_costs_no_file() {
     m.check_token();
 }
 
+/// The files of a source, oldest first: names grow with epochs and places.
+fn files_of(home: &Home, source: u16) -> Vec<PathBuf> {
+    let dirs = std::fs::read_dir(home.data().join("cold")).unwrap();
+    let dirs = dirs.map(|dir| dir.unwrap().path());
+    let is_its = |dir: &PathBuf| dir.to_string_lossy().contains(&format!("source-{source}-"));
+    let files = dirs.filter(is_its).flat_map(|dir| std::fs::read_dir(dir).unwrap());
+    let mut files: Vec<PathBuf> = files.map(|file| file.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|suffix| suffix == "wcold"));
+    files.sort();
+    files
+}
+
+fn has_file_of(home: &Home, epoch: u32) -> bool {
+    let start = format!("00040-{epoch:010}-");
+    let name = |file: &PathBuf| file.file_name().unwrap().to_string_lossy().into_owned();
+    files_of(home, 40).iter().any(|file| name(file).starts_with(&start))
+}
+
 #[test]
 fn a_sources_directory_of_an_older_backup_begins_its_files_anew() {
     let mut m = morning("durability = \"os\"\n");
@@ -388,6 +404,7 @@ fn a_sources_directory_of_an_older_backup_begins_its_files_anew() {
     m.fed.core.remember();
     lose(&mut m);
     m.pass();
+    until("a file of the epoch", || has_file_of(&m.home, 2).then_some(()));
     m.node.kill();
     std::fs::remove_dir_all(&dir).unwrap();
     copy(&older, &dir);
@@ -528,4 +545,66 @@ fn a_source_is_fed_while_the_disk_of_its_files_is_full() {
     until("room", || (cold(&m.node)["is_full"] == false).then_some(()));
     m.check_token();
     assert_eq!(count(&m.node, "holes"), 0);
+}
+
+#[test]
+fn two_sources_have_files_of_their_own_and_damage_of_one_is_nobody_elses() {
+    const OTHER: PartitionId = PartitionId(41);
+    let settings = "durability = \"os\"\n[[ingest.source]]\nid = 41\nsession = 31\n";
+    let mut m = morning(&format!("{settings}durability = \"os\"\n"));
+    let mut random = Random(6);
+    let mut core = Core::new();
+    (core.attributes_len, core.begun_at) = (Some(40), Some(unix_time()));
+    let mut other = Fed::of(&m.node, core, (OTHER, STRANGER));
+    (0..60).for_each(|_| other.core.trade(&mut random));
+    other.until_fed();
+    let config = |token: Vec<u8>| {
+        let config = FollowerConfig { source_id: OTHER, rows_max: 90, ..config_of(SUPERVISOR) };
+        Follower::new(config, token)
+    };
+    let mut reader = Following::start_as(&m.node, SUPERVISOR, config(Vec::new()));
+    reader.until_online();
+    let token = reader.follower.token().to_vec();
+    reader.log_out();
+    let before = other.core.records.clone();
+    for _ in 0..MANY / 100 {
+        (0..100).for_each(|_| other.core.pass(&mut random));
+        other.until_fed();
+        m.pass_some(100);
+    }
+    m.check_token();
+    let file = files_of(&m.home, 40).into_iter().next().expect("files");
+    assert!(!files_of(&m.home, 41).is_empty());
+    m.node.kill();
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[3] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    m.start();
+    m.fed.until_fed();
+    other.writer.set_target(ingest_address(&m.node));
+    other.core.pass(&mut random);
+    other.until_fed();
+    // Whoever comes back for what was in the damaged file begins anew.
+    let mut damaged = resume(&m.node, SUPERVISOR, &m.token);
+    damaged.until_online();
+    assert_eq!(damaged.resyncs, [Reason::ResyncFloor], "{}", cold(&m.node));
+    damaged.log_out();
+    // Nobody else does.
+    let passed = other.core.passed.values().chain(other.core.records.values());
+    let changed = passed.filter(|record| before.get(&record.row.rec) != Some(record));
+    let rows = changed.map(|record| row_of(record.row, OTHER));
+    let wanted: Orders = rows.map(|row| (row.order_id, row)).collect();
+    let mut reader = Following::start_as(&m.node, SUPERVISOR, config(token));
+    let begun = Instant::now();
+    while mirror(&reader) != wanted {
+        let (has, wanted) = (mirror(&reader).len(), wanted.len());
+        assert!(begun.elapsed() < HANG, "{has} known, {wanted} wanted, {:?}", reader.resyncs);
+        reader.poll(Duration::from_millis(5)).unwrap();
+    }
+    assert_eq!((&reader.resyncs[..], &reader.refusals[..]), (&[][..], &[][..]));
+    let metrics = m.node.get("/metrics").1;
+    for (source, damaged) in [(1, 0), (40, 1), (41, 0)] {
+        let line = format!("\nweir_cold_damaged_total{{source=\"{source}\"}} {damaged}\n");
+        assert!(metrics.contains(&line), "{line} is not in {metrics}");
+    }
 }
