@@ -77,6 +77,8 @@ struct Reader {
     mirror: BTreeMap<Rec, OrderRow>,
     /// What changed later has to be told.
     since: u64,
+    /// Whether it was refused, and its next page begins anew.
+    begins: bool,
     resyncs: u32,
     refusals: u32,
 }
@@ -84,7 +86,7 @@ struct Reader {
 impl Reader {
     fn new(firm: u32) -> Reader {
         let (token, mirror) = (Vec::new(), BTreeMap::new());
-        Reader { firm, token, mirror, since: 0, resyncs: 0, refusals: 0 }
+        Reader { firm, token, mirror, since: 0, begins: true, resyncs: 0, refusals: 0 }
     }
 }
 
@@ -300,13 +302,13 @@ impl World {
     }
 
     fn head(&self, reader: &mut Reader, page: &OrderPage, token: &[u8]) -> bool {
-        if reader.token.is_empty() {
-            reader.since = self.said();
+        if reader.begins && page.reason == Reason::None {
+            (reader.since, reader.begins) = (self.said(), false);
         }
         if page.reason != Reason::None {
             assert!(matches!(page.reason, Reason::ResyncFloor | Reason::ResyncEpoch), "{page:?}");
             reader.mirror.clear();
-            reader.since = self.said();
+            reader.begins = true;
             reader.resyncs += 1;
         }
         reader.token = token.to_vec();
