@@ -12,13 +12,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use weir_io::{Disk, DiskError};
+use weir_io::{Disk, DiskError, DiskErrorKind};
 use weir_types::{Epoch, Nanos, PartitionId, Reason, Rec};
 
 use crate::block::Block;
 use crate::entry::{Batch, Change, ChangeError, IMAGE_LEN, Image};
 use crate::merge::Merge;
-use crate::newest::{Newest, RecSet};
+use crate::newest::Newest;
+use crate::open::Open;
 use crate::place::Place;
 use crate::plant::{self, Plant};
 use crate::segment::{BLOCK_ENTRIES_MAX, Header, PART_SUFFIX, Segment, parse_name};
@@ -145,6 +146,9 @@ pub struct OpenReport {
 /// second a segment reaches the end after a hundred years.
 const NUMBER_START: u32 = 1 << 20;
 
+/// Ended epochs that are known; places of older ones are refused.
+const PAST_EPOCHS_MAX: usize = 1_024;
+
 /// A segment with its number in the order of history: of the last one when it was merged.
 #[derive(Clone, Debug)]
 pub(crate) struct Numbered {
@@ -152,19 +156,28 @@ pub(crate) struct Numbered {
     pub(crate) number: u32,
 }
 
-/// Changes that are not in a segment yet.
-#[derive(Clone, Debug, Default)]
-struct Open {
-    images: Vec<u8>,
-    attributes: Vec<u8>,
-    first_time: Nanos,
-    last_time: Nanos,
-}
-
-impl Open {
-    fn bytes(&self) -> u64 {
-        (self.images.len() + self.attributes.len()) as u64
+/// Removes a source's segments, all of them, when one is of an epoch after `known`, of which the
+/// source knows nothing any more; with `None` in any case. How many that were.
+///
+/// # Errors
+/// When the disk fails.
+pub fn remove_unknown<D: Disk>(
+    disk: &mut D,
+    source: PartitionId,
+    known: Option<Epoch>,
+) -> Result<usize, DiskError> {
+    let mut names = disk.list()?;
+    let epoch_of = |name: &String| match parse_name(name) {
+        Some((of, epoch, ..)) if of == source => Some(epoch),
+        _ => None,
+    };
+    names.retain(|name| epoch_of(name).is_some());
+    if known.is_some_and(|known| names.iter().all(|name| epoch_of(name) <= Some(known))) {
+        return Ok(0);
     }
+    names.iter().try_for_each(|name| disk.remove(name))?;
+    disk.sync_dir()?;
+    Ok(names.len())
 }
 
 /// What there is.
@@ -178,6 +191,8 @@ pub struct ColdFigures {
     pub file_bytes: u64,
     /// Bytes of memory: indexes, where each record is, changes not in a segment, unpacked blocks.
     pub memory_bytes: u64,
+    /// Bytes of changes that are in no segment yet.
+    pub open_bytes: u64,
     /// Merges that were finished.
     pub merges: u64,
     /// Files that were let go for their age or for room.
@@ -223,6 +238,10 @@ pub struct Archive<D> {
     pub(crate) merge: Option<Merge>,
     holds: BTreeMap<u64, (Place, Nanos)>,
     next_hold: u64,
+    /// Whether something that was taken was forgotten, and nothing was taken since.
+    was_cut: bool,
+    /// Segments that were given up since somebody asked for them.
+    damaged: Vec<SegmentError>,
     pub(crate) cache: VecDeque<(u32, usize, Block)>,
     pub(crate) figures: ColdFigures,
 }
@@ -255,6 +274,8 @@ impl<D: Disk> Archive<D> {
             merge: None,
             holds: BTreeMap::new(),
             next_hold: 0,
+            was_cut: false,
+            damaged: Vec::new(),
             cache: VecDeque::new(),
             figures: ColdFigures::default(),
             config,
@@ -401,6 +422,7 @@ impl<D: Disk> Archive<D> {
                 + self.newest.bytes()
                 + cached
                 + open,
+            open_bytes: self.open_bytes(),
             ..self.figures
         }
     }
@@ -455,11 +477,12 @@ impl<D: Disk> Archive<D> {
     /// [`ColdError::Disk`] when what is before a hole cannot be removed.
     pub fn take_batch(&mut self, batch: &Batch) -> Result<(), ColdError> {
         if batch.from > self.fed && !plant::is(Plant::HoleNotNoted) {
-            if self.fed > Place::START {
+            if self.fed > Place::START || self.was_cut {
                 self.figures.holes += 1;
             }
             self.begin_at(batch.from)?;
         }
+        self.was_cut = false;
         let mut at = 0;
         for image in batch.images.chunks_exact(IMAGE_LEN).map(Image) {
             let end = at + image.attributes_len();
@@ -479,13 +502,7 @@ impl<D: Disk> Archive<D> {
         if got <= self.fed && !is_its_mark {
             return Err(ColdError::OutOfOrder { got, last: self.fed });
         }
-        let time = image.transact_time();
-        if time != Nanos(0) {
-            if self.open.first_time == Nanos(0) {
-                self.open.first_time = time;
-            }
-            self.open.last_time = self.open.last_time.max(time);
-        }
+        self.open.note_time(image.transact_time());
         if !image.is_mark() {
             self.newest.set(got.rec, self.open_number());
         }
@@ -619,36 +636,80 @@ impl<D: Disk> Archive<D> {
         if epoch <= self.epoch {
             return Err(ColdError::EpochRepeated(epoch));
         }
-        if valid_to >= self.fed {
-            self.close()?;
-        } else {
-            self.drop_after(valid_to)?;
+        self.forget_after(valid_to)?;
+        // No segment is of two epochs.
+        self.close()?;
+        if self.past_epochs.len() >= PAST_EPOCHS_MAX {
+            self.past_epochs.remove(0);
         }
         self.past_epochs.push((self.epoch, valid_to));
         self.epoch = epoch;
         Ok(self.fed)
     }
 
+    /// What was taken after `place` never was, in whatever epoch, or is to be told again. Returns
+    /// the place to feed the archive from: whole segments go, so that it is `place` or before. Of
+    /// changes that are in no segment yet those up to `place` stay.
+    ///
+    /// # Errors
+    /// [`ColdError::Disk`]: it is to be called again before anything else is.
+    pub fn forget_after(&mut self, place: Place) -> Result<Place, ColdError> {
+        if place < self.fed {
+            self.drop_after(place)?;
+        }
+        Ok(self.fed)
+    }
+
+    /// Segments that [`Archive::begin_epoch`] or [`Archive::forget_after`] found damaged and gave
+    /// up, with those before them.
+    pub fn take_damaged(&mut self) -> Vec<SegmentError> {
+        std::mem::take(&mut self.damaged)
+    }
+
+    /// INVARIANT: the last place taken is as before until all is done, so that it can be done again
+    /// after a failure.
     fn drop_after(&mut self, valid_to: Place) -> Result<(), ColdError> {
         self.stop_merge();
-        self.open = Open::default();
+        self.open.forget_after(valid_to);
         self.cache.clear();
+        let before = self.end;
         while let Some(last) = self.segments.back()
             && last.segment.header.to > valid_to
         {
-            self.disk.remove(&last.segment.header.file_name())?;
+            match self.disk.remove(&last.segment.header.file_name()) {
+                // Somebody took it away.
+                Err(error) if error.kind == DiskErrorKind::NotFound => {}
+                removed => removed?,
+            }
             self.segments.pop_back();
         }
         self.disk.sync_dir()?;
-        self.end =
-            self.segments.back().map_or(self.floor.min(valid_to), |last| last.segment.header.to);
-        (self.fed, self.floor) = (self.end, self.floor.min(self.end));
         self.newest = Newest::default();
-        for index in 0..self.segments.len() {
-            let Numbered { segment, number } = self.segments[index].clone();
-            let recs = self.read_recs(&segment)?;
-            recs.into_iter().for_each(|rec| self.newest.set(rec, number));
+        let mut index = 0;
+        while let Some(Numbered { segment, number }) = self.segments.get(index).cloned() {
+            match self.read_recs(&segment) {
+                Ok(recs) => {
+                    recs.into_iter().for_each(|rec| self.newest.set(rec, number));
+                    index += 1;
+                }
+                Err(error) if error.is_lost() => {
+                    self.damaged.push(error);
+                    self.give_up(number);
+                    index = 0;
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
+        let number = self.open_number();
+        self.open.images().filter(|image| !image.is_mark()).for_each(|image| {
+            self.newest.set(image.place().rec, number);
+        });
+        self.was_cut = true;
+        let start = self.floor.min(valid_to);
+        self.end = self.segments.back().map_or(start, |last| last.segment.header.to);
+        // Without a segment less, what is in none yet goes on from the last one.
+        self.fed = if self.end == before { self.fed.min(valid_to) } else { self.end };
+        self.floor = self.floor.min(self.end);
         Ok(())
     }
 
@@ -693,30 +754,5 @@ impl<D: Disk> Archive<D> {
     /// The disk, to be opened again.
     pub fn into_disk(self) -> D {
         self.disk
-    }
-}
-
-impl Open {
-    /// Writes the last change of each record, and all marks.
-    fn write<D: Disk>(&self, writer: &mut SegmentWriter, disk: &mut D) -> Result<(), DiskError> {
-        let count = self.images.len() / IMAGE_LEN;
-        let mut is_last = vec![true; count];
-        let mut seen = RecSet::default();
-        let image = |index: usize| Image(&self.images[index * IMAGE_LEN..(index + 1) * IMAGE_LEN]);
-        for index in (0..count).rev() {
-            is_last[index] = image(index).is_mark() || seen.insert(image(index).place().rec);
-        }
-        if plant::is(Plant::LastChangeLost) {
-            is_last[count - 1] = count == 1;
-        }
-        let mut at = 0;
-        for (index, is_last) in is_last.into_iter().enumerate() {
-            let end = at + image(index).attributes_len();
-            if is_last {
-                writer.push(disk, image(index), &self.attributes[at..end])?;
-            }
-            at = end;
-        }
-        Ok(())
     }
 }

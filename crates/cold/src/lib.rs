@@ -23,6 +23,7 @@ mod columns;
 pub mod entry;
 mod merge;
 mod newest;
+mod open;
 pub mod pace;
 mod place;
 pub mod plant;
@@ -31,7 +32,9 @@ pub mod segment;
 pub mod service;
 mod writer;
 
-pub use archive::{Archive, ColdConfig, ColdError, ColdFigures, OpenReport, Resync, Worked};
+pub use archive::{
+    Archive, ColdConfig, ColdError, ColdFigures, OpenReport, Resync, Worked, remove_unknown,
+};
 pub use entry::{Batch, Change, ChangeError, HISTORY_LEN, ROW_LEN, Standing};
 pub use pace::Pace;
 pub use place::{Filter, Keys, Place};

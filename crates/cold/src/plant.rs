@@ -30,11 +30,23 @@ pub enum Plant {
     ForgottenUnanswered,
     /// After a start the archive is fed from the store's head on.
     StartFedFromHead,
+    /// The store lets go what was not handed over, as if nobody wanted it.
+    FloorNotHeld,
+    /// A snapshot gets its name though what its store let go is in no file.
+    SnapshotNotHeld,
+    /// Nobody tells the archive of a source's new epoch.
+    EpochNotTold,
+    /// What a source disowned and its store had let go stays in files when all was said again.
+    LostHistoryKept,
+    /// A question is answered before all that a full resend said was handed over.
+    AnsweredBeforeResent,
+    /// After a start files are taken for what the store has, whatever was disowned since.
+    StartNotRewound,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 12] = [
+    pub const ALL: [Plant; 18] = [
         Plant::FloorNotRaised,
         Plant::DamagePassedOver,
         Plant::HoleNotNoted,
@@ -47,6 +59,12 @@ impl Plant {
         Plant::SeamSkipped,
         Plant::ForgottenUnanswered,
         Plant::StartFedFromHead,
+        Plant::FloorNotHeld,
+        Plant::SnapshotNotHeld,
+        Plant::EpochNotTold,
+        Plant::LostHistoryKept,
+        Plant::AnsweredBeforeResent,
+        Plant::StartNotRewound,
     ];
 }
 

@@ -337,14 +337,11 @@ impl OrderStore {
         self.waiting_bytes -= u64::from(meta.row_len) + SLOT_SIZE;
     }
 
-    /// Lets the oldest of what ended go while there is more than is to be kept.
+    /// Lets the oldest of what ended go while there is more than is to be kept and nobody holds it.
     fn retire(&mut self) {
-        let retention = self.config.retention;
         self.step_count += u64::from(self.abandoned.free_one());
         for _ in 0..RETIRE_STEPS {
-            let is_over = self.waiting_count > retention.count_max
-                || self.waiting_bytes > retention.bytes_max;
-            if !is_over || !self.retire_oldest() {
+            if !self.has_to_retire() || !self.retire_oldest() {
                 return;
             }
         }

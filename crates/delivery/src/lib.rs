@@ -60,7 +60,7 @@ pub use ring::Place;
 pub use router::{Ask, BackendId, BackendInfo, BackendPort, BackendRole, Router, RouterConfig};
 pub use row::{ROW_LEN, row_len, row_of};
 pub use snapshot::{Restore, RestoreError, SnapshotError, SnapshotStep};
-pub use store::{OrderStore, Resync, Retention, StoreConfig};
+pub use store::{Held, OrderStore, Resync, Retention, StoreConfig};
 pub use token::{
     NonceCounter, SourcePlace, TokenError, TokenHead, TokenKey, TokenKeys, TokenSealer,
 };

@@ -33,6 +33,15 @@ impl Retention {
     pub const ALL: Retention = Retention { count_max: u32::MAX, bytes_max: u64::MAX };
 }
 
+/// What ended and stays beyond what [`Retention`] says, until who keeps it elsewhere has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// All that ended after this place is held,
+    pub after: Place,
+    /// but no more than so many above [`Retention::count_max`]; short memory lets all of it go.
+    pub count_max: u32,
+}
+
 /// About what one order costs beside its row, in bytes: what is known of it and its places.
 pub const SLOT_SIZE: u64 = 400;
 
@@ -108,6 +117,7 @@ pub struct OrderStore {
     pub(crate) newest: u32,
     pub(crate) waiting_count: u32,
     pub(crate) waiting_bytes: u64,
+    pub(crate) held: Option<Held>,
     pub(crate) live_count: u32,
     /// Bytes of all rows, and of their attributes alone.
     pub(crate) row_bytes: u64,
@@ -145,6 +155,7 @@ impl OrderStore {
             newest: NONE,
             waiting_count: 0,
             waiting_bytes: 0,
+            held: None,
             live_count: 0,
             row_bytes: 0,
             attribute_bytes: 0,
@@ -171,6 +182,39 @@ impl OrderStore {
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.epoch
+    }
+
+    /// Its epochs before with the last valid place of each, oldest first, as far as they are known.
+    #[must_use]
+    pub fn past_epochs(&self) -> &[(Epoch, Place)] {
+        &self.past_epochs
+    }
+
+    /// Changes what is kept of what ended, from now on; what is too much goes bit by bit.
+    pub fn set_retention(&mut self, retention: Retention) {
+        self.config.retention = retention;
+    }
+
+    /// Says what of what ended stays for now though it is too much. It is no part of a snapshot.
+    pub fn set_held(&mut self, held: Option<Held>) {
+        self.held = held;
+    }
+
+    /// Whether there is more of what ended than is to be kept, and it may go.
+    #[must_use]
+    pub fn has_to_retire(&self) -> bool {
+        let retention = self.config.retention;
+        let is_over =
+            self.waiting_count > retention.count_max || self.waiting_bytes > retention.bytes_max;
+        is_over && !self.is_held()
+    }
+
+    fn is_held(&self) -> bool {
+        let Some(held) = self.held else { return false };
+        let count_max = self.config.retention.count_max.saturating_add(held.count_max);
+        self.waiting_count <= count_max
+            && self.oldest != NONE
+            && self.metas.get(self.oldest).place > held.after
     }
 
     /// Bytes of memory that it may ask for; `u64::MAX` for no limit.

@@ -237,6 +237,15 @@ impl SourceStream {
         matches!(self.resend, Resend::Sweeping { .. })
     }
 
+    /// The head of the store before the full resend of which the end is being swept.
+    #[must_use]
+    pub fn swept_before(&self) -> Option<Place> {
+        match self.resend {
+            Resend::Sweeping { before, .. } => Some(before),
+            Resend::None | Resend::Due | Resend::Running(_) => None,
+        }
+    }
+
     /// What it counted.
     #[must_use]
     pub fn counters(&self) -> StreamCounters {

@@ -5,7 +5,7 @@ mod support;
 
 use support::{SOURCE, block, encoded, event, keys, tombstone};
 use weir_delivery::{
-    Filter, IngestError, Ingested, Kind, Kinds, OrderStore, Page, PageLimits, Place, RawRow,
+    Filter, Held, IngestError, Ingested, Kind, Kinds, OrderStore, Page, PageLimits, Place, RawRow,
     Restore, RestoreError, Resync, Retention, Selection, SnapshotError, SnapshotStep, StoreConfig,
     TakenRows, memory, row_len, row_of,
 };
@@ -205,6 +205,24 @@ fn trap_b_a_page_that_ends_inside_a_group_of_one_seq_goes_on_with_the_rest_of_it
     let (rows, second) = page(&store, first.next, &Filter::ALL, limits);
     assert_eq!(rows, [(9, 5), (9, 6)]);
     assert!(!second.is_partial && second.is_online);
+}
+
+#[test]
+fn what_is_held_stays_until_it_may_go_and_no_more_than_its_limit() {
+    let retention = Retention { count_max: 2, ..Retention::ALL };
+    let mut store = OrderStore::new(StoreConfig { retention, ..CONFIG });
+    store.set_held(Some(Held { after: place(5, 5), count_max: 10 }));
+    (1..=10).for_each(|rec| say(&mut store, rec, rec, 1, OrdStatus::Filled));
+    assert_eq!((store.floor(), store.ended_count()), (place(5, 5), 5));
+    assert!(!store.has_to_retire());
+    // All of it is held, up to ten more than are kept anyway.
+    store.set_held(Some(Held { after: Place::START, count_max: 10 }));
+    (11..=40).for_each(|rec| say(&mut store, rec, rec, 1, OrdStatus::Filled));
+    assert_eq!((store.floor(), store.ended_count()), (place(28, 28), 12));
+    store.set_held(None);
+    assert!(store.has_to_retire());
+    while store.sweep(16) {}
+    assert_eq!((store.floor(), store.ended_count()), (place(38, 38), 2));
 }
 
 #[test]

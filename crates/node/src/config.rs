@@ -765,7 +765,8 @@ impl Config {
         }
         check_store_bytes("delivery.bytes_max", self.delivery.bytes_max)?;
         if let Some(cold) = &self.delivery.cold {
-            cold.check(self.delivery.ended_orders_max)?;
+            let has_sources = self.ingest.as_ref().is_some_and(|i| !i.sources.is_empty());
+            cold.check((self.delivery.ended_orders_max, has_sources))?;
         }
         if let Some(tls) = &self.tls {
             tls.check()?;
@@ -960,6 +961,11 @@ mod tests {
             ("[delivery.cold]\nsegment_bytes = 1", "delivery.cold.segment_bytes"),
             ("[delivery.cold]\nretention = 1", "retention"),
             ("[delivery]\nended_orders_max = 10\n[delivery.cold]", "delivery.ended_orders_max"),
+            (
+                "[delivery]\nended_orders_max = 4095\n[delivery.cold]\n[ingest]\n\
+                 listen = \"127.0.0.1:0\"\n[[ingest.source]]\nid = 2\nsession = 3",
+                "delivery.ended_orders_max",
+            ),
             ("[delivery]\nindexes = \"some\"", "some"),
             ("[delivery]\nindexes = [\"firm\", \"price\"]", "price"),
             ("[tls]\ncertificate = \"a.pem\"", "key"),

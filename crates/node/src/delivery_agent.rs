@@ -12,7 +12,7 @@ use weir_delivery::{Asked, Desk, DeskConfig, Question, TokenKeys};
 use weir_types::{Durability, Epoch, InstrumentId, Nanos, PartitionId};
 
 use crate::agent::Agent;
-use crate::cold::{ColdAgent, ColdFeeder};
+use crate::cold::{ColdAgent, ColdFeeder, ColdSources};
 use crate::gateway::ConnectionId;
 use crate::handoff::{DeliveryRequest, Fetch};
 use crate::ingest::own::OWN;
@@ -22,7 +22,7 @@ use crate::reader_list::{ReaderList, ReaderLister};
 use crate::reader_ports::{PageSender, ReaderPorts};
 use crate::replica::{ReplicaFigures, UpdatePort};
 use crate::runner::Wake;
-use crate::stores::kept::{KeepSources, KeptSources, OwnFeed};
+use crate::stores::kept::{KeepSources, KeptSources, OwnFeed, SourceFeed};
 use crate::stores::own::OwnSource;
 use crate::stores::{StoreFigures, StoreSettings, SweepFigures, Sweeper};
 use crate::token_keys::sealer;
@@ -74,6 +74,8 @@ pub struct DeliveryParts {
     pub token_keys: TokenKeys,
     /// How the stores of outside cores are to be, and what their acknowledgements survive.
     pub sources: Vec<(StoreSettings, Durability)>,
+    /// What keeps what these let go, if anything does.
+    pub cold_sources: Option<ColdSources>,
     /// A waiting reader's latency budget.
     pub look_interval: Nanos,
     /// Figures for others to read.
@@ -94,7 +96,6 @@ pub struct DeliveryParts {
 pub struct DeliveryAgent {
     /// The stores, the node's own partition's first, with their readers.
     feeds: Feeds,
-    cold: Option<ColdFeeder>,
     ports: ReaderPorts,
     sweeper: Sweeper,
     lister: ReaderLister,
@@ -104,6 +105,8 @@ pub struct DeliveryAgent {
     blocked: Vec<ConnectionId>,
     look_interval: Nanos,
     has_more: bool,
+    /// Whether the last cycle found something to sweep.
+    is_sweeping: bool,
     /// When the partition last said anything.
     news_at: Nanos,
     figures: Arc<DeliveryFigures>,
@@ -117,19 +120,19 @@ impl DeliveryAgent {
     pub fn new(parts: DeliveryParts) -> anyhow::Result<(DeliveryAgent, KeptSources)> {
         let desk = |store| Desk::new(DeskConfig::default(), store, sealer(&parts.token_keys));
         let (port, figures) = parts.ingest;
-        let kept = parts.keep.bring_back(parts.own, &parts.sources, &parts.wake)?;
+        let sources = (&parts.sources[..], parts.cold_sources.as_ref());
+        let kept = parts.keep.bring_back(parts.own, sources, &parts.wake)?;
         let mut feeds = Vec::new();
         if let Some(OwnFeed { store, stream, events, snapshot_every }) = kept.own {
-            let mut own = desk(store);
-            if let Some(cold) = &parts.cold {
-                own.keep_older(cold.out_max());
-            }
-            feeds.push(FeedParts::own(own, stream, (events, snapshot_every)));
+            let own = FeedParts::own(desk(store), stream, (events, snapshot_every));
+            feeds.push(FeedParts { cold: parts.cold, ..own });
         }
         let snapshot_every = parts.keep.snapshot_every;
-        for (store, stream, journal, tail) in kept.feeds {
+        for SourceFeed { store, stream, journal, tail, cold } in kept.feeds {
             let (desk, is_replica, own) = (desk(store), false, None);
-            feeds.push(FeedParts { desk, stream, journal, tail, is_replica, own, snapshot_every });
+            let parts =
+                FeedParts { desk, stream, journal, tail, is_replica, own, snapshot_every, cold };
+            feeds.push(parts);
         }
         let updates = parts.replica.map(|(followed, port, figures)| {
             for settings in followed {
@@ -139,7 +142,6 @@ impl DeliveryAgent {
             (port, figures)
         });
         let mut agent = DeliveryAgent {
-            cold: parts.cold,
             feeds: Feeds::new(feeds, port, updates, (kept.port, figures)),
             ports: parts.ports,
             sweeper: Sweeper::default(),
@@ -148,6 +150,7 @@ impl DeliveryAgent {
             blocked: Vec::new(),
             look_interval: parts.look_interval,
             has_more: false,
+            is_sweeping: false,
             news_at: Nanos(0),
             figures: parts.figures,
         };
@@ -163,33 +166,15 @@ impl DeliveryAgent {
         Ok((agent, KeptSources { writer: kept.writer, notes: kept.notes }))
     }
 
-    /// The agent of what keeps older orders, for its thread; none where nothing does.
-    pub fn take_cold(&mut self) -> Option<ColdAgent> {
-        self.cold.as_mut().map(ColdFeeder::take_agent)
+    /// The agents of what keeps older orders, for their thread.
+    pub fn take_cold(&mut self) -> Vec<ColdAgent> {
+        self.feeds.take_cold()
     }
 
     fn feed_cold_at_start(&mut self) {
-        if let (Some(cold), Some(own)) = (&mut self.cold, self.feeds.own()) {
-            cold.feed_at_start(own.desk.store());
+        if let Some(own) = self.feeds.own() {
+            own.feed_cold_at_start();
         }
-    }
-
-    /// Gives readers the older pages that came; how many.
-    fn take_older_pages(&mut self) -> usize {
-        let (Some(cold), Some(own)) = (&mut self.cold, self.feeds.own()) else { return 0 };
-        cold.take_answers(&mut own.desk)
-    }
-
-    /// Asks for the older pages that readers wait for; how many.
-    fn ask_for_older(&mut self) -> usize {
-        let (Some(cold), Some(own)) = (&mut self.cold, self.feeds.own()) else { return 0 };
-        cold.ask(&mut own.desk)
-    }
-
-    /// Hands what is new on to what keeps it when the store lets it go; true when there is more.
-    fn feed_cold(&mut self, now: Nanos) -> bool {
-        let (Some(cold), Some(own)) = (&mut self.cold, self.feeds.own()) else { return false };
-        cold.feed(own.desk.store(), now)
     }
 
     /// Takes in events of the node's own partition; returns how many.
@@ -206,7 +191,7 @@ impl DeliveryAgent {
         let mut taken = 0;
         loop {
             let some = self.ingest();
-            self.feed_cold(now);
+            self.feeds.feed_cold(now);
             taken += some;
             if some < INGEST_MAX {
                 return taken;
@@ -233,9 +218,15 @@ impl DeliveryAgent {
 
     /// Sweeps a little of one of the stores.
     fn sweep(&mut self) -> bool {
-        let turn = self.sweeper.next(self.feeds.desks_ref().count());
+        let turn = self.sweeper.next(self.feeds.desks_ref().map(Desk::store));
         let desk = self.feeds.desks().nth(turn);
-        desk.is_some_and(|desk| Sweeper::step(desk.store_mut(), &self.figures.sweeps))
+        let was_sweeping = self.is_sweeping;
+        self.is_sweeping =
+            desk.is_some_and(|desk| Sweeper::step(desk.store_mut(), &self.figures.sweeps));
+        if was_sweeping && !self.is_sweeping {
+            self.feeds.publish();
+        }
+        self.is_sweeping
     }
 
     fn take_requests(&mut self, now: Nanos) -> usize {
@@ -324,15 +315,15 @@ impl Agent for DeliveryAgent {
 
     fn do_work(&mut self, now: Nanos) -> usize {
         let mut ingested = self.ingest();
-        let has_older = self.feed_cold(now);
+        let has_older = self.feeds.feed_cold(now);
         let fed = self.feeds.work(now);
         let asked = self.take_requests(now);
         if asked > 0 {
             ingested += self.ingest_all(now);
         }
-        let answered = self.take_older_pages();
+        let answered = self.feeds.take_older_pages();
         let mut served = self.serve(now) + answered;
-        served += self.ask_for_older();
+        served += self.feeds.ask_for_older();
         if ingested > 0 {
             self.news_at = now;
         }
@@ -536,6 +527,7 @@ mod tests {
             keep: KeepSources::in_dir(dir),
             replica: None,
             cold: None,
+            cold_sources: None,
             wake: Wake::new(),
         }
     }

@@ -28,6 +28,7 @@ mod router;
 
 pub(crate) use self::cold::COLD_SHARE;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -559,10 +560,10 @@ struct Assembly<'a> {
     ingest_figures: Arc<IngestFigures>,
     replica_figures: Arc<ReplicaFigures>,
     broker_figures: Arc<BrokerFigures>,
-    cold_figures: Arc<ColdFigures>,
     market_figures: Option<Arc<MarketFigures>>,
     /// The threads of market data, until they start.
     market_runners: Vec<Runner>,
+    cold_figures: BTreeMap<PartitionId, Arc<ColdFigures>>,
     cycles: Arc<CycleTimes>,
     token_keys: TokenKeys,
 }
@@ -585,9 +586,9 @@ impl<'a> Assembly<'a> {
             ingest_figures: Arc::default(),
             replica_figures: Arc::default(),
             broker_figures: Arc::default(),
-            cold_figures: Arc::default(),
             market_figures: None,
             market_runners: Vec::new(),
+            cold_figures: cold::figures_of(config),
             cycles: Arc::new(CycleTimes::default()),
         })
     }
@@ -609,8 +610,8 @@ impl<'a> Assembly<'a> {
             replica: self.config.replica.as_ref().map(|_| self.replica_figures.clone()),
             broker: None,
             market: self.market_figures.clone(),
-            cold: self.config.delivery.cold.as_ref().map(|_| self.cold_figures.clone()),
             publish: None,
+            cold: self.cold_figures.clone(),
             router: None,
             cycles: self.cycles.clone(),
             latencies: None,
@@ -726,7 +727,9 @@ impl<'a> Assembly<'a> {
         (ports, (ingest, updates)): (ReaderPorts, (Option<IngestPort>, Option<UpdatePort>)),
         (trading, notes): (Option<&Recovered>, &mut Vec<String>),
     ) -> anyhow::Result<(DeliveryAgent, Option<SnapshotWriter>)> {
-        let cold = trading.map(|trading| self.cold(trading, notes)).transpose()?.flatten();
+        let pace = self.cold_pace();
+        let cold = trading.map(|trading| self.cold((trading, pace.clone()), notes)).transpose()?;
+        let cold = cold.flatten();
         let section = &self.config.delivery;
         let sources = self.config.ingest.iter().flat_map(|section| &section.sources);
         let settings = |source: &SourceSection| {
@@ -756,6 +759,7 @@ impl<'a> Assembly<'a> {
             own,
             token_keys: self.token_keys.clone(),
             sources,
+            cold_sources: self.cold_sources(pace),
             look_interval: Nanos(self.config.delivery.look_interval_us * 1000),
             figures: self.delivery_figures.clone(),
             ingest: (ingest, self.ingest_figures.clone()),
@@ -800,10 +804,10 @@ impl<'a> Assembly<'a> {
     /// The threads behind the others, in the order in which they stop.
     fn background(
         &mut self,
-        (cold, replica, writer): (Option<ColdAgent>, Option<ReplicaAgent>, Option<SnapshotWriter>),
+        (cold, replica, writer): (Vec<ColdAgent>, Option<ReplicaAgent>, Option<SnapshotWriter>),
         always: [Runner; 2],
     ) -> Vec<Runner> {
-        let cold = cold.map(|agent| self.cold_thread(agent));
+        let cold = self.cold_thread(cold);
         let replica = replica.map(|agent| {
             Runner::new("replica", self.wakes.replica.clone(), WaitStrategy::Park)
                 .sharing(DELIVERY_SHARE)

@@ -1,5 +1,6 @@
 //! What the node says of itself: one structure for `/status`, `weir status` and the demo's table.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,6 +19,7 @@ use crate::cycles::{CycleReport, CycleTimes};
 use crate::delivery_agent::DeliveryFigures;
 use crate::gateway::handshakes::{TlsDoor, TlsReport};
 use crate::gateway::{GatewayCounters, GatewayStatus};
+use crate::ingest::own::OWN;
 use crate::ingest::{IngestFigures, IngestReport};
 use crate::market::gateway::{MarketFigures, MarketReport};
 use crate::market::publish::{PublishFigures, PublishReport};
@@ -59,10 +61,10 @@ pub struct NodeStatus {
     pub broker: Option<(std::net::SocketAddr, Arc<BrokerFigures>)>,
     /// A market-data gateway, where it is one.
     pub market: Option<Arc<MarketFigures>>,
-    /// What is kept of orders that the store let go, where anything is.
-    pub cold: Option<Arc<ColdFigures>>,
     /// The publisher of the node's own market, and where it takes requests.
     pub publish: Option<(std::net::SocketAddr, Arc<PublishFigures>)>,
+    /// What is kept of orders that the stores let go, by source, where anything is.
+    pub cold: BTreeMap<PartitionId, Arc<ColdFigures>>,
     /// What is behind it, for a router.
     pub router: Option<Arc<RouterBoard>>,
     /// The cycles of the gateway's thread.
@@ -104,10 +106,12 @@ pub struct StatusReport {
     pub broker: Option<BrokerReport>,
     /// A market-data gateway; absent where it is none.
     pub market: Option<MarketReport>,
-    /// What is kept of orders that the store let go; absent where nothing is.
-    pub cold: Option<ColdReport>,
     /// The node's own market; absent where it is not published.
     pub publish: Option<PublishReport>,
+    /// What is kept of the node's own orders that the store let go; absent where nothing is.
+    pub cold: Option<ColdReport>,
+    /// The same of outside sources' orders.
+    pub cold_sources: Vec<ColdReport>,
     /// What is behind a router; absent for a node.
     pub router: Option<RouterReport>,
     /// The instruments.
@@ -369,6 +373,8 @@ impl NodeStatus {
             .iter()
             .map(|d| InstrumentReport::of(d, &market(d).unwrap_or_default()));
         let hiccups = self.hiccups.as_ref().map(Hiccups::report).unwrap_or_default();
+        let outside = self.cold.iter().filter(|(source, _)| **source != OWN);
+        let cold_sources = outside.map(|(source, cold)| cold.report(*source));
         StatusReport {
             version: env!("CARGO_PKG_VERSION"),
             uptime_s: self.started.elapsed().as_secs_f64(),
@@ -384,8 +390,9 @@ impl NodeStatus {
             replica: self.replica.as_ref().map(|replica| replica.report()),
             broker: self.broker.as_ref().map(|(address, figures)| figures.report(*address)),
             market: self.market.as_ref().map(|market| market.report()),
-            cold: self.cold.as_ref().map(|cold| cold.report()),
             publish: self.publish.as_ref().map(|(address, figures)| figures.report(*address)),
+            cold: self.cold.get(&OWN).map(|cold| cold.report(OWN)),
+            cold_sources: cold_sources.collect(),
             router: self.router.as_ref().map(|board| board.report()),
             instruments: instruments.collect(),
             cycles: self.cycles.report(),
@@ -657,7 +664,7 @@ fn put_parts(report: &StatusReport, text: &mut String) {
     report.replica.iter().for_each(|replica| put_replica(replica, text));
     report.broker.iter().for_each(|broker| put_plain(&broker.metrics(), text));
     report.market.iter().for_each(|market| put_plain(&market.metrics(), text));
-    report.cold.iter().for_each(|cold| put_cold(cold, text));
+    put_cold(report, text);
     report.publish.iter().for_each(|publish| put_publish(publish, text));
     report.router.iter().for_each(|router| put_router(router, text));
 }
@@ -668,9 +675,15 @@ fn put_publish(publish: &PublishReport, text: &mut String) {
     }
 }
 
-fn put_cold(cold: &ColdReport, text: &mut String) {
+fn put_cold(report: &StatusReport, text: &mut String) {
+    let archives = || report.cold.iter().chain(&report.cold_sources);
+    if archives().next().is_none() {
+        return;
+    }
     for (name, help, kind, figure) in crate::cold::figures::METRICS {
-        put_metric(text, (name, help, kind), &[(String::new(), figure(cold))]);
+        let values =
+            archives().map(|cold| (format!("{{source=\"{}\"}}", cold.source), figure(cold)));
+        put_metric(text, (name, help, kind), &values.collect::<Vec<_>>());
     }
 }
 

@@ -89,6 +89,7 @@ pub struct Batch {
 #[derive(Clone, Default)]
 struct Checkpoint {
     records: BTreeMap<Rec, Record>,
+    passed: BTreeMap<Rec, Record>,
     gone: BTreeMap<Rec, Record>,
     seq: u64,
     next_rec: u64,
@@ -99,6 +100,8 @@ pub struct Core {
     pub records: BTreeMap<Rec, Record>,
     /// Tombstones of what was deleted.
     gone: BTreeMap<Rec, Record>,
+    /// Orders that ended at once, which nothing happens to any more.
+    pub passed: BTreeMap<Rec, Record>,
     /// All batches of the epoch, the first at index 0.
     pub batches: Vec<Batch>,
     pub acked: u64,
@@ -106,6 +109,9 @@ pub struct Core {
     pub rec_max: Rec,
     /// How many bytes of attributes each change has; any number when it is not said.
     pub attributes_len: Option<u64>,
+    /// When its first change is said to be; each `seq` is a millisecond after the one before. A few
+    /// nanoseconds since the Unix epoch when it is not said.
+    pub begun_at: Option<Nanos>,
     /// The epoch that the store was last heard to know.
     pub store_epoch: Epoch,
     /// Ended epochs with the last valid place of each.
@@ -126,10 +132,12 @@ impl Core {
             epoch: Epoch(1),
             records: BTreeMap::new(),
             gone: BTreeMap::new(),
+            passed: BTreeMap::new(),
             batches: Vec::new(),
             acked: 0,
             rec_max: Rec(0),
             attributes_len: None,
+            begun_at: None,
             store_epoch: Epoch::NONE,
             ends: Vec::new(),
             is_full: true,
@@ -208,7 +216,37 @@ impl Core {
         self.keep(record);
     }
 
-    fn keep(&mut self, record: Record) {
+    /// One order is entered and ends at once.
+    #[allow(dead_code, reason = "the node's tests let a store let go by it")]
+    pub fn pass(&mut self, random: &mut Random) {
+        self.seq += 1;
+        self.insert(random);
+        let mut record = self.pending.pop().expect("it was entered");
+        record.row.ord_status = OrdStatus::Canceled;
+        record.row.leaves_qty = Qty::ZERO;
+        record.row.firm_id = FirmId(1 + random.below(2) as u32);
+        self.records.remove(&record.row.rec);
+        self.passed.insert(record.row.rec, record.clone());
+        self.pending.push(record);
+    }
+
+    /// A live order changes, and stays live.
+    #[allow(dead_code, reason = "the node's tests change orders that a store has by it")]
+    pub fn touch(&mut self, random: &mut Random) {
+        let live = self.records.values().filter(|record| record.row.ord_status.is_live());
+        let live: Vec<Rec> = live.map(|record| record.row.rec).collect();
+        let Some(rec) = live.get(random.below(live.len().max(1) as u64) as usize) else { return };
+        self.seq += 1;
+        let mut record = self.records[rec].clone();
+        record.row.seq = Seq(self.seq);
+        record.row.firm_id = FirmId(1 + random.below(2) as u32);
+        self.keep(record);
+    }
+
+    fn keep(&mut self, mut record: Record) {
+        if let Some(begun_at) = self.begun_at {
+            record.row.transact_time = Nanos(begun_at.0 + record.row.seq.0 * 1_000_000);
+        }
         self.pending.push(record.clone());
         self.records.insert(record.row.rec, record);
     }
@@ -246,7 +284,7 @@ impl Core {
         if self.is_full {
             return self.resend_all(head);
         }
-        let all = self.records.values().chain(self.gone.values());
+        let all = self.records.values().chain(self.gone.values()).chain(self.passed.values());
         let mut rows: Vec<Record> = all.cloned().collect();
         rows.retain(|record| Place::new(record.row.seq, record.row.rec) > head);
         rows.sort_by_key(|record| (record.row.seq, record.row.rec));
@@ -256,10 +294,12 @@ impl Core {
     /// Every record comes again, at places above the store's; the last batch takes a `seq` too.
     fn resend_all(&mut self, head: Place) {
         let seq = self.seq.max(head.seq.0) + 1;
-        for record in self.records.values_mut() {
+        let mut rows = Vec::new();
+        for record in self.records.values_mut().chain(self.passed.values_mut()) {
             record.row.seq = Seq(seq);
+            rows.push(record.clone());
         }
-        let rows: Vec<Record> = self.records.values().cloned().collect();
+        rows.sort_by_key(|record| record.row.rec);
         let mut batches: Vec<Batch> = rows
             .chunks(7)
             .map(|rows| Batch { flags: BatchFlags::default(), rows: rows.to_vec() })
@@ -294,6 +334,7 @@ impl Core {
     pub fn remember(&mut self) {
         self.remembered = Checkpoint {
             records: self.records.clone(),
+            passed: self.passed.clone(),
             gone: self.gone.clone(),
             seq: self.seq,
             next_rec: self.next_rec,
@@ -305,10 +346,11 @@ impl Core {
         if random.below(3) == 0 {
             return;
         }
-        let Checkpoint { records, gone, seq, next_rec } = self.remembered.clone();
+        let Checkpoint { records, passed, gone, seq, next_rec } = self.remembered.clone();
         (self.records, self.gone, self.seq, self.next_rec) = (records, gone, seq, next_rec);
+        self.passed = passed;
         self.generation += 1;
-        let all = self.records.values().chain(self.gone.values());
+        let all = self.records.values().chain(self.gone.values()).chain(self.passed.values());
         let last = all.map(|record| Place::new(record.row.seq, record.row.rec)).max();
         // What was numbered above the last change was lost with it.
         self.begin_epoch(false, last.unwrap_or(Place::START));

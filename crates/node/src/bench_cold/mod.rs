@@ -108,7 +108,7 @@ pub fn run(args: ColdArgs) -> anyhow::Result<()> {
     let pairs = pairs(&mut stand, &args, &all, &mut head);
     thread.ask_to_stop();
     thread.join();
-    let report = stand.figures.report();
+    let report = stand.figures.report(SOURCE);
     let result = json!({
         "name": "delivery-cold", "rows": args.rows, "attributes": args.attributes,
         "bytes_a_row": report.file_bytes as f64 / report.entries.max(1) as f64,

@@ -17,6 +17,7 @@ use weir_wire::frame::{Framing, next_frame};
 
 use super::flow::{self, Chance};
 use super::{ColdArgs, SOURCE};
+use crate::cold::agent::pace_of;
 use crate::cold::{ColdAgent, ColdFeeder, ColdFigures, ColdParts};
 use crate::runner::{Runner, RunningThread, WaitStrategy, Wake};
 
@@ -68,9 +69,8 @@ impl Stand {
         let config = ColdConfig { keep_for: Nanos(u64::MAX), ..ColdConfig::new(SOURCE, Epoch(1)) };
         let parts = ColdParts {
             dir: dir.to_owned(),
-            log_id: 0,
             config,
-            rows_per_second: args.pace,
+            pace: pace_of(args.pace),
             readers_max: 64,
             sealer: sealer(2),
             store: Wake::new(),
@@ -105,7 +105,7 @@ impl Stand {
             let status = if rec <= LIVE { OrdStatus::New } else { OrdStatus::Canceled };
             self.say(rec, status);
             if at % 128 == 0 {
-                self.feeder.feed_at_start(self.desk.store());
+                self.feeder.feed_at_start(self.desk.store_mut());
             }
         }
     }
@@ -157,7 +157,7 @@ impl Stand {
     /// A cycle as the delivery agent's; what came.
     pub(super) fn cycle(&mut self) -> Vec<Got> {
         let at = now();
-        let _ = self.feeder.feed(self.desk.store(), at);
+        let _ = self.feeder.feed(self.desk.store_mut(), at);
         self.feeder.take_answers(&mut self.desk);
         let mut sink = Sink::default();
         let _ = self.desk.poll(at, &mut sink);

@@ -21,8 +21,17 @@ const BLOCKS_MAX: u32 = 64;
 
 impl<D: Disk> ColdAgent<D> {
     /// The answer, and how many entries were looked at; `None` when it cannot be had yet.
-    pub(super) fn answer(&mut self, ask: &OlderAsk, now: Nanos) -> Option<(OlderAnswer, u32)> {
+    pub(super) fn answer(
+        &mut self,
+        (ask, told_to): (&OlderAsk, Place),
+        now: Nanos,
+    ) -> Option<(OlderAnswer, u32)> {
         let after = cold_place(ask.at.place);
+        // The store is in an epoch that the archive has not begun yet, or has heard all of again
+        // what the archive has not.
+        if ask.at.epoch > self.archive.epoch() || self.archive.fed() < told_to {
+            return self.is_resting(now).then(|| (self.not_now(), 0));
+        }
         if let Err(resync) = self.archive.check(ask.at.epoch, after) {
             return Some((self.refused(resync.reason()), 0));
         }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
-use weir_types::Nanos;
+use weir_types::{Nanos, PartitionId};
 
 /// Figures that other threads read.
 #[derive(Debug, Default)]
@@ -31,6 +31,8 @@ pub struct ColdFigures {
     pub disk_errors: AtomicU64,
     /// Whether the disk has no room.
     pub is_full: AtomicBool,
+    /// Whether the disk failed, and was not found to take anything since.
+    pub is_failing: AtomicBool,
     /// Times that the store had changes to hand over and found no room.
     pub full_waits: AtomicU64,
 }
@@ -38,6 +40,8 @@ pub struct ColdFigures {
 /// The archive on the status page.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ColdReport {
+    /// Whose orders.
+    pub source: u16,
     /// Files.
     pub segments: u64,
     /// Entries in them: an order is in one once.
@@ -46,6 +50,8 @@ pub struct ColdReport {
     pub file_bytes: u64,
     /// Bytes of memory.
     pub memory_bytes: u64,
+    /// Bytes of changes that are in no file yet.
+    pub open_bytes: u64,
     /// How long ago the oldest change was that is kept, in seconds.
     pub floor_age_s: u64,
     /// Changes taken from the store.
@@ -79,17 +85,25 @@ pub struct ColdReport {
 }
 
 impl ColdFigures {
+    /// Whether the disk failed, and was not found to take anything since.
+    #[must_use]
+    pub fn is_failing(&self) -> bool {
+        self.is_failing.load(Ordering::Relaxed)
+    }
+
     /// The figures as the status page has them.
     #[must_use]
-    pub fn report(&self) -> ColdReport {
+    pub fn report(&self, source: PartitionId) -> ColdReport {
         let load = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
         let (archive, first, told) = *self.archive.lock().unwrap_or_else(PoisonError::into_inner);
         let floor_age = if first == Nanos(0) { Nanos(0) } else { told.since(first) };
         ColdReport {
+            source: source.0,
             segments: archive.segments,
             entries: archive.entries,
             file_bytes: archive.file_bytes,
             memory_bytes: archive.memory_bytes,
+            open_bytes: archive.open_bytes,
             floor_age_s: floor_age.0 / 1_000_000_000,
             changes: load(&self.changes),
             readers: load(&self.readers),
@@ -113,11 +127,12 @@ impl ColdFigures {
 pub type ColdMetric = (&'static str, &'static str, &'static str, fn(&ColdReport) -> u64);
 
 /// The figures as Prometheus has them.
-pub const METRICS: [ColdMetric; 19] = [
+pub const METRICS: [ColdMetric; 20] = [
     ("weir_cold_segments", "Files.", "gauge", |c| c.segments),
     ("weir_cold_entries", "Entries in the files.", "gauge", |c| c.entries),
     ("weir_cold_file_bytes", "Bytes of the files.", "gauge", |c| c.file_bytes),
     ("weir_cold_memory_bytes", "Bytes of memory.", "gauge", |c| c.memory_bytes),
+    ("weir_cold_open_bytes", "Bytes of changes in no file yet.", "gauge", |c| c.open_bytes),
     ("weir_cold_floor_age_seconds", "Age of the oldest change kept.", "gauge", |c| c.floor_age_s),
     ("weir_cold_changes_total", "Changes taken from the store.", "counter", |c| c.changes),
     ("weir_cold_readers", "Readers whose question waits.", "gauge", |c| c.readers),

@@ -11,9 +11,12 @@ use super::ConfigError;
 /// The least ended orders that a store keeps which hands them on: what ends while a batch of
 /// changes is made has to be there still.
 const ENDED_ORDERS_MIN: usize = 1_024;
+/// The same of stores that outside cores feed: a batch may end 1,024 orders that each leave a
+/// filter too, and is taken in as a whole.
+const ENDED_ORDERS_OF_SOURCES_MIN: usize = 4_096;
 
-/// What the store of the node's own orders lets go, kept in files of its own for readers who come
-/// back later.
+/// What the stores of the node's own orders and of outside sources let go, kept in files for
+/// readers who come back later: an archive each.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ColdSection {
@@ -25,11 +28,12 @@ pub struct ColdSection {
     pub segment_bytes: u64,
     /// How long a change is kept, in seconds.
     pub keep_s: u64,
-    /// Bytes of files that are kept; the oldest go first.
+    /// Bytes of files that each archive keeps; the oldest go first.
     pub keep_bytes: u64,
     /// Entries that readers may look at a second, all together: what of the machine they get.
     pub rows_per_second: u64,
-    /// Questions of readers that may be out at once; further ones wait in the store.
+    /// Questions of readers that may be out at once, of each archive; further ones wait in the
+    /// store.
     pub readers_max: u32,
 }
 
@@ -48,7 +52,19 @@ impl Default for ColdSection {
 }
 
 impl ColdSection {
-    pub(super) fn check(&self, ended_orders_max: usize) -> Result<(), ConfigError> {
+    pub(super) fn check(
+        &self,
+        (ended_orders_max, has_sources): (usize, bool),
+    ) -> Result<(), ConfigError> {
+        let (ended_min, ended_want) = match has_sources {
+            false => {
+                (ENDED_ORDERS_MIN, "1024 or more with [delivery.cold], which is given what goes")
+            }
+            true => (
+                ENDED_ORDERS_OF_SOURCES_MIN,
+                "4096 or more with [delivery.cold] and [[ingest.source]], whose batches go to it",
+            ),
+        };
         let (gib, years) = (1 << 30, 10 * 366 * 24 * 3_600);
         let (ended, readers) = (ended_orders_max as u64, u64::from(self.readers_max));
         let ranges: [(&'static str, u64, u64, u64, &'static str); 7] = [
@@ -70,13 +86,7 @@ impl ColdSection {
                 "1000 or more",
             ),
             ("delivery.cold.readers_max", readers, 1, 65_536, "1 to 65536"),
-            (
-                "delivery.ended_orders_max",
-                ended,
-                ENDED_ORDERS_MIN as u64,
-                u64::MAX,
-                "1024 or more with [delivery.cold], which is given what goes",
-            ),
+            ("delivery.ended_orders_max", ended, ended_min as u64, u64::MAX, ended_want),
         ];
         for (key, value, least, most, want) in ranges {
             if !(least..=most).contains(&value) {

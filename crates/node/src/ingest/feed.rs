@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use weir_delivery::stream::{SourceStream, Taken};
-use weir_delivery::{Desk, SnapshotError, SnapshotStep};
+use weir_delivery::{Desk, Place, SnapshotError, SnapshotStep};
 use weir_io::{OsRng, Rng, ThreadDisk};
 use weir_types::{BatchNo, Nanos, PartitionId, Position, Reason};
 use weir_wire::ClientMessage;
@@ -17,6 +17,7 @@ use super::followers::{Entries, Followed, Followers, History, passing_history};
 use super::following::Following;
 use super::handoff::{IngestAnswer, IngestPort};
 use super::own::OwnEvents;
+use crate::cold::ColdFeeder;
 use crate::partition::abort;
 use crate::stores::StoreFigures;
 use crate::stores::journal::Journal;
@@ -47,10 +48,22 @@ pub struct Feed {
     pub(super) own: Option<OwnEvents>,
     /// Answers that wait for what they tell to be committed, oldest first.
     held: VecDeque<(Position, IngestAnswer)>,
-    /// A snapshot of the store on its way: its position, and whether all of it is out.
-    snapshot: Option<(Position, bool)>,
+    /// A snapshot of the store on its way.
+    snapshot: Option<OnItsWay>,
+    /// What keeps the orders that the store lets go, where anything does.
+    pub(super) cold: Option<ColdFeeder>,
     /// Bytes of the log after which a snapshot is taken.
     snapshot_every: u64,
+}
+
+/// A snapshot of a store on its way.
+#[derive(Clone, Copy, Debug)]
+struct OnItsWay {
+    position: Position,
+    /// The floor of the store in it.
+    floor: Place,
+    /// Whether all of it is out.
+    is_out: bool,
 }
 
 /// How a snapshot goes.
@@ -80,6 +93,8 @@ pub struct FeedParts {
     pub own: Option<OwnEvents>,
     /// Bytes of the log after which a snapshot is taken.
     pub snapshot_every: u64,
+    /// What keeps the orders that the store lets go, where anything does.
+    pub cold: Option<ColdFeeder>,
 }
 
 impl FeedParts {
@@ -98,6 +113,7 @@ impl FeedParts {
             is_replica: false,
             own: Some(events),
             snapshot_every,
+            cold: None,
         }
     }
 
@@ -112,12 +128,16 @@ impl FeedParts {
             is_replica: true,
             own: None,
             snapshot_every: u64::MAX,
+            cold: None,
         }
     }
 }
 
 impl Feed {
-    pub(super) fn new(parts: FeedParts) -> Feed {
+    pub(super) fn new(mut parts: FeedParts) -> Feed {
+        if let Some(cold) = &parts.cold {
+            parts.desk.keep_older(cold.out_max());
+        }
         let history = match (&parts.own, &parts.journal) {
             (Some(own), _) => own.history(),
             (None, Some(journal)) => {
@@ -136,6 +156,7 @@ impl Feed {
             own: parts.own,
             held: VecDeque::new(),
             snapshot: None,
+            cold: parts.cold,
             snapshot_every: parts.snapshot_every,
         }
     }
@@ -168,7 +189,11 @@ impl Feed {
     /// What is to be done without a request: the end of a full resend, a gap that is told again.
     pub(super) fn tend(&mut self, now: Nanos) -> usize {
         let was_sweeping = self.stream.is_sweeping();
+        let before = self.stream.swept_before();
         let ack = self.stream.sweep(SWEEP_STEPS, self.desk.store_mut());
+        if let (Some(before), false) = (before, self.stream.is_sweeping()) {
+            self.end_cold_resend(before);
+        }
         let gap = self.stream.remind(now);
         let mut bytes = Vec::new();
         ack.iter().for_each(|ack| put_frame(ack, &mut bytes));
@@ -185,6 +210,7 @@ impl Feed {
         let opened = self.stream.open(open, connection, self.desk.store_mut());
         let is_refusal = opened.is_err();
         if self.stream.epoch() != before {
+            self.begin_cold_epoch();
             let mut entry = Vec::new();
             put_frame(open, &mut entry);
             self.keep(entry, now);
@@ -341,19 +367,25 @@ impl Feed {
         let begun = [Piece::Begin(self.stream.source(), position), Piece::Bytes(state)];
         let pushed = begun.into_iter().all(|piece| port.pieces.push(piece).is_ok());
         assert!(pushed, "room was found before");
-        self.snapshot = Some((position, false));
+        let floor = self.desk.store().floor();
+        self.snapshot = Some(OnItsWay { position, floor, is_out: false });
         true
     }
 
     /// Goes on with the snapshot under way by one chunk.
     pub(super) fn go_on_with_snapshot(&mut self, port: &mut SnapshotPort) -> SnapshotGoes {
-        let Some((position, is_out)) = self.snapshot else { return SnapshotGoes::Waits };
+        let Some(OnItsWay { position, floor, is_out }) = self.snapshot else {
+            return SnapshotGoes::Waits;
+        };
         if port.pieces.is_full() {
             return SnapshotGoes::Waits;
         }
         let committed = self.committed();
         let (piece, goes) = if is_out {
-            if committed < position {
+            // A start from it would find a hole in what keeps what went before.
+            let mut cold = self.cold.as_mut().filter(|_| self.journal.is_some());
+            let is_kept = cold.as_mut().is_none_or(|cold| cold.has_kept(floor));
+            if committed < position || !is_kept {
                 return SnapshotGoes::Waits;
             }
             self.snapshot = None;
@@ -362,7 +394,8 @@ impl Feed {
             let mut chunk = Vec::with_capacity(CHUNK_LEN + 4_096);
             match self.desk.store_mut().snapshot_chunk(CHUNK_LEN, &mut chunk) {
                 Ok(step) => {
-                    self.snapshot = Some((position, step == SnapshotStep::Done));
+                    let is_out = step == SnapshotStep::Done;
+                    self.snapshot = Some(OnItsWay { position, floor, is_out });
                     (Piece::Bytes(chunk), SnapshotGoes::On)
                 }
                 Err(SnapshotError::GivenUp | SnapshotError::NotBegun) => {

@@ -25,7 +25,7 @@ const REQUESTS_MAX: usize = 8;
 
 /// All of them.
 pub struct Feeds {
-    feeds: Vec<Feed>,
+    pub(super) feeds: Vec<Feed>,
     port: Option<IngestPort>,
     /// A batch whose source cannot take it yet.
     held: Option<IngestRequest>,
@@ -70,7 +70,7 @@ impl Feeds {
     }
 
     /// The same, to look at.
-    pub fn desks_ref(&self) -> impl Iterator<Item = &Desk> {
+    pub fn desks_ref(&self) -> impl ExactSizeIterator<Item = &Desk> {
         self.feeds.iter().map(|feed| &feed.desk)
     }
 
@@ -103,7 +103,11 @@ impl Feeds {
         if self.port.is_none() && self.updates.is_none() {
             return self.snapshot();
         }
-        let mut done = self.feeds.iter_mut().map(|feed| feed.tend(now)).sum::<usize>();
+        let mut done = 0;
+        for feed in &mut self.feeds {
+            done += feed.tend(now);
+            feed.feed_cold(now);
+        }
         done += self.take_updates(now);
         for _ in 0..REQUESTS_MAX {
             let Some(request) = self.next_request() else { break };
@@ -179,7 +183,10 @@ impl Feeds {
             }
             Asked::Open(open) => self.feed(open.source_id).open(connection, &open, now),
             Asked::Batch(frame) => {
-                self.feed(source_of(&frame)).batch(connection, frame, now);
+                let feed = self.feed(source_of(&frame));
+                feed.batch(connection, frame, now);
+                // The next one may end as many orders as the store keeps beside them.
+                feed.feed_cold(now);
             }
         }
     }
@@ -217,7 +224,8 @@ impl Feeds {
         self.feeds.iter_mut().for_each(Feed::close);
     }
 
-    fn publish(&self) {
+    /// Tells others how the stores stand.
+    pub fn publish(&self) {
         let mut sources = self.figures.sources.lock().unwrap_or_else(PoisonError::into_inner);
         let fed = self.feeds.iter();
         let fed = fed.filter(|feed| feed.following.is_none() && feed.own.is_none());

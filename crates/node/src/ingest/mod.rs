@@ -14,6 +14,7 @@ mod following;
 pub mod handoff;
 mod intake;
 mod link;
+mod older;
 pub mod own;
 
 pub use self::agent::{IngestAgent, IngestLimits, IngestParts};

@@ -1,43 +1,82 @@
-//! What keeps the node's own orders when the store lets them go, where it is configured.
+//! What keeps orders when the stores let them go, where it is configured: the node's own and those
+//! of outside sources, one archive each on one thread.
 
 use super::*;
-use crate::cold::{ColdFeeder, ColdParts, ends};
+use crate::cold::agent::{dir_of, pace_of};
+use crate::cold::{ColdFeeder, ColdParts, ColdSources, SharedPace, ends};
 use crate::config::ColdSection;
 
 /// Who reads what is old waits for who reads what is new; but what is new has to be taken, too.
 pub(crate) const COLD_SHARE: Share = Share::Fair { niceness: 10 };
 
 impl Assembly<'_> {
-    /// The archive, opened and without a thread, behind the store's end of it.
+    fn cold_dir(&self, section: &ColdSection) -> std::path::PathBuf {
+        section.dir.clone().unwrap_or_else(|| self.config.dir.join("cold"))
+    }
+
+    /// What of the machine the readers of all archives get.
+    pub(super) fn cold_pace(&self) -> SharedPace {
+        pace_of(self.config.delivery.cold.as_ref().map_or(1, |section| section.rows_per_second))
+    }
+
+    /// The archive of the node's own orders, opened and without a thread, behind the store's end of
+    /// it.
     pub(super) fn cold(
         &self,
-        trading: &Recovered,
+        (trading, pace): (&Recovered, SharedPace),
         notes: &mut Vec<String>,
     ) -> anyhow::Result<Option<ColdFeeder>> {
         let Some(section) = &self.config.delivery.cold else { return Ok(None) };
-        let ColdSection { rows_per_second, readers_max, .. } = *section;
         let past_epochs = ends::places_of(trading.reader(), &trading.ended);
         let config = section.config(TRADING, trading.epoch);
         let parts = ColdParts {
-            dir: section.dir.clone().unwrap_or_else(|| self.config.dir.join("cold")),
-            log_id: trading.log.log_id(),
+            dir: dir_of(&self.cold_dir(section), trading.log.log_id()),
             config: weir_cold::ColdConfig { past_epochs, ..config },
-            rows_per_second,
-            readers_max,
+            pace,
+            readers_max: section.readers_max,
             sealer: sealer(&self.token_keys),
             store: self.wakes.delivery.clone(),
             wake: self.wakes.cold.clone(),
-            figures: self.cold_figures.clone(),
+            figures: self.cold_figures.get(&TRADING).cloned().unwrap_or_default(),
         };
         let (port, agent) = ColdAgent::open(parts, notes)?;
         Ok(Some(ColdFeeder::new(port, agent)))
     }
 
-    /// The archive's thread.
-    pub(super) fn cold_thread(&self, agent: ColdAgent) -> Runner {
-        Runner::new("cold", self.wakes.cold.clone(), WaitStrategy::Park)
+    /// What keeps what the stores of outside sources let go.
+    pub(super) fn cold_sources(&self, pace: SharedPace) -> Option<ColdSources> {
+        let section = self.config.delivery.cold.as_ref()?;
+        Some(ColdSources {
+            dir: self.cold_dir(section),
+            section: section.clone(),
+            token_keys: self.token_keys.clone(),
+            wakes: (self.wakes.delivery.clone(), self.wakes.cold.clone()),
+            pace,
+            figures: self.cold_figures.clone(),
+        })
+    }
+
+    /// The archives' thread, where there are any.
+    pub(super) fn cold_thread(&self, agents: Vec<ColdAgent>) -> Option<Runner> {
+        if agents.is_empty() {
+            return None;
+        }
+        let agents = agents.into_iter().map(|agent| Box::new(agent) as Box<dyn Agent>).collect();
+        let runner = Runner::new("cold", self.wakes.cold.clone(), WaitStrategy::Park)
             .sharing(COLD_SHARE)
             .giving_way()
-            .with_agent(agent)
+            .with_agents(agents);
+        Some(runner)
     }
+}
+
+/// Figures of each archive that a node with this configuration has, by its source.
+pub(super) fn figures_of(config: &Config) -> BTreeMap<PartitionId, Arc<ColdFigures>> {
+    if config.delivery.cold.is_none() {
+        return BTreeMap::new();
+    }
+    let own = (!config.follows_own()).then_some(TRADING);
+    let sources = config.ingest.iter().flat_map(|section| &section.sources);
+    let sources = sources.map(|source| PartitionId(source.id));
+    own.into_iter().chain(sources).map(|source| (source, Arc::default())).collect()
 }

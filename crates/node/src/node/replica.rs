@@ -33,7 +33,7 @@ pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node
     let ingest_address = ingest.as_ref().map(|door| door.address);
     let (replica, update_port) = assembly.replica()?.unzip();
     let reader_ports = ReaderPorts { gateway: gateway_port, web: web.port };
-    let (delivery, writer) =
+    let (mut delivery, writer) =
         assembly.delivery((reader_ports, (ingest_port, update_port)), (None, &mut notes))?;
     let figures = assembly.figures(&control);
     let (control, shadow) = control.with_shadow(config)?;
@@ -50,6 +50,7 @@ pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node
         ..assembly.status()
     });
     let always = [keeper(probes.drain), shadows().with_agent(shadow)];
+    let aside = (delivery.take_cold(), replica, writer);
     let others = Others {
         delivery: assembly.delivery_thread().with_agent(delivery),
         ingest,
@@ -57,7 +58,7 @@ pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node
         newcomers,
         handshakes,
         web_readers: web.readers,
-        background: assembly.background((None, replica, writer), always),
+        background: assembly.background(aside, always),
     };
     let threads = assembly.start_threads((gateway, vec![Box::new(control)]), others, &wake_fd)?;
     assembly.wait_for_operator(definitions)?;

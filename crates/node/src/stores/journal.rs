@@ -57,6 +57,8 @@ pub struct Kept<D: Disk, S> {
     pub tail: EntryTail,
     /// Its snapshots.
     pub snapshots: SnapshotStore<S>,
+    /// Full resends that ended in the log since the snapshot.
+    pub resends: u64,
     /// What there is to say, for people.
     pub notes: Vec<String>,
 }
@@ -240,11 +242,12 @@ pub fn recover<D: Disk, S: Disk>(
             tail.push(entry.bytes.to_vec());
         }
     }
+    let resends = stream.counters().resends;
     stream.end_replay();
     store.set_bytes_max(settings.bytes_max);
     let stream = stream.at_level(ack_level(config.durability));
     let journal = Journal::new(log, &config, last);
-    Ok(Kept { store, stream, journal, tail, snapshots, notes })
+    Ok(Kept { store, stream, journal, tail, snapshots, resends, notes })
 }
 
 fn nothing(

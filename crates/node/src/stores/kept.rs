@@ -15,6 +15,8 @@ use super::own::{self, OwnSource, OwnStore};
 use super::snapshots::{SnapshotPort, SnapshotWriter, StoreSnapshots, store_to_writer};
 use super::tail::EntryTail;
 use crate::backup::partition_dir;
+use crate::cold::sources::BroughtStore;
+use crate::cold::{ColdFeeder, ColdSources};
 use crate::ingest::feeds::WINDOW;
 use crate::ingest::own::{OWN, OwnEvents};
 use crate::runner::Wake;
@@ -55,12 +57,26 @@ pub struct OwnFeed {
     pub snapshot_every: u64,
 }
 
+/// The store of an outside source.
+pub struct SourceFeed {
+    /// The store.
+    pub store: OrderStore,
+    /// Its stream.
+    pub stream: SourceStream,
+    /// The log that it is fed from after a restart, where it survives one.
+    pub journal: Option<Journal<ThreadDisk>>,
+    /// The newest entries of that.
+    pub tail: EntryTail,
+    /// What keeps the orders that it lets go, where anything does.
+    pub cold: Option<ColdFeeder>,
+}
+
 /// All that a start brought back.
 pub struct BroughtBack {
     /// The node's own partition, where it trades.
     pub own: Option<OwnFeed>,
-    /// Each source's store, stream and log, and the newest entries of that.
-    pub feeds: Vec<(OrderStore, SourceStream, Option<Journal<ThreadDisk>>, EntryTail)>,
+    /// The sources.
+    pub feeds: Vec<SourceFeed>,
     /// Where snapshots go.
     pub port: Option<SnapshotPort>,
     /// Who writes them.
@@ -81,33 +97,45 @@ impl KeepSources {
         }
     }
 
-    /// The stores of the node's own partition and of these sources; `wake` is of the thread that
-    /// has them.
+    /// The stores of the node's own partition and of these sources, with what keeps what the latter
+    /// let go; `wake` is of the thread that has them.
     ///
     /// # Errors
     /// When a log is damaged, newer or locked, or contradicts its snapshot.
     pub fn bring_back(
         &self,
         own: Option<OwnSource>,
-        sources: &[(StoreSettings, Durability)],
+        (sources, cold): (&[(StoreSettings, Durability)], Option<&ColdSources>),
         wake: &Wake,
     ) -> anyhow::Result<BroughtBack> {
         let (mut feeds, mut stores, mut notes) = (Vec::new(), Vec::new(), Vec::new());
         let own = own.map(|source| self.bring_back_own(source, &mut stores, &mut notes));
         let own = own.transpose()?;
         for (settings, durability) in sources {
+            let source = settings.source;
             if *durability == Durability::Memory {
-                let stream = SourceStream::new(settings.source, WINDOW);
+                let mut store = settings.store(Epoch::NONE);
+                let stream = SourceStream::new(source, WINDOW);
+                let brought = BroughtStore { store: &mut store, log_id: None, resends: 0 };
+                let cold = cold.map(|cold| cold.open(brought, &mut notes)).transpose()?;
                 let tail = EntryTail::new(Position::NONE);
-                feeds.push((settings.store(Epoch::NONE), stream, None, tail));
+                feeds.push(SourceFeed { store, stream, journal: None, tail, cold });
                 continue;
             }
-            let kept = self.recover(settings, *durability, wake)?;
+            // What keeps what goes is told all before anything does.
+            let count_max = cold.map_or(settings.ended_orders_max, |_| usize::MAX);
+            let unlimited = StoreSettings { ended_orders_max: count_max, ..*settings };
+            let kept = self.recover(&unlimited, *durability, wake)?;
             notes.extend(kept.notes);
+            let (mut store, journal) = (kept.store, kept.journal);
+            let log_id = Some(journal.identity().0);
+            let brought = BroughtStore { store: &mut store, log_id, resends: kept.resends };
+            let cold = cold.map(|cold| cold.open(brought, &mut notes)).transpose()?;
+            store.set_retention(settings.config(Epoch::NONE).retention);
             let log = ThreadDisk::open(&self.batches(settings), None)?;
-            let (source, snapshots) = (settings.source, kept.snapshots);
-            stores.push(StoreSnapshots { source, snapshots, log: Some(log) });
-            feeds.push((kept.store, kept.stream, Some(kept.journal), kept.tail));
+            stores.push(StoreSnapshots { source, snapshots: kept.snapshots, log: Some(log) });
+            let (stream, journal, tail) = (kept.stream, Some(journal), kept.tail);
+            feeds.push(SourceFeed { store, stream, journal, tail, cold });
         }
         if stores.is_empty() {
             return Ok(BroughtBack { own, feeds, port: None, writer: None, notes });

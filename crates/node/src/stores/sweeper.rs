@@ -32,9 +32,14 @@ pub struct Sweeper {
 }
 
 impl Sweeper {
-    /// The store whose turn it is, of `count`.
-    pub fn next(&mut self, count: usize) -> usize {
-        self.turn = (self.turn + 1) % count.max(1);
+    /// The store whose turn it is: of those that have to let something go the next one, and where
+    /// none has to, the next of all.
+    pub fn next<'a>(&mut self, stores: impl ExactSizeIterator<Item = &'a OrderStore>) -> usize {
+        let count = stores.len().max(1);
+        let first = (self.turn + 1) % count;
+        let due = stores.enumerate().filter(|(_, store)| store.has_to_retire());
+        let due = due.map(|(at, _)| at).min_by_key(|at| (at + count - first) % count);
+        self.turn = due.unwrap_or(first);
         self.turn
     }
 
@@ -49,5 +54,38 @@ impl Sweeper {
         figures.longest_ns.fetch_max(took, Ordering::Relaxed);
         figures.over_limit.fetch_add(u64::from(took > PAUSE_MAX_NS), Ordering::Relaxed);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_delivery::{Retention, StoreConfig};
+    use weir_types::{Epoch, PartitionId};
+
+    use super::*;
+
+    /// Stores of which some have to let something go.
+    fn stores(due: [bool; 3]) -> Vec<OrderStore> {
+        let store = |is_due: bool| {
+            let mut store = OrderStore::new(StoreConfig::new(PartitionId(1), Epoch(1)));
+            let mut block = Vec::new();
+            weir_wire::Message::encode_block(&crate::cold::ended_row(), &mut block);
+            let _ = store.ingest_row(&block, &[]).expect("a row");
+            let count_max = u32::from(!is_due);
+            store.set_retention(Retention { count_max, bytes_max: u64::MAX });
+            store
+        };
+        due.map(store).into()
+    }
+
+    #[test]
+    fn who_has_to_let_something_go_does_not_wait_for_who_has_not() {
+        let turns = |due: [bool; 3]| {
+            let (stores, mut sweeper) = (stores(due), Sweeper::default());
+            [0; 4].map(|_: usize| sweeper.next(stores.iter()))
+        };
+        assert_eq!(turns([false, false, false]), [1, 2, 0, 1]);
+        assert_eq!(turns([true, false, false]), [0, 0, 0, 0]);
+        assert_eq!(turns([true, false, true]), [2, 0, 2, 0]);
     }
 }

@@ -1,5 +1,8 @@
-//! A token of long ago is good at a router as at its node: what the node's store let go comes from
+//! A token of long ago is good at a router as at its node: what the node's stores let go comes from
 //! the node's files.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use weir_client::request::LimitOrder;
 use weir_types::{Side, TimeInForce};
@@ -7,8 +10,9 @@ use weir_types::{Side, TimeInForce};
 use crate::common::address::free_address;
 use crate::common::following::{Following, latest_states};
 use crate::common::trader::Trader;
-use crate::common::{ALICE, BOB, Home, Node, SUPERVISOR, definition_of, open_market};
-use crate::stand::{ROUTER, Router, Stand};
+use crate::common::{ALICE, BOB, Home, Node, SUPERVISOR, definition_of, open_market, until};
+use crate::feeder::Feeder;
+use crate::stand::{ROUTER, Router, Stand, mirror};
 
 fn pass(trader: &mut Trader, numbers: std::ops::Range<u64>) {
     for number in numbers {
@@ -69,4 +73,36 @@ fn a_token_of_the_morning_is_served_through_a_router() {
     let mut wanted = states(&alice);
     wanted.retain(|id, state| before.get(id) != Some(state));
     again.until(&wanted);
+}
+
+#[test]
+fn a_sources_token_of_the_morning_is_served_through_a_router() {
+    let mut stand = Stand::new(&[]);
+    let cold = "ended_orders_max = 4096\n[delivery.cold]\ninterval_ms = 500\n";
+    stand.add_backend_with(&[21], cold);
+    stand.feeders.push(Feeder::new(stand.backends[0].ingest, 21));
+    let router = Router::start(&stand.config_of_all(ROUTER));
+    stand.trade(60);
+    router.until_serving(1);
+    let mut morning = router.follow(SUPERVISOR, Vec::new());
+    stand.until_same(&mut morning);
+    let token = morning.follower.token().to_vec();
+    morning.log_out();
+    let mut wanted = stand.feeders[0].rows.clone();
+    for _ in 0..50 {
+        (0..100).for_each(|_| stand.feeders[0].pass());
+        stand.until_fed();
+    }
+    // What was there before the token did not change since.
+    let before = std::mem::replace(&mut wanted, stand.feeders[0].rows.clone());
+    wanted.retain(|rec, _| !before.contains_key(rec));
+    let wanted: BTreeMap<_, _> = wanted.into_values().map(|row| (row.order_id, row)).collect();
+    let mut again = router.follow(SUPERVISOR, token);
+    until("all that came since", || {
+        again.poll(Duration::from_millis(5)).unwrap();
+        (mirror(&again) == wanted).then_some(())
+    });
+    assert_eq!((&again.resyncs[..], &again.refusals[..]), (&[][..], &[][..]));
+    let status = stand.backends[0].node().status();
+    assert!(status["cold_sources"][0]["pages"].as_u64() > Some(0), "{}", status["cold_sources"]);
 }

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::OnceLock;
 use std::time::Duration;
 
+use weir_client::clock::unix_time;
 use weir_client::load::Rng;
 use weir_client::source::{SourceConfig, SourceEvent, SourceWriter};
 use weir_types::{
@@ -73,8 +75,18 @@ impl Feeder {
                 new_row(self.source, (Seq(self.seq), rec), who)
             }
         };
-        self.rows.insert(row.rec, OrderRow { transact_time: Nanos(self.seq), ..row });
+        self.rows.insert(row.rec, OrderRow { transact_time: time_of(self.seq), ..row });
         self.pending.push(self.rows[&row.rec]);
+    }
+
+    /// A new order that ends at once.
+    pub fn pass(&mut self) {
+        self.seq += 1;
+        let rec = Rec(self.rows.len() as u64 + 1);
+        let row = new_row(self.source, (Seq(self.seq), rec), ALICE);
+        let row = OrderRow { ord_status: OrdStatus::Canceled, leaves_qty: Qty::ZERO, ..row };
+        self.rows.insert(rec, row);
+        self.pending.push(row);
     }
 
     /// Says all that there is from the beginning.
@@ -139,6 +151,12 @@ impl Feeder {
     }
 }
 
+/// The same in all cores of a test program, and of today: what is older than a day is not kept.
+fn time_of(seq: u64) -> Nanos {
+    static BEGUN: OnceLock<Nanos> = OnceLock::new();
+    Nanos(BEGUN.get_or_init(unix_time).0 + seq * 1_000_000)
+}
+
 fn push(writer: &mut SourceWriter, rows: &[OrderRow], flags: BatchFlags) {
     let rows: Vec<(OrderRow, &[u8])> = rows.iter().map(|row| (*row, &[][..])).collect();
     let _ = writer.push(&rows, flags).expect("few rows wait");
@@ -149,7 +167,7 @@ fn new_row(source: PartitionId, (seq, rec): (Seq, Rec), who: Who) -> OrderRow {
         rec,
         seq,
         order_id: OrderId::new(source, rec),
-        transact_time: Nanos(seq.0),
+        transact_time: time_of(seq.0),
         created_time: Nanos(seq.0),
         cl_ord_id: ClOrdId::NONE,
         price: Price(100),

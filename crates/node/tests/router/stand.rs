@@ -88,8 +88,14 @@ impl Stand {
 
     /// One more node.
     pub fn add_backend(&mut self, sources: &[u16]) {
+        self.add_backend_with(sources, "");
+    }
+
+    /// One more node, with these settings of delivery.
+    pub fn add_backend_with(&mut self, sources: &[u16], delivery: &str) {
         let (address, ingest) = (free_address(), free_address());
-        let mut config = self.token_key() + &format!("[ingest]\nlisten = \"{ingest}\"\n");
+        let mut config =
+            self.token_key() + delivery + &format!("[ingest]\nlisten = \"{ingest}\"\n");
         for source in sources {
             let session = core_of(*source).session_id;
             config += &format!("[[ingest.source]]\nid = {source}\nsession = {session}\n");

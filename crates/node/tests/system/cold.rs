@@ -167,7 +167,7 @@ fn a_token_of_the_morning_is_served_from_files_while_orders_flow() {
     following.until(&changed(&m.before, &m.states()));
     assert_eq!(count(&m.node, "pages"), pages);
     let metrics = m.node.get("/metrics").1;
-    assert!(metrics.contains("\nweir_cold_holes_total 0\n"), "{metrics}");
+    assert!(metrics.contains("\nweir_cold_holes_total{source=\"1\"} 0\n"), "{metrics}");
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub mod core;
 use self::core::{Batch, Core, Random, SOURCE};
 
 pub const CORE: Who = Who { session_id: SessionId(30), role: Role::Source, ..OPERATOR };
-const STRANGER: Who = Who { session_id: SessionId(31), role: Role::Source, ..OPERATOR };
+pub const STRANGER: Who = Who { session_id: SessionId(31), role: Role::Source, ..OPERATOR };
 /// With its block and the length field, a row of 600 bytes.
 const ATTRIBUTES_LEN: u64 = 439;
 
@@ -58,6 +58,9 @@ pub fn ingest_address(node: &Node) -> SocketAddr {
 /// A core with the writer that feeds it to a node.
 pub struct Fed {
     pub core: Core,
+    /// The number that its rows are given, whichever they have.
+    source: PartitionId,
+    who: Who,
     pub writer: SourceWriter,
     pushed: usize,
     pub refusals: Vec<Reason>,
@@ -67,15 +70,20 @@ pub struct Fed {
 
 impl Fed {
     pub fn new(node: &Node, core: Core) -> Fed {
-        let config = config_of(&core);
-        let writer = SourceWriter::new(ingest_address(node), CORE.config(), config);
-        Fed { core, writer, pushed: 0, refusals: Vec::new(), level: None }
+        Fed::of(node, core, (SOURCE, CORE))
+    }
+
+    /// The same of another source.
+    pub fn of(node: &Node, core: Core, (source, who): (PartitionId, Who)) -> Fed {
+        let config = config_of(&core, (source, who));
+        let writer = SourceWriter::new(ingest_address(node), who.config(), config);
+        Fed { core, source, who, writer, pushed: 0, refusals: Vec::new(), level: None }
     }
 
     pub fn push(&mut self) {
         self.core.cut_batch();
         for batch in &self.core.batches[self.pushed..] {
-            self.writer.push(&rows(batch), batch.flags).unwrap();
+            self.writer.push(&rows(batch, self.source), batch.flags).unwrap();
             self.pushed += 1;
         }
     }
@@ -83,7 +91,7 @@ impl Fed {
     /// Goes on in the core's epoch, whatever was sent before.
     pub fn begin(&mut self) {
         self.pushed = 0;
-        self.writer.begin(config_of(&self.core));
+        self.writer.begin(config_of(&self.core, (self.source, self.who)));
     }
 
     /// Feeds until the store has all.
@@ -142,21 +150,27 @@ impl Fed {
     }
 }
 
-fn mirror(reader: &Following) -> BTreeMap<OrderId, OrderRow> {
+pub fn mirror(reader: &Following) -> BTreeMap<OrderId, OrderRow> {
     let orders = reader.follower.orders().iter();
     orders.map(|(id, row)| (*id, OrderRow { merged_count: 0, ..*row })).collect()
 }
 
-fn rows(batch: &Batch) -> Vec<(OrderRow, &[u8])> {
-    batch.rows.iter().map(|record| (record.row, &record.attributes[..])).collect()
+fn rows(batch: &Batch, source: PartitionId) -> Vec<(OrderRow, &[u8])> {
+    let records = batch.rows.iter();
+    records.map(|record| (row_of(record.row, source), &record.attributes[..])).collect()
 }
 
-fn config_of(core: &Core) -> SourceConfig {
-    let open = core.open(CORE.session_id);
+/// The row as this source says it.
+pub fn row_of(row: OrderRow, source: PartitionId) -> OrderRow {
+    OrderRow { partition_id: source, order_id: OrderId::new(source, row.order_id.rec()), ..row }
+}
+
+fn config_of(core: &Core, (source, who): (PartitionId, Who)) -> SourceConfig {
+    let open = core.open(who.session_id);
     SourceConfig {
         full_resend: open.full_resend == Switch::On,
         valid_to: Some((open.valid_epoch, open.valid_seq, open.valid_rec)),
-        ..SourceConfig::full(CORE.session_id, SOURCE, open.epoch)
+        ..SourceConfig::full(who.session_id, source, open.epoch)
     }
 }
 
@@ -262,7 +276,7 @@ fn put_batch(number: u64, batch: &Batch, out: &mut Vec<u8>) {
         source_id: SOURCE,
         flags: batch.flags,
     };
-    put_source_batch(&head, rows(batch), out);
+    put_source_batch(&head, rows(batch, SOURCE), out);
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod common;
 mod access;
 mod backup;
 mod cold;
+mod cold_sources;
 mod drop_copy;
 mod emulators;
 mod executions;
