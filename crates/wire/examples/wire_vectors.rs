@@ -225,7 +225,7 @@ fn value_bytes(field: &FieldInfo, round: usize, random: &mut SplitMix, out: &mut
         return out.extend_from_slice(&codes[index].to_le_bytes()[..field.size]);
     }
     match (field.schema_type, round) {
-        ("clOrdId" | "symbol" | "label", _) => {
+        ("clOrdId" | "symbol" | "label" | "statusReason", _) => {
             let len = if round < 2 {
                 round * field.size
             } else {

@@ -384,7 +384,8 @@ fn any_step() -> impl Strategy<Value = Step> {
         8 => Just(Step::Work),
         4 => Just(Step::Sync),
         4 => Just(Step::Snapshot),
-        3 => (any::<u64>(), prop::option::of(any::<usize>())).prop_map(|(choice, lost)| Step::Kill(choice, lost)),
+        3 => (any::<u64>(), prop::option::of(any::<usize>()))
+            .prop_map(|(choice, lost)| Step::Kill(choice, lost)),
         14 => (0..4usize, 1..6u32).prop_map(|(reader, rows)| Step::Read(reader, rows)),
     ]
 }
