@@ -109,15 +109,8 @@ impl Field for TradeConditions {
     }
 
     fn write_text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const NAMES: &[&str] = &[
-            "not_last",
-            "not_high_low",
-            "not_volume",
-            "auction",
-            "extended_hours",
-            "odd_lot",
-            "broken",
-        ];
+        const NAMES: &[&str] =
+            &["notLast", "notHighLow", "notVolume", "auction", "extendedHours", "oddLot", "broken"];
         write_flags(self.0, NAMES, f)
     }
 }
