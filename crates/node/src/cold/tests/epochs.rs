@@ -299,10 +299,14 @@ impl Venue {
         }
     }
 
-    /// Power is lost, with some of what was not synced; the core says that again.
-    fn kill(&mut self, choice: u64, lost: usize) {
-        let kept = self.synced + lost % (self.log.len() - self.synced + 1);
-        let lost = self.log.split_off(kept);
+    /// The node is killed; or power is lost with some of what was not synced, which the core says
+    /// again.
+    fn kill(&mut self, choice: u64, lost: Option<usize>) {
+        let unsynced = self.log.len() - self.synced;
+        let lost = lost.map_or(0, |lost| lost % (unsynced + 1));
+        let lost = self.log.split_off(self.log.len() - lost);
+        // Files that tell of it go, with what a snapshot's store had let go.
+        self.has_lost |= !lost.is_empty() && self.snapshot.is_some();
         self.begun = None;
         let world = &mut self.world;
         world.disk = world.disk.after_power_loss(CrashChoice::Random(choice));
@@ -364,7 +368,7 @@ enum Step {
     Work,
     Sync,
     Snapshot,
-    Kill(u64, usize),
+    Kill(u64, Option<usize>),
     Read(usize, u32),
 }
 
@@ -380,7 +384,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         8 => Just(Step::Work),
         4 => Just(Step::Sync),
         4 => Just(Step::Snapshot),
-        3 => (any::<u64>(), any::<usize>()).prop_map(|(choice, lost)| Step::Kill(choice, lost)),
+        3 => (any::<u64>(), prop::option::of(any::<usize>())).prop_map(|(choice, lost)| Step::Kill(choice, lost)),
         14 => (0..4usize, 1..6u32).prop_map(|(reader, rows)| Step::Read(reader, rows)),
     ]
 }
