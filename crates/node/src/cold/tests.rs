@@ -587,9 +587,13 @@ mod planted {
         }
     }
 
-    const SCENARIOS: [(&str, fn()); 7] = [
+    const SCENARIOS: [(&str, fn()); 8] = [
         ("random steps", seam),
         ("random steps through epochs", super::epochs::seam),
+        (
+            "snapshot",
+            super::epochs::a_snapshot_has_no_name_before_what_its_store_let_go_is_in_files,
+        ),
         ("slow", what_the_store_holds_for_a_slow_archive_is_no_hole),
         ("retired", a_token_that_is_older_than_what_is_kept_is_refused_and_the_next_is_whole),
         ("damaged", a_damaged_file_is_counted_and_its_readers_are_refused),

@@ -409,6 +409,29 @@ proptest! {
     }
 }
 
+/// Files hardly close by themselves here, and a start from the snapshot has no log of before.
+#[test]
+pub(super) fn a_snapshot_has_no_name_before_what_its_store_let_go_is_in_files() {
+    let mut venue = Venue::new(1);
+    let mut reader = Reader::new(0);
+    venue.world.read_all(&mut reader);
+    for at in 0..4 {
+        venue.insert(1);
+        venue.change(at, (1, true));
+    }
+    assert!(venue.world.desk.store().floor() > Place::START);
+    venue.synced = venue.log.len();
+    venue.begin_snapshot();
+    venue.work();
+    venue.kill(0, None);
+    venue.begin_snapshot();
+    (0..4).for_each(|_| venue.work());
+    assert!(venue.snapshot.is_some(), "it gets its name in the end");
+    venue.kill(0, None);
+    venue.world.read_all(&mut reader);
+    assert_eq!((reader.resyncs, venue.world.figures.report(SOURCE).holes), (0, 0));
+}
+
 /// Random steps, the same each time.
 #[cfg(feature = "planted")]
 pub(super) fn seam() {
