@@ -1,6 +1,9 @@
 //! The same of an outside source: epochs that disown what was said, full resends a batch at a time,
 //! snapshots, and kills that lose the end of the log. Whatever happens, readers end with what there
 //! is, are told nothing that was disowned, and are refused only where something was lost.
+//!
+//! A loss takes no opening and no batch of a full resend: a reader may have seen what its end let
+//! go, and a store that takes it again has less to let go.
 
 use std::collections::VecDeque;
 
@@ -183,6 +186,7 @@ impl Venue {
         let mut entry = Vec::new();
         put_frame(&open, &mut entry);
         self.take(entry);
+        self.synced = self.log.len();
     }
 
     /// Everything is to be said again, so many orders a batch.
@@ -206,7 +210,10 @@ impl Venue {
 
     fn send_one(&mut self) {
         match self.outbox.pop_front() {
-            Some((flags, rows)) => self.batch(flags, &rows),
+            Some((flags, rows)) => {
+                self.batch(flags, &rows);
+                self.synced = self.log.len();
+            }
             None => self.tend(2),
         }
     }
@@ -315,12 +322,7 @@ impl Venue {
         let (parts, stream) = bring_back(world.disk.clone(), from, limits);
         (world.desk, world.feeder, world.agent, world.figures) = parts;
         self.stream = stream;
-        for entry in lost {
-            let before = self.stream.epoch();
-            self.take(entry);
-            // Files of an epoch that the log had lost are gone.
-            self.has_lost |= self.stream.epoch() != before;
-        }
+        lost.into_iter().for_each(|entry| self.take(entry));
     }
 
     fn step(&mut self, step: Step, readers: &mut [Reader; 4]) {
