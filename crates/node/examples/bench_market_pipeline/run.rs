@@ -23,6 +23,8 @@ use super::handoff::{Reader, Writer, handoff};
 
 /// Windows are so long, in nanoseconds.
 const WINDOW: u64 = 1_000_000;
+/// The age of one message in so many is kept: there are tens of millions.
+const AGE_EVERY: u64 = 16;
 /// A thread that did not look at the clock for so long was away, in nanoseconds.
 const AWAY: u64 = 10_000;
 
@@ -98,6 +100,7 @@ struct Shared {
     begin: Nanos,
     is_over: Arc<AtomicBool>,
     taken: Arc<AtomicU64>,
+    cores: usize,
 }
 
 impl Shared {
@@ -110,8 +113,7 @@ impl Shared {
     }
 
     fn idle(&self, threads: usize) {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        if threads > cores { std::thread::yield_now() } else { std::hint::spin_loop() }
+        if threads > self.cores { std::thread::yield_now() } else { std::hint::spin_loop() }
     }
 
     /// When an update is due, since the beginning.
@@ -139,6 +141,8 @@ pub fn measure(cell: &Cell) -> Outcome {
         begin: Nanos(SystemClock.now().0 + 100_000_000),
         is_over: Arc::default(),
         taken: Arc::default(),
+        // Asked once: the answer costs system calls.
+        cores: std::thread::available_parallelism().map_or(1, usize::from),
     };
     let flushing = {
         let shared = shared.clone();
@@ -328,7 +332,7 @@ fn flush(shared: &Shared, mut reader: Reader, mut fanout: Fanout) -> Flushed {
                     let to = Address { session_id: SessionId(1), handle: 1, now: at };
                     put_message(to, message, mirror, &mut drafts, &mut out);
                     written += 1;
-                    if message.entry.merged.change_count > 0 {
+                    if message.entry.merged.change_count > 0 && written.is_multiple_of(AGE_EVERY) {
                         let age = at.0.saturating_sub(message.entry.merged.ts_recv.0);
                         push(&mut ages, at.0.saturating_sub(begin), age);
                     }
