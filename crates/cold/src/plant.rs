@@ -38,11 +38,15 @@ pub enum Plant {
     EpochNotTold,
     /// What a source disowned and its store had let go stays in files when all was said again.
     LostHistoryKept,
+    /// A question is answered before all that a full resend said was handed over.
+    AnsweredBeforeResent,
+    /// After a start files are taken for what the store has, whatever was disowned since.
+    StartNotRewound,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 16] = [
+    pub const ALL: [Plant; 18] = [
         Plant::FloorNotRaised,
         Plant::DamagePassedOver,
         Plant::HoleNotNoted,
@@ -59,6 +63,8 @@ impl Plant {
         Plant::SnapshotNotHeld,
         Plant::EpochNotTold,
         Plant::LostHistoryKept,
+        Plant::AnsweredBeforeResent,
+        Plant::StartNotRewound,
     ];
 }
 

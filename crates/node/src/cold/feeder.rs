@@ -174,7 +174,9 @@ impl<D: Disk> ColdFeeder<D> {
     /// disowned is told anew or gone by now, unless the store had let it go meanwhile: nobody says
     /// of that any more that it never was.
     pub fn on_resent(&mut self, before: Place, store: &OrderStore) {
-        self.told_to = store.head();
+        if !plant::is(Plant::AnsweredBeforeResent) {
+            self.told_to = store.head();
+        }
         if let Some((_, valid_to)) = store.past_epochs().last()
             && *valid_to < before
             && *valid_to < store.floor()

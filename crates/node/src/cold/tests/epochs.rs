@@ -386,7 +386,8 @@ fn any_step() -> impl Strategy<Value = Step> {
         8 => Just(Step::Work),
         4 => Just(Step::Sync),
         4 => Just(Step::Snapshot),
-        3 => (any::<u64>(), prop::option::of(any::<usize>())).prop_map(|(choice, lost)| Step::Kill(choice, lost)),
+        3 => (any::<u64>(), prop::option::of(any::<usize>()))
+            .prop_map(|(choice, lost)| Step::Kill(choice, lost)),
         14 => (0..4usize, 1..6u32).prop_map(|(reader, rows)| Step::Read(reader, rows)),
     ]
 }
@@ -417,6 +418,8 @@ pub(super) fn a_snapshot_has_no_name_before_what_its_store_let_go_is_in_files() 
     let mut venue = Venue::new(1);
     let mut reader = Reader::new(0);
     venue.world.read_all(&mut reader);
+    // The archive says from where on it is to be told; until then the store lets nothing go.
+    venue.work();
     for at in 0..4 {
         venue.insert(1);
         venue.change(at, (1, true));
@@ -434,14 +437,15 @@ pub(super) fn a_snapshot_has_no_name_before_what_its_store_let_go_is_in_files() 
     assert_eq!((reader.resyncs, venue.world.figures.report(SOURCE).holes), (0, 0));
 }
 
-/// Random steps, the same each time.
+/// Random steps, the same each time; the rarest of the planted bugs shows after some hundred
+/// rounds.
 #[cfg(feature = "planted")]
 pub(super) fn seam() {
     use proptest::strategy::ValueTree;
 
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let steps = prop::collection::vec(any_step(), 1..200);
-    for round in 0..96 {
+    for round in 0..1_500 {
         run(steps.new_tree(&mut runner).unwrap().current(), 1 + round % 11);
     }
 }
