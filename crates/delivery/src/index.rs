@@ -182,8 +182,8 @@ pub(crate) struct Rehash {
 const KEY_SIZE: u64 = 24;
 /// Entries that are moved to make room in a ring when memory is short.
 const EARLY_STEPS: u32 = 64;
-/// Bytes that an order's entry in a ring comes to when its orders change: two and a half entries.
-const ENTRY_SIZE_MAX: u64 = 60;
+/// Bytes that an order's entry in a ring comes to when its orders change: three and a half entries.
+const ENTRY_SIZE_MAX: u64 = 84;
 
 /// The rings, and where each slot is in them.
 #[derive(Clone, Debug)]

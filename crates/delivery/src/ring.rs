@@ -38,7 +38,10 @@ impl Place {
     }
 }
 
-/// Dead entries beyond the number of live ones at which a sweep begins.
+/// Dead entries for each live one at which a sweep begins. A sweep moves all live entries, which is
+/// a look into memory for each: fewer sweeps for longer rings.
+const DEAD_PER_LIVE: u32 = 2;
+/// Dead entries beyond those.
 const DEAD_SLACK: u32 = 8;
 /// Live entries moved per append while a sweep runs. A sweep must end before the entries appended
 /// meanwhile call for the next one: two would do, four keeps the ring short.
@@ -138,12 +141,13 @@ impl Ring {
         self.entries.len() - (self.read - self.write) - self.live_count
     }
 
-    /// True when it is time to sweep: dead entries outnumber the live ones, or a quarter of them
+    /// True when it is time to sweep: there are two dead entries for each live one, or one for four
     /// when memory `is_short`.
     #[inline]
     pub(crate) fn is_due(&self, is_short: bool) -> bool {
-        let live = if is_short { self.live_count / 4 } else { self.live_count };
-        self.is_sweeping || self.dead_count() > live + DEAD_SLACK
+        let live = self.live_count;
+        let dead = if is_short { live / 4 } else { live.saturating_mul(DEAD_PER_LIVE) };
+        self.is_sweeping || self.dead_count() > dead.saturating_add(DEAD_SLACK)
     }
 
     /// Gives back a chunk that is not needed any more; false when there is none.

@@ -343,11 +343,20 @@ fn no_event_and_no_call_of_sweep_takes_more_than_a_few_steps_in_the_worst_cases(
         tell(store, rec, 4, OrdStatus::Canceled);
         rec < ORDERS - 1
     });
+    // Between changes, at every point of a sweep, and then until there is nothing to do.
+    let mut idle = 0;
+    for _ in 0..10_000 {
+        tell(&mut store, ORDERS, 1, OrdStatus::PartiallyFilled);
+        let before = store.step_count();
+        let _ = store.sweep(1);
+        idle = idle.max(store.step_count() - before);
+    }
     let mut sweeps = 0;
-    let idle = steps_max(&mut store, |store| {
+    let last = steps_max(&mut store, |store| {
         sweeps += 1;
         store.sweep(1) && sweeps < 10_000_000
     });
+    assert!(last <= idle && sweeps < 10_000_000, "{last} steps in the last of {sweeps} calls");
     for (what, steps) in [("insert", inserts), ("hot", hot), ("mass", mass), ("sweep", idle)] {
         assert!((1..=EVENT_STEPS_MAX).contains(&steps), "{what}: {steps} steps");
     }
