@@ -3,6 +3,8 @@
 
 use weir_market::feed::itch::encode::{self, Header};
 
+use crate::frame;
+
 /// This many messages, each with its length before it.
 pub fn day(message_count: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -66,10 +68,4 @@ fn put(bytes: &mut Vec<u8>, state: u64, number: u64, header: &Header) {
             .to_bytes(header),
         ),
     }
-}
-
-fn frame(bytes: &mut Vec<u8>, message: &[u8]) {
-    let len = u16::try_from(message.len()).expect("a message has at most 50 bytes");
-    bytes.extend_from_slice(&len.to_be_bytes());
-    bytes.extend_from_slice(message);
 }

@@ -1,28 +1,120 @@
-//! What decoding a message of ITCH 5.0 costs, beside the crates `itch5` and `itchy`: nanoseconds
-//! per message, one JSON line at the end.
+//! What a message of ITCH 5.0 costs, in nanoseconds, one JSON line at the end: decoding it, beside
+//! the crates `itch5` and `itchy`; and all the way from its bytes to the best bid and offer of its
+//! book.
 //!
 //! ```text
 //! cargo run --release --manifest-path bench/itch/Cargo.toml [FILE]
 //! ```
 //!
-//! All read the same bytes, taking turns within each of 31 rounds: FILE, a day's messages each with
-//! its length before it, or a made-up day of 200,000 messages. Each must have read the same:
-//! orders, shares, prices and times of the messages of orders and trades are summed up and
+//! To the book ([`update`]): a made flow over 8,000 instruments with 400,000 and with a million
+//! orders at rest, and, where `WEIR_DATA` names a folder with LOBSTER's sample archives, their days
+//! copied over 8,000 instruments.
+//!
+//! Decoding: all read the same bytes, taking turns within each of 31 rounds: FILE, a day's messages
+//! each with its length before it, or a made-up day of 200,000 messages. Each must have read the
+//! same: orders, shares, prices and times of the messages of orders and trades are summed up and
 //! compared. Weir is measured three times: its views, as the others' work is, the same out of a
 //! file's pieces, and all the way to updates. Nothing is asserted about time.
 
+mod day;
+#[path = "../../../crates/market/examples/bench_market/flow.rs"]
+mod flow;
+#[allow(dead_code, reason = "tests send the messages in datagrams, too")]
+#[path = "../../../crates/market/tests/support/lobster_itch.rs"]
+mod lobster_itch;
 mod made;
+#[path = "../../../crates/market/examples/bench_market/memory.rs"]
+mod memory;
 mod sides;
+mod update;
+
+use std::path::PathBuf;
 
 use std::time::Instant;
 
+use day::{Copies, Made, Stream};
+use memory::Counting;
 use sides::{SIDES, Sums};
+use update::{Figures, How, measure};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 const ROUND_COUNT: usize = 31;
 
+/// Stretches of 65,536 messages that are timed in each way.
+const STRETCHES: usize = 24;
+
 fn main() {
     let file = std::env::args().nth(1);
-    let bytes = match &file {
+    let decode = decode(file.as_deref());
+    println!("ns from a message's bytes to its book: mean | 64 together: p50 p99 p99.9 | single");
+    let mut runs = Vec::new();
+    for (name, mut of) in streams() {
+        for how in [How::OneByOne, How::Batches] {
+            let figures = measure(&mut *of(), how, STRETCHES);
+            let Figures { mean, batch, single, live_orders, allocations, .. } = &figures;
+            println!(
+                "{name:<24} {live_orders:>8} orders, {how:?}: {mean:6.1} | {batch:6.1?} | \
+                 {single:6.1?} | {allocations} allocations"
+            );
+            runs.push(json(name, how, &figures));
+        }
+    }
+    println!(
+        "{{\"bench\":\"market-update\",\"unit\":\"ns/message\",\"goal\":{{\"day\":60,\
+         \"million_orders\":100}},\"decode\":{decode},\"update\":[{}]}}",
+        runs.join(",")
+    );
+}
+
+type Begin = Box<dyn FnMut() -> Box<dyn Stream>>;
+
+/// What is measured, each made anew for each way.
+fn streams() -> Vec<(&'static str, Begin)> {
+    let mut streams: Vec<(&'static str, Begin)> = vec![
+        ("made, 400,000 orders", Box::new(|| Box::new(Made::new(8_000, 400_000)))),
+        ("made, 1,000,000 orders", Box::new(|| Box::new(Made::new(8_000, 1_000_000)))),
+    ];
+    match std::env::var_os("WEIR_DATA").map(PathBuf::from) {
+        Some(root) => {
+            let days = ["AAPL_2012-06-21_1", "AMZN_2012-06-21_5"]
+                .map(|name| root.join(format!("lobster/LOBSTER_SampleFile_{name}.zip")));
+            let copies = move || -> Box<dyn Stream> {
+                let days: Vec<_> = days.iter().map(PathBuf::as_path).collect();
+                Box::new(Copies::of(&days, 8_000))
+            };
+            streams.push(("LOBSTER's days, copied", Box::new(copies)));
+        }
+        None => eprintln!("NOT MEASURED: WEIR_DATA is not set, so LOBSTER's days were not read"),
+    }
+    streams
+}
+
+fn json(name: &str, how: How, figures: &Figures) -> String {
+    let Figures { mean, best, batch, single, live_orders, best_changes_percent, allocations } =
+        figures;
+    let list = |of: &[f64; 3]| format!("[{:.1},{:.1},{:.1}]", of[0], of[1], of[2]);
+    format!(
+        "{{\"messages\":\"{name}\",\"instruments\":8000,\"live_orders\":{live_orders},\
+         \"how\":\"{how:?}\",\"mean\":{mean:.1},\"best_stretch\":{best:.1},\
+         \"batch_p50_p99_p999\":{},\"single_p50_p99_p999\":{},\
+         \"best_changes_percent\":{best_changes_percent:.1},\"allocations\":{allocations}}}",
+        list(batch),
+        list(single)
+    )
+}
+
+/// A message with its length before it.
+fn frame(bytes: &mut Vec<u8>, message: &[u8]) {
+    let len = u16::try_from(message.len()).expect("a message has at most 50 bytes");
+    bytes.extend_from_slice(&len.to_be_bytes());
+    bytes.extend_from_slice(message);
+}
+
+/// Decodes only, all sides in turn; one JSON object.
+fn decode(file: Option<&str>) -> String {
+    let bytes = match file {
         Some(path) => std::fs::read(path).expect("the file reads"),
         None => made::day(200_000),
     };
@@ -52,9 +144,8 @@ fn main() {
     }
     let input = if file.is_some() { "file" } else { "made" };
     let messages = want.messages;
-    println!(
-        "{{\"bench\":\"itch-decode\",\"unit\":\"ns/message\",\"messages\":{messages},\
-         \"rounds\":{ROUND_COUNT},\"input\":\"{input}\",{}}}",
+    format!(
+        "{{\"messages\":{messages},\"rounds\":{ROUND_COUNT},\"input\":\"{input}\",{}}}",
         fields.join(",")
-    );
+    )
 }

@@ -9,9 +9,9 @@
 use weir_types::{Price, Qty, Side};
 
 use crate::index::{NIL, Slot};
-use crate::memory::prefetch;
 use crate::order::{Order, Orders};
 use crate::plant::{self, Plant};
+use weir_memory::prefetch;
 
 /// All live orders of one side at one price.
 #[derive(Clone, Copy)]

@@ -3,7 +3,7 @@
 //! [`SlotIndex`] finds a row of a slab by a hash and the row's own key; [`IdMap`] finds a row by a
 //! 32-bit identifier. Both are sized once and never grow, so that no lookup ever pays for one.
 
-use crate::memory::{equal_bytes, prefetch, take_ahead};
+use weir_memory::{equal_bytes, prefetch, take_ahead};
 
 /// The place of a row in a slab.
 pub(crate) type Slot = u32;

@@ -34,7 +34,6 @@ mod fillable;
 mod index;
 mod instrument;
 mod matching;
-mod memory;
 pub mod naive;
 mod order;
 mod outcomes;

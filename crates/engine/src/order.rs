@@ -9,7 +9,7 @@ use weir_types::{
 };
 
 use crate::index::{NIL, Slot, SlotIndex, fold};
-use crate::memory::{prefetch, take_ahead};
+use weir_memory::{prefetch, take_ahead};
 
 /// Where a live order is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

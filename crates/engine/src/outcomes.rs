@@ -13,7 +13,7 @@ use weir_types::{
 use weir_wire::PlainEvent;
 use weir_wire::event::{OrderEvent, RequestDone, RequestRejected};
 
-use crate::memory::prefetch_all;
+use weir_memory::prefetch_all;
 
 /// Who asks again: what all answers to a session have in common.
 #[derive(Clone, Copy)]

@@ -5,7 +5,7 @@
 //! At its limit the table is four fifths full: 40 bytes a position.
 
 use crate::index::{Slot, fold};
-use crate::memory::{prefetch, take_ahead};
+use weir_memory::{prefetch, take_ahead};
 
 /// What an account has of an instrument, in lots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

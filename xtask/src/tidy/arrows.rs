@@ -21,6 +21,7 @@ const ALL: &str = "*";
 const ARROWS: &[Arrow] = &[
     Arrow { name: "weir-types", may_know: &[], tests_may_know: &[] },
     Arrow { name: "weir-probe", may_know: &[], tests_may_know: &[] },
+    Arrow { name: "weir-memory", may_know: &[], tests_may_know: &[] },
     Arrow { name: "weir-wire", may_know: &["weir-types"], tests_may_know: &[] },
     Arrow { name: "weir-io", may_know: &["weir-types", "weir-probe"], tests_may_know: &[] },
     Arrow {
@@ -66,7 +67,7 @@ const ARROWS: &[Arrow] = &[
     },
     Arrow {
         name: "weir-itch-bench",
-        may_know: &["weir-types", "weir-market"],
+        may_know: &["weir-types", "weir-market", "weir-client"],
         tests_may_know: &[],
     },
     Arrow { name: "weir-powercut", may_know: &["weir-io"], tests_may_know: &[] },
@@ -77,7 +78,7 @@ const ARROWS: &[Arrow] = &[
 ];
 
 /// What a part that is fed by the log alone may know.
-const VIEW_KNOWS: &[&str] = &["weir-types", "weir-wire", "weir-probe"];
+const VIEW_KNOWS: &[&str] = &["weir-types", "weir-wire", "weir-probe", "weir-memory"];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     tree.files

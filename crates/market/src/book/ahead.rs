@@ -1,11 +1,10 @@
-//! A batch of updates: what they will touch is looked at together before they are taken in.
+//! A batch of updates: what they will touch is fetched while those before them are taken in.
 //!
 //! An update of a random order waits for memory some four times, one after the other: the table's
 //! bucket, the order, its level, its neighbours. Those of different orders do not depend on each
-//! other, so that loops that only look let the processor fetch many at once. Nothing depends on
-//! what was seen. Worth it only where what rests is bigger than a core's own caches.
-
-use core::hint::black_box;
+//! other. So each update goes through stages, some updates apart, of which each asks for what the
+//! stage before it found the way to; asking does not wait. Nothing depends on what was seen. Worth
+//! it only where what rests is bigger than a core's own caches.
 
 use weir_types::Side;
 
@@ -15,58 +14,123 @@ use super::config::OrderIds;
 use super::index::{NIL, Slot};
 use super::ladder::rank_of;
 use crate::update::{Action, Update};
+use weir_memory::prefetch;
 
-/// Updates that are looked at together: what they touch fits in a core's own caches.
-const GROUP_LEN: usize = 32;
+/// Updates between a stage and the next: memory answers within the time that these take.
+const APART: usize = 6;
+
+/// Stages before an update is taken in.
+const STAGES: usize = 4;
+
+/// Updates that are under way in the stages, rounded up to a power of two.
+const UNDER_WAY: usize = (APART * STAGES).next_power_of_two();
 
 /// Resting orders from which on looking ahead pays: half a megabyte of rows.
 const ORDERS_MIN: u32 = 1 << 14;
+
+/// What the stages of an update found.
+#[derive(Clone, Copy)]
+struct Seen {
+    order: Slot,
+    level: Slot,
+}
+
+const NOTHING: Seen = Seen { order: NIL, level: NIL };
 
 impl Books {
     /// Takes updates in one after the other, as [`Books::apply`] does, and tells of each what it
     /// changed.
     pub fn apply_all(&mut self, updates: &[Update], mut told: impl FnMut(&Update, &Change)) {
-        for group in updates.chunks(GROUP_LEN) {
-            if self.store.orders.live_count() >= ORDERS_MIN {
-                self.look_ahead(group);
+        if self.store.orders.live_count() < ORDERS_MIN || updates.len() < 2 {
+            for update in updates {
+                told(update, &self.apply(update));
             }
-            for update in group {
-                let change = self.apply(update);
-                told(update, &change);
+            return;
+        }
+        let mut seen = [NOTHING; UNDER_WAY];
+        for step in 0..updates.len() + STAGES * APART {
+            self.look_ahead(updates, step, &mut seen);
+            if let Some(update) = step.checked_sub(STAGES * APART).map(|at| &updates[at]) {
+                told(update, &self.apply(update));
             }
         }
     }
 
-    fn look_ahead(&self, updates: &[Update]) {
-        let mut slots: [Slot; GROUP_LEN] = [NIL; GROUP_LEN];
-        let mut levels: [Slot; GROUP_LEN] = [NIL; GROUP_LEN];
-        let mut seen = 0;
-        // Each loop looks at what the loop before it found the way to.
-        for (update, slot) in updates.iter().zip(&mut slots) {
-            seen ^= self.look_at_bucket(update, slot);
+    /// One update goes through each stage.
+    #[inline]
+    fn look_ahead(&self, updates: &[Update], step: usize, seen: &mut [Seen; UNDER_WAY]) {
+        let of_stage = |stage: usize| {
+            let at = step.checked_sub(stage * APART)?;
+            Some((updates.get(at)?, at % UNDER_WAY))
+        };
+        if let Some((update, _)) = of_stage(0) {
+            self.fetch_bucket(update);
         }
-        black_box(seen);
-        for (update, (slot, level)) in updates.iter().zip(slots.iter_mut().zip(&mut levels)) {
-            if let Some(order_id) = order_of(&update.action) {
-                *slot = self.store.index.guess(self.store.hash(*slot, order_id));
-                *level = self.store.orders.find(*slot).map_or(NIL, |order| order.level);
-            }
-            if *level == NIL {
-                *level = self.level_to_be(update);
-            }
+        if let Some((update, at)) = of_stage(1) {
+            seen[at].order = self.fetch_order(update);
         }
-        for (slot, level) in slots.iter().zip(&levels) {
-            let tail = self.store.levels.find(*level).map_or(NIL, |level| level.tail);
-            seen ^= match self.store.orders.find(*slot) {
-                Some(order) => {
-                    let near = [order.older, order.newer].map(|near| self.store.orders.find(near));
-                    let near = near.map(|near| near.map_or(0, |near| near.level));
-                    tail ^ near[0] ^ near[1]
+        if let Some((update, at)) = of_stage(2) {
+            seen[at].level = self.fetch_level(update, seen[at].order);
+        }
+        if let Some((update, at)) = of_stage(3) {
+            self.fetch_neighbours(update, seen[at]);
+        }
+    }
+
+    /// Asks for an update's instrument and for where the table has its order.
+    #[inline]
+    fn fetch_bucket(&self, update: &Update) {
+        let Some(order_id) = order_of(&update.action) else { return };
+        let place = self.directory.get(update.instrument_id).unwrap_or(0);
+        if let Some(instrument) = self.instruments.get(place as usize) {
+            prefetch(&instrument.top);
+            prefetch(instrument.ladder(Side::Buy));
+        }
+        self.store.index.prefetch(self.store.hash(self.salt_of(place), order_id));
+    }
+
+    /// Asks for the row of an update's order, and for the best prices of its instrument.
+    #[inline]
+    fn fetch_order(&self, update: &Update) -> Slot {
+        let Some(order_id) = order_of(&update.action) else { return NIL };
+        let place = self.directory.get(update.instrument_id).unwrap_or(0);
+        if let Some(instrument) = self.instruments.get(place as usize) {
+            match update.action {
+                Action::Add { side, .. } => instrument.ladder(side).prefetch_best(),
+                _ => {
+                    instrument.ladder(Side::Buy).prefetch_best();
+                    instrument.ladder(Side::Sell).prefetch_best();
                 }
-                None => self.store.orders.find(tail).map_or(0, |order| order.level),
-            };
+            }
         }
-        black_box(seen);
+        let slot = self.store.index.guess(self.store.hash(self.salt_of(place), order_id));
+        self.store.orders.prefetch(slot);
+        slot
+    }
+
+    /// Asks for the level of an update's order, or that which a new one will join, and for the
+    /// order's neighbours.
+    #[inline]
+    fn fetch_level(&self, update: &Update, slot: Slot) -> Slot {
+        let level = match self.store.orders.find(slot) {
+            Some(order) => {
+                self.store.orders.prefetch(order.older);
+                self.store.orders.prefetch(order.newer);
+                order.level
+            }
+            None => self.level_to_be(update),
+        };
+        self.store.levels.prefetch(level);
+        level
+    }
+
+    /// Asks for the last order of a level that a new one will join.
+    #[inline]
+    fn fetch_neighbours(&self, update: &Update, seen: Seen) {
+        let is_new = matches!(update.action, Action::Add { .. });
+        if is_new && let Some(level) = self.store.levels.find(seen.level) {
+            self.store.orders.prefetch(level.tail);
+        }
     }
 
     /// The level that a new order will join.
@@ -81,21 +145,13 @@ impl Books {
         ladder.search(rank_of(side, price)).map_or(NIL, |at| ladder.at(at).level)
     }
 
-    /// Looks at an update's instrument and at where the table has its order; leaves the place of
-    /// the instrument in `slot` where the hash needs it.
+    /// What keeps numbers of orders of different instruments apart, where they have to be.
     #[inline]
-    fn look_at_bucket(&self, update: &Update, slot: &mut Slot) -> u32 {
-        let Some(order_id) = order_of(&update.action) else { return 0 };
-        let place = self.directory.get(update.instrument_id).unwrap_or(0);
-        let instrument = self.instruments.get(place as usize);
-        let seen = instrument.map_or(0, |instrument| {
-            instrument.top.repaired ^ instrument.ladder(Side::Buy).len() as u32
-        });
-        *slot = match self.store.order_ids() {
+    fn salt_of(&self, place: u32) -> u32 {
+        match self.store.order_ids() {
             OrderIds::OfFeed => 0,
             OrderIds::OfInstrument => place,
-        };
-        seen ^ self.store.index.look(self.store.hash(*slot, order_id))
+        }
     }
 }
 

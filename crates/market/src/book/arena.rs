@@ -8,6 +8,7 @@
 //! no orders, and its count is what the feed says.
 
 use super::index::{NIL, Slot};
+use weir_memory::{prefetch, take_ahead};
 
 /// An order that rests.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +69,8 @@ impl<R: Row> Arena<R> {
     /// Room for `count` at once and for `count_max` at most.
     pub(crate) fn new(count: u32, count_max: u32) -> Arena<R> {
         // So many have numbers up to the one before the last, which is none.
-        let rows = Vec::with_capacity(count.min(count_max) as usize);
+        let mut rows = Vec::with_capacity(count.min(count_max) as usize);
+        take_ahead(&mut rows);
         Arena { rows, free: NIL, live_count: 0, count_max }
     }
 
@@ -118,6 +120,14 @@ impl<R: Row> Arena<R> {
     #[inline]
     pub(crate) fn find(&self, slot: Slot) -> Option<&R> {
         self.rows.get(slot as usize)
+    }
+
+    /// Asks for the row of a slot that may be none, so that it is near when it is needed.
+    #[inline]
+    pub(crate) fn prefetch(&self, slot: Slot) {
+        if let Some(row) = self.find(slot) {
+            prefetch(row);
+        }
     }
 
     /// All rows, free ones among them.

@@ -4,6 +4,8 @@
 //! rows know their keys themselves and have to be looked at anyway. A bucket is one cache line, so
 //! that a lookup costs one miss; taking an entry out moves no other.
 
+use weir_memory::{prefetch, take_ahead};
+
 /// A place in a table of rows.
 pub(crate) type Slot = u32;
 
@@ -97,7 +99,10 @@ impl SlotIndex {
     /// Room for so many entries.
     pub(crate) fn new(entry_count: usize) -> SlotIndex {
         let count = entry_count.div_ceil(ENTRIES_PER_BUCKET).clamp(2, 1 << 30).next_power_of_two();
-        SlotIndex { buckets: vec![EMPTY; count], mask: (count - 1) as u32, count: 0 }
+        let mut buckets = Vec::with_capacity(count);
+        take_ahead(&mut buckets);
+        buckets.resize(count, EMPTY);
+        SlotIndex { buckets, mask: (count - 1) as u32, count: 0 }
     }
 
     /// True when one more would crowd it.
@@ -171,10 +176,10 @@ impl SlotIndex {
         self.count -= 1;
     }
 
-    /// Touches the bucket of a hash, so that it is near when it is needed.
+    /// Asks for the bucket of a hash, so that it is near when it is needed.
     #[inline]
-    pub(crate) fn look(&self, hash: Hash) -> u32 {
-        self.buckets[(hash.home & self.mask) as usize].passed_count
+    pub(crate) fn prefetch(&self, hash: Hash) {
+        prefetch(&self.buckets[(hash.home & self.mask) as usize]);
     }
 
     /// A slot that likely has this hash, without a look at its row.

@@ -7,6 +7,7 @@
 use weir_types::{Price, Side};
 
 use super::index::Slot;
+use weir_memory::prefetch;
 
 /// Levels from the best on that are looked at one by one.
 const NEAR: usize = 8;
@@ -85,6 +86,14 @@ impl Ladder {
     #[inline]
     pub(crate) fn best(&self) -> Option<Rung> {
         self.rungs.last().copied()
+    }
+
+    /// Asks for the best levels, so that they are near when they are needed.
+    #[inline]
+    pub(crate) fn prefetch_best(&self) {
+        if let Some(rung) = self.rungs.last() {
+            prefetch(rung);
+        }
     }
 
     /// Levels from the best to the worst.

@@ -10,13 +10,13 @@ const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// Asks the processor to bring `value`'s first cache line nearer.
 #[inline]
-pub(crate) fn prefetch<T>(value: &T) {
+pub fn prefetch<T>(value: &T) {
     prefetch_line(core::ptr::from_ref(value).cast());
 }
 
 /// Asks the processor to bring all cache lines of `value` nearer.
 #[inline]
-pub(crate) fn prefetch_all<T>(value: &T) {
+pub fn prefetch_all<T>(value: &T) {
     const LINE: usize = 64;
     for offset in (0..size_of::<T>()).step_by(LINE) {
         prefetch_line(core::ptr::from_ref(value).cast::<i8>().wrapping_add(offset));
@@ -36,7 +36,7 @@ fn prefetch_line(address: *const i8) {
 
 /// Takes a vector's whole capacity from the system now, in huge pages where it has them. What the
 /// system does not do is done as the vector fills.
-pub(crate) fn take_ahead<T>(vec: &mut Vec<T>) {
+pub fn take_ahead<T>(vec: &mut Vec<T>) {
     let start = vec.as_mut_ptr().cast::<u8>();
     // Only whole pages inside of the vector: what lies around it is not ours to ask for.
     let first = start.align_offset(PAGE_BYTES);
@@ -53,8 +53,9 @@ pub(crate) fn take_ahead<T>(vec: &mut Vec<T>) {
 }
 
 /// Which of the bytes equal `byte`: bit `i` for the byte at `i`.
+#[must_use]
 #[inline]
-pub(crate) fn equal_bytes(bytes: &[u8; 16], byte: u8) -> u32 {
+pub fn equal_bytes(bytes: &[u8; 16], byte: u8) -> u32 {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: SSE2 is part of every x86-64 processor; the load takes 16 bytes of any alignment,
     // and the array has them.
