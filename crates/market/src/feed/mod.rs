@@ -13,6 +13,7 @@ pub mod moldudp64;
 mod national;
 pub mod opra;
 pub mod soupbin;
+pub mod weir;
 
 use weir_types::Nanos;
 

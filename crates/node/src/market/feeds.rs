@@ -3,7 +3,9 @@
 use weir_market::feed::cta::{Cta, Line};
 use weir_market::feed::iex::{Iex, Protocol};
 use weir_market::feed::itch::Itch;
+use weir_market::feed::moldudp64::Session;
 use weir_market::feed::opra::Opra;
+use weir_market::feed::weir::Weir;
 use weir_market::{Context, Feed, FeedError, Packet, Sink};
 use weir_types::Nanos;
 
@@ -18,6 +20,8 @@ pub enum AnyFeed {
     Itch(Box<Itch>),
     /// OPRA.
     Opra(Box<Opra>),
+    /// Weir's own.
+    Weir(Box<Weir>),
 }
 
 /// Asks whichever feed it is.
@@ -28,8 +32,26 @@ macro_rules! of_each {
             AnyFeed::Iex($inner) => $answer,
             AnyFeed::Itch($inner) => $answer,
             AnyFeed::Opra($inner) => $answer,
+            AnyFeed::Weir($inner) => $answer,
         }
     };
+}
+
+impl AnyFeed {
+    /// True when its packets are MoldUDP64's: sessions have names, messages lie behind their
+    /// lengths, and day files hold them.
+    #[must_use]
+    pub fn is_mold(&self) -> bool {
+        matches!(self, AnyFeed::Itch(_) | AnyFeed::Weir(_))
+    }
+
+    /// A session of this name began with a packet that came at `ts_recv`: for feeds whose names
+    /// say their day.
+    pub fn begin_session(&mut self, name: Session, ts_recv: Nanos) {
+        if let AnyFeed::Weir(weir) = self {
+            weir.begin_session(name, ts_recv);
+        }
+    }
 }
 
 impl Feed for AnyFeed {
@@ -78,6 +100,7 @@ pub const FEEDS: &[FeedEntry] = &[
     entry("iex-tops", (0, 1), || iex(Protocol::Tops)),
     entry("itch", (0, 1), || AnyFeed::Itch(Box::new(Itch::new(NO_DAY)))),
     entry("opra", (1, 3), || AnyFeed::Opra(Box::new(Opra::new()))),
+    entry("weir", (0, 1), || AnyFeed::Weir(Box::new(Weir::new()))),
 ];
 
 const fn entry(name: &'static str, kind_at: (usize, usize), feed: fn() -> AnyFeed) -> FeedEntry {

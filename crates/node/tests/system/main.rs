@@ -29,6 +29,7 @@ mod market;
 mod matching;
 mod operations;
 mod operator;
+mod own_feed;
 mod own_replica;
 mod own_snapshot;
 mod pipelining;

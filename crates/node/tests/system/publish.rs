@@ -19,14 +19,14 @@ use crate::common::trader::Trader;
 use crate::common::{ALICE, BOB, HANG, Home, Node, Who, open_market, until};
 
 /// Prices of the tests' instrument are hundredths, those of books 10^-9.
-const SCALE: i64 = 10_000_000;
+pub const SCALE: i64 = 10_000_000;
 
 fn now() -> Nanos {
     Nanos(u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap())
 }
 
 /// A port that nobody has.
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
@@ -53,11 +53,11 @@ impl Stand {
     }
 }
 
-fn publish(node: &Node) -> serde_json::Value {
+pub fn publish(node: &Node) -> serde_json::Value {
     node.status()["publish"].clone()
 }
 
-fn figure(node: &Node, name: &str) -> u64 {
+pub fn figure(node: &Node, name: &str) -> u64 {
     publish(node)[name].as_u64().unwrap_or_else(|| panic!("no {name}"))
 }
 
@@ -254,7 +254,7 @@ fn take(channel: &mut Channel, heard: &mut Heard, (line, packet): (Line, &[u8]))
 }
 
 /// Traders who send orders at random, and the book that their own reports add up to.
-struct Crowd {
+pub struct Crowd {
     traders: Vec<(Who, Trader)>,
     chance: u64,
     number: u64,
@@ -263,7 +263,7 @@ struct Crowd {
 }
 
 impl Crowd {
-    fn new(node: &Node, number: u64) -> Crowd {
+    pub fn new(node: &Node, number: u64) -> Crowd {
         let traders = [ALICE, BOB].map(|who| (who, Trader::log_on(node, who))).into();
         Crowd { traders, chance: 5, number, live: BTreeMap::new() }
     }
@@ -273,7 +273,7 @@ impl Crowd {
         (self.chance >> 33) % below
     }
 
-    fn trade(&mut self, count: u64) {
+    pub fn trade(&mut self, count: u64) {
         for _ in 0..count {
             self.number += 1;
             let (at, price) = (self.draw(2) as usize, 95 + self.draw(11) as i64);
@@ -304,7 +304,7 @@ impl Crowd {
         }
     }
 
-    fn levels(&self, wanted: Side) -> Vec<(i64, u64)> {
+    pub fn levels(&self, wanted: Side) -> Vec<(i64, u64)> {
         let mut levels: BTreeMap<i64, u64> = BTreeMap::new();
         for (side, price, leaves) in self.live.values() {
             if *side == wanted {
