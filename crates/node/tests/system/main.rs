@@ -32,6 +32,7 @@ mod operator;
 mod own_feed;
 mod own_replica;
 mod own_snapshot;
+mod own_snapshots;
 mod pipelining;
 mod publish;
 mod reader_tools;

@@ -159,12 +159,17 @@ pub fn assert_follows(subscriber: &mut Subscriber, a: &Node, crowd: &Crowd) {
         .map(|side| crowd.levels(side).into_iter().map(move |(price, qty)| (side, price, qty)));
     let shown: Vec<_> = want.iter().map(|(side, price, qty, _)| (*side, *price, *qty)).collect();
     assert_eq!(shown, reported.into_iter().flatten().collect::<Vec<_>>(), "A's own reports");
+    assert_has_book(subscriber, &want);
+}
+
+/// Waits until a subscriber of B has this book.
+pub fn assert_has_book(subscriber: &mut Subscriber, want: &Rows) {
     let begun = Instant::now();
     loop {
         subscriber.poll();
         let id = instrument(subscriber);
         let found = id.map(|id| rows_of(&subscriber.told, id)).unwrap_or_default();
-        if found == want {
+        if found == *want {
             let state = id.and_then(|id| subscriber.told.statuses.get(&id));
             assert_eq!(state, Some(&TradingState::Trading));
             return;
@@ -201,7 +206,7 @@ fn a_gateway_that_comes_late_and_loses_packets_has_the_other_nodes_book() {
     assert_follows(&mut early, &a, &crowd);
     assert_follows(&mut subscriber(&b), &a, &crowd);
     assert!(wire.lost() > 0, "nothing was lost");
-    assert_eq!(channel(&b), "Live", "all of it was had again");
+    until("that all of it was had again", || (channel(&b) == "Live").then_some(()));
     let answered = publish(&a)["answered"].as_u64();
     assert!(answered > Some(0), "what was missed was asked for");
 }
