@@ -6,6 +6,7 @@
 
 pub mod consolidate;
 pub mod cta;
+pub mod dbn;
 pub mod iex;
 pub mod itch;
 pub mod layout;

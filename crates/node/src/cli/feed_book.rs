@@ -28,7 +28,7 @@ pub struct CaptureArgs {
     #[arg(long, value_name = "FILE", requires = "feed")]
     capture: Option<PathBuf>,
     /// Whose packets the capture holds: itch, iex-tops, iex-deep, iex-deep-plus, opra, cqs,
-    /// cts, weir.
+    /// cts, dbn, weir.
     #[arg(long, value_name = "NAME", requires = "capture")]
     feed: Option<String>,
     /// A group and the one that is its line B; may be given several times.

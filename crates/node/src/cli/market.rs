@@ -39,7 +39,8 @@ enum MarketCommand {
 struct GatewayArgs {
     #[command(flatten)]
     serve: ServeArgs,
-    /// The feed: itch, iex-tops, iex-deep, iex-deep-plus, opra, cqs, cts or weir.
+    /// The feed: itch, iex-tops, iex-deep, iex-deep-plus, opra, cqs, cts,
+    /// dbn or weir.
     #[arg(long, value_name = "NAME")]
     feed: Option<String>,
     /// A pair of lines: GROUP:PORT@INTERFACE or ADDRESS:PORT, and the second behind a comma.

@@ -133,7 +133,10 @@ impl Builder {
     #[must_use]
     pub fn new(feed: AnyFeed, pairs: &[(SocketAddr, SocketAddr)]) -> Builder {
         let market = Market {
-            books: Books::new(&BooksConfig::default()),
+            books: Books::new(&BooksConfig {
+                order_ids: feed.order_ids(),
+                ..BooksConfig::default()
+            }),
             definitions: BTreeMap::new(),
             counts: BuilderCounts::default(),
             last_error: None,
@@ -181,7 +184,9 @@ impl Builder {
         loop {
             let more = file.next(&mut |item| match item {
                 Item::Datagram(datagram) => self.datagram(datagram),
-                Item::Message { message, .. } => self.message(message),
+                Item::Message { message, .. } | Item::Name { message, .. } => {
+                    self.message(message);
+                }
                 Item::Other(_) => {}
             });
             match more {

@@ -1,6 +1,8 @@
 //! The feeds that tools and gateways can name, chosen when they run.
 
+use weir_market::book::OrderIds;
 use weir_market::feed::cta::{Cta, Line};
+use weir_market::feed::dbn::Dbn;
 use weir_market::feed::iex::{Iex, Protocol};
 use weir_market::feed::itch::Itch;
 use weir_market::feed::moldudp64::Session;
@@ -14,6 +16,8 @@ use weir_types::Nanos;
 pub enum AnyFeed {
     /// CQS and CTS.
     Cta(Box<Cta>),
+    /// Files of DBN.
+    Dbn(Box<Dbn>),
     /// DEEP, DEEP+ and TOPS over IEX-TP.
     Iex(Box<Iex>),
     /// ITCH 5.0 over MoldUDP64.
@@ -29,6 +33,7 @@ macro_rules! of_each {
     ($feed:expr, $inner:ident => $answer:expr) => {
         match $feed {
             AnyFeed::Cta($inner) => $answer,
+            AnyFeed::Dbn($inner) => $answer,
             AnyFeed::Iex($inner) => $answer,
             AnyFeed::Itch($inner) => $answer,
             AnyFeed::Opra($inner) => $answer,
@@ -43,6 +48,16 @@ impl AnyFeed {
     #[must_use]
     pub fn is_mold(&self) -> bool {
         matches!(self, AnyFeed::Itch(_) | AnyFeed::Weir(_))
+    }
+
+    /// Among what its orders' numbers are unique.
+    #[must_use]
+    pub fn order_ids(&self) -> OrderIds {
+        match self {
+            // Of many venues, each with rules of its own.
+            AnyFeed::Dbn(_) => OrderIds::OfInstrument,
+            _ => OrderIds::OfFeed,
+        }
     }
 
     /// A session of this name began with a packet that came at `ts_recv`: for feeds whose names
@@ -95,6 +110,7 @@ const NO_DAY: Nanos = Nanos(0);
 pub const FEEDS: &[FeedEntry] = &[
     entry("cqs", (0, 2), || AnyFeed::Cta(Box::new(Cta::new(Line::Quotes)))),
     entry("cts", (0, 2), || AnyFeed::Cta(Box::new(Cta::new(Line::Trades)))),
+    entry("dbn", (1, 2), || AnyFeed::Dbn(Box::new(Dbn::new()))),
     entry("iex-deep", (0, 1), || iex(Protocol::Deep)),
     entry("iex-deep-plus", (0, 1), || iex(Protocol::DeepPlus)),
     entry("iex-tops", (0, 1), || iex(Protocol::Tops)),

@@ -13,6 +13,7 @@ mod access;
 mod backup;
 mod cold;
 mod cold_sources;
+mod dbn;
 mod drop_copy;
 mod emulators;
 mod executions;

@@ -13,6 +13,7 @@ use weir_node::market::Datagrams;
 use weir_node::market::udp::{Listen, PlainReceiver};
 use weir_types::{InstrumentId, MarketContent, Price, Qty, Side, TradingState};
 
+use crate::common::address::free_address;
 use crate::common::{ALICE, BOB, HANG, Home, Node, open_market, until};
 use crate::market::{Subscriber, Told, addresses, free_udp};
 use crate::publish::{Crowd, SCALE, free_port, publish};
@@ -32,7 +33,7 @@ impl Venue {
     pub fn new(durability: &'static str, more: &str) -> Venue {
         let group = |last| SocketAddrV4::new(Ipv4Addr::new(239, 255, 41, last), free_port());
         let lines = [group(8), group(9)];
-        let requests = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port());
+        let requests = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_address().port());
         let [a, b] = lines;
         let config = format!(
             "[market_data.publish]\ngroup = \"{a}\"\nline_b = \"{b}\"\n\
@@ -154,7 +155,14 @@ fn rows_of(told: &Told, id: InstrumentId) -> Rows {
 
 /// Waits until a subscriber of B has the book that A shows.
 pub fn assert_follows(subscriber: &mut Subscriber, a: &Node, crowd: &Crowd) {
-    let want = book_of(a);
+    // Who says nothing for long is logged out, so the subscriber goes on meanwhile.
+    let want = std::thread::scope(|scope| {
+        let asking = scope.spawn(|| book_of(a));
+        while !asking.is_finished() {
+            subscriber.poll();
+        }
+        asking.join().unwrap()
+    });
     let reported = [Side::Buy, Side::Sell]
         .map(|side| crowd.levels(side).into_iter().map(move |(price, qty)| (side, price, qty)));
     let shown: Vec<_> = want.iter().map(|(side, price, qty, _)| (*side, *price, *qty)).collect();

@@ -2,11 +2,12 @@
 //! or may not have one.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 
 use weir_market::feed::moldudp64::Session;
 use weir_market::feed::soupbin::{Inbox, Login, Reject, SoupPacket};
 
+use crate::common::address::free_address;
 use crate::common::{ALICE, BOB, HANG, Node, open_market, until};
 use crate::own_feed::{
     Venue, Wire, assert_follows, assert_has_book, book_of, channel, gateway, subscriber,
@@ -15,7 +16,7 @@ use crate::publish::{Crowd, publish};
 
 /// A venue that keeps too few messages for who comes late, and serves snapshots.
 fn venue(durability: &'static str, more: &str) -> (Venue, SocketAddr) {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = free_address();
     let more = format!("messages_max = 1000\nsnapshots = \"{free}\"\n{more}");
     (Venue::new(durability, &more), free)
 }
@@ -173,6 +174,7 @@ fn a_gateway_joins_the_next_session_too_after_the_other_node_was_killed() {
     // What was lost with it nobody knows but its own book.
     let mut crowd = Crowd::new(&a, 1_000_000);
     crowd.trade(100);
-    assert_has_book(&mut subscriber(&b), &book_of(&a));
+    let want = book_of(&a);
+    assert_has_book(&mut subscriber(&b), &want);
     until("that nothing is missing", || (channel(&b) == "Live").then_some(()));
 }

@@ -305,6 +305,9 @@ impl FeedSection {
             (Some(_), None, false) => return out("feed.tcp", "(given)", "none with feed.lines"),
             _ => {}
         }
+        if entry.name == "dbn" && (self.capture.is_none() || !self.lines.is_empty()) {
+            return out("feed.capture", "(none)", "a file alone: `dbn` comes over no network");
+        }
         self.check_itch(entry)?;
         for lines in &self.lines {
             lines.check(self.capture.is_some())?;
@@ -628,6 +631,7 @@ mod tests {
             (format!("{LINES}request = \"10.0.0.1:0\"\n"), "feed.lines.request"),
             (format!("{iex}request = \"10.0.0.1:7\"\n"), "feed.lines.request"),
             (format!("{iex}{glimpse}"), "feed.lines.glimpse"),
+            (LINES.replace("itch", "dbn"), "feed.capture"),
             (format!("{LINES}{glimpse}timeout_ms = 1\n"), "feed.lines.glimpse.timeout_ms"),
             (format!("{LINES}{glimpse}lead_ms = 10001\n"), "feed.lines.glimpse.lead_ms"),
             (format!("{LINES}{glimpse}retry_max_ms = 1\n"), "feed.lines.glimpse.retry_max_ms"),

@@ -1,6 +1,7 @@
 //! Messages out of packets, and what events of a channel come to: between `weir_market::line` and
 //! the [`Output`].
 
+use weir_market::feed::dbn::record::rtype;
 use weir_market::feed::itch::Itch;
 use weir_market::feed::moldudp64::Session;
 use weir_market::line::{Event, Handler, Run, StaleReason};
@@ -30,6 +31,7 @@ impl Decoding {
         let book_kinds: &[u8] = match &feed {
             AnyFeed::Itch(_) | AnyFeed::Weir(_) => b"AFECXDU",
             AnyFeed::Iex(_) => b"85aMRLC",
+            AnyFeed::Dbn(_) => &[rtype::MBO, rtype::MBP_10],
             // Each quote takes the place of the one before.
             AnyFeed::Cta(_) | AnyFeed::Opra(_) => b"",
         };
