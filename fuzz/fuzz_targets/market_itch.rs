@@ -1,5 +1,5 @@
 //! Any bytes as a datagram of MoldUDP64 with ITCH 5.0, as a file of messages, as requests, and as
-//! the server's side of a GLIMPSE session.
+//! either side of a GLIMPSE session; and the names of Weir's own sessions.
 //!
 //! Holds that nothing panics, that an error leaves the sink as it was, that a message which is read
 //! is written as the same bytes, and that a file read in pieces is the file read at once.
@@ -11,7 +11,10 @@ use weir_market::feed::Collected;
 use weir_market::feed::itch::layout::TYPES;
 use weir_market::feed::itch::{Itch, Message, encode};
 use weir_market::feed::moldudp64::{Messages, Request, read_packet};
-use weir_market::feed::soupbin::{Glimpse, Inbox, Login, SoupPacket};
+use weir_market::feed::moldudp64::{SESSION_LEN, Session};
+use weir_market::feed::soupbin::{Access, Glimpse, Inbox, Login, SnapshotServer, SoupPacket};
+use weir_market::feed::weir::Weir;
+use weir_market::publish::SessionName;
 use weir_market::{Context, Feed};
 use weir_types::Nanos;
 
@@ -68,10 +71,41 @@ fn session(bytes: &[u8]) {
     }
 }
 
+/// What a client says to a server of snapshots.
+fn client(bytes: &[u8]) {
+    let access = Access::Only(Login::new("fuzz", "fuzz").expect("printable"));
+    let mut server = SnapshotServer::new(Nanos(0));
+    let (mut inbox, mut is_over) = (Inbox::new(), false);
+    let ours = Some(Session(*b"10SA000001"));
+    for piece in bytes.chunks(11) {
+        inbox.push(piece);
+        while let Some(packet) = inbox.take() {
+            let taken = server.take(packet, (&access, ours), Nanos(1));
+            assert!(!is_over || taken != Ok(true), "nobody is let in once it is over");
+            assert!(!server.is_serving() || taken.is_ok());
+            is_over |= taken.is_err();
+        }
+    }
+}
+
+fn own_session(bytes: &[u8]) {
+    let Some(name) = bytes.first_chunk::<SESSION_LEN>().copied().map(Session) else { return };
+    let near = bytes[SESSION_LEN..].first_chunk().map_or(0, |near| u64::from_le_bytes(*near));
+    if let Some(read) = SessionName::read(name) {
+        let _ = read.midnight(Nanos(near));
+    }
+    let mut feed = Weir::new();
+    feed.begin_session(name, Nanos(near));
+    let _ = feed.packet(bytes);
+}
+
 fuzz_target!(|bytes: &[u8]| {
     datagram(bytes);
     shaped(bytes);
     session(bytes);
     // Past the login, which blind mutation does not find.
     session(&[b"\0\x1fA         S                   1", bytes].concat());
+    client(bytes);
+    client(&[b"\0\x2fLfuzz  fuzz                                   1", bytes].concat());
+    own_session(bytes);
 });

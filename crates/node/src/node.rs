@@ -12,7 +12,7 @@
 //! thread replica    asks another node for what comes next, where one is followed
 //! thread broker     durable subscriptions, their sockets, where they are served
 //! thread market-…   market data: receiving and updating, and flush-… for its subscribers
-//! thread publish    the node's own market, where it is published
+//! thread publish    the node's own market, where it is published; snapshots  snapshots of it
 //! thread keeper     probe drain
 //! thread shadows    the shadow engines: event files, snapshots
 //! ```
@@ -80,6 +80,7 @@ use crate::ingest::{
 use crate::keeper::drain::{ProbeDrain, RECORDS_MAX, RING_RECORDS};
 use crate::keeper::shadow_agent;
 use crate::market::gateway::MarketFigures;
+use crate::market::publish::SnapshotFigures;
 use crate::partition::formats::refuse_newer;
 use crate::partition::recovery::{ForPartition, Recovered, recover};
 use crate::partition::{Partition, PartitionFigures, PartitionParts};
@@ -266,6 +267,13 @@ impl Node {
     #[must_use]
     pub fn requests_address(&self) -> Option<SocketAddr> {
         self.status.publish.as_ref().map(|(address, _)| *address)
+    }
+
+    /// Where snapshots of the node's own market are served, if they are.
+    #[must_use]
+    pub fn snapshots_address(&self) -> Option<SocketAddr> {
+        let (_, figures) = self.status.publish.as_ref()?;
+        figures.snapshots().map(SnapshotFigures::address)
     }
 
     /// The node's figures.

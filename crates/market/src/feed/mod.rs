@@ -6,6 +6,7 @@
 
 pub mod consolidate;
 pub mod cta;
+pub mod dbn;
 pub mod iex;
 pub mod itch;
 pub mod layout;
@@ -13,6 +14,7 @@ pub mod moldudp64;
 mod national;
 pub mod opra;
 pub mod soupbin;
+pub mod weir;
 
 use weir_types::Nanos;
 

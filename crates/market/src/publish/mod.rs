@@ -22,6 +22,7 @@ mod publication;
 mod requests;
 mod say;
 mod session;
+mod snapshot;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -30,7 +31,8 @@ pub use channel::{Channel, ChannelSink};
 pub use fit::Unfit;
 pub use publication::{Publication, PublishCounts};
 pub use requests::{Refusal, RequestServer};
-pub use session::{Calendar, MAPPING, session_name};
+pub use session::{Calendar, MAPPING, SessionName, session_name};
+pub use snapshot::put_snapshot;
 pub use store::{MESSAGE_LEN_MAX, SLOT_LEN, Store};
 
 use weir_types::{

@@ -12,6 +12,7 @@ use super::fit::{Fit, Unfit, fit};
 use super::orders::{Order, Orders, Place, Prices};
 use super::session::{Calendar, session_name};
 use super::{Listing, PublishSink, Uncross};
+use crate::feed::moldudp64::Session;
 
 /// What could not be said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,10 +53,10 @@ impl Instrument {
 
 /// The session that is open.
 #[derive(Clone, Copy, Debug)]
-struct Open {
-    midnight: Nanos,
+pub(super) struct Open {
+    pub(super) midnight: Nanos,
     /// Start and end of market hours were said.
-    hours: (bool, bool),
+    pub(super) hours: (bool, bool),
 }
 
 /// What is published of one partition. See the module's documentation.
@@ -63,7 +64,7 @@ struct Open {
 pub struct Publication {
     calendar: Calendar,
     epoch: Epoch,
-    open: Option<Open>,
+    pub(super) open: Option<Open>,
     pub(super) now: Nanos,
     pub(super) instruments: Vec<Instrument>,
     by_id: HashMap<InstrumentId, usize, FxBuildHasher>,
@@ -140,6 +141,11 @@ impl Publication {
         }
     }
 
+    /// The name of the session of the day that begins at `midnight`.
+    pub(super) fn session_of(&self, midnight: Nanos) -> Session {
+        session_name(self.calendar, midnight, self.epoch)
+    }
+
     /// Where the session's times begin.
     pub(super) fn midnight(&self) -> Nanos {
         self.open.map_or(Nanos(0), |open| open.midnight)
@@ -169,7 +175,7 @@ impl Publication {
         let midnight = self.calendar.midnight(self.now);
         self.open = Some(Open { midnight, hours: (false, false) });
         (self.next_reference, self.next_locate, self.crosses) = (1, 1, 0);
-        out.session(session_name(self.calendar, midnight, self.epoch));
+        out.session(self.session_of(midnight));
         self.say_system(b'O', out);
         for index in self.by_number() {
             self.instruments[index].locate = 0;
@@ -300,7 +306,7 @@ impl Publication {
     }
 
     /// Orders of the book for which `is_meant` holds, in the order in which they came to stand.
-    fn in_order(&self, is_meant: impl Fn(&Order) -> bool) -> Vec<Rec> {
+    pub(super) fn in_order(&self, is_meant: impl Fn(&Order) -> bool) -> Vec<Rec> {
         let is_there = |order: &Order| order.place == Place::Book && is_meant(order);
         let mut found: Vec<(usize, u64, Rec)> = (self.orders.iter())
             .filter(|(_, order)| is_there(order))

@@ -48,6 +48,63 @@ pub fn session_name(calendar: Calendar, midnight: Nanos, epoch: Epoch) -> Sessio
     Session(name)
 }
 
+/// What a session's name says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionName {
+    /// The version of the rules by which its messages were made: [`MAPPING`] are the ones known
+    /// here.
+    pub mapping: u8,
+    /// The hour of UTC at which its day begins, 0 to 23.
+    pub begins_hour: u8,
+    /// The number of its day, from 1970 on, modulo 1,296.
+    pub day: u16,
+    /// The epoch of the log, modulo 36^6.
+    pub epoch: u32,
+}
+
+impl SessionName {
+    /// Reads a name; `None` for one that [`session_name`] does not give.
+    #[must_use]
+    pub fn read(session: Session) -> Option<SessionName> {
+        let name = session.0;
+        let begins_hour = u8::try_from(base36(&name[1..2])?).ok().filter(|hour| *hour < 24)?;
+        Some(SessionName {
+            mapping: u8::try_from(base36(&name[..1])?).ok()?,
+            begins_hour,
+            day: u16::try_from(base36(&name[2..4])?).ok()?,
+            epoch: u32::try_from(base36(&name[4..])?).ok()?,
+        })
+    }
+
+    /// The beginning of its day, since the Unix epoch: of the days that the name may mean the one
+    /// nearest to `near`, in which the session was heard. Days return after three years and a half.
+    #[must_use]
+    pub fn midnight(self, near: Nanos) -> Nanos {
+        let offset = u64::from(self.begins_hour) * HOUR;
+        let today = near.0.saturating_sub(offset) / DAY;
+        let (day, half) = (u64::from(self.day) % DAYS, DAYS / 2);
+        // The days from half a cycle before today on are a whole cycle: one of them it is.
+        let first = today.saturating_sub(half);
+        let ahead = (day + DAYS - first % DAYS) % DAYS;
+        Nanos((first + ahead).saturating_mul(DAY).saturating_add(offset))
+    }
+}
+
+/// Days that a name tells apart: two digits in base 36.
+const DAYS: u64 = 36 * 36;
+
+/// A number of digits in base 36, at most twelve; `None` when one is none.
+fn base36(digits: &[u8]) -> Option<u64> {
+    digits.iter().try_fold(0, |number: u64, digit| {
+        let digit = match digit {
+            b'0'..=b'9' => digit - b'0',
+            b'A'..=b'Z' => digit - b'A' + 10,
+            _ => return None,
+        };
+        number.checked_mul(36)?.checked_add(u64::from(digit))
+    })
+}
+
 /// The last digits of a number in base 36.
 fn put_base36(mut number: u64, digits: &mut [u8]) {
     for digit in digits.iter_mut().rev() {

@@ -26,6 +26,29 @@ fn a_day_begins_at_its_hour_and_a_session_is_named_for_both() {
 }
 
 #[test]
+fn a_sessions_name_says_its_day_again_to_who_hears_it_near_the_day() {
+    const DAY: u64 = 86_400_000_000_000;
+    for (hour, day, epoch) in [(0, 20_416, 1), (22, 20_415, 36), (23, 1_296, u32::MAX), (5, 700, 0)]
+    {
+        let calendar = Calendar::new(hour);
+        let midnight = Nanos(day * DAY + u64::from(hour) * 3_600_000_000_000);
+        assert_eq!(calendar.midnight(midnight), midnight);
+        let name = SessionName::read(session_name(calendar, midnight, Epoch(epoch)));
+        let name = name.expect("it is a name");
+        let want = ((MAPPING, hour), day % 1_296, u64::from(epoch) % 36u64.pow(6));
+        let found = (name.mapping, name.begins_hour);
+        assert_eq!((found, u64::from(name.day), u64::from(name.epoch)), want);
+        for near in [midnight.0, midnight.0 + 600 * DAY, midnight.0.saturating_sub(600 * DAY)] {
+            assert_eq!(name.midnight(Nanos(near)), midnight, "{name:?} near {near}");
+        }
+    }
+    for text in ["1011 00010", "1Z11000010", "10110a0010", "          "] {
+        let session = Session::new(text).expect("ten letters");
+        assert_eq!(SessionName::read(session), None, "{text}");
+    }
+}
+
+#[test]
 fn a_store_keeps_the_last_messages_by_number() {
     let mut store = Store::new(3);
     assert_eq!((store.oldest(), store.next_sequence(), store.get(1)), (1, 1, None));

@@ -189,6 +189,7 @@ fn object(looked: &Looked) -> serde_json::Value {
     let kind = match looked.kind {
         FileKind::Capture => "capture",
         FileKind::Records => "records",
+        FileKind::Dbn => "dbn",
     };
     let counts = &looked.counts;
     object["file"] = json!({
@@ -214,6 +215,7 @@ fn inspect_text(looked: &Looked) -> String {
             counts.damaged
         ),
         FileKind::Records => format!("{} messages, each behind its length\n", counts.messages),
+        FileKind::Dbn => format!("{} records of DBN\n", counts.messages),
     };
     if let Some(first) = analysis.first {
         text += &format!(

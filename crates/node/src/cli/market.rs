@@ -1,7 +1,7 @@
 //! `weir market`: a market-data gateway, what it does, and a subscriber to it.
 
 use std::io::Write as _;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -39,12 +39,20 @@ enum MarketCommand {
 struct GatewayArgs {
     #[command(flatten)]
     serve: ServeArgs,
-    /// The feed: itch, iex-tops, iex-deep, iex-deep-plus, opra, cqs or cts.
+    /// The feed: itch, iex-tops, iex-deep, iex-deep-plus, opra, cqs, cts,
+    /// dbn or weir.
     #[arg(long, value_name = "NAME")]
     feed: Option<String>,
     /// A pair of lines: GROUP:PORT@INTERFACE or ADDRESS:PORT, and the second behind a comma.
     #[arg(long, value_name = "A[,B]", requires = "feed", conflicts_with = "capture")]
     lines: Vec<String>,
+    /// Where lost messages are asked from, of the one pair of lines: itch and weir. Of weir, who
+    /// comes late and has no --glimpse asks for all from the session's first message on.
+    #[arg(long, value_name = "ADDRESS", requires = "lines")]
+    request: Option<SocketAddrV4>,
+    /// Where snapshots come from, of the one pair of lines, without a password: itch and weir.
+    #[arg(long, value_name = "ADDRESS", requires = "lines")]
+    glimpse: Option<SocketAddr>,
     /// A capture or day file instead of lines.
     #[arg(long, value_name = "FILE", requires = "feed")]
     capture: Option<PathBuf>,
@@ -79,12 +87,36 @@ impl GatewayArgs {
             toml::Value::Table(lines)
         });
         if !self.lines.is_empty() {
-            feed.insert("lines".to_owned(), pairs.collect::<Vec<_>>().into());
+            let mut lines: Vec<toml::Value> = pairs.collect();
+            self.add_servers(&mut lines)?;
+            feed.insert("lines".to_owned(), lines.into());
+        }
+        if name == "weir" && self.request.is_some() && self.glimpse.is_none() {
+            let timing = toml::Table::from_iter([("from_start".to_owned(), true.into())]);
+            feed.insert("timing".to_owned(), timing.into());
         }
         let mut section = toml::Table::new();
         section.insert("listen".to_owned(), self.market_listen.to_string().into());
         section.insert("feed".to_owned(), feed.into());
         Ok(Some(section.try_into().context("options of the feed")?))
+    }
+
+    /// Puts the servers for requests and snapshots to the pair of lines that they serve.
+    fn add_servers(&self, lines: &mut [toml::Value]) -> anyhow::Result<()> {
+        if self.request.is_none() && self.glimpse.is_none() {
+            return Ok(());
+        }
+        let [toml::Value::Table(pair)] = lines else {
+            anyhow::bail!("--request and --glimpse are of one pair of lines: give --lines once");
+        };
+        if let Some(request) = self.request {
+            pair.insert("request".to_owned(), request.to_string().into());
+        }
+        if let Some(glimpse) = self.glimpse {
+            let address = ("address".to_owned(), glimpse.to_string().into());
+            pair.insert("glimpse".to_owned(), toml::Table::from_iter([address]).into());
+        }
+        Ok(())
     }
 }
 
@@ -296,6 +328,14 @@ mod tests {
         made.check().unwrap();
         assert_eq!(made.feed.lines.len(), 1);
         assert_eq!(made.feed.lines[0].b.expect("line B").address.port(), 10);
+        let lines = ["--lines", "127.0.0.1:9", "--request", "127.0.0.1:7"];
+        let late = section(&[&["--feed", "weir"], &lines[..]].concat()).unwrap().expect("named");
+        late.check().unwrap();
+        assert!(late.feed.timing.from_start && late.feed.lines[0].request.is_some());
+        let lines = [&lines[..], &["--glimpse", "127.0.0.1:8"]].concat();
+        let whole = section(&[&["--feed", "weir"], &lines[..]].concat()).unwrap().expect("named");
+        whole.check().unwrap();
+        assert!(!whole.feed.timing.from_start && whole.feed.lines[0].glimpse.is_some());
         let capture = section(&["--feed", "iex-tops", "--capture", "a.pcap.gz", "--speed", "max"]);
         capture.unwrap().expect("a feed is named").check().unwrap();
     }
@@ -316,6 +356,8 @@ mod tests {
     fn options_that_do_not_fit_are_refused() {
         assert!(section(&["--lines", "127.0.0.1:9"]).is_err(), "of which feed");
         assert!(section(&["--feed", "itch", "--lines", "nowhere"]).is_err());
+        let two = ["--lines", "127.0.0.1:1", "--lines", "127.0.0.1:2", "--request", "127.0.0.1:3"];
+        assert!(section(&[&["--feed", "itch"], &two[..]].concat()).is_err(), "of which pair");
         let none = section(&["--feed", "itch4", "--capture", "a"]).unwrap().expect("it is named");
         assert!(none.check().is_err(), "there is no such feed");
     }

@@ -189,7 +189,9 @@ async fn live(
     let market = market.unwrap_or_default();
     let requests = node.requests_address().map(|address| format!(" requests={address}"));
     let requests = requests.unwrap_or_default();
-    let others = format!("{ingest}{broker}{market}{web}{requests}");
+    let snapshots = node.snapshots_address().map(|address| format!(" snapshots={address}"));
+    let snapshots = snapshots.unwrap_or_default();
+    let others = format!("{ingest}{broker}{market}{web}{requests}{snapshots}");
     println!("weir ready order-entry={} http={http}{others}", node.address());
     let outcome = tokio::select! {
         biased;

@@ -1,10 +1,14 @@
 //! The part of the configuration that says what of the market goes out.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::path::PathBuf;
 
 use serde::Deserialize;
+use weir_market::feed::soupbin::{Access, Login};
 
 use super::ConfigError;
+use crate::market::receiver::PasswordError;
+use crate::market::receiver::config::login;
 
 /// Market data.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -45,6 +49,18 @@ pub struct PublishSection {
     /// The hour of UTC at which a day begins, and a session with it.
     #[serde(default)]
     pub day_begins_hour: u8,
+    /// Where snapshots are served, by TCP; none are without it.
+    pub snapshots: Option<SocketAddr>,
+    /// Who may have snapshots, up to 6 characters; everybody may without it.
+    pub snapshots_username: Option<String>,
+    /// A file with the password for them, up to 10 characters; empty without it.
+    pub snapshots_password_file: Option<PathBuf>,
+    /// Clients that may have snapshots at the same time.
+    #[serde(default = "default_snapshots_clients_max")]
+    pub snapshots_clients_max: usize,
+    /// How long one may take, in milliseconds.
+    #[serde(default = "default_snapshots_timeout_ms")]
+    pub snapshots_timeout_ms: u64,
 }
 
 fn default_interface() -> Ipv4Addr {
@@ -71,6 +87,14 @@ fn default_look_interval_us() -> u64 {
     100
 }
 
+fn default_snapshots_clients_max() -> usize {
+    16
+}
+
+fn default_snapshots_timeout_ms() -> u64 {
+    120_000
+}
+
 impl PublishSection {
     pub(super) fn check(&self, has_partition: bool) -> Result<(), ConfigError> {
         let out = |key, value: String, want| Err(ConfigError::OutOfRange { key, value, want });
@@ -87,7 +111,8 @@ impl PublishSection {
         let (per_second, messages) =
             (u64::from(self.requests_per_second), self.messages_max as u64);
         let (bytes, hour) = (self.packet_bytes as u64, u64::from(self.day_begins_hour));
-        let ranges: [(&'static str, u64, u64, u64, &'static str); 6] = [
+        self.check_snapshots()?;
+        let ranges: [(&'static str, u64, u64, u64, &'static str); 8] = [
             ("market_data.publish.hops", self.hops.into(), 0, 255, "0 to 255"),
             ("market_data.publish.requests_per_second", per_second, 1, 1_000_000, "1 to 1000000"),
             ("market_data.publish.messages_max", messages, 1_000, 1 << 30, "1000 to 1073741824"),
@@ -100,6 +125,20 @@ impl PublishSection {
                 "10 to 1000000",
             ),
             ("market_data.publish.day_begins_hour", hour, 0, 23, "0 to 23"),
+            (
+                "market_data.publish.snapshots_clients_max",
+                self.snapshots_clients_max as u64,
+                1,
+                1_024,
+                "1 to 1024",
+            ),
+            (
+                "market_data.publish.snapshots_timeout_ms",
+                self.snapshots_timeout_ms,
+                1_000,
+                86_400_000,
+                "1000 to a day's",
+            ),
         ];
         for (key, value, least, most, want) in ranges {
             if !(least..=most).contains(&value) {
@@ -108,10 +147,44 @@ impl PublishSection {
         }
         Ok(())
     }
+
+    /// That a name and a password make a login, and are of a server that there is.
+    fn check_snapshots(&self) -> Result<(), ConfigError> {
+        let out = |key, value: &str, want| {
+            Err(ConfigError::OutOfRange { key, value: value.to_owned(), want })
+        };
+        let (name, password) = (&self.snapshots_username, &self.snapshots_password_file);
+        if self.snapshots.is_none() && (name.is_some() || password.is_some()) {
+            let want = "none without market_data.publish.snapshots";
+            return out("market_data.publish.snapshots_username", "(given)", want);
+        }
+        if name.is_none() && password.is_some() {
+            let want = "a name: a password without one would let everybody in";
+            return out("market_data.publish.snapshots_username", "(none)", want);
+        }
+        match name {
+            Some(name) if Login::new(name, "").is_none() => {
+                let want = "up to 6 printable characters";
+                out("market_data.publish.snapshots_username", name, want)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Who may have snapshots.
+    ///
+    /// # Errors
+    /// When the password's file cannot be read, or holds no password of a login.
+    pub fn snapshots_access(&self) -> Result<Access, PasswordError> {
+        let Some(name) = &self.snapshots_username else { return Ok(Access::Everybody) };
+        login(name, self.snapshots_password_file.as_deref()).map(Access::Only)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use weir_market::feed::soupbin::Access;
+
     use crate::config::Config;
 
     const GIVEN: &str =
@@ -122,6 +195,8 @@ mod tests {
         assert!(Config::parse("").unwrap().market_data.publish.is_none());
         let section = Config::parse(GIVEN).unwrap().market_data.publish.unwrap();
         assert!(section.interface.is_loopback() && section.line_b.is_none());
+        assert!(section.snapshots.is_none());
+        assert!(matches!(section.snapshots_access(), Ok(Access::Everybody)));
     }
 
     #[test]
@@ -137,6 +212,17 @@ mod tests {
             (format!("{GIVEN}day_begins_hour = 24"), "market_data.publish.day_begins_hour"),
             (format!("{GIVEN}hops = 256"), "market_data.publish.hops"),
             (format!("{GIVEN}ttl = 1"), "ttl"),
+            (format!("{GIVEN}snapshots_username = \"a\""), "market_data.publish.snapshots"),
+            (
+                format!("{GIVEN}snapshots = \"127.0.0.1:0\"\nsnapshots_password_file = \"p\""),
+                "snapshots_username",
+            ),
+            (
+                format!("{GIVEN}snapshots = \"127.0.0.1:0\"\nsnapshots_username = \"longest\""),
+                "snapshots_username",
+            ),
+            (format!("{GIVEN}snapshots_clients_max = 0"), "snapshots_clients_max"),
+            (format!("{GIVEN}snapshots_timeout_ms = 1"), "snapshots_timeout_ms"),
             (format!("{GIVEN}{replica}"), "market_data.publish"),
         ];
         for (text, named) in cases {

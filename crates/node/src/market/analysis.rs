@@ -12,7 +12,7 @@ use weir_market::Packet;
 use weir_market::capture::Datagram;
 use weir_types::Nanos;
 
-use super::capture::{CaptureFile, FileError, Item};
+use super::capture::{CaptureFile, FileError, FileKind, Item};
 use super::feeds::AnyFeed;
 use super::rates::Rates;
 
@@ -112,15 +112,16 @@ impl Analysis {
     /// there is no more.
     pub fn of(file: &mut CaptureFile, taken: Option<Taken<'_>>) -> (Analysis, Option<FileError>) {
         let mut analysis = Analysis { has_messages: taken.is_some(), ..Analysis::default() };
+        let kind_at = if file.kind() == FileKind::Dbn { (1, 2) } else { (0, 1) };
         loop {
             let more = file.next(&mut |item| match item {
                 Item::Datagram(datagram) => analysis.datagram(datagram, taken),
                 Item::Message { ts_event, message } => {
                     analysis.has_messages = true;
-                    analysis.note_kind(message, (0, 1));
+                    analysis.note_kind(message, kind_at);
                     analysis.note_time(*ts_event, 1);
                 }
-                Item::Other(_) => {}
+                Item::Name { .. } | Item::Other(_) => {}
             });
             match more {
                 Ok(true) => {}

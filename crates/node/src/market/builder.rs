@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use weir_market::capture::Datagram;
+use weir_market::feed::moldudp64::{SESSION_LEN, Session};
 use weir_market::line::{Event, Handler, Line, LineConfig, Lines, Run};
 use weir_market::{
     Books, BooksConfig, Context, Definition, Feed, FeedError, Sink, SymbolText, Update,
@@ -70,6 +71,8 @@ impl Market {
 struct Taking<'a> {
     feed: &'a mut AnyFeed,
     market: &'a mut Market,
+    /// The name of the packet's session, where the feed has names, and when it came.
+    coming: (Option<Session>, Nanos),
 }
 
 impl Handler for Taking<'_> {
@@ -98,9 +101,17 @@ impl Handler for Taking<'_> {
     }
 
     fn event(&mut self, _channel: u32, event: &Event) {
-        if let Event::Stale { from, to, .. } = event {
-            self.market.counts.lost += to - from;
-            self.market.books.mark_stale();
+        match event {
+            Event::Stale { from, to, .. } => {
+                self.market.counts.lost += to - from;
+                self.market.books.mark_stale();
+            }
+            Event::Session { .. } => {
+                if let (Some(name), ts_recv) = self.coming {
+                    self.feed.begin_session(name, ts_recv);
+                }
+            }
+            _ => {}
         }
     }
 }
@@ -122,7 +133,10 @@ impl Builder {
     #[must_use]
     pub fn new(feed: AnyFeed, pairs: &[(SocketAddr, SocketAddr)]) -> Builder {
         let market = Market {
-            books: Books::new(&BooksConfig::default()),
+            books: Books::new(&BooksConfig {
+                order_ids: feed.order_ids(),
+                ..BooksConfig::default()
+            }),
             definitions: BTreeMap::new(),
             counts: BuilderCounts::default(),
             last_error: None,
@@ -149,7 +163,10 @@ impl Builder {
         };
         let lines =
             self.lines.entry(group).or_insert_with(|| Lines::new(self.config, CHANNELS_MAX));
-        let mut taking = Taking { feed: &mut self.feed, market: &mut self.market };
+        let is_mold = self.feed.is_mold();
+        let name = datagram.payload.first_chunk::<SESSION_LEN>().filter(|_| is_mold);
+        let coming = (name.copied().map(Session), datagram.ts_recv);
+        let mut taking = Taking { feed: &mut self.feed, market: &mut self.market, coming };
         if lines.packet(line, &packet, datagram.ts_recv, &mut taking).is_err() {
             self.market.counts.strangers += 1;
         }
@@ -167,7 +184,9 @@ impl Builder {
         loop {
             let more = file.next(&mut |item| match item {
                 Item::Datagram(datagram) => self.datagram(datagram),
-                Item::Message { message, .. } => self.message(message),
+                Item::Message { message, .. } | Item::Name { message, .. } => {
+                    self.message(message);
+                }
                 Item::Other(_) => {}
             });
             match more {

@@ -1,9 +1,13 @@
 //! The feeds that tools and gateways can name, chosen when they run.
 
+use weir_market::book::OrderIds;
 use weir_market::feed::cta::{Cta, Line};
+use weir_market::feed::dbn::Dbn;
 use weir_market::feed::iex::{Iex, Protocol};
 use weir_market::feed::itch::Itch;
+use weir_market::feed::moldudp64::Session;
 use weir_market::feed::opra::Opra;
+use weir_market::feed::weir::Weir;
 use weir_market::{Context, Feed, FeedError, Packet, Sink};
 use weir_types::Nanos;
 
@@ -12,12 +16,16 @@ use weir_types::Nanos;
 pub enum AnyFeed {
     /// CQS and CTS.
     Cta(Box<Cta>),
+    /// Files of DBN.
+    Dbn(Box<Dbn>),
     /// DEEP, DEEP+ and TOPS over IEX-TP.
     Iex(Box<Iex>),
     /// ITCH 5.0 over MoldUDP64.
     Itch(Box<Itch>),
     /// OPRA.
     Opra(Box<Opra>),
+    /// Weir's own.
+    Weir(Box<Weir>),
 }
 
 /// Asks whichever feed it is.
@@ -25,11 +33,40 @@ macro_rules! of_each {
     ($feed:expr, $inner:ident => $answer:expr) => {
         match $feed {
             AnyFeed::Cta($inner) => $answer,
+            AnyFeed::Dbn($inner) => $answer,
             AnyFeed::Iex($inner) => $answer,
             AnyFeed::Itch($inner) => $answer,
             AnyFeed::Opra($inner) => $answer,
+            AnyFeed::Weir($inner) => $answer,
         }
     };
+}
+
+impl AnyFeed {
+    /// True when its packets are MoldUDP64's: sessions have names, messages lie behind their
+    /// lengths, and day files hold them.
+    #[must_use]
+    pub fn is_mold(&self) -> bool {
+        matches!(self, AnyFeed::Itch(_) | AnyFeed::Weir(_))
+    }
+
+    /// Among what its orders' numbers are unique.
+    #[must_use]
+    pub fn order_ids(&self) -> OrderIds {
+        match self {
+            // Of many venues, each with rules of its own.
+            AnyFeed::Dbn(_) => OrderIds::OfInstrument,
+            _ => OrderIds::OfFeed,
+        }
+    }
+
+    /// A session of this name began with a packet that came at `ts_recv`: for feeds whose names
+    /// say their day.
+    pub fn begin_session(&mut self, name: Session, ts_recv: Nanos) {
+        if let AnyFeed::Weir(weir) = self {
+            weir.begin_session(name, ts_recv);
+        }
+    }
 }
 
 impl Feed for AnyFeed {
@@ -73,11 +110,13 @@ const NO_DAY: Nanos = Nanos(0);
 pub const FEEDS: &[FeedEntry] = &[
     entry("cqs", (0, 2), || AnyFeed::Cta(Box::new(Cta::new(Line::Quotes)))),
     entry("cts", (0, 2), || AnyFeed::Cta(Box::new(Cta::new(Line::Trades)))),
+    entry("dbn", (1, 2), || AnyFeed::Dbn(Box::new(Dbn::new()))),
     entry("iex-deep", (0, 1), || iex(Protocol::Deep)),
     entry("iex-deep-plus", (0, 1), || iex(Protocol::DeepPlus)),
     entry("iex-tops", (0, 1), || iex(Protocol::Tops)),
     entry("itch", (0, 1), || AnyFeed::Itch(Box::new(Itch::new(NO_DAY)))),
     entry("opra", (1, 3), || AnyFeed::Opra(Box::new(Opra::new()))),
+    entry("weir", (0, 1), || AnyFeed::Weir(Box::new(Weir::new()))),
 ];
 
 const fn entry(name: &'static str, kind_at: (usize, usize), feed: fn() -> AnyFeed) -> FeedEntry {

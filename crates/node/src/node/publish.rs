@@ -1,49 +1,49 @@
-//! The thread that publishes the node's own market, where it is published.
+//! The threads that publish the node's own market and serve snapshots of it, where they do.
+
+use std::net::UdpSocket;
 
 use weir_market::publish::{Calendar, Channel, RequestServer};
 
 use super::*;
-use crate::market::publish::{PublishAgent, PublishFigures, PublishParts};
+use crate::config::PublishSection;
+use crate::market::publish::{
+    HearingParts, PublishAgent, PublishFigures, PublishParts, SnapshotAgent, SnapshotParts,
+};
 use crate::market::udp;
 
-/// The publisher's thread, where it takes requests, and its figures.
+/// The publisher's threads, where it takes requests, and its figures.
 pub(super) struct Publisher {
-    pub(super) runner: Runner,
+    pub(super) runners: Vec<Runner>,
     pub(super) requests: SocketAddr,
     pub(super) figures: Arc<PublishFigures>,
 }
 
 /// The threads behind the others, with the publisher's before them: it has heard all when they end.
 pub(super) fn before(publisher: Option<Publisher>, behind: Vec<Runner>) -> Vec<Runner> {
-    publisher.map(|publisher| publisher.runner).into_iter().chain(behind).collect()
+    publisher.into_iter().flat_map(|publisher| publisher.runners).chain(behind).collect()
 }
 
 impl Assembly<'_> {
     /// What publishes the trading partition's market, where the configuration says so.
     pub(super) fn publisher(&self, trading: &Recovered) -> anyhow::Result<Option<Publisher>> {
         let Some(section) = &self.config.market_data.publish else { return Ok(None) };
-        let events = trading.reader();
+        let first = trading.reader().next_record();
         anyhow::ensure!(
-            events.next_record() == 1,
-            "market_data.publish: the event log begins at record {}: orders of before are not \
-             known, and a book without them would be wrong",
-            events.next_record()
+            first == 1,
+            "market_data.publish: the event log begins at record {first}: orders of before are \
+             not known, and a book without them would be wrong"
         );
+        let (snapshots, server) = self.snapshots(section, trading)?.unzip();
+        let figures = Arc::new(PublishFigures::new(snapshots));
         let sender = udp::sender(section.interface, section.hops)
             .with_context(|| format!("cannot send by {}", section.interface))?;
         sender.set_nonblocking(true)?;
-        let requests = std::net::UdpSocket::bind(section.requests)
+        let requests = UdpSocket::bind(section.requests)
             .with_context(|| format!("cannot take requests on {}", section.requests))?;
         requests.set_nonblocking(true)?;
         let (address, poller) = (requests.local_addr()?, FdPoller::new(&[requests.as_raw_fd()])?);
-        let figures = Arc::new(PublishFigures::default());
         let agent = PublishAgent::new(PublishParts {
-            partition_id: TRADING,
-            events,
-            event_count: trading.event_count(),
-            epoch: trading.epoch,
-            ended: trading.ended.clone(),
-            calendar: Calendar::new(section.day_begins_hour),
+            hearing: hearing(section, trading),
             channel: Channel::new(section.messages_max, section.packet_bytes),
             server: RequestServer::new(section.requests_per_second),
             sender,
@@ -52,11 +52,49 @@ impl Assembly<'_> {
             look_interval: Nanos(section.look_interval_us * 1_000),
             figures: figures.clone(),
         });
-        let runner = Runner::new("publish", Wake::new(), self.config.wait)
-            .sharing(DELIVERY_SHARE)
-            .giving_way()
-            .with_sockets(poller)
-            .with_agent(agent);
-        Ok(Some(Publisher { runner, requests: address, figures }))
+        let runner = self.behind("publish").with_sockets(poller).with_agent(agent);
+        let runners = std::iter::once(runner).chain(server).collect();
+        Ok(Some(Publisher { runners, requests: address, figures }))
+    }
+
+    /// What serves snapshots of it, where the configuration says so: its figures, its thread.
+    fn snapshots(
+        &self,
+        section: &PublishSection,
+        trading: &Recovered,
+    ) -> anyhow::Result<Option<(Arc<SnapshotFigures>, Runner)>> {
+        let Some(address) = section.snapshots else { return Ok(None) };
+        let access = section.snapshots_access().context("market_data.publish")?;
+        let listener = std::net::TcpListener::bind(address)
+            .with_context(|| format!("cannot serve snapshots on {address}"))?;
+        listener.set_nonblocking(true)?;
+        let poller = FdPoller::new(&[listener.as_raw_fd()])?;
+        let figures = Arc::new(SnapshotFigures::new(listener.local_addr()?));
+        let agent = SnapshotAgent::new(SnapshotParts {
+            hearing: hearing(section, trading),
+            listener,
+            access,
+            clients_max: section.snapshots_clients_max,
+            timeout: Nanos(section.snapshots_timeout_ms * 1_000_000),
+            look_interval: Nanos(section.look_interval_us * 1_000),
+            figures: figures.clone(),
+        });
+        Ok(Some((figures, self.behind("snapshots").with_sockets(poller).with_agent(agent))))
+    }
+
+    /// A thread that gives way to those of orders.
+    fn behind(&self, name: &'static str) -> Runner {
+        Runner::new(name, Wake::new(), self.config.wait).sharing(DELIVERY_SHARE).giving_way()
+    }
+}
+
+fn hearing(section: &PublishSection, trading: &Recovered) -> HearingParts {
+    HearingParts {
+        partition_id: TRADING,
+        events: trading.reader(),
+        event_count: trading.event_count(),
+        epoch: trading.epoch,
+        ended: trading.ended.clone(),
+        calendar: Calendar::new(section.day_begins_hour),
     }
 }

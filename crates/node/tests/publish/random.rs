@@ -25,7 +25,7 @@ pub fn with_short_symbol(events: &mut [weir_wire::Event]) {
 fn play(bytes: &[u8]) -> Stand {
     let mut script = Script::new(bytes);
     let mut engine = Engine::new(EngineConfig::new(HERE));
-    let (mut stand, mut events) = (Stand::new(), Vec::new());
+    let (mut stand, mut events, mut commands) = (Stand::new(), Vec::new(), 0_u32);
     let symbol = format!("{:x}", FIT.0);
     assert_eq!(ClOrdId::from_number(100).to_string().trim_start_matches('0'), symbol);
     while !script.is_over() {
@@ -37,6 +37,13 @@ fn play(bytes: &[u8]) -> Stand {
         stand.publish(&events);
         let differs = stand.differs(&engine, (FIT, &symbol), (-2, usize::MAX));
         assert_eq!(differs, None, "after {}: {events:#?}", readable_command(&command));
+        let late = stand.late_differs(&symbol);
+        assert_eq!(late, None, "after {}: {events:#?}", readable_command(&command));
+        commands += 1;
+        if commands % 37 == 0 {
+            stand.join_late();
+            assert_eq!(stand.late_differs(&symbol), None, "as it joins");
+        }
     }
     assert_eq!(stand.publication.counts().strangers, 0);
     stand

@@ -105,22 +105,81 @@ impl PublishSink for Reader {
     }
 }
 
-/// What is published of an engine, and its reader.
+/// What is published of an engine, its reader, and one that joined late by a snapshot.
 pub struct Stand {
     pub publication: Publication,
     pub reader: Reader,
+    late: Option<Reader>,
+}
+
+/// Says the same to both.
+struct Both<'a>(&'a mut Reader, Option<&'a mut Reader>);
+
+impl PublishSink for Both<'_> {
+    fn session(&mut self, session: Session) {
+        self.0.session(session);
+        self.1.iter_mut().for_each(|late| late.session(session));
+    }
+
+    fn message(&mut self, message: &[u8]) {
+        self.0.message(message);
+        self.1.iter_mut().for_each(|late| late.message(message));
+    }
+
+    fn end(&mut self) {
+        self.0.end();
+        self.1.iter_mut().for_each(|late| late.end());
+    }
 }
 
 impl Stand {
     pub fn new() -> Stand {
         let publication = Publication::new(Calendar::new(0), Epoch(1));
-        Stand { publication, reader: Reader::new() }
+        Stand { publication, reader: Reader::new(), late: None }
     }
 
     pub fn publish(&mut self, events: &[Event]) {
         for event in events {
-            publish_event(&mut self.publication, HERE, event, &mut self.reader);
+            let mut both = Both(&mut self.reader, self.late.as_mut());
+            publish_event(&mut self.publication, HERE, event, &mut both);
         }
+    }
+
+    /// Somebody joins by a snapshot of this moment; who joined before is heard of no more.
+    pub fn join_late(&mut self) {
+        let mut late = Reader::new();
+        late.session = self.reader.session;
+        assert!(self.publication.session().is_none_or(|ours| ours == late.session));
+        self.publication.snapshot(&mut late);
+        self.late = Some(late);
+    }
+
+    /// Where the book of who joined late, to each order and its place, is another than that of who
+    /// heard all.
+    pub fn late_differs(&self, symbol: &str) -> Option<String> {
+        let late = self.late.as_ref()?;
+        let (here, there) = (self.reader.locate(symbol), late.locate(symbol));
+        let Some(id) = there else {
+            let sides = [Side::Buy, Side::Sell];
+            let has = |id, side| self.reader.books().orders(id, side).next().is_some();
+            let is_shown = here.is_some_and(|id| sides.into_iter().any(|side| has(id, side)));
+            return is_shown.then(|| format!("{symbol} is not known to who joined late"));
+        };
+        if here != there || late.session != self.reader.session {
+            return Some(format!("{here:?} and {there:?} in {:?}", late.session));
+        }
+        for side in [Side::Buy, Side::Sell] {
+            let orders = |reader: &Reader| -> Vec<_> {
+                let orders = reader.books().orders(id, side);
+                orders.map(|order| (order.order_id, order.price, order.size)).collect()
+            };
+            let (want, found) = (orders(&self.reader), orders(late));
+            if want != found {
+                return Some(format!("{side:?}: {found:?} and not {want:?}"));
+            }
+        }
+        let states = [&self.reader, late].map(|reader| reader.books().state(id));
+        (states[0] != states[1]).then(|| format!("{states:?}"))
     }
 
     /// What the reader's book of a symbol and the engine's say in so many levels, where they

@@ -127,7 +127,7 @@ fn symbol_of(locate: u16) -> String {
 }
 
 /// Where a node's feed listens.
-fn free_udp() -> SocketAddr {
+pub fn free_udp() -> SocketAddr {
     UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
@@ -143,7 +143,7 @@ fn start(more: &str) -> (Node, Home, SocketAddr) {
     (node, home, feed)
 }
 
-fn addresses(node: &Node) -> Vec<SocketAddr> {
+pub fn addresses(node: &Node) -> Vec<SocketAddr> {
     let status = node.status();
     let all = status["market"]["addresses"].as_array().expect("it serves").clone();
     all.iter().map(|one| one.as_str().unwrap().parse().unwrap()).collect()
@@ -161,17 +161,17 @@ fn settle(venue: &mut Venue, node: &Node) {
 
 /// All that one subscriber was told.
 #[derive(Default)]
-struct Told {
+pub struct Told {
     quotes: HashMap<InstrumentId, (Price, Qty, Price, Qty)>,
     quote_changes: u64,
-    levels: HashMap<InstrumentId, Vec<(Side, Price, Qty, u32)>>,
+    pub levels: HashMap<InstrumentId, Vec<(Side, Price, Qty, u32)>>,
     pieces: Vec<(Side, Price, Qty, u32)>,
     orders: Option<Books>,
     order_messages: u64,
     trades: Vec<(InstrumentId, u64)>,
     volumes: HashMap<InstrumentId, (u64, u64)>,
-    statuses: HashMap<InstrumentId, weir_types::TradingState>,
-    channels: Vec<FeedState>,
+    pub statuses: HashMap<InstrumentId, weir_types::TradingState>,
+    pub channels: Vec<FeedState>,
     ended: Vec<(u32, Reason)>,
     subscribed: Vec<(u32, Nanos)>,
     gaps: u64,
@@ -280,13 +280,13 @@ fn action_of(order: &MarketOrder) -> Action {
 }
 
 /// A subscriber and all that it was told.
-struct Subscriber {
-    client: MarketClient,
-    told: Told,
+pub struct Subscriber {
+    pub client: MarketClient,
+    pub told: Told,
 }
 
 impl Subscriber {
-    fn new(at: SocketAddr, wanted: &[Wanted]) -> Subscriber {
+    pub fn new(at: SocketAddr, wanted: &[Wanted]) -> Subscriber {
         let mut client = MarketClient::new(at, ALICE.config());
         wanted.iter().for_each(|one| {
             client.subscribe(one.clone());
@@ -296,7 +296,7 @@ impl Subscriber {
         subscriber
     }
 
-    fn poll(&mut self) {
+    pub fn poll(&mut self) {
         let told = &mut self.told;
         self.client.poll(STEP, |message| told.take(message));
         if let Some(failure) = self.client.take_failure() {
@@ -304,7 +304,7 @@ impl Subscriber {
         }
     }
 
-    fn until(&mut self, what: &str, mut is_there: impl FnMut(&Told) -> bool) {
+    pub fn until(&mut self, what: &str, mut is_there: impl FnMut(&Told) -> bool) {
         let begun = Instant::now();
         while !is_there(&self.told) {
             assert!(begun.elapsed() < HANG, "never: {what}");

@@ -19,14 +19,14 @@ use crate::common::trader::Trader;
 use crate::common::{ALICE, BOB, HANG, Home, Node, Who, open_market, until};
 
 /// Prices of the tests' instrument are hundredths, those of books 10^-9.
-const SCALE: i64 = 10_000_000;
+pub const SCALE: i64 = 10_000_000;
 
 fn now() -> Nanos {
     Nanos(u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap())
 }
 
 /// A port that nobody has.
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
@@ -53,11 +53,11 @@ impl Stand {
     }
 }
 
-fn publish(node: &Node) -> serde_json::Value {
+pub fn publish(node: &Node) -> serde_json::Value {
     node.status()["publish"].clone()
 }
 
-fn figure(node: &Node, name: &str) -> u64 {
+pub fn figure(node: &Node, name: &str) -> u64 {
     publish(node)[name].as_u64().unwrap_or_else(|| panic!("no {name}"))
 }
 
@@ -254,7 +254,7 @@ fn take(channel: &mut Channel, heard: &mut Heard, (line, packet): (Line, &[u8]))
 }
 
 /// Traders who send orders at random, and the book that their own reports add up to.
-struct Crowd {
+pub struct Crowd {
     traders: Vec<(Who, Trader)>,
     chance: u64,
     number: u64,
@@ -263,7 +263,7 @@ struct Crowd {
 }
 
 impl Crowd {
-    fn new(node: &Node, number: u64) -> Crowd {
+    pub fn new(node: &Node, number: u64) -> Crowd {
         let traders = [ALICE, BOB].map(|who| (who, Trader::log_on(node, who))).into();
         Crowd { traders, chance: 5, number, live: BTreeMap::new() }
     }
@@ -273,7 +273,7 @@ impl Crowd {
         (self.chance >> 33) % below
     }
 
-    fn trade(&mut self, count: u64) {
+    pub fn trade(&mut self, count: u64) {
         for _ in 0..count {
             self.number += 1;
             let (at, price) = (self.draw(2) as usize, 95 + self.draw(11) as i64);
@@ -304,7 +304,7 @@ impl Crowd {
         }
     }
 
-    fn levels(&self, wanted: Side) -> Vec<(i64, u64)> {
+    pub fn levels(&self, wanted: Side) -> Vec<(i64, u64)> {
         let mut levels: BTreeMap<i64, u64> = BTreeMap::new();
         for (side, price, leaves) in self.live.values() {
             if *side == wanted {
@@ -315,9 +315,18 @@ impl Crowd {
         if wanted == Side::Buy { ascending.rev().collect() } else { ascending.collect() }
     }
 
-    fn assert_heard_by(&self, listener: &Listener) {
-        for side in [Side::Buy, Side::Sell] {
-            assert_eq!(listener.levels(side), self.levels(side), "{side:?}");
+    /// Listens until all that was reported to the traders was heard. The publisher reads events at
+    /// its own pace, so that what it has said may be older than what they know.
+    fn assert_heard_by(&self, listener: &mut Listener, node: &Node) {
+        let begun = Instant::now();
+        loop {
+            listener.catch_up(node);
+            let sides = [Side::Buy, Side::Sell];
+            let (heard, known) = (sides.map(|s| listener.levels(s)), sides.map(|s| self.levels(s)));
+            if heard == known {
+                return;
+            }
+            assert!(begun.elapsed() < HANG, "heard {heard:?}, the traders know {known:?}");
         }
     }
 }
@@ -333,8 +342,7 @@ fn who_misses_packets_and_asks_has_the_engines_book() {
         crowd.trade(20);
         listener.listen(&node);
     }
-    listener.catch_up(&node);
-    crowd.assert_heard_by(&listener);
+    crowd.assert_heard_by(&mut listener, &node);
     assert!(listener.missed > 0, "nothing was missed");
     assert_eq!((listener.heard.lost, listener.heard.sessions), (0, 1), "nothing was given up");
     assert!(figure(&node, "answered") > 0 && figure(&node, "resent") > 0);
@@ -358,14 +366,12 @@ fn after_a_restart_numbers_go_on_and_whoever_comes_late_gets_the_same_messages()
     let (live, number) = (crowd.live, crowd.number);
     let mut crowd = Crowd { live, ..Crowd::new(&node, number) };
     crowd.trade(100);
-    listener.catch_up(&node);
-    crowd.assert_heard_by(&listener);
+    crowd.assert_heard_by(&mut listener, &node);
     assert_eq!(listener.heard.session, session, "nothing was lost, so it goes on");
     assert!(listener.channel.next() > said);
     let mut late = Listener::new(&stand, 0);
     late.said = listener.said.clone();
-    late.catch_up(&node);
-    crowd.assert_heard_by(&late);
+    crowd.assert_heard_by(&mut late, &node);
     assert_eq!(late.heard.delivered, listener.heard.delivered, "from the session's first message");
 }
 

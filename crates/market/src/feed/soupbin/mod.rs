@@ -3,7 +3,7 @@
 //!
 //! * here: the packets of both sides, read and written.
 //! * [`inbox`]: packets out of a stream's bytes.
-//! * [`glimpse`]: the client of a snapshot.
+//! * [`glimpse`]: the client of a snapshot. [`server`]: who serves one.
 //!
 //! Numbers are counted, not sent: the login says with which one the stream begins. No socket and
 //! no clock is here.
@@ -13,9 +13,11 @@
 
 pub mod glimpse;
 pub mod inbox;
+pub mod server;
 
 pub use self::glimpse::{Glimpse, GlimpseError, Outcome};
 pub use self::inbox::Inbox;
+pub use self::server::{Access, Ending, SnapshotServer};
 
 /// Bytes of a session's name.
 pub const SESSION_LEN: usize = 10;

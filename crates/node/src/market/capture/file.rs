@@ -1,4 +1,5 @@
-//! Reads a capture or a day file piece by piece, compressed by gzip or Zstandard or not.
+//! Reads a capture, a day file or a file of DBN piece by piece, compressed by gzip or Zstandard or
+//! not.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -10,6 +11,7 @@ use weir_market::capture::{
 use weir_types::Nanos;
 
 use super::super::{Datagrams, ReceiveCounts};
+use super::dbn::{DbnError, DbnFile, MAGIC, Next};
 use super::pieces::{PIECE_LEN, Pieces};
 
 /// How pcap files of each form and pcapng files begin.
@@ -39,6 +41,9 @@ pub enum FileError {
     /// What is in the file.
     #[error(transparent)]
     Capture(#[from] CaptureError),
+    /// What is in a file of DBN.
+    #[error(transparent)]
+    Dbn(#[from] DbnError),
 }
 
 /// What a file is.
@@ -48,6 +53,8 @@ pub enum FileKind {
     Capture,
     /// Messages, each behind its length.
     Records,
+    /// Databento's.
+    Dbn,
 }
 
 /// The next of a file.
@@ -60,9 +67,16 @@ pub enum Item<'a> {
     /// A message of a day file and its own time.
     Message {
         /// Since midnight where the message is long enough to have a time as those of ITCH 5.0
-        /// have, else zero.
+        /// have, else zero; of a record of DBN since the Unix epoch.
         ts_event: Nanos,
         /// The message.
+        message: &'a [u8],
+    },
+    /// What a file of DBN says of an instrument's name before its records, as one of them.
+    Name {
+        /// When the record comes that follows.
+        ts_event: Nanos,
+        /// The record.
         message: &'a [u8],
     },
 }
@@ -82,7 +96,7 @@ pub struct FileCounts {
     pub cut: u64,
     /// Frames whose headers make no sense.
     pub damaged: u64,
-    /// Messages of a day file.
+    /// Messages of a day file, records of a file of DBN.
     pub messages: u64,
 }
 
@@ -92,6 +106,7 @@ pub struct CaptureFile {
     offset: u64,
     kind: FileKind,
     decoder: Decoder,
+    dbn: Option<Box<DbnFile>>,
     counts: FileCounts,
 }
 
@@ -125,10 +140,16 @@ impl CaptureFile {
             offset: 0,
             kind: FileKind::Capture,
             decoder: Decoder::new(),
+            dbn: None,
             counts: FileCounts::default(),
         };
-        file.fill(4)?;
+        file.fill(8)?;
         let (head, _) = file.pieces.at_hand();
+        if head.starts_with(&MAGIC) {
+            file.dbn = Some(Box::new(DbnFile::new(&file.pieces)?));
+            file.kind = FileKind::Dbn;
+            return Ok(file);
+        }
         let is_capture = CAPTURE_MAGICS.iter().any(|magic| head.starts_with(magic));
         let len = head.first_chunk::<2>().map_or(0, |len| u16::from_be_bytes(*len));
         if !is_capture && (1..=RECORD_LEN_MAX).contains(&len) {
@@ -160,6 +181,9 @@ impl CaptureFile {
     /// # Errors
     /// [`FileError`]: nothing more can be read. All before it was handed on.
     pub fn next(&mut self, take: &mut dyn FnMut(&Item<'_>)) -> Result<bool, FileError> {
+        if self.dbn.is_some() {
+            return self.next_of_dbn(take);
+        }
         loop {
             let (bytes, is_last) = self.pieces.at_hand();
             let (used, needed) = match self.kind {
@@ -185,6 +209,7 @@ impl CaptureFile {
                     Record::More { len } => (0, Some(len)),
                     Record::End => return Ok(false),
                 },
+                FileKind::Dbn => return Ok(false),
             };
             self.pieces.used(used);
             self.offset += used as u64;
@@ -192,6 +217,28 @@ impl CaptureFile {
                 None => return Ok(true),
                 Some(len) if len > self.pieces.len() => self.fill(len)?,
                 Some(_) => {}
+            }
+        }
+    }
+
+    fn next_of_dbn(&mut self, take: &mut dyn FnMut(&Item<'_>)) -> Result<bool, FileError> {
+        loop {
+            let CaptureFile { pieces, dbn: Some(dbn), counts, .. } = self else { return Ok(false) };
+            match dbn.next(pieces)? {
+                Some(Next::Record(ts_event, message)) => {
+                    counts.messages += 1;
+                    take(&Item::Message { ts_event, message });
+                    return Ok(true);
+                }
+                Some(Next::Name(ts_event, message)) => {
+                    take(&Item::Name { ts_event, message });
+                    return Ok(true);
+                }
+                Some(Next::End) => return Ok(false),
+                None => {
+                    self.offset = dbn.offset();
+                    self.fill(1)?;
+                }
             }
         }
     }
@@ -212,7 +259,7 @@ fn count(counts: &mut FileCounts, item: &Item<'_>) {
         Item::Other(FrameError::Cut { .. }) => &mut counts.cut,
         Item::Other(FrameError::Damaged) => &mut counts.damaged,
         Item::Other(FrameError::NotUdp | FrameError::Link(_)) => &mut counts.other,
-        Item::Message { .. } => &mut counts.messages,
+        Item::Message { .. } | Item::Name { .. } => &mut counts.messages,
     };
     *place += 1;
 }

@@ -1,5 +1,6 @@
 //! Captures and day files on disk: opened, decompressed, read in pieces; and captures written.
 
+mod dbn;
 mod file;
 pub(crate) mod pieces;
 mod writer;

@@ -9,6 +9,7 @@ use weir_types::{InstrumentId, Nanos};
 
 use super::update::WhenFull;
 use crate::config::ConfigError;
+use crate::market::feeds::feed_by_name;
 use crate::market::post::PostSection;
 use crate::market::receiver::FeedSection;
 use crate::runner::WaitStrategy;
@@ -183,8 +184,9 @@ impl MarketSection {
     }
 
     pub(super) fn books(&self) -> BooksConfig {
+        let feed = feed_by_name(&self.feed.name);
         BooksConfig {
-            order_ids: OrderIds::OfFeed,
+            order_ids: feed.map_or(OrderIds::OfFeed, |entry| (entry.feed)().order_ids()),
             orders: self.orders,
             instruments_max: self.instruments_max,
             ..BooksConfig::default()

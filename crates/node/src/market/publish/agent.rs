@@ -4,21 +4,17 @@
 //! itself, it can be asked for. After a start all events of before are heard again, so that numbers
 //! go on where they were; nothing is sent until then.
 
-use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use weir_log::EpochEnd;
-use weir_market::publish::{Calendar, Channel, Publication, RequestServer};
-use weir_types::{Epoch, InstrumentId, Nanos, PartitionId};
-use weir_wire::{Definition, Event};
+use weir_market::publish::{Channel, RequestServer};
+use weir_types::{InstrumentId, Nanos};
 
 use super::figures::{MarketNow, PublishFigures};
-use super::publish_event;
+use super::hearing::{Heard, Hearing, HearingParts};
 use crate::agent::Agent;
-use crate::event_reader::{EventReader, ReadEvent};
 
 /// Events heard in one cycle.
 const EVENTS_MAX: usize = 512;
@@ -31,18 +27,8 @@ const REQUEST_LEN_MAX: usize = 64;
 
 /// What the agent is made of.
 pub struct PublishParts {
-    /// The partition.
-    pub partition_id: PartitionId,
-    /// Its events, from its first.
-    pub events: EventReader,
-    /// How many there are at the start.
-    pub event_count: u64,
-    /// Its epoch.
-    pub epoch: Epoch,
-    /// Its epochs before, each with its last valid position.
-    pub ended: Vec<EpochEnd>,
-    /// When days begin.
-    pub calendar: Calendar,
+    /// What is published.
+    pub hearing: HearingParts,
     /// Numbers, packs and keeps messages.
     pub channel: Channel,
     /// Answers requests.
@@ -61,38 +47,68 @@ pub struct PublishParts {
 
 /// See the module's documentation.
 pub struct PublishAgent {
-    parts: PublishParts,
-    publication: Publication,
-    /// Ended epochs that are not passed, each with where it ends to live on.
-    ends: VecDeque<EpochEnd>,
-    record: Vec<u8>,
+    hearing: Hearing,
+    channel: Channel,
+    server: RequestServer,
+    out: Out,
+    requests: UdpSocket,
+    look_interval: Nanos,
+    left_out: Vec<(InstrumentId, String)>,
+}
+
+/// Where packets go.
+struct Out {
+    sender: UdpSocket,
+    lines: Vec<SocketAddrV4>,
+    figures: Arc<PublishFigures>,
     /// When a heartbeat is due.
     next_heartbeat: Nanos,
-    left_out: Vec<(InstrumentId, String)>,
+}
+
+impl Out {
+    fn send(&mut self, packet: &[u8], now: Nanos) {
+        self.next_heartbeat = Nanos(now.0 + HEARTBEAT_INTERVAL);
+        for line in &self.lines {
+            match self.sender.send_to(packet, line) {
+                Ok(len) => {
+                    add(&self.figures.packets, 1);
+                    add(&self.figures.bytes, len as u64);
+                }
+                Err(_) => add(&self.figures.unsent, 1),
+            }
+        }
+    }
 }
 
 impl PublishAgent {
     /// An agent that has heard nothing yet.
     #[must_use]
-    pub fn new(mut parts: PublishParts) -> PublishAgent {
-        let ends = lived_on(std::mem::take(&mut parts.ended));
-        let first = ends.front().map_or(parts.epoch, |end| end.epoch);
+    pub fn new(parts: PublishParts) -> PublishAgent {
+        let PublishParts { channel, server, sender, lines, requests, figures, .. } = parts;
         PublishAgent {
-            publication: Publication::new(parts.calendar, first),
-            ends,
-            record: Vec::with_capacity(512),
-            next_heartbeat: Nanos(0),
+            hearing: Hearing::new(parts.hearing),
+            channel,
+            server,
+            out: Out { sender, lines, figures, next_heartbeat: Nanos(0) },
+            requests,
+            look_interval: parts.look_interval,
             left_out: Vec::new(),
-            parts,
         }
     }
 
     /// Hears at most [`EVENTS_MAX`] events, and says what they come to.
     fn hear(&mut self, now: Nanos) -> usize {
         for count in 0..EVENTS_MAX {
-            match self.parts.events.next(&mut self.record) {
-                ReadEvent::Record(_) => self.take(now),
-                ReadEvent::UpToDate => {
+            let session = self.channel.session();
+            let PublishAgent { channel, out, hearing, .. } = self;
+            match hearing.hear(&mut channel.sink(|packet| out.send(packet, now))) {
+                Heard::Event { is_definition } => {
+                    let is_other = is_definition || self.channel.session() != session;
+                    if self.channel.is_live() && is_other {
+                        self.show_market();
+                    }
+                }
+                Heard::UpToDate => {
                     self.is_up_to_date(now);
                     self.tell(count);
                     return count;
@@ -103,65 +119,31 @@ impl PublishAgent {
         EVENTS_MAX
     }
 
-    fn take(&mut self, now: Nanos) {
-        let event = Event::decode(&self.record).expect("the event log holds our own messages");
-        while self.ends.front().is_some_and(|end| end.last_valid < event.position()) {
-            self.ends.pop_front();
-            let epoch = self.ends.front().map_or(self.parts.epoch, |end| end.epoch);
-            self.enter_epoch(epoch, now);
-        }
-        let is_definition = matches!(event, Event::Defined(_, Definition::DefineInstrument(_)));
-        let PublishParts { partition_id, channel, sender, lines, figures, .. } = &mut self.parts;
-        let session = channel.session();
-        let mut sink = channel.sink(|packet| {
-            self.next_heartbeat = Nanos(now.0 + HEARTBEAT_INTERVAL);
-            send(sender, lines, figures, packet);
-        });
-        publish_event(&mut self.publication, *partition_id, &event, &mut sink);
-        if channel.is_live() && (is_definition || channel.session() != session) {
-            self.show_market();
-        }
-    }
-
-    fn enter_epoch(&mut self, epoch: Epoch, now: Nanos) {
-        let PublishParts { channel, sender, lines, figures, .. } = &mut self.parts;
-        let mut sink = channel.sink(|packet| {
-            self.next_heartbeat = Nanos(now.0 + HEARTBEAT_INTERVAL);
-            send(sender, lines, figures, packet);
-        });
-        self.publication.enter_epoch(epoch, &mut sink);
-    }
-
     /// Nothing new: what is in the packet goes. Once all of before the start was heard, sends.
     fn is_up_to_date(&mut self, now: Nanos) {
-        if !self.parts.channel.is_live() {
-            if self.parts.events.next_record() <= self.parts.event_count {
-                // The files cannot be read just now; to go on without them would say wrong things.
+        let PublishAgent { channel, out, hearing, .. } = self;
+        if !channel.is_live() {
+            if !hearing.is_live(&mut channel.sink(|packet| out.send(packet, now))) {
                 return;
             }
-            self.ends.clear();
-            self.enter_epoch(self.parts.epoch, now);
-            self.parts.channel.go_live();
-            self.parts.figures.is_live.store(true, Ordering::Relaxed);
+            channel.go_live();
+            out.figures.is_live.store(true, Ordering::Relaxed);
+            out.next_heartbeat = now;
             self.show_market();
-            self.next_heartbeat = now;
         }
-        let PublishParts { channel, sender, lines, figures, .. } = &mut self.parts;
-        channel.flush(|packet| {
-            self.next_heartbeat = Nanos(now.0 + HEARTBEAT_INTERVAL);
-            send(sender, lines, figures, packet);
-        });
-        if now >= self.next_heartbeat
+        let PublishAgent { channel, out, .. } = self;
+        channel.flush(|packet| out.send(packet, now));
+        if now >= out.next_heartbeat
             && let Some(packet) = channel.heartbeat()
         {
-            self.next_heartbeat = Nanos(now.0 + HEARTBEAT_INTERVAL);
-            send(sender, lines, figures, packet);
+            out.send(packet, now);
         }
     }
 
     /// Answers what was asked; returns how much that was.
     fn answer(&mut self, now: Nanos) -> usize {
-        let PublishParts { channel, server, requests, figures, .. } = &mut self.parts;
+        let PublishAgent { channel, server, requests, out, .. } = self;
+        let figures = &out.figures;
         let mut datagram = [0; REQUEST_LEN_MAX];
         for count in 0..REQUESTS_MAX {
             let (len, from) = match requests.recv_from(&mut datagram) {
@@ -192,55 +174,34 @@ impl PublishAgent {
         if count == 0 {
             return;
         }
-        let PublishParts { figures, channel, .. } = &self.parts;
+        let (figures, channel) = (&self.out.figures, &self.channel);
         add(&figures.events, count as u64);
         figures.next_sequence.store(channel.next_sequence(), Ordering::Relaxed);
         figures.oldest.store(channel.oldest(), Ordering::Relaxed);
-        let unsayable = self.publication.counts().unsayable_orders;
+        let unsayable = self.hearing.publication().counts().unsayable_orders;
         figures.unsayable_orders.store(unsayable, Ordering::Relaxed);
     }
 
     /// Tells which instruments are published, and of each that is newly left out, why.
     fn show_market(&mut self) {
-        let left_out: Vec<_> =
-            self.publication.unfit().map(|(id, why)| (id, why.to_string())).collect();
+        let publication = self.hearing.publication();
+        let left_out: Vec<_> = publication.unfit().map(|(id, why)| (id, why.to_string())).collect();
         for (id, why) in left_out.iter().filter(|row| !self.left_out.contains(row)) {
             tracing::warn!(instrument = id.0, why, "an instrument is not published");
         }
-        let session = self.parts.channel.session();
+        let session = self.channel.session();
         let session = session.map(|s| String::from_utf8_lossy(&s.0).into_owned());
-        self.parts.figures.show(MarketNow {
+        self.out.figures.show(MarketNow {
             session: session.unwrap_or_default(),
-            published: self.publication.published_count() as u64,
+            published: publication.published_count() as u64,
             left_out: left_out.iter().map(|(id, why)| (id.0, why.clone())).collect(),
         });
         self.left_out = left_out;
     }
 }
 
-/// Ended epochs, each with the position up to which it lives on: a later loss may reach back into
-/// an earlier epoch.
-fn lived_on(mut ended: Vec<EpochEnd>) -> VecDeque<EpochEnd> {
-    for at in (1..ended.len()).rev() {
-        ended[at - 1].last_valid = ended[at - 1].last_valid.min(ended[at].last_valid);
-    }
-    ended.into()
-}
-
 fn add(figure: &AtomicU64, count: u64) {
     figure.fetch_add(count, Ordering::Relaxed);
-}
-
-fn send(sender: &UdpSocket, lines: &[SocketAddrV4], figures: &PublishFigures, packet: &[u8]) {
-    for line in lines {
-        match sender.send_to(packet, line) {
-            Ok(len) => {
-                add(&figures.packets, 1);
-                add(&figures.bytes, len as u64);
-            }
-            Err(_) => add(&figures.unsent, 1),
-        }
-    }
 }
 
 impl Agent for PublishAgent {
@@ -253,7 +214,7 @@ impl Agent for PublishAgent {
     }
 
     fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
-        Some(Nanos(now.0 + self.parts.look_interval.0))
+        Some(Nanos(now.0 + self.look_interval.0))
     }
 
     fn stop(&mut self, now: Nanos) -> bool {
@@ -261,6 +222,3 @@ impl Agent for PublishAgent {
         self.hear(now) < EVENTS_MAX
     }
 }
-
-#[cfg(test)]
-mod tests;

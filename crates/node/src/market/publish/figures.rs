@@ -2,10 +2,12 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 use weir_market::publish::Refusal;
+
+use super::snapshots::{SnapshotFigures, SnapshotReport};
 
 /// Figures that other threads read.
 #[derive(Debug, Default)]
@@ -32,6 +34,8 @@ pub struct PublishFigures {
     pub unsayable_orders: AtomicU64,
     /// Whether all of before the start was heard, and it sends.
     pub is_live: AtomicBool,
+    /// Those of the snapshot server, where there is one.
+    pub(super) snapshots: Option<Arc<SnapshotFigures>>,
     market: Mutex<MarketNow>,
 }
 
@@ -94,9 +98,23 @@ pub struct PublishReport {
     pub refused_gone: u64,
     /// Requests of who asks too often.
     pub refused_too_often: u64,
+    /// The snapshot server; absent where there is none.
+    pub snapshots: Option<SnapshotReport>,
 }
 
 impl PublishFigures {
+    /// Before the first event; with those of a snapshot server, where there is one.
+    #[must_use]
+    pub fn new(snapshots: Option<Arc<SnapshotFigures>>) -> PublishFigures {
+        PublishFigures { snapshots, ..PublishFigures::default() }
+    }
+
+    /// Those of the snapshot server, where there is one.
+    #[must_use]
+    pub fn snapshots(&self) -> Option<&SnapshotFigures> {
+        self.snapshots.as_deref()
+    }
+
     pub(super) fn show(&self, market: MarketNow) {
         *self.market.lock().unwrap_or_else(PoisonError::into_inner) = market;
     }
@@ -128,6 +146,7 @@ impl PublishFigures {
             refused_not_yet: refused(Refusal::NotYet),
             refused_gone: refused(Refusal::Gone),
             refused_too_often: refused(Refusal::TooOften),
+            snapshots: self.snapshots().map(SnapshotFigures::report),
         }
     }
 }
@@ -136,7 +155,7 @@ impl PublishFigures {
 pub type PublishMetric = (&'static str, &'static str, &'static str, fn(&PublishReport) -> u64);
 
 /// The figures as Prometheus has them.
-pub const METRICS: [PublishMetric; 17] = [
+pub const METRICS: [PublishMetric; 27] = [
     ("weir_publish_live", "1 when it sends.", "gauge", |p| u64::from(p.is_live)),
     ("weir_publish_next_sequence", "The next message's number.", "gauge", |p| p.next_sequence),
     ("weir_publish_oldest", "The oldest message kept.", "gauge", |p| p.oldest),
@@ -158,4 +177,31 @@ pub const METRICS: [PublishMetric; 17] = [
     ("weir_publish_not_yet_total", "Requests ahead of all.", "counter", |p| p.refused_not_yet),
     ("weir_publish_gone_total", "Requests for what is gone.", "counter", |p| p.refused_gone),
     ("weir_publish_too_often_total", "Requests too many.", "counter", |p| p.refused_too_often),
+    ("weir_publish_snapshot_clients", "Clients of snapshots.", "gauge", |p| of(p, |s| s.clients)),
+    ("weir_publish_snapshot_bytes", "The last snapshot.", "gauge", |p| of(p, |s| s.last_bytes)),
+    ("weir_publish_snapshots_total", "Snapshots taken.", "counter", |p| of(p, |s| s.taken)),
+    ("weir_publish_snapshot_served_total", "Clients that had all.", "counter", |p| {
+        of(p, |s| s.served)
+    }),
+    ("weir_publish_snapshot_closed_total", "Clients that went before.", "counter", |p| {
+        of(p, |s| s.closed)
+    }),
+    ("weir_publish_snapshot_slow_total", "Clients too slow.", "counter", |p| of(p, |s| s.slow)),
+    ("weir_publish_snapshot_cut_total", "Snapshots of a session that ended.", "counter", |p| {
+        of(p, |s| s.cut_off)
+    }),
+    ("weir_publish_snapshot_refused_total", "Logins and connections refused.", "counter", |p| {
+        of(p, |s| s.refused_not_authorized + s.refused_session + s.refused_no_room)
+    }),
+    ("weir_publish_snapshot_malformed_total", "Clients that made no sense.", "counter", |p| {
+        of(p, |s| s.malformed)
+    }),
+    ("weir_publish_snapshot_silent_total", "Clients that said nothing.", "counter", |p| {
+        of(p, |s| s.silent)
+    }),
 ];
+
+/// A figure of the snapshot server; zero where there is none.
+fn of(report: &PublishReport, figure: fn(&SnapshotReport) -> u64) -> u64 {
+    report.snapshots.as_ref().map_or(0, figure)
+}

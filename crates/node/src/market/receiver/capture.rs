@@ -93,6 +93,11 @@ impl Capture {
                     let (ts_event, sequence) = (*ts_event, counts.messages + 1);
                     (Taken::Message { ts_event, message, sequence }, ts_event)
                 }
+                // It is as much a message as those that need it.
+                Item::Name { ts_event, message } => {
+                    let (ts_event, sequence) = (*ts_event, counts.messages + 1);
+                    (Taken::Message { ts_event, message, sequence }, ts_event)
+                }
                 Item::Other(_) => return,
             };
             let due = pace.due(ts).map_or(Nanos(0), |due| later(start, due));

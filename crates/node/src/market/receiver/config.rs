@@ -40,8 +40,8 @@ pub struct FeedSection {
     #[serde(default = "default_receive_buffer_bytes")]
     pub receive_buffer_bytes: usize,
     /// How long, in milliseconds, all lines may be silent before what they say counts as old; zero:
-    /// for ever. Without it 5 s for feeds with heartbeats each second (`itch` and IEX's), for ever
-    /// for others.
+    /// for ever. Without it 5 s for feeds with heartbeats each second (`itch`, `weir` and IEX's),
+    /// for ever for others.
     pub silence_ms: Option<u64>,
     /// What holes wait for.
     #[serde(default)]
@@ -60,9 +60,9 @@ pub struct LinesSection {
     pub b: Option<LineAddress>,
     /// Whose datagrams alone are taken on it.
     pub b_source: Option<Ipv4Addr>,
-    /// `itch` alone: the MoldUDP64 server that lost messages are asked from.
+    /// `itch` and `weir`: the MoldUDP64 server that lost messages are asked from.
     pub request: Option<SocketAddrV4>,
-    /// `itch` alone: where snapshots come from.
+    /// `itch` and `weir`: where snapshots come from.
     pub glimpse: Option<GlimpseSection>,
 }
 
@@ -110,10 +110,11 @@ impl TryFrom<String> for LineAddress {
 pub struct GlimpseSection {
     /// The server.
     pub address: SocketAddr,
-    /// Up to 6 characters.
+    /// Up to 6 characters; empty without it, for servers that let everybody in.
+    #[serde(default)]
     pub username: String,
-    /// A file with the password, up to 10 characters.
-    pub password_file: PathBuf,
+    /// A file with the password, up to 10 characters; the password is empty without it.
+    pub password_file: Option<PathBuf>,
     /// Set to false where the venue names the sessions of snapshots otherwise than those of its
     /// lines. Then nothing but the numbers says that a snapshot is of the session that is heard.
     #[serde(default = "default_same_session")]
@@ -304,6 +305,9 @@ impl FeedSection {
             (Some(_), None, false) => return out("feed.tcp", "(given)", "none with feed.lines"),
             _ => {}
         }
+        if entry.name == "dbn" && (self.capture.is_none() || !self.lines.is_empty()) {
+            return out("feed.capture", "(none)", "a file alone: `dbn` comes over no network");
+        }
         self.check_itch(entry)?;
         for lines in &self.lines {
             lines.check(self.capture.is_some())?;
@@ -331,13 +335,19 @@ impl FeedSection {
             ("feed.day", self.day.is_some()),
             ("feed.utc_offset", self.utc_offset.is_some()),
             ("feed.tcp", self.tcp.is_some()),
+        ];
+        let only_mold = [
             ("feed.lines.request", has(|lines| lines.request.is_some())),
             ("feed.lines.glimpse", has(|lines| lines.glimpse.is_some())),
         ];
-        let is_itch = entry.name == "itch";
+        let (is_itch, is_weir) = (entry.name == "itch", entry.name == "weir");
         let wrong = only_itch.into_iter().find(|(_, is_given)| *is_given && !is_itch);
         if let Some((key, _)) = wrong {
             return out(key, "(given)", "none but with name = \"itch\"");
+        }
+        let wrong = only_mold.into_iter().find(|(_, is_given)| *is_given && !is_itch && !is_weir);
+        if let Some((key, _)) = wrong {
+            return out(key, "(given)", "none but with name = \"itch\" or \"weir\"");
         }
         if self.day.is_some() && self.utc_offset.is_none() {
             return out("feed.utc_offset", "(none)", "the offset of the venue's day from UTC");
@@ -351,7 +361,8 @@ impl FeedSection {
     /// How long all lines may be silent.
     #[must_use]
     pub(super) fn silence(&self) -> Option<Nanos> {
-        let has_heartbeats = self.name == "itch" || self.name.starts_with("iex");
+        let has_heartbeats =
+            matches!(self.name.as_str(), "itch" | "weir") || self.name.starts_with("iex");
         let silence_ms = self.silence_ms.unwrap_or(if has_heartbeats { 5_000 } else { 0 });
         (silence_ms > 0).then_some(Nanos(silence_ms.saturating_mul(MILLISECOND)))
     }
@@ -484,11 +495,13 @@ pub enum PasswordError {
     },
 }
 
-fn login(username: &str, path: &Path) -> Result<Login, PasswordError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| PasswordError::Unreadable { path: path.to_owned(), error })?;
+/// A login of this name with the password of a file; without a file the password is empty.
+pub(crate) fn login(username: &str, path: Option<&Path>) -> Result<Login, PasswordError> {
+    let text = path.map_or(Ok(String::new()), std::fs::read_to_string);
+    let path = || path.map_or_else(|| "(no file)".into(), Path::to_owned);
+    let text = text.map_err(|error| PasswordError::Unreadable { path: path(), error })?;
     let login = Login::new(username, text.trim_end_matches(['\r', '\n']));
-    login.ok_or_else(|| PasswordError::NoLogin { path: path.to_owned() })
+    login.ok_or_else(|| PasswordError::NoLogin { path: path() })
 }
 
 fn millis(count: u64) -> Nanos {
@@ -512,7 +525,7 @@ impl GlimpseSection {
     pub(super) fn settings(&self) -> Result<Glimpsing, PasswordError> {
         Ok(Glimpsing {
             address: self.address,
-            login: login(&self.username, &self.password_file)?,
+            login: login(&self.username, self.password_file.as_deref())?,
             is_same_session: self.same_session,
             lead: millis(self.lead_ms),
             timeout: millis(self.timeout_ms),
@@ -540,7 +553,7 @@ impl TcpSection {
     pub(super) fn settings(&self) -> Result<Streaming, PasswordError> {
         Ok(Streaming {
             address: self.address,
-            login: login(&self.username, &self.password_file)?,
+            login: login(&self.username, Some(&self.password_file))?,
             retry_min: millis(self.retry_min_ms),
             retry_max: millis(self.retry_max_ms),
         })
@@ -606,6 +619,7 @@ mod tests {
         let glimpse = "[lines.glimpse]\naddress = \"127.0.0.1:1\"\nusername = \"u\"\n\
                        password_file = \"p\"\n";
         let iex = LINES.replace("itch", "iex-tops");
+        let weir = LINES.replace("itch", "weir");
         for (text, named) in [
             ("name = \"itch\"".to_owned(), "feed.lines"),
             (LINES.replace("itch", "itch4"), "feed.name"),
@@ -617,6 +631,7 @@ mod tests {
             (format!("{LINES}request = \"10.0.0.1:0\"\n"), "feed.lines.request"),
             (format!("{iex}request = \"10.0.0.1:7\"\n"), "feed.lines.request"),
             (format!("{iex}{glimpse}"), "feed.lines.glimpse"),
+            (LINES.replace("itch", "dbn"), "feed.capture"),
             (format!("{LINES}{glimpse}timeout_ms = 1\n"), "feed.lines.glimpse.timeout_ms"),
             (format!("{LINES}{glimpse}lead_ms = 10001\n"), "feed.lines.glimpse.lead_ms"),
             (format!("{LINES}{glimpse}retry_max_ms = 1\n"), "feed.lines.glimpse.retry_max_ms"),
@@ -624,6 +639,7 @@ mod tests {
             (format!("day = \"2026-11-23\"\n{LINES}"), "feed.utc_offset"),
             (format!("day = \"2026-02-30\"\n{LINES}"), "2026-02-30"),
             (format!("utc_offset = \"-05:00\"\n{iex}"), "feed.utc_offset"),
+            (format!("utc_offset = \"-05:00\"\n{weir}"), "feed.utc_offset"),
             (format!("silence_ms = 100000000\n{LINES}"), "feed.silence_ms"),
             (format!("receive_buffer_bytes = 1\n{LINES}"), "feed.receive_buffer_bytes"),
             (format!("{LINES}[timing]\nheld_packets_max = 0\n"), "feed.timing.held_packets_max"),
@@ -669,7 +685,7 @@ mod tests {
         let section = GlimpseSection {
             address: "127.0.0.1:1".parse().expect("an address"),
             username: "weir".to_owned(),
-            password_file: path.clone(),
+            password_file: Some(path.clone()),
             same_session: true,
             lead_ms: 1,
             timeout_ms: 1,
@@ -684,5 +700,8 @@ mod tests {
         std::fs::write(&path, "much too long a password\n").expect("it is written");
         assert!(matches!(section.settings(), Err(PasswordError::NoLogin { .. })));
         assert!(!format!("{section:?}").contains("weir"));
+        let anyone = GlimpseSection { password_file: None, username: String::new(), ..section };
+        let login = anyone.settings().expect("a login").login;
+        assert_eq!((login.username, login.password), ([b' '; 6], [b' '; 10]));
     }
 }

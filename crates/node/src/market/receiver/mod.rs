@@ -49,7 +49,7 @@ use self::requests::Requester;
 use self::stream::{Framed, Stream, packet_of};
 use self::taking::Decoding;
 use super::capture::{CaptureFile, FileError, FileKind};
-use super::feeds::feed_by_name;
+use super::feeds::{AnyFeed, feed_by_name};
 use crate::config::ConfigError;
 
 /// Why a receiver did not open.
@@ -173,9 +173,17 @@ impl Receiver {
         let path = &capture.file;
         let failed = |error| OpenError::File { path: path.clone(), error };
         let file = CaptureFile::open(path).map_err(failed)?;
-        if file.kind() == FileKind::Records && !self.decoding.is_mold {
+        let is_dbn = matches!(self.decoding.feed, AnyFeed::Dbn(_));
+        let want = match file.kind() {
+            FileKind::Records if !self.decoding.is_mold => {
+                Some("a capture: a day file holds messages of `itch`")
+            }
+            FileKind::Dbn if !is_dbn => Some("a capture: this file is one of `dbn`"),
+            FileKind::Capture | FileKind::Records if is_dbn => Some("a file of DBN"),
+            _ => None,
+        };
+        if let Some(want) = want {
             let (key, value) = ("feed.capture.file", path.display().to_string());
-            let want = "a capture: a day file holds messages of `itch`";
             return Err(ConfigError::OutOfRange { key, value, want }.into());
         }
         let mut places = Places {

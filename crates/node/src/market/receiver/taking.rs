@@ -1,6 +1,7 @@
 //! Messages out of packets, and what events of a channel come to: between `weir_market::line` and
 //! the [`Output`].
 
+use weir_market::feed::dbn::record::rtype;
 use weir_market::feed::itch::Itch;
 use weir_market::feed::moldudp64::Session;
 use weir_market::line::{Event, Handler, Run, StaleReason};
@@ -28,12 +29,13 @@ pub(super) struct Decoding {
 impl Decoding {
     pub fn new(feed: AnyFeed, day: Day) -> Decoding {
         let book_kinds: &[u8] = match &feed {
-            AnyFeed::Itch(_) => b"AFECXDU",
+            AnyFeed::Itch(_) | AnyFeed::Weir(_) => b"AFECXDU",
             AnyFeed::Iex(_) => b"85aMRLC",
+            AnyFeed::Dbn(_) => &[rtype::MBO, rtype::MBP_10],
             // Each quote takes the place of the one before.
             AnyFeed::Cta(_) | AnyFeed::Opra(_) => b"",
         };
-        let is_mold = matches!(feed, AnyFeed::Itch(_));
+        let is_mold = feed.is_mold();
         let counts = DecodeCounts::default();
         let mut decoding = Decoding { feed, is_mold, book_kinds, day, counts, last_error: None };
         decoding.set_midnight(day.midnight(None));
@@ -46,8 +48,9 @@ impl Decoding {
     }
 
     /// A session began with a packet that came at `ts_recv`.
-    fn begin_day(&mut self, ts_recv: Nanos) {
+    fn begin_day(&mut self, name: Session, ts_recv: Nanos) {
         self.set_midnight(self.day.midnight(Some(ts_recv)));
+        self.feed.begin_session(name, ts_recv);
     }
 
     fn set_midnight(&mut self, midnight: Nanos) {
@@ -180,7 +183,7 @@ impl<O: Output> Taking<'_, O> {
                 self.notes.name = self.notes.coming.unwrap_or(self.notes.name);
                 self.notes.wants_snapshot = false;
                 self.notes.has_new_session = true;
-                self.decoding.begin_day(self.ts_recv);
+                self.decoding.begin_day(self.notes.name, self.ts_recv);
                 ChannelEvent::Clear { reason: ClearReason::Session { session } }
             }
             Event::EndOfSession { session, .. } => ChannelEvent::EndOfSession { session },

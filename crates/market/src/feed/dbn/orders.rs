@@ -1,0 +1,37 @@
+//! The sizes of resting orders: a modification that makes one larger costs it its place, and the
+//! record does not say whether it does.
+
+use std::collections::HashMap;
+
+use rustc_hash::FxBuildHasher;
+
+/// Sizes by instrument and order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Orders {
+    sizes: HashMap<(u32, u64), u32, FxBuildHasher>,
+}
+
+impl Orders {
+    /// An order rests with this size; what it was before.
+    pub fn set(&mut self, order: (u32, u64), size: u32) -> Option<u32> {
+        self.sizes.insert(order, size)
+    }
+
+    /// So much of an order is gone.
+    pub fn reduce(&mut self, order: (u32, u64), by: u32) {
+        let Some(size) = self.sizes.get_mut(&order) else { return };
+        *size = size.saturating_sub(by);
+        if *size == 0 {
+            self.sizes.remove(&order);
+        }
+    }
+
+    /// All orders of an instrument are gone; of all when it is zero.
+    pub fn clear(&mut self, instrument: u32) {
+        if instrument == 0 {
+            self.sizes.clear();
+        } else {
+            self.sizes.retain(|(of, _), _| *of != instrument);
+        }
+    }
+}

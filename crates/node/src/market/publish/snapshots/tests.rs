@@ -1,0 +1,184 @@
+//! One client over a real connection, with time as the tests say it; whole nodes are tested
+//! elsewhere.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::time::{Duration, Instant};
+
+use weir_market::feed::soupbin::{Ending, Glimpse, Inbox, Login, Outcome, Reject, SoupPacket};
+
+use super::*;
+
+const OURS: Session = Session(*b"10SA000001");
+const START: Nanos = Nanos(1_000_000_000);
+const HOUR: Nanos = Nanos(3_600_000_000_000);
+/// Longer than what the system buffers of a connection.
+const LONG: usize = 64 << 20;
+const HANG: Duration = Duration::from_secs(60);
+
+fn pair() -> (TcpStream, Client) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (stream, _) = listener.accept().unwrap();
+    (peer, Client::new(stream, START).unwrap())
+}
+
+fn say(peer: &mut TcpStream, packet: &SoupPacket<'_>) {
+    let mut bytes = Vec::new();
+    assert!(packet.write(&mut bytes));
+    peer.write_all(&bytes).unwrap();
+}
+
+fn log_in(peer: &mut TcpStream) {
+    say(peer, &SoupPacket::LoginRequest(Login::new("firm11", "secret").unwrap()));
+}
+
+/// Works until something other than waiting comes of it.
+fn until<T>(
+    client: &mut Client,
+    now: Nanos,
+    mut is_it: impl FnMut(Result<Step, Left>) -> Option<T>,
+) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = is_it(client.work((&Access::Everybody, Some(OURS)), (now, HOUR))) {
+            return found;
+        }
+        assert!(begun.elapsed() < HANG, "nothing comes of it");
+        std::thread::yield_now();
+    }
+}
+
+fn logged_in() -> (TcpStream, Client) {
+    let (mut peer, mut client) = pair();
+    log_in(&mut peer);
+    until(&mut client, START, |step| (step == Ok(Step::LoggedIn)).then_some(()));
+    (peer, client)
+}
+
+/// So many packets of a hundred bytes each, and where to go on.
+fn snapshot(len: usize) -> Arc<Vec<u8>> {
+    let mut packets = Vec::new();
+    while packets.len() < len {
+        assert!(SoupPacket::Sequenced(&[b'A'; 97]).write(&mut packets));
+    }
+    assert!(SoupPacket::Sequenced(b"G                  42").write(&mut packets));
+    Arc::new(packets)
+}
+
+/// Reads to the connection's end, on a thread of its own; what each packet was.
+fn reading(mut peer: TcpStream) -> std::thread::JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let (mut kinds, mut inbox, mut bytes) = (Vec::new(), Inbox::new(), vec![0; 1 << 16]);
+        while let Ok(len @ 1..) = peer.read(&mut bytes) {
+            inbox.push(&bytes[..len]);
+            while let Some(packet) = inbox.take() {
+                kinds.push(packet[0]);
+            }
+        }
+        assert_eq!(inbox.waiting_len(), 0, "it ends with a whole packet");
+        kinds
+    })
+}
+
+#[test]
+fn a_snapshot_is_sent_whole_and_the_client_goes_as_it_likes() {
+    let (mut peer, mut client) = logged_in();
+    client.give(OURS, snapshot(1 << 20), START);
+    let reader = std::thread::spawn(move || {
+        let login = Login::new("firm11", "secret").unwrap();
+        let (mut glimpse, mut inbox) = (Glimpse::new(login, START), Inbox::new());
+        let (mut bytes, mut messages) = ([0; 4_096], 0);
+        loop {
+            let len = peer.read(&mut bytes).unwrap();
+            inbox.push(&bytes[..len]);
+            while let Some(packet) = inbox.take() {
+                match glimpse.take(packet, START).unwrap() {
+                    Outcome::Message(..) => messages += 1,
+                    Outcome::Complete { next_sequence } => {
+                        say(&mut peer, &SoupPacket::LogoutRequest);
+                        return (messages, next_sequence);
+                    }
+                    Outcome::Nothing | Outcome::Accepted => {}
+                }
+            }
+        }
+    });
+    assert_eq!(until(&mut client, START, Result::err), Left::Served);
+    assert_eq!(reader.join().unwrap(), ((1 << 20) / 100 + 1, 42));
+}
+
+#[test]
+fn who_does_not_read_is_let_go_and_waits_until_then_cost_nothing() {
+    let (_peer, mut client) = logged_in();
+    client.give(OURS, snapshot(LONG), START);
+    // As much as the system takes.
+    until(&mut client, START, |step| (step == Ok(Step::Did(0))).then_some(()));
+    let just = Nanos(START.0 + 9_999_999_999);
+    say_alive(&mut client, just);
+    let late = Nanos(START.0 + 10_000_000_000);
+    assert_eq!(until(&mut client, late, Result::err), Left::Slow);
+}
+
+fn say_alive(client: &mut Client, now: Nanos) {
+    let step = client.work((&Access::Everybody, Some(OURS)), (now, HOUR));
+    assert_eq!(step, Ok(Step::Did(0)), "it may still read");
+}
+
+#[test]
+fn who_takes_too_long_for_all_is_let_go_however_little_it_reads_at_a_time() {
+    let (_peer, mut client) = logged_in();
+    client.give(OURS, snapshot(LONG), START);
+    until(&mut client, START, |step| (step == Ok(Step::Did(0))).then_some(()));
+    let work = |client: &mut Client, timeout| {
+        client.work((&Access::Everybody, Some(OURS)), (Nanos(START.0 + 5_000_000_000), timeout))
+    };
+    assert_eq!(work(&mut client, Nanos(5_000_000_001)), Ok(Step::Did(0)));
+    assert_eq!(work(&mut client, Nanos(5_000_000_000)), Err(Left::Slow));
+}
+
+#[test]
+fn a_session_that_ends_cuts_a_snapshot_off_behind_a_whole_packet() {
+    let (mut peer, mut client) = logged_in();
+    client.give(OURS, snapshot(LONG), START);
+    until(&mut client, START, |step| (step == Ok(Step::Did(0))).then_some(()));
+    client.cut_off(START);
+    say(&mut peer, &SoupPacket::ClientHeartbeat);
+    let reader = reading(peer);
+    assert_eq!(until(&mut client, START, Result::err), Left::CutOff);
+    drop(client);
+    let kinds = reader.join().unwrap();
+    assert_eq!((kinds[0], kinds[kinds.len() - 1]), (b'A', b'Z'));
+    let messages = kinds.iter().filter(|kind| **kind == b'S').count();
+    assert_eq!(messages + 2, kinds.len());
+    assert!(messages < LONG / 100, "it was cut off");
+}
+
+#[test]
+fn who_is_refused_hears_why_whatever_it_has_said_besides() {
+    let (mut peer, mut client) = pair();
+    let access = Access::Only(Login::new("other", "secret").unwrap());
+    log_in(&mut peer);
+    for _ in 0..10 {
+        say(&mut peer, &SoupPacket::ClientHeartbeat);
+    }
+    let reader = reading(peer);
+    let begun = Instant::now();
+    let left = loop {
+        match client.work((&access, Some(OURS)), (START, HOUR)) {
+            Err(left) => break left,
+            Ok(_) => assert!(begun.elapsed() < HANG),
+        }
+    };
+    assert_eq!(left, Left::Ended(Ending::Refused(Reject::NotAuthorized)));
+    drop(client);
+    assert_eq!(reader.join().unwrap(), b"J");
+}
+
+#[test]
+fn a_flood_that_is_no_packet_ends_it() {
+    let (mut peer, mut client) = pair();
+    peer.write_all(&[0x7f; 2_000]).unwrap();
+    let left = until(&mut client, START, Result::err);
+    assert_eq!(left, Left::Ended(Ending::OutOfPlace { kind: 0 }));
+}
