@@ -17,6 +17,7 @@ use super::flush::{FlushAgent, FlushParts};
 use super::post::{Kept, PostAgent, line_names};
 use super::receive::{Fused, ReceiveAgent, Staged, UpdateAgent};
 use super::ring::{RingReader, ring};
+use super::stages::{FlushProbe, FlushReaders, Sampler, StageReaders, UpdateProbe};
 use super::told::Told;
 use super::update::{UpdateParts, UpdateStage, Wishes};
 use crate::door::Door;
@@ -81,6 +82,8 @@ pub fn assemble(section: &MarketSection, host: &Host<'_>) -> anyhow::Result<Gate
     for (index, hearing) in hearings.into_iter().enumerate() {
         flush.add(index, hearing)?;
     }
+    let sampler = Sampler::new(!section.feed.lines.is_empty() && section.feed.capture.is_none());
+    let probe = UpdateProbe::default();
     let mut runners = Vec::new();
     let mut figures = MarketFigures {
         addresses: flush.parts.iter().map(|part| part.address).collect(),
@@ -88,6 +91,12 @@ pub fn assemble(section: &MarketSection, host: &Host<'_>) -> anyhow::Result<Gate
         update: Arc::new(UpdateFigures::default()),
         flush: flush.parts.iter().map(|part| part.figures.clone()).collect(),
         post: None,
+        stages: StageReaders {
+            has_kernel_time: sampler.has_kernel_time(),
+            receive: sampler.reader(),
+            update: probe.readers(),
+            flush: flush.parts.iter().map(|part| part.times.clone()).collect(),
+        },
     };
     let (mut wakes, mut wishes) = (Vec::new(), Vec::new());
     let first_flush_core = if section.stages == Stages::Staged { 2 } else { 1 };
@@ -110,6 +119,7 @@ pub fn assemble(section: &MarketSection, host: &Host<'_>) -> anyhow::Result<Gate
         wishes,
         when_full: section.when_full,
         post: senders.events,
+        probe,
     });
     let core = |index: usize| section.cores.get(index).copied();
     let receive = figures.receive.clone();
@@ -118,13 +128,15 @@ pub fn assemble(section: &MarketSection, host: &Host<'_>) -> anyhow::Result<Gate
         Runner::new("market-receive", receive_wake, wait_of(section, host)).on_core(core(0));
     match section.stages {
         Stages::Fused => {
-            let kept = Kept::new(Fused::new(stage, update), senders.audit);
+            let kept = Kept::new(Fused::new(stage, sampler, update), senders.audit);
             runners.push(runner.with_sockets(ReceiveAgent::new(receiver, kept, receive)?));
         }
         Stages::Staged => {
             let (writer, mut readers) = ring(section.receive_ring, 1);
             let reader = readers.remove(0);
-            let staged = Kept::new(Staged::new(writer, update_wake.clone()), senders.audit);
+            let staged =
+                Staged::new(writer, section.receive_when_full, sampler, update_wake.clone());
+            let staged = Kept::new(staged, senders.audit);
             runners.push(runner.with_sockets(ReceiveAgent::new(receiver, staged, receive)?));
             let agent = UpdateAgent::new(reader, stage, update);
             let updating = Runner::new("market-update", update_wake, wait_of(section, host));
@@ -170,6 +182,7 @@ struct FlushPart {
     handshakes: Option<Runner>,
     address: SocketAddr,
     figures: Arc<FlushFigures>,
+    times: FlushReaders,
 }
 
 impl Flush<'_> {
@@ -187,6 +200,8 @@ impl Flush<'_> {
         let (door, handshakes) = (host.door)(listener, ("market-tls", &wake))?;
         let (wishes, taken) = RingBuffer::new(WISHES_MAX);
         let (figures, times) = FlushFigures::with_times();
+        let probe = FlushProbe::default();
+        let readers = probe.readers();
         let agent = FlushAgent::new(FlushParts {
             door,
             hearing,
@@ -203,8 +218,11 @@ impl Flush<'_> {
             draining: host.draining.clone(),
             figures: figures.clone(),
             times,
+            probe,
         })?;
-        self.parts.push(FlushPart { agent, wake, wishes: taken, handshakes, address, figures });
+        let times = readers;
+        let part = FlushPart { agent, wake, wishes: taken, handshakes, address, figures, times };
+        self.parts.push(part);
         Ok(())
     }
 }

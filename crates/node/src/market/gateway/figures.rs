@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use weir_probe::histogram::{Histogram, HistogramReader};
 use weir_types::SessionId;
 
+use super::stages::{StageReaders, StagesReport};
 use super::update::UpdateStage;
 use crate::broker::Metric;
 use crate::market::post::{PostFigures, PostWatch};
@@ -26,6 +27,9 @@ pub struct ReceiveReport {
     pub datagrams: u64,
     /// Datagrams that the kernel had no room for.
     pub dropped: u64,
+    /// Datagrams that were dropped because the ring towards updating was full.
+    #[serde(default)]
+    pub ring_dropped: u64,
     /// Datagrams that are not of the feed.
     pub strangers: u64,
     /// Messages decoded.
@@ -77,6 +81,7 @@ impl ReceiveFigures {
             report.dropped += socket.counts.received.kernel_drops.unwrap_or(0);
             report.strangers += socket.counts.strangers;
         }
+        report.ring_dropped = receiver.dropped();
         report.messages = decode.messages;
         report.updates = decode.updates;
         report.refused = decode.refused();
@@ -311,6 +316,8 @@ pub struct MarketFigures {
     pub flush: Vec<Arc<FlushFigures>>,
     /// What is kept, where anything is.
     pub post: Option<PostWatch>,
+    /// Where the time goes.
+    pub stages: StageReaders,
 }
 
 /// A gateway on the status page.
@@ -326,6 +333,9 @@ pub struct MarketReport {
     pub flush: Vec<FlushReport>,
     /// What is kept; absent where nothing is.
     pub post: Option<PostReport>,
+    /// Where the time goes.
+    #[serde(default)]
+    pub stages: StagesReport,
 }
 
 /// How post-processing stands.
@@ -377,6 +387,7 @@ impl MarketFigures {
             update: self.update.report.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             flush: self.flush.iter().map(|flush| flush.report()).collect(),
             post: self.post.as_ref().map(|watch| PostReport::of(&watch.figures())),
+            stages: self.stages.report(),
         }
     }
 }
@@ -393,6 +404,7 @@ impl MarketReport {
         vec![
             ("weir_market_datagrams_total", "Datagrams taken.", counter, receive.datagrams),
             ("weir_market_dropped_total", "The kernel had no room.", counter, receive.dropped),
+            ("weir_market_ring_dropped_total", "Ring full.", counter, receive.ring_dropped),
             ("weir_market_strangers_total", "Not of the feed.", counter, receive.strangers),
             ("weir_market_messages_total", "Messages decoded.", counter, receive.messages),
             ("weir_market_not_understood_total", "Passed over.", counter, receive.refused),

@@ -25,6 +25,7 @@ use super::figures::{FlushFigures, FlushTimes, SubscriberReport, number_of};
 use super::link::{LIMITS, Link};
 use super::mirror::Mirror;
 use super::ring::RingReader;
+use super::stages::FlushProbe;
 use super::told::{ChannelIndex, Told, What};
 use super::writing::{Address, Drafts, instrument_of, put_channel, put_instrument, put_message};
 use crate::agent::Agent;
@@ -82,6 +83,8 @@ pub struct FlushParts {
     /// Figures for others to read.
     pub figures: Arc<FlushFigures>,
     pub(super) times: FlushTimes,
+    /// Times messages.
+    pub probe: FlushProbe,
 }
 
 /// The agent.
@@ -121,6 +124,7 @@ pub struct FlushAgent {
     draining: Arc<AtomicBool>,
     pub(super) figures: Arc<FlushFigures>,
     times: FlushTimes,
+    probe: FlushProbe,
 }
 
 impl FlushAgent {
@@ -163,6 +167,7 @@ impl FlushAgent {
             draining: parts.draining,
             figures: parts.figures,
             times: parts.times,
+            probe: parts.probe,
         };
         agent.take_definitions(Nanos(0));
         Ok(agent)
@@ -194,13 +199,14 @@ impl FlushAgent {
 
     fn hear(&mut self, now: Nanos) -> usize {
         let FlushAgent { hearing, mirror, fanout, definitions, channels, links, .. } = self;
-        let (times, touched) = (&mut self.times, &mut self.touched);
+        let (times, touched, probe) = (&mut self.times, &mut self.touched, &mut self.probe);
         let heard = hearing.take(HEAR_MAX, |told| {
             mirror.take(told);
             match &told.what {
                 What::Nothing => {}
                 What::Entry(entry) => {
                     times.handed.record(now.since(told.told_at).0);
+                    told.trace.iter().for_each(|trace| probe.heard(entry, trace));
                     fanout.apply(now, entry);
                 }
                 What::Define(definition) => {
@@ -331,11 +337,12 @@ impl FlushAgent {
         for id in std::mem::take(&mut self.hot) {
             told += self.tell_one(id, now);
         }
+        self.probe.end_of_telling(!self.hot.is_empty());
         told
     }
 
     fn tell_one(&mut self, id: u64, now: Nanos) -> usize {
-        let FlushAgent { links, fanout, mirror, definitions, drafts, times, .. } = self;
+        let FlushAgent { links, fanout, mirror, definitions, drafts, times, probe, .. } = self;
         let Some(link) = links.get_mut(&id) else { return 0 };
         let (Some(session), Some(subscriber)) = (link.session, link.subscriber) else { return 0 };
         // Who has no room is told when it has: `flush` says so.
@@ -346,6 +353,8 @@ impl FlushAgent {
         let poll = Poll { subscriber, now, room: MESSAGES_MAX };
         let polled = fanout.poll(poll, mirror, &mut |message, mirror| {
             let handle = link.handle_of(message.subscription);
+            // What came within this cycle is not sent before it came.
+            let now = now.max(message.entry.merged.ts_recv);
             let to = Address { session_id: session.session_id, handle, now };
             let instrument = instrument_of(message);
             if link.is_new(instrument)
@@ -354,6 +363,7 @@ impl FlushAgent {
                 put_instrument(to, definition, &mut link.socket.output);
             }
             put_message(to, message, mirror, drafts, &mut link.socket.output);
+            probe.written(id, &message.entry);
             sent += 1;
             if message.entry.merged.change_count > 0 {
                 link.counts.last_age = now.since(message.entry.merged.ts_recv).0;
@@ -386,6 +396,7 @@ impl FlushAgent {
             let Some(link) = self.links.get_mut(&id) else { continue };
             let had_room = link.socket.has_room();
             link.socket.flush(now);
+            self.probe.flushed(id, link.socket.is_sent());
             if link.socket.has_ended() {
                 self.forget(id);
             } else if !had_room && link.socket.has_room() {

@@ -15,7 +15,8 @@
 //! * [`ring`], [`told`]: what crosses, and how.
 //! * [`flush`]: a flush thread. [`mirror`]: its books; `intake`: what subscribers say; [`writing`]:
 //!   what they are told; `link`: one of them.
-//! * [`post`]: what is kept, on a thread of its own. [`figures`]: what is counted.
+//! * [`post`]: what is kept, on a thread of its own. [`figures`]: what is counted; [`stages`]: where
+//!   the time of a message goes.
 
 pub mod assembly;
 pub mod config;
@@ -28,6 +29,7 @@ pub mod mirror;
 pub mod post;
 pub mod receive;
 pub mod ring;
+pub mod stages;
 pub mod told;
 pub mod update;
 pub mod writing;
