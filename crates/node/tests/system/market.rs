@@ -2,6 +2,7 @@
 
 mod full_ring;
 mod probes;
+mod shm;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{SocketAddr, UdpSocket};

@@ -17,6 +17,7 @@ use super::flush::{FlushAgent, FlushParts};
 use super::post::{Kept, PostAgent, line_names};
 use super::receive::{Fused, ReceiveAgent, Staged, UpdateAgent};
 use super::ring::{RingReader, ring};
+use super::shm::{ShmDoor, ShmFigures};
 use super::stages::{FlushProbe, FlushReaders, Sampler, StageReaders, UpdateProbe};
 use super::told::Told;
 use super::update::{UpdateParts, UpdateStage, Wishes};
@@ -78,7 +79,7 @@ pub fn assemble(section: &MarketSection, host: &Host<'_>) -> anyhow::Result<Gate
         Stages::Staged => update_wake.clone(),
     };
     let (door, hearings) = ring::<Told>(section.flush_ring, section.flush_threads);
-    let mut flush = Flush { section, host, taker: &taker, parts: Vec::new() };
+    let mut flush = Flush { section, host, taker: &taker, parts: Vec::new(), shm: None };
     for (index, hearing) in hearings.into_iter().enumerate() {
         flush.add(index, hearing)?;
     }
@@ -97,6 +98,7 @@ pub fn assemble(section: &MarketSection, host: &Host<'_>) -> anyhow::Result<Gate
             update: probe.readers(),
             flush: flush.parts.iter().map(|part| part.times.clone()).collect(),
         },
+        shm: flush.shm,
     };
     let (mut wakes, mut wishes) = (Vec::new(), Vec::new());
     let first_flush_core = if section.stages == Stages::Staged { 2 } else { 1 };
@@ -173,6 +175,7 @@ struct Flush<'a> {
     /// Wakes who takes wishes.
     taker: &'a Wake,
     parts: Vec<FlushPart>,
+    shm: Option<Arc<ShmFigures>>,
 }
 
 struct FlushPart {
@@ -186,6 +189,16 @@ struct FlushPart {
 }
 
 impl Flush<'_> {
+    /// The ring in shared memory is the first thread's.
+    fn open_shm(&mut self, index: usize) -> anyhow::Result<Option<ShmDoor>> {
+        let Some(section) = self.section.shm.as_ref().filter(|_| index == 0) else {
+            return Ok(None);
+        };
+        let door = ShmDoor::open(section, self.section.queue_len_max)?;
+        self.shm = Some(door.figures());
+        Ok(Some(door))
+    }
+
     fn add(&mut self, index: usize, hearing: RingReader<Told>) -> anyhow::Result<()> {
         let (section, host) = (self.section, self.host);
         let mut listen = section.listen;
@@ -202,7 +215,9 @@ impl Flush<'_> {
         let (figures, times) = FlushFigures::with_times();
         let probe = FlushProbe::default();
         let readers = probe.readers();
+        let shm = self.open_shm(index)?;
         let agent = FlushAgent::new(FlushParts {
+            shm,
             door,
             hearing,
             wishes,

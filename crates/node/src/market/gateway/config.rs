@@ -8,6 +8,7 @@ use weir_market::conflate::{ConflatorConfig, OnFull, Urgency};
 use weir_types::{InstrumentId, Nanos};
 
 use super::receive::ReceiveWhenFull;
+use super::shm::ShmSection;
 use super::update::WhenFull;
 use crate::config::ConfigError;
 use crate::market::post::PostSection;
@@ -90,6 +91,8 @@ pub struct MarketSection {
     /// What is kept of what comes.
     #[serde(default)]
     pub post: PostSection,
+    /// A ring in shared memory for strategies on the same machine; none without it.
+    pub shm: Option<ShmSection>,
 }
 
 fn default_flush_threads() -> usize {
@@ -183,6 +186,7 @@ impl MarketSection {
             return Err(ConfigError::OutOfRange { key, value, want });
         }
         self.check_drop()?;
+        self.shm.as_ref().map_or(Ok(()), ShmSection::check)?;
         self.post.check()?;
         self.feed.check()
     }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use weir_probe::histogram::{Histogram, HistogramReader};
 use weir_types::SessionId;
 
+use super::shm::{ShmFigures, ShmReport};
 use super::stages::{StageReaders, StagesReport};
 use super::update::UpdateStage;
 use crate::broker::Metric;
@@ -318,6 +319,8 @@ pub struct MarketFigures {
     pub post: Option<PostWatch>,
     /// Where the time goes.
     pub stages: StageReaders,
+    /// The ring in shared memory, where there is one.
+    pub shm: Option<Arc<ShmFigures>>,
 }
 
 /// A gateway on the status page.
@@ -336,6 +339,8 @@ pub struct MarketReport {
     /// Where the time goes.
     #[serde(default)]
     pub stages: StagesReport,
+    /// The ring in shared memory; absent where there is none.
+    pub shm: Option<ShmReport>,
 }
 
 /// How post-processing stands.
@@ -388,6 +393,7 @@ impl MarketFigures {
             flush: self.flush.iter().map(|flush| flush.report()).collect(),
             post: self.post.as_ref().map(|watch| PostReport::of(&watch.figures())),
             stages: self.stages.report(),
+            shm: self.shm.as_ref().map(|figures| figures.report()),
         }
     }
 }
@@ -400,6 +406,7 @@ impl MarketReport {
         let (receive, update) = (&self.receive, &self.update);
         let sum = |figure: fn(&FlushReport) -> u64| self.flush.iter().map(figure).sum::<u64>();
         let post = self.post.clone().unwrap_or_default();
+        let shm = self.shm.clone().unwrap_or_default();
         let lost = receive.channels.iter().map(|channel| channel.lost).sum();
         vec![
             ("weir_market_datagrams_total", "Datagrams taken.", counter, receive.datagrams),
@@ -423,6 +430,8 @@ impl MarketReport {
             ("weir_market_subscribed_total", "Begun.", counter, sum(|f| f.subscribed)),
             ("weir_market_told_total", "Messages written.", counter, sum(|f| f.messages)),
             ("weir_market_slow_total", "Disconnected.", counter, sum(|f| f.disconnected)),
+            ("weir_market_shm_records_total", "In shared memory.", counter, shm.records),
+            ("weir_market_shm_snapshots_total", "Of everything.", counter, shm.snapshots),
             ("weir_market_audited_total", "Datagrams kept.", counter, post.audited),
             ("weir_market_audit_dropped_total", "Not kept: no room.", counter, post.audit_dropped),
             ("weir_market_audit_waiting", "Datagrams to be kept.", gauge, post.audit_waiting),

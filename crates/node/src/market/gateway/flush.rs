@@ -25,6 +25,7 @@ use super::figures::{FlushFigures, FlushTimes, SubscriberReport, number_of};
 use super::link::{LIMITS, Link};
 use super::mirror::Mirror;
 use super::ring::RingReader;
+use super::shm::{Lent, ShmDoor};
 use super::stages::FlushProbe;
 use super::told::{ChannelIndex, Told, What};
 use super::writing::{Address, Drafts, instrument_of, put_channel, put_instrument, put_message};
@@ -39,6 +40,8 @@ use crate::runner::{Poller, Wake};
 
 const WAKER: Token = Token(0);
 const LISTENER: Token = Token(1);
+/// What asks for snapshots of the ring in shared memory.
+const SHM: Token = Token(usize::MAX - 1);
 /// The token of connection 0.
 const FIRST: usize = 2;
 /// Connections accepted in one cycle.
@@ -85,6 +88,8 @@ pub struct FlushParts {
     pub(super) times: FlushTimes,
     /// Times messages.
     pub probe: FlushProbe,
+    /// The ring in shared memory, where it is this thread's.
+    pub shm: Option<ShmDoor>,
 }
 
 /// The agent.
@@ -125,6 +130,7 @@ pub struct FlushAgent {
     pub(super) figures: Arc<FlushFigures>,
     times: FlushTimes,
     probe: FlushProbe,
+    shm: Option<ShmDoor>,
 }
 
 impl FlushAgent {
@@ -168,7 +174,11 @@ impl FlushAgent {
             figures: parts.figures,
             times: parts.times,
             probe: parts.probe,
+            shm: parts.shm,
         };
+        if let Some(shm) = &mut agent.shm {
+            shm.begin(agent.sockets.registry(), SHM, &mut agent.fanout)?;
+        }
         agent.take_definitions(Nanos(0));
         Ok(agent)
     }
@@ -198,7 +208,7 @@ impl FlushAgent {
     }
 
     fn hear(&mut self, now: Nanos) -> usize {
-        let FlushAgent { hearing, mirror, fanout, definitions, channels, links, .. } = self;
+        let FlushAgent { hearing, mirror, fanout, definitions, channels, links, shm, .. } = self;
         let (times, touched, probe) = (&mut self.times, &mut self.touched, &mut self.probe);
         let heard = hearing.take(HEAR_MAX, |told| {
             mirror.take(told);
@@ -212,10 +222,12 @@ impl FlushAgent {
                 What::Define(definition) => {
                     note_definition(definitions, definition);
                     links.values_mut().for_each(|link| link.forget(definition.instrument_id));
+                    shm.iter_mut().for_each(|shm| shm.forget(definition.instrument_id));
                     fanout.define(now, definition);
                 }
                 What::Channel(_, state) => {
                     note_channel(channels, told, *state);
+                    shm.iter_mut().for_each(|shm| shm.put_channel(now, told.channel, *state));
                     for (id, link) in links.iter_mut() {
                         let Some(session) = link.session else { continue };
                         let to = (session.session_id, now);
@@ -231,8 +243,9 @@ impl FlushAgent {
     }
 
     fn collect_ready(&mut self) {
-        let FlushAgent { fanout, hot, by_subscriber, .. } = self;
+        let FlushAgent { fanout, hot, by_subscriber, shm, .. } = self;
         fanout.take_ready(|subscriber| {
+            shm.iter_mut().for_each(|shm| shm.note_ready(subscriber));
             let link = by_subscriber.get(subscriber.0 as usize).copied().flatten();
             hot.extend(link);
         });
@@ -337,8 +350,17 @@ impl FlushAgent {
         for id in std::mem::take(&mut self.hot) {
             told += self.tell_one(id, now);
         }
+        told += self.tell_shm(now);
         self.probe.end_of_telling(!self.hot.is_empty());
         told
+    }
+
+    fn tell_shm(&mut self, now: Nanos) -> usize {
+        let FlushAgent { shm: Some(shm), fanout, mirror, definitions, channels, .. } = self else {
+            return 0;
+        };
+        let (drafts, probe) = (&mut self.drafts, &mut self.probe);
+        shm.tell(&mut Lent { now, fanout, mirror, definitions, channels, drafts, probe })
     }
 
     fn tell_one(&mut self, id: u64, now: Nanos) -> usize {
@@ -511,7 +533,8 @@ impl Agent for FlushAgent {
             return Some(now);
         }
         let due = self.due.peek().map(|Reverse((at, _))| *at);
-        Some(due.map_or(self.next_care, |at| at.min(self.next_care)))
+        let shm = self.shm.as_ref().and_then(|shm| shm.next_due(&self.fanout, now));
+        [due, shm].into_iter().flatten().chain([self.next_care]).min()
     }
 
     fn stop(&mut self, now: Nanos) -> bool {
@@ -536,6 +559,7 @@ impl Poller for FlushAgent {
             match event.token() {
                 WAKER => {}
                 LISTENER => self.entrance.is_ready(),
+                SHM => self.shm.iter_mut().for_each(ShmDoor::is_readable),
                 Token(token) => {
                     let id = (token - FIRST) as u64;
                     let Some(link) = self.links.get_mut(&id) else { continue };
