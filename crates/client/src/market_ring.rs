@@ -76,6 +76,8 @@ pub struct MarketRing {
     reader: Option<Reader>,
     record: Vec<u8>,
     must_ask: bool,
+    /// The writer is gone: nothing comes but what it had written.
+    is_gone: bool,
     next_look: Option<Instant>,
     failure: Option<RingError>,
     lost_before: u64,
@@ -92,6 +94,7 @@ impl MarketRing {
             reader: None,
             record: Vec::new(),
             must_ask: false,
+            is_gone: false,
             next_look: None,
             failure: None,
             lost_before: 0,
@@ -138,13 +141,14 @@ impl MarketRing {
                     sink(RingEvent::Lost);
                 }
                 Read::Broken => self.close(Some(RingError::Broken), &mut sink),
+                // What it wrote before it went is read.
+                Read::Nothing if self.is_gone => self.close(None, &mut sink),
                 Read::Nothing if self.is_time() => {
-                    if self.reader.as_ref().is_some_and(Reader::has_writer) {
+                    self.is_gone = !self.reader.as_ref().is_some_and(Reader::has_writer);
+                    if !self.is_gone {
                         self.ask();
                         return count;
                     }
-                    // What it wrote before it went was read.
-                    self.close(None, &mut sink);
                 }
                 Read::Nothing => return count,
             }
@@ -171,6 +175,7 @@ impl MarketRing {
             Ok(reader) if !reader.has_writer() => false,
             Ok(reader) => {
                 self.reader = Some(reader);
+                self.is_gone = false;
                 self.must_ask = true;
                 self.instruments.clear();
                 self.ask();

@@ -82,15 +82,12 @@ pub fn put_histograms<'a>(
     rows: impl Iterator<Item = ((&'a str, &'a str), &'a Snapshot)>,
 ) {
     let (name, help) = what;
-    let put = || {
-        head(out, name, "histogram", help)?;
-        rows.map(|((label, value), snapshot)| {
-            histogram(out, name, &format!("{label}=\"{}\"", escaped(value)), snapshot)
-        })
-        .collect()
-    };
-    let written: fmt::Result = put();
-    written.expect("a string takes all that is written to it");
+    head(out, name, "histogram", help).expect("a string takes all that is written to it");
+    for ((label, value), snapshot) in rows {
+        let label = format!("{label}=\"{}\"", escaped(value));
+        let written = histogram(out, name, &label, snapshot);
+        written.expect("a string takes all that is written to it");
+    }
 }
 
 /// A bucket of ours counts for a bound if it lies below it as a whole: at most 0.8 % off.

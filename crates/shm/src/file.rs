@@ -179,8 +179,9 @@ impl Reader {
         self.ring.lost()
     }
 
-    /// Whether something may still be written. A system call: to be asked now and then, when there
-    /// is nothing to read.
+    /// Whether something may still be written. When nothing is, there may be something that was
+    /// written since the last look. A system call: to be asked now and then, when there is nothing
+    /// to read.
     #[must_use]
     pub fn has_writer(&self) -> bool {
         if self.memory.has_ended() {

@@ -1,7 +1,7 @@
 //! The memory of a ring: a file that is mapped, as words that several processes share.
 //!
-//! Layout, little-endian words of 64 bits: 0 the magic, 1 how many words the ring has, 2 whether the
-//! writer has ended, 16 `intent` and 32 `tail` (lines of their own), zero up to 512, and then the
+//! Layout, little-endian words of 64 bits: 0 the magic, 1 how many words the ring has, 2 whether
+//! the writer has ended, 16 `intent` and 32 `tail` (lines of their own), zero up to 512, and then the
 //! ring's words. Nothing here decides what is written.
 //!
 //! INVARIANT: a mapping that was made for reading is only ever loaded from, relaxed: that works on
@@ -13,7 +13,7 @@ use std::fs::File;
 use memmap2::{MmapOptions, MmapRaw};
 
 use crate::ring::Cells;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, fence};
 
 /// "WEIRSHM1" read as bytes.
 const MAGIC: u64 = u64::from_le_bytes(*b"WEIRSHM1");
@@ -44,7 +44,7 @@ impl Memory {
         let capacity = (words.len() - WORDS_AT) as u64;
         words[CAPACITY_AT].store(capacity, Ordering::Relaxed);
         // Readers find the file by its name, which it gets after this.
-        words[0].store(MAGIC, Ordering::Release);
+        words[0].store(MAGIC, Ordering::Relaxed);
         Ok(memory)
     }
 
@@ -79,11 +79,15 @@ impl Memory {
 
     /// Tells readers that nothing more comes. Of the writer's mapping alone.
     pub(crate) fn end(&self) {
+        // SYNC: pairs with the acquire fence in `has_ended`: who sees it sees all that was written.
         self.words()[ENDED_AT].store(1, Ordering::Release);
     }
 
     /// Whether nothing more comes.
     pub(crate) fn has_ended(&self) -> bool {
-        self.words()[ENDED_AT].load(Ordering::Relaxed) != 0
+        let has_ended = self.words()[ENDED_AT].load(Ordering::Relaxed) != 0;
+        // SYNC: pairs with the release store in `end`.
+        fence(Ordering::Acquire);
+        has_ended
     }
 }

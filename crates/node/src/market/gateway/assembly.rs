@@ -86,20 +86,7 @@ pub fn assemble(section: &MarketSection, host: &Host<'_>) -> anyhow::Result<Gate
     let sampler = Sampler::new(!section.feed.lines.is_empty() && section.feed.capture.is_none());
     let probe = UpdateProbe::default();
     let mut runners = Vec::new();
-    let mut figures = MarketFigures {
-        addresses: flush.parts.iter().map(|part| part.address).collect(),
-        receive: Arc::new(ReceiveFigures::default()),
-        update: Arc::new(UpdateFigures::default()),
-        flush: flush.parts.iter().map(|part| part.figures.clone()).collect(),
-        post: None,
-        stages: StageReaders {
-            has_kernel_time: sampler.has_kernel_time(),
-            receive: sampler.reader(),
-            update: probe.readers(),
-            flush: flush.parts.iter().map(|part| part.times.clone()).collect(),
-        },
-        shm: flush.shm,
-    };
+    let mut figures = flush.figures(&sampler, &probe);
     let (mut wakes, mut wishes) = (Vec::new(), Vec::new());
     let first_flush_core = if section.stages == Stages::Staged { 2 } else { 1 };
     for (index, part) in flush.parts.into_iter().enumerate() {
@@ -197,6 +184,24 @@ impl Flush<'_> {
         let door = ShmDoor::open(section, self.section.queue_len_max)?;
         self.shm = Some(door.figures());
         Ok(Some(door))
+    }
+
+    /// What the gateway counts, without what is kept.
+    fn figures(&self, sampler: &Sampler, probe: &UpdateProbe) -> MarketFigures {
+        MarketFigures {
+            addresses: self.parts.iter().map(|part| part.address).collect(),
+            receive: Arc::new(ReceiveFigures::default()),
+            update: Arc::new(UpdateFigures::default()),
+            flush: self.parts.iter().map(|part| part.figures.clone()).collect(),
+            post: None,
+            stages: StageReaders {
+                has_kernel_time: sampler.has_kernel_time(),
+                receive: sampler.reader(),
+                update: probe.readers(),
+                flush: self.parts.iter().map(|part| part.times.clone()).collect(),
+            },
+            shm: self.shm.clone(),
+        }
     }
 
     fn add(&mut self, index: usize, hearing: RingReader<Told>) -> anyhow::Result<()> {

@@ -16,8 +16,8 @@
 //! * [`shm`]: the same messages in shared memory, for strategies on the same machine.
 //! * [`flush`]: a flush thread. [`mirror`]: its books; `intake`: what subscribers say; [`writing`]:
 //!   what they are told; `link`: one of them.
-//! * [`post`]: what is kept, on a thread of its own. [`figures`]: what is counted; [`stages`]: where
-//!   the time of a message goes.
+//! * [`post`]: what is kept, on a thread of its own. [`figures`]: what is counted; [`stages`]:
+//!   where the time of a message goes.
 
 pub mod assembly;
 pub mod config;

@@ -1,7 +1,7 @@
 //! Where a message's time goes in a gateway: points on its way, and how long lies between them.
 //!
 //! ```text
-//!  kernel ─► taken from the socket ─► in the book ─► in the ring ─► taken by flush ─► in the socket
+//!  kernel ─► taken from its socket ─► in the book ─► in the ring ─► taken by flush ─► sent
 //!        receive                update       queue / held      flush            socket
 //!            └───────────────── inside, without what was held on purpose ──────────────┘
 //!     └──────────────────────── total, without what was held on purpose ───────────────┘

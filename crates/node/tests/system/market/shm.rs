@@ -121,6 +121,10 @@ fn who_reads_from_the_beginning_and_who_comes_late_have_the_venues_books() {
         strategy.until_equal(&venue.books);
         assert_eq!((strategy.opened, strategy.losses, strategy.closed), (1, 0, 0));
     }
+    for id in ids() {
+        let symbol = symbol_of(u16::try_from(id.0).unwrap());
+        assert_eq!(late.ring.instrument(id).unwrap().symbol, symbol, "who comes late is told");
+    }
     let trades = u64::try_from(first.told.trades.len()).unwrap();
     assert_eq!(trades, venue.trades, "no trade is told twice or lost");
     let mut sequences: Vec<_> = first.told.trades.iter().map(|(_, at)| *at).collect();

@@ -1,4 +1,5 @@
-//! What the probes of a gateway's stages come to: for the status page, `weir market top`, Prometheus.
+//! What the probes of a gateway's stages come to: for the status page, `weir market top` and
+//! Prometheus.
 
 use serde::{Deserialize, Serialize};
 use weir_probe::histogram::HistogramReader;
