@@ -111,7 +111,6 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.memory.end();
         // Who has it mapped keeps it. One that cannot be removed is replaced by the next writer.
         let _ = fs::remove_file(&self.path);
     }
@@ -184,9 +183,6 @@ impl Reader {
     /// to read.
     #[must_use]
     pub fn has_writer(&self) -> bool {
-        if self.memory.has_ended() {
-            return false;
-        }
         // Its writer has the file locked for as long as it lives, however it ends.
         match flock(&self.file, FlockOperation::NonBlockingLockShared) {
             Ok(()) => {

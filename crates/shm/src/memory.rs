@@ -1,8 +1,7 @@
 //! The memory of a ring: a file that is mapped, as words that several processes share.
 //!
-//! Layout, little-endian words of 64 bits: 0 the magic, 1 how many words the ring has, 2 whether
-//! the writer has ended, 16 `intent` and 32 `tail` (lines of their own), zero up to 512, and then the
-//! ring's words. Nothing here decides what is written.
+//! Layout, little-endian words of 64 bits: 0 the magic, 1 how many words the ring has, 16
+//! `intent` and 32 `tail` (lines of their own), zero up to 512, and then the ring's words. Nothing here decides what is written.
 //!
 //! INVARIANT: a mapping that was made for reading is only ever loaded from, relaxed: that works on
 //! read-only memory (the standard library's documentation of atomics says so for 64 bits on all
@@ -13,12 +12,11 @@ use std::fs::File;
 use memmap2::{MmapOptions, MmapRaw};
 
 use crate::ring::Cells;
-use crate::sync::{AtomicU64, Ordering, fence};
+use crate::sync::{AtomicU64, Ordering};
 
 /// "WEIRSHM1" read as bytes.
 const MAGIC: u64 = u64::from_le_bytes(*b"WEIRSHM1");
 const CAPACITY_AT: usize = 1;
-const ENDED_AT: usize = 2;
 const INTENT_AT: usize = 16;
 const TAIL_AT: usize = 32;
 /// Where the ring's words begin: on a page of their own.
@@ -75,19 +73,5 @@ impl Memory {
     pub(crate) fn cells(&self) -> Cells<'_> {
         let words = self.words();
         Cells { intent: &words[INTENT_AT], tail: &words[TAIL_AT], words: &words[WORDS_AT..] }
-    }
-
-    /// Tells readers that nothing more comes. Of the writer's mapping alone.
-    pub(crate) fn end(&self) {
-        // SYNC: pairs with the acquire fence in `has_ended`: who sees it sees all that was written.
-        self.words()[ENDED_AT].store(1, Ordering::Release);
-    }
-
-    /// Whether nothing more comes.
-    pub(crate) fn has_ended(&self) -> bool {
-        let has_ended = self.words()[ENDED_AT].load(Ordering::Relaxed) != 0;
-        // SYNC: pairs with the release store in `end`.
-        fence(Ordering::Acquire);
-        has_ended
     }
 }

@@ -60,7 +60,14 @@ fn a_snapshot_waits_for_room_and_is_whole() {
     stand.publish(300);
     stand.market.full = Some((Chance(1), 1_000_000));
     stand.publish(300);
-    // Some have room now; the snapshot's connection is looked at when there is some.
+    stand.market.full = None;
+    stand.publish(15);
+    // The hole is given up while there is no room, and nothing else happens then.
+    stand.market.full = Some((Chance(1), 1_000_000));
+    stand.pass(3 * SECOND);
+    assert!(stand.market.is_marked);
+    assert_eq!(stand.snapshots().attempts, 0, "it would have no room");
+    // Some have room now; the connection is looked at when there is some.
     stand.market.full = Some((Chance(2), HALF));
     stand.publish(300);
     stand.pass(3 * SECOND);

@@ -116,6 +116,25 @@ mod in_one_process {
     }
 
     #[test]
+    fn what_is_being_written_over_is_not_read() {
+        let area = Area::new(64);
+        let (mut writer, mut out) = (RingWriter::default(), vec![]);
+        let mut reader = RingReader::new(area.cells());
+        for _ in 0..16 {
+            // Four words each: all that there is room for.
+            writer.write(area.cells(), b"sixteen bytes, 16").unwrap_err();
+            writer.write(area.cells(), b"sixteen bytes 16").unwrap();
+        }
+        assert_eq!(area.intent.load(Ordering::Relaxed), 64);
+        assert_eq!(area.tail.load(Ordering::Relaxed), 64);
+        // The writer has said that it begins with the next record, and has not begun.
+        area.intent.store(68, Ordering::Relaxed);
+        assert_eq!(reader.read(area.cells(), &mut out), Read::Lost);
+        let mut late = RingReader { at: 4, next: Some(1), is_behind: false, lost: 0 };
+        assert_eq!(late.read(area.cells(), &mut out), Read::Record(1), "that stands still");
+    }
+
+    #[test]
     fn a_fast_writer_and_a_reader_account_for_every_record() {
         const COUNT: u64 = 300_000;
         let area = Area::new(256);

@@ -40,8 +40,10 @@ use crate::config::ConfigError;
 pub(super) const SHM_LINK: u64 = u64::MAX;
 /// What asks for snapshots.
 pub use weir_client::market_ring::ASK;
-/// Messages written in one cycle, and as many of snapshots.
-const MESSAGES_MAX: usize = 256;
+/// Messages written in one cycle: more than come in one.
+const MESSAGES_MAX: usize = 4_096;
+/// Messages of snapshots in one cycle: who follows does not wait for them.
+const SNAPSHOTS_MAX: usize = 64;
 
 /// A door in shared memory.
 #[derive(Clone, Debug, Deserialize)]
@@ -459,7 +461,8 @@ impl Ring {
         lent: &mut Lent<'_>,
     ) -> (usize, usize) {
         let Lent { now, fanout, mirror, definitions, drafts, probe, .. } = lent;
-        let poll = Poll { subscriber, now: *now, room: MESSAGES_MAX };
+        let room = if is_snapshot { SNAPSHOTS_MAX } else { MESSAGES_MAX };
+        let poll = Poll { subscriber, now: *now, room };
         let mut count = 0;
         let polled = fanout.poll(poll, *mirror, &mut |message, mirror| {
             if is_snapshot && !message.entry.is_snapshot {

@@ -100,19 +100,58 @@ fn steps(venue: &mut Venue, day: &mut Day, node: &Node, count: u64) {
     settle(venue, node);
 }
 
+/// Somebody who asks for snapshots all the time.
+struct Asking {
+    is_over: std::sync::Arc<std::sync::atomic::AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Asking {
+    fn new(path: &Path) -> Asking {
+        let is_over = std::sync::Arc::<std::sync::atomic::AtomicBool>::default();
+        let (at, until) = (weir_client::market_ring::asks_at(path), is_over.clone());
+        let thread = std::thread::spawn(move || {
+            let socket = std::os::unix::net::UnixDatagram::unbound().unwrap();
+            socket.set_nonblocking(true).unwrap();
+            while !until.load(std::sync::atomic::Ordering::Relaxed) {
+                for word in [&weir_client::market_ring::ASK[..], b"WEIRSNA", b"", &[7; 100]] {
+                    // One that finds no room is one of many.
+                    let _ = socket.send_to(word, &at);
+                }
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        });
+        Asking { is_over, thread: Some(thread) }
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
 #[test]
 fn who_reads_from_the_beginning_and_who_comes_late_have_the_venues_books() {
     let dir = folder();
     let path = dir.path().join("ring");
-    let (node, _home, feed) = start(&section(&path));
+    // Room for all that is told while this test does not read.
+    let roomy = section(&path).replace("1048576", "67108864");
+    let (node, _home, feed) = start(&roomy.replace("snapshot_ms = 1\n", "snapshot_ms = 20\n"));
     let (mut venue, mut day) = venue_at(feed, "DAY");
     settle(&mut venue, &node);
     let mut first = Strategy::new(&path);
     first.until("the ring is open", |one| one.opened == 1);
-    for _ in 0..6 {
-        steps(&mut venue, &mut day, &node, 500);
+    let asking = Asking::new(&path);
+    let snapshots = || node.status()["market"]["shm"]["snapshots"].as_u64().unwrap();
+    let begun = Instant::now();
+    while snapshots() < 12 {
+        assert!(begun.elapsed() < HANG, "{} snapshots", snapshots());
+        steps(&mut venue, &mut day, &node, 300);
         while first.poll() > 0 {}
     }
+    drop(asking);
     let mut late = Strategy::new(&path);
     late.until_equal(&venue.books);
     first.until_equal(&venue.books);
@@ -131,6 +170,7 @@ fn who_reads_from_the_beginning_and_who_comes_late_have_the_venues_books() {
     sequences.dedup();
     assert!(sequences.is_sorted() && sequences.len() == first.told.trades.len());
     let shm = node.status()["market"]["shm"].clone();
+    assert!(shm["asks"].as_u64() > shm["snapshots"].as_u64(), "{shm}");
     assert!(shm["records"].as_u64().unwrap() > trades && shm["too_long"] == 0, "{shm}");
     assert!(node.get("/metrics").1.contains("weir_market_shm_records_total"));
     assert!(node.terminate().success());
@@ -198,6 +238,11 @@ fn killed_strategies_are_nothing_to_the_gateway_and_a_killed_gateway_is_followed
     assert!(!sleeper.has_writer(), "its lock is gone with it");
     strategy.until("the end is told", |one| one.closed == 1);
     assert!(path.exists(), "what it left is there until the next");
+    for _ in 0..300 {
+        assert_eq!(strategy.poll(), 0);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(strategy.opened, 1, "what nobody writes is not opened");
     // The next gateway takes the path over; the venue's next session comes with it.
     let node = home.start();
     let (mut venue, mut day) = venue_at(feed, "NEXT");

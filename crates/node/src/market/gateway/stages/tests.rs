@@ -163,7 +163,7 @@ fn what_is_lost_unwanted_held_by_a_subscription_or_not_taken_ends_and_makes_room
     way.begin(None, &entry, Outcome::Unwanted);
     assert_eq!(way.update.told(&entry), None);
     way.begin(None, &entry, Outcome::Queued);
-    assert_eq!(way.update.told(&gap(7, 6)), None, "it is told as lost");
+    assert_eq!(way.update.told(&gap(7, 5)), None, "it is told as lost");
     assert_eq!(way.update.told(&entry), None);
     for (is_written, has_more, is_all) in
         [(false, false, true), (true, false, false), (false, true, true)]
