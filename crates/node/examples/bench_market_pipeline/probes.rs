@@ -15,8 +15,8 @@ const BATCHES: u64 = 4_000;
 /// Takes messages past all points, at a rate at which few are timed, and one by one; nanoseconds a
 /// message of the batch in the middle and of the fastest: while no thread was away.
 pub fn probes() -> Value {
-    // A microsecond apart, and so far apart that each is timed.
-    let rows = [("hardly any timed", 1_000), ("each timed", 200_000_000)].map(|(name, apart)| {
+    // So near that hardly any is timed, whatever it takes, and so far apart that each is.
+    let rows = [("hardly any timed", 1), ("each timed", 200_000_000)].map(|(name, apart)| {
         let mut times: Vec<f64> = batches(apart).collect();
         times.sort_by(f64::total_cmp);
         json!({"messages": name, "median_ns": times[times.len() / 2], "least_ns": times[0]})
