@@ -197,7 +197,7 @@ fn send(shared: &Shared, requests: &UdpSocket, to: SocketAddr, rate: u64, second
             kept.push_back((first, packet));
             kept.drain(..kept.len().saturating_sub(KEPT));
         } else if now >= span {
-            // What was lost last is missed once the next number is known; then there is time to ask.
+            // What was lost last is missed once the next number is known; then it is asked for.
             let end = *quiet_from.get_or_insert(now) + 500_000_000;
             socket.send_to(writer.heartbeat(), to).expect("it sends");
             thread::sleep(Duration::from_millis(1));

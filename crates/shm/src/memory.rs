@@ -1,7 +1,8 @@
 //! The memory of a ring: a file that is mapped, as words that several processes share.
 //!
 //! Layout, little-endian words of 64 bits: 0 the magic, 1 how many words the ring has, 16
-//! `intent` and 32 `tail` (lines of their own), zero up to 512, and then the ring's words. Nothing here decides what is written.
+//! `intent` and 32 `tail` (lines of their own), zero up to 512, and then the ring's words. Nothing
+//! here decides what is written.
 //!
 //! INVARIANT: a mapping that was made for reading is only ever loaded from, relaxed: that works on
 //! read-only memory (the standard library's documentation of atomics says so for 64 bits on all
