@@ -13,7 +13,7 @@
 //! * [`drop_copy`]: copies of a firm's reports, in order and without a gap.
 //! * [`source`]: an outside core's orders on their way into a delivery store.
 //! * [`subscription`]: durable subscriptions, and messages for others.
-//! * [`market`]: market data from a gateway.
+//! * [`market`]: market data from a gateway; [`market_ring`]: the same on its machine, from memory.
 //! * [`admin`]: reference data, money, phases, kill switches.
 //! * [`status`]: the node's status page.
 //! * [`flow`]: recorded order flow as orders.
@@ -34,6 +34,7 @@ pub mod follower;
 pub mod key;
 pub mod load;
 pub mod market;
+pub mod market_ring;
 pub mod open_orders;
 pub mod readiness;
 pub mod request;
@@ -51,6 +52,7 @@ pub use error::ClientError;
 pub use follower::{Follower, FollowerConfig};
 pub use key::{Key, SigningKey};
 pub use market::{MarketClient, Wanted};
+pub use market_ring::{MarketRing, RingEvent};
 pub use open_orders::OpenOrders;
 pub use session::{Session, SessionConfig, SessionEvent, Submit, Times};
 pub use source::{SourceConfig, SourceEvent, SourceWriter};

@@ -97,6 +97,16 @@ pub struct Instrument {
     pub message: MarketInstrument,
 }
 
+impl Instrument {
+    pub(crate) fn of(message: &MarketInstrument, symbol: &[u8]) -> Instrument {
+        Instrument {
+            symbol: String::from_utf8_lossy(symbol).into_owned(),
+            price_exponent: message.price_exponent,
+            message: *message,
+        }
+    }
+}
+
 /// One session of a market-data gateway.
 #[derive(Debug)]
 pub struct MarketClient {
@@ -259,12 +269,7 @@ fn note(
 ) {
     match message {
         MarketMessage::Instrument(message, symbol) => {
-            let instrument = Instrument {
-                symbol: String::from_utf8_lossy(symbol).into_owned(),
-                price_exponent: message.price_exponent,
-                message: *message,
-            };
-            instruments.insert(message.instrument_id, instrument);
+            instruments.insert(message.instrument_id, Instrument::of(message, symbol));
         }
         MarketMessage::Ended(ended) => {
             subscriptions.remove(&ended.handle);

@@ -663,7 +663,10 @@ fn put_parts(report: &StatusReport, text: &mut String) {
     report.ingest.iter().for_each(|ingest| put_ingest(ingest, text));
     report.replica.iter().for_each(|replica| put_replica(replica, text));
     report.broker.iter().for_each(|broker| put_plain(&broker.metrics(), text));
-    report.market.iter().for_each(|market| put_plain(&market.metrics(), text));
+    report.market.iter().for_each(|market| {
+        put_plain(&market.metrics(), text);
+        market.stages.put_metrics(text);
+    });
     put_cold(report, text);
     report.publish.iter().for_each(|publish| put_publish(publish, text));
     report.router.iter().for_each(|router| put_router(router, text));

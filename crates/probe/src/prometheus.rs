@@ -74,6 +74,22 @@ fn latencies(out: &mut String, total: &Latencies) -> fmt::Result {
     Ok(())
 }
 
+/// Appends histograms of one family, each with a label and its value; `what` is the family's name
+/// and what it says.
+pub fn put_histograms<'a>(
+    out: &mut String,
+    what: (&str, &str),
+    rows: impl Iterator<Item = ((&'a str, &'a str), &'a Snapshot)>,
+) {
+    let (name, help) = what;
+    head(out, name, "histogram", help).expect("a string takes all that is written to it");
+    for ((label, value), snapshot) in rows {
+        let label = format!("{label}=\"{}\"", escaped(value));
+        let written = histogram(out, name, &label, snapshot);
+        written.expect("a string takes all that is written to it");
+    }
+}
+
 /// A bucket of ours counts for a bound if it lies below it as a whole: at most 0.8 % off.
 fn histogram(out: &mut String, name: &str, label: &str, snapshot: &Snapshot) -> fmt::Result {
     let mut buckets = snapshot.buckets().peekable();

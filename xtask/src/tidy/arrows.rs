@@ -40,9 +40,10 @@ const ARROWS: &[Arrow] = &[
     Arrow { name: "weir-query", may_know: VIEW_KNOWS, tests_may_know: &[] },
     Arrow { name: "weir-flow", may_know: VIEW_KNOWS, tests_may_know: &[] },
     Arrow { name: "weir-tls", may_know: &[], tests_may_know: &[] },
+    Arrow { name: "weir-shm", may_know: &[], tests_may_know: &[] },
     Arrow {
         name: "weir-client",
-        may_know: &["weir-types", "weir-wire", "weir-probe", "weir-tls"],
+        may_know: &["weir-types", "weir-wire", "weir-probe", "weir-shm", "weir-tls"],
         tests_may_know: &[],
     },
     Arrow {
@@ -70,6 +71,7 @@ const ARROWS: &[Arrow] = &[
         may_know: &["weir-types", "weir-market", "weir-client"],
         tests_may_know: &[],
     },
+    Arrow { name: "weir-shm-bench", may_know: &["weir-probe", "weir-shm"], tests_may_know: &[] },
     Arrow { name: "weir-powercut", may_know: &["weir-io"], tests_may_know: &[] },
     Arrow { name: "weir-sim", may_know: &[ALL], tests_may_know: &[] },
     Arrow { name: "weir", may_know: &[ALL], tests_may_know: &[] },

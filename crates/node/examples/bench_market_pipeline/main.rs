@@ -4,6 +4,7 @@
 //! ```text
 //! cargo run --release -p weir --example bench_market_pipeline -- pipeline [--rate N] [--seconds N]
 //! cargo run --release -p weir --example bench_market_pipeline -- overload [--seconds N]
+//! cargo run --release -p weir --example bench_market_pipeline -- probes
 //! ```
 //! Updates are made ahead and due at fixed times, whatever the pipeline does (open loop): what
 //! counts as receipt is when an update was due. One thread updates the books and conflates, one
@@ -20,6 +21,7 @@
 
 mod flow;
 mod handoff;
+mod probes;
 mod run;
 
 use run::{Cell, Outcome, measure};
@@ -41,7 +43,8 @@ fn main() {
     let report = match mode.as_str() {
         "pipeline" => pipeline(rate, seconds),
         "overload" => overload(seconds),
-        other => panic!("unknown mode {other}: want pipeline or overload"),
+        "probes" => probes::probes(),
+        other => panic!("unknown mode {other}: want pipeline, overload or probes"),
     };
     println!("{report}");
 }

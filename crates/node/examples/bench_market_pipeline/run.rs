@@ -12,6 +12,7 @@ use weir_market::conflate::{
 use weir_node::market::gateway::mirror::Mirror;
 use weir_node::market::gateway::receive::Received;
 use weir_node::market::gateway::ring::{RingReader, RingWriter, Slots as _, ring};
+use weir_node::market::gateway::stages::{FlushProbe, Sampler, UpdateProbe};
 use weir_node::market::gateway::told::What;
 use weir_node::market::gateway::update::{UpdateParts, UpdateStage, WhenFull, Wishes};
 use weir_node::market::gateway::writing::{Address, Drafts, put_message};
@@ -204,6 +205,7 @@ fn stage_of(cell: &Cell, door: Writer, wishes: Wishes) -> UpdateStage<Writer> {
         wakes: Vec::new(),
         wishes: vec![wishes],
         post: None,
+        probe: UpdateProbe::default(),
         when_full: if cell.is_conflated { WhenFull::Merge } else { WhenFull::Wait },
     })
 }
@@ -221,6 +223,7 @@ fn update_fused(shared: &Shared, door: Writer, wishes: Wishes) -> (Looks, f64) {
         stage.define(&shared.origin(0, 0), &definition(id));
     }
     stage.turn(shared.begin);
+    let mut sampler = Sampler::new(false);
     let mut number = 0;
     loop {
         let now = shared.elapsed();
@@ -229,7 +232,9 @@ fn update_fused(shared: &Shared, door: Writer, wishes: Wishes) -> (Looks, f64) {
             break;
         }
         if shared.due(number) <= now && now > 0 {
-            stage.update(&shared.origin(number, now), update(number));
+            let origin = shared.origin(number, now);
+            sampler.update(origin.ts_poll).into_iter().for_each(|begun| stage.begin_trace(begun));
+            stage.update(&origin, update(number));
             number += 1;
         } else {
             shared.idle(2);
@@ -241,6 +246,7 @@ fn update_fused(shared: &Shared, door: Writer, wishes: Wishes) -> (Looks, f64) {
 }
 
 fn receive_staged(shared: &Shared, mut ring: RingWriter<Received>) -> Looks {
+    let mut sampler = Sampler::new(false);
     let mut looks = Looks::new(shared.cell.seconds);
     let mut number = 0;
     loop {
@@ -250,7 +256,12 @@ fn receive_staged(shared: &Shared, mut ring: RingWriter<Received>) -> Looks {
             break;
         }
         let is_due = shared.due(number) <= now && now > 0;
-        let received = Received::Update(shared.origin(number, now), update(number));
+        let origin = shared.origin(number, now);
+        if is_due && let Some(begun) = sampler.update(origin.ts_poll) {
+            // A ring that is full has no room for the update either.
+            let _ = ring.write(|slot| *slot = Received::Trace(begun));
+        }
+        let received = Received::Update(origin, update(number));
         if is_due && ring.write(|slot| *slot = received) {
             number += 1;
         } else {
@@ -272,10 +283,10 @@ fn update_staged(
         stage.define(&shared.origin(0, 0), &definition(id));
     }
     while shared.elapsed() < shared.span() {
-        let taken = ring.take(64, |received| {
-            if let Received::Update(origin, update) = received {
-                stage.update(origin, *update);
-            }
+        let taken = ring.take(64, |received| match received {
+            Received::Trace(begun) => stage.begin_trace(*begun),
+            Received::Update(origin, update) => stage.update(origin, *update),
+            _ => {}
         });
         stage.turn(SystemClock.now());
         if taken == 0 {
@@ -299,6 +310,7 @@ struct Flushed {
 
 fn flush(shared: &Shared, mut reader: Reader, mut fanout: Fanout) -> Flushed {
     let mut mirror = Mirror::new(INSTRUMENTS + 1);
+    let mut probe = FlushProbe::default();
     let mut looks = Looks::new(shared.cell.seconds);
     let room = (shared.cell.rate * shared.cell.seconds).min(40_000_000) as usize;
     let (mut ways, mut ages) = (Vec::with_capacity(room), Vec::with_capacity(room.min(4 << 20)));
@@ -312,6 +324,7 @@ fn flush(shared: &Shared, mut reader: Reader, mut fanout: Fanout) -> Flushed {
         let taken = reader.take(256, |told| {
             mirror.take(told);
             let What::Entry(entry) = &told.what else { return };
+            told.trace.iter().for_each(|trace| probe.heard(entry, trace));
             if entry.merged.change_count > 0 {
                 heard += u64::from(entry.merged.change_count);
                 let at = SystemClock.now().0;
@@ -331,6 +344,7 @@ fn flush(shared: &Shared, mut reader: Reader, mut fanout: Fanout) -> Flushed {
                 fanout.poll(Poll { subscriber, now: at, room }, &mirror, &mut |message, mirror| {
                     let to = Address { session_id: SessionId(1), handle: 1, now: at };
                     put_message(to, message, mirror, &mut drafts, &mut out);
+                    probe.written(u64::from(subscriber.0), &message.entry);
                     written += 1;
                     if message.entry.merged.change_count > 0 && written.is_multiple_of(AGE_EVERY) {
                         let age = at.0.saturating_sub(message.entry.merged.ts_recv.0);
@@ -342,7 +356,9 @@ fn flush(shared: &Shared, mut reader: Reader, mut fanout: Fanout) -> Flushed {
                 room = 4_096;
             }
             out.clear();
+            probe.flushed(u64::from(subscriber.0), true);
         }
+        probe.end_of_telling(false);
         if taken == 0 {
             shared.idle(2);
         }

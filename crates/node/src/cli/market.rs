@@ -8,11 +8,13 @@ use std::time::Duration;
 use anyhow::Context as _;
 use weir_client::market::{MarketClient, Wanted};
 use weir_client::{SessionConfig, Target, resolve};
+use weir_market::conflate::Pattern;
 use weir_types::{InstrumentId, MarketContent, MarketPolicy, Price, Side};
 use weir_wire::market::MarketFlags;
 use weir_wire::market_dialogue::MarketMessage;
 
 use super::endpoint::Login;
+use super::market_ring::{self, Shown};
 use super::market_top::{TopArgs, run as run_top};
 use super::serve::{self, ServeArgs};
 use crate::market::gateway::MarketSection;
@@ -140,12 +142,16 @@ struct WatchArgs {
     /// Where the gateway's subscribers connect.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7003")]
     market: String,
+    /// Read the ring in shared memory at this path instead: of what the gateway's section
+    /// [market.shm] says, what the pattern and the contents name. Nobody logs on.
+    #[arg(long, value_name = "PATH")]
+    shm: Option<PathBuf>,
     #[command(flatten)]
     login: Login,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Wish {
+pub(super) enum Wish {
     Bbo,
     Depth,
     Levels,
@@ -194,6 +200,11 @@ pub fn run(args: MarketArgs) -> anyhow::Result<()> {
 }
 
 fn watch(args: &WatchArgs) -> anyhow::Result<()> {
+    if let Some(path) = &args.shm {
+        let pattern = Pattern::parse(args.pattern.as_bytes()).context("the pattern")?;
+        let (content, messages) = (&args.content, args.messages);
+        return market_ring::watch(path, &Shown { pattern, content, messages });
+    }
     let tls = args.login.endpoint.tls.client(&args.market)?;
     let target = Target { address: resolve(&args.market)?, tls };
     let session = SessionConfig::new(args.login.session_id(), args.login.key()?);
@@ -229,10 +240,10 @@ fn watch(args: &WatchArgs) -> anyhow::Result<()> {
 
 /// Instruments' symbols and the exponents of their prices, as they were told.
 #[derive(Default)]
-struct Names(std::collections::HashMap<InstrumentId, (String, i8)>);
+pub(super) struct Names(std::collections::HashMap<InstrumentId, (String, i8)>);
 
 impl Names {
-    fn symbol(&self, id: InstrumentId) -> &str {
+    pub(super) fn symbol(&self, id: InstrumentId) -> &str {
         self.0.get(&id).map_or("?", |(symbol, _)| symbol)
     }
 
@@ -242,7 +253,7 @@ impl Names {
     }
 
     /// Appends a line for a message; false when it is none of the market.
-    fn line(&mut self, message: &MarketMessage<'_>, out: &mut String) -> bool {
+    pub(super) fn line(&mut self, message: &MarketMessage<'_>, out: &mut String) -> bool {
         use std::fmt::Write;
         let mark = |flags: MarketFlags| match flags {
             flags if flags.contains(MarketFlags::STALE) => " STALE",

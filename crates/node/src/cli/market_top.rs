@@ -80,10 +80,11 @@ fn table(report: &MarketReport, before: Option<(Duration, &MarketReport)>, limit
     let (receive, update) = (&report.receive, &report.update);
     let _ = writeln!(
         text,
-        "feed    {} messages {}, {} dropped, {} not understood, {} asked for again",
+        "feed    {} messages {}, {} dropped, {} at the ring, {} not understood, {} asked for again",
         receive.messages,
         rate(|r| r.receive.messages),
         receive.dropped,
+        receive.ring_dropped,
         receive.refused,
         receive.requests
     );
@@ -121,7 +122,26 @@ fn table(report: &MarketReport, before: Option<(Duration, &MarketReport)>, limit
             flush.connections, flush.messages
         );
     }
+    text.push_str(&stages(report));
     text.push_str(&subscribers(report, limit));
+    text
+}
+
+/// Where the time of a message goes, stage by stage.
+fn stages(report: &MarketReport) -> String {
+    let mut text = String::new();
+    for one in &report.stages.stages {
+        let shown = |nanos: Option<u64>| nanos.map_or_else(|| "-".to_owned(), span);
+        let [p50, p99, p999] = [one.p50_ns, one.p99_ns, one.p999_ns].map(shown);
+        let _ = writeln!(
+            text,
+            "stage {:<7} p50 {p50:>9}  p99 {p99:>9}  p99.9 {p999:>9}  ({} timed)",
+            one.stage, one.count
+        );
+    }
+    if !report.stages.has_kernel_time {
+        text.push_str("stage receive and total: no kernel time, the feed is no datagrams\n");
+    }
     text
 }
 

@@ -21,6 +21,7 @@ pub mod keygen;
 pub mod load;
 pub mod log;
 pub mod market;
+mod market_ring;
 mod market_top;
 pub mod named_token;
 pub mod orders;

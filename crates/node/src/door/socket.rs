@@ -185,7 +185,8 @@ impl Socket {
         }
     }
 
-    fn is_sent(&self) -> bool {
+    /// Whether the system has taken all output.
+    pub(crate) fn is_sent(&self) -> bool {
         self.unsent_len() == 0
     }
 

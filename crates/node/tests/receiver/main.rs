@@ -7,6 +7,7 @@ mod allocation;
 mod data;
 mod day;
 mod files;
+mod full_ring;
 #[path = "../../../market/tests/support/lobster_itch.rs"]
 #[allow(dead_code)]
 mod lobster_itch;

@@ -8,7 +8,7 @@ use weir_market::{Action, Books, BooksConfig, Definition, FeedError, Update};
 use weir_node::market::receiver::{ChannelEvent, ChannelKey, ClearReason, Origin, Output};
 use weir_types::{InstrumentId, Nanos, Side};
 
-use crate::day::{Day, Row};
+use crate::day::{Chance, Day, Row};
 
 /// Books of a feed with one channel.
 pub struct Market {
@@ -26,6 +26,8 @@ pub struct Market {
     pub right: usize,
     pub wrong: usize,
     pub packets: u64,
+    /// Whether there is no room for a datagram, drawn for each, in millionths.
+    pub full: Option<(Chance, u64)>,
     unended: bool,
 }
 
@@ -44,6 +46,7 @@ impl Market {
             right: 0,
             wrong: 0,
             packets: 0,
+            full: None,
             unended: false,
         }
     }
@@ -85,6 +88,10 @@ impl Market {
 }
 
 impl Output for Market {
+    fn drops_datagrams(&mut self) -> bool {
+        self.full.as_mut().is_some_and(|(chance, millionths)| chance.happens(*millionths))
+    }
+
     fn define(&mut self, _origin: &Origin, definition: &Definition) {
         self.definitions += 1;
         assert!(self.books.define(definition.instrument_id));

@@ -1,5 +1,9 @@
 //! The market-data gateway against real nodes: a venue's datagrams in, subscribers served.
 
+mod full_ring;
+mod probes;
+mod shm;
+
 use std::collections::{BTreeMap, HashMap};
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};

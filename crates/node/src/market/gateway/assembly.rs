@@ -17,6 +17,8 @@ use super::flush::{FlushAgent, FlushParts};
 use super::post::{Kept, PostAgent, line_names};
 use super::receive::{Fused, ReceiveAgent, Staged, UpdateAgent};
 use super::ring::{RingReader, ring};
+use super::shm::{ShmDoor, ShmFigures};
+use super::stages::{FlushProbe, FlushReaders, Sampler, StageReaders, UpdateProbe};
 use super::told::Told;
 use super::update::{UpdateParts, UpdateStage, Wishes};
 use crate::door::Door;
@@ -77,18 +79,14 @@ pub fn assemble(section: &MarketSection, host: &Host<'_>) -> anyhow::Result<Gate
         Stages::Staged => update_wake.clone(),
     };
     let (door, hearings) = ring::<Told>(section.flush_ring, section.flush_threads);
-    let mut flush = Flush { section, host, taker: &taker, parts: Vec::new() };
+    let mut flush = Flush { section, host, taker: &taker, parts: Vec::new(), shm: None };
     for (index, hearing) in hearings.into_iter().enumerate() {
         flush.add(index, hearing)?;
     }
+    let sampler = Sampler::new(!section.feed.lines.is_empty() && section.feed.capture.is_none());
+    let probe = UpdateProbe::default();
     let mut runners = Vec::new();
-    let mut figures = MarketFigures {
-        addresses: flush.parts.iter().map(|part| part.address).collect(),
-        receive: Arc::new(ReceiveFigures::default()),
-        update: Arc::new(UpdateFigures::default()),
-        flush: flush.parts.iter().map(|part| part.figures.clone()).collect(),
-        post: None,
-    };
+    let mut figures = flush.figures(&sampler, &probe);
     let (mut wakes, mut wishes) = (Vec::new(), Vec::new());
     let first_flush_core = if section.stages == Stages::Staged { 2 } else { 1 };
     for (index, part) in flush.parts.into_iter().enumerate() {
@@ -110,6 +108,7 @@ pub fn assemble(section: &MarketSection, host: &Host<'_>) -> anyhow::Result<Gate
         wishes,
         when_full: section.when_full,
         post: senders.events,
+        probe,
     });
     let core = |index: usize| section.cores.get(index).copied();
     let receive = figures.receive.clone();
@@ -118,13 +117,15 @@ pub fn assemble(section: &MarketSection, host: &Host<'_>) -> anyhow::Result<Gate
         Runner::new("market-receive", receive_wake, wait_of(section, host)).on_core(core(0));
     match section.stages {
         Stages::Fused => {
-            let kept = Kept::new(Fused::new(stage, update), senders.audit);
+            let kept = Kept::new(Fused::new(stage, sampler, update), senders.audit);
             runners.push(runner.with_sockets(ReceiveAgent::new(receiver, kept, receive)?));
         }
         Stages::Staged => {
             let (writer, mut readers) = ring(section.receive_ring, 1);
             let reader = readers.remove(0);
-            let staged = Kept::new(Staged::new(writer, update_wake.clone()), senders.audit);
+            let staged =
+                Staged::new(writer, section.receive_when_full, sampler, update_wake.clone());
+            let staged = Kept::new(staged, senders.audit);
             runners.push(runner.with_sockets(ReceiveAgent::new(receiver, staged, receive)?));
             let agent = UpdateAgent::new(reader, stage, update);
             let updating = Runner::new("market-update", update_wake, wait_of(section, host));
@@ -161,6 +162,7 @@ struct Flush<'a> {
     /// Wakes who takes wishes.
     taker: &'a Wake,
     parts: Vec<FlushPart>,
+    shm: Option<Arc<ShmFigures>>,
 }
 
 struct FlushPart {
@@ -170,9 +172,38 @@ struct FlushPart {
     handshakes: Option<Runner>,
     address: SocketAddr,
     figures: Arc<FlushFigures>,
+    times: FlushReaders,
 }
 
 impl Flush<'_> {
+    /// The ring in shared memory is the first thread's.
+    fn open_shm(&mut self, index: usize) -> anyhow::Result<Option<ShmDoor>> {
+        let Some(section) = self.section.shm.as_ref().filter(|_| index == 0) else {
+            return Ok(None);
+        };
+        let door = ShmDoor::open(section, self.section.queue_len_max)?;
+        self.shm = Some(door.figures());
+        Ok(Some(door))
+    }
+
+    /// What the gateway counts, without what is kept.
+    fn figures(&self, sampler: &Sampler, probe: &UpdateProbe) -> MarketFigures {
+        MarketFigures {
+            addresses: self.parts.iter().map(|part| part.address).collect(),
+            receive: Arc::new(ReceiveFigures::default()),
+            update: Arc::new(UpdateFigures::default()),
+            flush: self.parts.iter().map(|part| part.figures.clone()).collect(),
+            post: None,
+            stages: StageReaders {
+                has_kernel_time: sampler.has_kernel_time(),
+                receive: sampler.reader(),
+                update: probe.readers(),
+                flush: self.parts.iter().map(|part| part.times.clone()).collect(),
+            },
+            shm: self.shm.clone(),
+        }
+    }
+
     fn add(&mut self, index: usize, hearing: RingReader<Told>) -> anyhow::Result<()> {
         let (section, host) = (self.section, self.host);
         let mut listen = section.listen;
@@ -187,7 +218,11 @@ impl Flush<'_> {
         let (door, handshakes) = (host.door)(listener, ("market-tls", &wake))?;
         let (wishes, taken) = RingBuffer::new(WISHES_MAX);
         let (figures, times) = FlushFigures::with_times();
+        let probe = FlushProbe::default();
+        let readers = probe.readers();
+        let shm = self.open_shm(index)?;
         let agent = FlushAgent::new(FlushParts {
+            shm,
             door,
             hearing,
             wishes,
@@ -203,8 +238,11 @@ impl Flush<'_> {
             draining: host.draining.clone(),
             figures: figures.clone(),
             times,
+            probe,
         })?;
-        self.parts.push(FlushPart { agent, wake, wishes: taken, handshakes, address, figures });
+        let times = readers;
+        let part = FlushPart { agent, wake, wishes: taken, handshakes, address, figures, times };
+        self.parts.push(part);
         Ok(())
     }
 }

@@ -7,6 +7,8 @@ use weir_market::book::{BooksConfig, OrderIds};
 use weir_market::conflate::{ConflatorConfig, OnFull, Urgency};
 use weir_types::{InstrumentId, Nanos};
 
+use super::receive::ReceiveWhenFull;
+use super::shm::ShmSection;
 use super::update::WhenFull;
 use crate::config::ConfigError;
 use crate::market::feeds::feed_by_name;
@@ -49,6 +51,9 @@ pub struct MarketSection {
     /// Slots of the ring between receiving and updating.
     #[serde(default = "default_ring_slots")]
     pub receive_ring: usize,
+    /// What is done while that one is full: `wait`, or `drop`.
+    #[serde(default)]
+    pub receive_when_full: ReceiveWhenFull,
     /// Slots of the ring towards the flush threads: few, since what waits there is not merged any
     /// more and gets old.
     #[serde(default = "default_flush_ring")]
@@ -87,6 +92,8 @@ pub struct MarketSection {
     /// What is kept of what comes.
     #[serde(default)]
     pub post: PostSection,
+    /// A ring in shared memory for strategies on the same machine; none without it.
+    pub shm: Option<ShmSection>,
 }
 
 fn default_flush_threads() -> usize {
@@ -179,8 +186,22 @@ impl MarketSection {
             let want = "lines of a feed: what comes from a file or a connection is not audited";
             return Err(ConfigError::OutOfRange { key, value, want });
         }
+        self.check_drop()?;
+        self.shm.as_ref().map_or(Ok(()), ShmSection::check)?;
         self.post.check()?;
         self.feed.check()
+    }
+
+    /// Only what comes by datagrams, over a ring, can be dropped in front of it.
+    fn check_drop(&self) -> Result<(), ConfigError> {
+        let has_ring = self.stages == Stages::Staged;
+        let is_live = !self.feed.lines.is_empty() && self.feed.capture.is_none();
+        if self.receive_when_full == ReceiveWhenFull::Wait || has_ring && is_live {
+            return Ok(());
+        }
+        let (key, value) = ("market.receive_when_full", "drop".to_owned());
+        let want = "`wait`, or stages = \"staged\" and a feed of lines";
+        Err(ConfigError::OutOfRange { key, value, want })
     }
 
     pub(super) fn books(&self) -> BooksConfig {
@@ -205,5 +226,37 @@ impl MarketSection {
             on_full: OnFull::Gap,
             ..ConflatorConfig::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINES: &str = "[feed]\nname = \"itch\"\n[[feed.lines]]\na = \"127.0.0.1:1\"\n";
+    const FILE: &str = "[feed]\nname = \"itch\"\n[feed.capture]\nfile = \"x\"\n";
+
+    #[test]
+    fn datagrams_are_dropped_only_where_there_are_some_and_a_ring() {
+        let cases = [
+            ("", LINES, true),
+            ("receive_when_full = \"wait\"\n", FILE, true),
+            ("receive_when_full = \"drop\"\nstages = \"staged\"\n", LINES, true),
+            ("receive_when_full = \"drop\"\n", LINES, false),
+            ("receive_when_full = \"drop\"\nstages = \"staged\"\n", FILE, false),
+        ];
+        for (keys, feed, is_right) in cases {
+            let text = format!("listen = \"127.0.0.1:0\"\n{keys}{feed}");
+            let section: MarketSection = toml::from_str(&text).expect("it can be read");
+            match section.check() {
+                Ok(()) => assert!(is_right, "{text}"),
+                Err(error) => {
+                    assert!(!is_right, "{text}: {error}");
+                    assert!(error.to_string().contains("market.receive_when_full"), "{error}");
+                }
+            }
+        }
+        let unknown = format!("listen = \"127.0.0.1:0\"\nreceive_when_full = \"lose\"\n{LINES}");
+        assert!(toml::from_str::<MarketSection>(&unknown).is_err());
     }
 }

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use weir_probe::histogram::{Histogram, HistogramReader};
 use weir_types::SessionId;
 
+use super::shm::{ShmFigures, ShmReport};
+use super::stages::{StageReaders, StagesReport};
 use super::update::UpdateStage;
 use crate::broker::Metric;
 use crate::market::post::{PostFigures, PostWatch};
@@ -26,6 +28,9 @@ pub struct ReceiveReport {
     pub datagrams: u64,
     /// Datagrams that the kernel had no room for.
     pub dropped: u64,
+    /// Datagrams that were dropped because the ring towards updating was full.
+    #[serde(default)]
+    pub ring_dropped: u64,
     /// Datagrams that are not of the feed.
     pub strangers: u64,
     /// Messages decoded.
@@ -77,6 +82,7 @@ impl ReceiveFigures {
             report.dropped += socket.counts.received.kernel_drops.unwrap_or(0);
             report.strangers += socket.counts.strangers;
         }
+        report.ring_dropped = receiver.dropped();
         report.messages = decode.messages;
         report.updates = decode.updates;
         report.refused = decode.refused();
@@ -311,6 +317,10 @@ pub struct MarketFigures {
     pub flush: Vec<Arc<FlushFigures>>,
     /// What is kept, where anything is.
     pub post: Option<PostWatch>,
+    /// Where the time goes.
+    pub stages: StageReaders,
+    /// The ring in shared memory, where there is one.
+    pub shm: Option<Arc<ShmFigures>>,
 }
 
 /// A gateway on the status page.
@@ -326,6 +336,11 @@ pub struct MarketReport {
     pub flush: Vec<FlushReport>,
     /// What is kept; absent where nothing is.
     pub post: Option<PostReport>,
+    /// Where the time goes.
+    #[serde(default)]
+    pub stages: StagesReport,
+    /// The ring in shared memory; absent where there is none.
+    pub shm: Option<ShmReport>,
 }
 
 /// How post-processing stands.
@@ -377,6 +392,8 @@ impl MarketFigures {
             update: self.update.report.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             flush: self.flush.iter().map(|flush| flush.report()).collect(),
             post: self.post.as_ref().map(|watch| PostReport::of(&watch.figures())),
+            stages: self.stages.report(),
+            shm: self.shm.as_ref().map(|figures| figures.report()),
         }
     }
 }
@@ -389,10 +406,12 @@ impl MarketReport {
         let (receive, update) = (&self.receive, &self.update);
         let sum = |figure: fn(&FlushReport) -> u64| self.flush.iter().map(figure).sum::<u64>();
         let post = self.post.clone().unwrap_or_default();
+        let shm = self.shm.clone().unwrap_or_default();
         let lost = receive.channels.iter().map(|channel| channel.lost).sum();
         vec![
             ("weir_market_datagrams_total", "Datagrams taken.", counter, receive.datagrams),
             ("weir_market_dropped_total", "The kernel had no room.", counter, receive.dropped),
+            ("weir_market_ring_dropped_total", "Ring full.", counter, receive.ring_dropped),
             ("weir_market_strangers_total", "Not of the feed.", counter, receive.strangers),
             ("weir_market_messages_total", "Messages decoded.", counter, receive.messages),
             ("weir_market_not_understood_total", "Passed over.", counter, receive.refused),
@@ -411,6 +430,8 @@ impl MarketReport {
             ("weir_market_subscribed_total", "Begun.", counter, sum(|f| f.subscribed)),
             ("weir_market_told_total", "Messages written.", counter, sum(|f| f.messages)),
             ("weir_market_slow_total", "Disconnected.", counter, sum(|f| f.disconnected)),
+            ("weir_market_shm_records_total", "In shared memory.", counter, shm.records),
+            ("weir_market_shm_snapshots_total", "Of everything.", counter, shm.snapshots),
             ("weir_market_audited_total", "Datagrams kept.", counter, post.audited),
             ("weir_market_audit_dropped_total", "Not kept: no room.", counter, post.audit_dropped),
             ("weir_market_audit_waiting", "Datagrams to be kept.", gauge, post.audit_waiting),

@@ -25,6 +25,8 @@ use super::figures::{FlushFigures, FlushTimes, SubscriberReport, number_of};
 use super::link::{LIMITS, Link};
 use super::mirror::Mirror;
 use super::ring::RingReader;
+use super::shm::{Lent, ShmDoor};
+use super::stages::FlushProbe;
 use super::told::{ChannelIndex, Told, What};
 use super::writing::{Address, Drafts, instrument_of, put_channel, put_instrument, put_message};
 use crate::agent::Agent;
@@ -38,6 +40,8 @@ use crate::runner::{Poller, Wake};
 
 const WAKER: Token = Token(0);
 const LISTENER: Token = Token(1);
+/// What asks for snapshots of the ring in shared memory.
+const SHM: Token = Token(usize::MAX - 1);
 /// The token of connection 0.
 const FIRST: usize = 2;
 /// Connections accepted in one cycle.
@@ -82,6 +86,10 @@ pub struct FlushParts {
     /// Figures for others to read.
     pub figures: Arc<FlushFigures>,
     pub(super) times: FlushTimes,
+    /// Times messages.
+    pub probe: FlushProbe,
+    /// The ring in shared memory, where it is this thread's.
+    pub shm: Option<ShmDoor>,
 }
 
 /// The agent.
@@ -121,6 +129,8 @@ pub struct FlushAgent {
     draining: Arc<AtomicBool>,
     pub(super) figures: Arc<FlushFigures>,
     times: FlushTimes,
+    probe: FlushProbe,
+    shm: Option<ShmDoor>,
 }
 
 impl FlushAgent {
@@ -163,7 +173,12 @@ impl FlushAgent {
             draining: parts.draining,
             figures: parts.figures,
             times: parts.times,
+            probe: parts.probe,
+            shm: parts.shm,
         };
+        if let Some(shm) = &mut agent.shm {
+            shm.begin(agent.sockets.registry(), SHM, &mut agent.fanout)?;
+        }
         agent.take_definitions(Nanos(0));
         Ok(agent)
     }
@@ -193,23 +208,26 @@ impl FlushAgent {
     }
 
     fn hear(&mut self, now: Nanos) -> usize {
-        let FlushAgent { hearing, mirror, fanout, definitions, channels, links, .. } = self;
-        let (times, touched) = (&mut self.times, &mut self.touched);
+        let FlushAgent { hearing, mirror, fanout, definitions, channels, links, shm, .. } = self;
+        let (times, touched, probe) = (&mut self.times, &mut self.touched, &mut self.probe);
         let heard = hearing.take(HEAR_MAX, |told| {
             mirror.take(told);
             match &told.what {
                 What::Nothing => {}
                 What::Entry(entry) => {
                     times.handed.record(now.since(told.told_at).0);
+                    told.trace.iter().for_each(|trace| probe.heard(entry, trace));
                     fanout.apply(now, entry);
                 }
                 What::Define(definition) => {
                     note_definition(definitions, definition);
                     links.values_mut().for_each(|link| link.forget(definition.instrument_id));
+                    shm.iter_mut().for_each(|shm| shm.forget(definition.instrument_id));
                     fanout.define(now, definition);
                 }
                 What::Channel(_, state) => {
                     note_channel(channels, told, *state);
+                    shm.iter_mut().for_each(|shm| shm.put_channel(now, told.channel, *state));
                     for (id, link) in links.iter_mut() {
                         let Some(session) = link.session else { continue };
                         let to = (session.session_id, now);
@@ -225,8 +243,9 @@ impl FlushAgent {
     }
 
     fn collect_ready(&mut self) {
-        let FlushAgent { fanout, hot, by_subscriber, .. } = self;
+        let FlushAgent { fanout, hot, by_subscriber, shm, .. } = self;
         fanout.take_ready(|subscriber| {
+            shm.iter_mut().for_each(|shm| shm.note_ready(subscriber));
             let link = by_subscriber.get(subscriber.0 as usize).copied().flatten();
             hot.extend(link);
         });
@@ -331,11 +350,21 @@ impl FlushAgent {
         for id in std::mem::take(&mut self.hot) {
             told += self.tell_one(id, now);
         }
+        told += self.tell_shm(now);
+        self.probe.end_of_telling(!self.hot.is_empty());
         told
     }
 
+    fn tell_shm(&mut self, now: Nanos) -> usize {
+        let FlushAgent { shm: Some(shm), fanout, mirror, definitions, channels, .. } = self else {
+            return 0;
+        };
+        let (drafts, probe) = (&mut self.drafts, &mut self.probe);
+        shm.tell(&mut Lent { now, fanout, mirror, definitions, channels, drafts, probe })
+    }
+
     fn tell_one(&mut self, id: u64, now: Nanos) -> usize {
-        let FlushAgent { links, fanout, mirror, definitions, drafts, times, .. } = self;
+        let FlushAgent { links, fanout, mirror, definitions, drafts, times, probe, .. } = self;
         let Some(link) = links.get_mut(&id) else { return 0 };
         let (Some(session), Some(subscriber)) = (link.session, link.subscriber) else { return 0 };
         // Who has no room is told when it has: `flush` says so.
@@ -346,6 +375,8 @@ impl FlushAgent {
         let poll = Poll { subscriber, now, room: MESSAGES_MAX };
         let polled = fanout.poll(poll, mirror, &mut |message, mirror| {
             let handle = link.handle_of(message.subscription);
+            // What came within this cycle is not sent before it came.
+            let now = now.max(message.entry.merged.ts_recv);
             let to = Address { session_id: session.session_id, handle, now };
             let instrument = instrument_of(message);
             if link.is_new(instrument)
@@ -354,6 +385,7 @@ impl FlushAgent {
                 put_instrument(to, definition, &mut link.socket.output);
             }
             put_message(to, message, mirror, drafts, &mut link.socket.output);
+            probe.written(id, &message.entry);
             sent += 1;
             if message.entry.merged.change_count > 0 {
                 link.counts.last_age = now.since(message.entry.merged.ts_recv).0;
@@ -386,6 +418,7 @@ impl FlushAgent {
             let Some(link) = self.links.get_mut(&id) else { continue };
             let had_room = link.socket.has_room();
             link.socket.flush(now);
+            self.probe.flushed(id, link.socket.is_sent());
             if link.socket.has_ended() {
                 self.forget(id);
             } else if !had_room && link.socket.has_room() {
@@ -500,7 +533,8 @@ impl Agent for FlushAgent {
             return Some(now);
         }
         let due = self.due.peek().map(|Reverse((at, _))| *at);
-        Some(due.map_or(self.next_care, |at| at.min(self.next_care)))
+        let shm = self.shm.as_ref().and_then(|shm| shm.next_due(&self.fanout, now));
+        [due, shm].into_iter().flatten().chain([self.next_care]).min()
     }
 
     fn stop(&mut self, now: Nanos) -> bool {
@@ -525,6 +559,7 @@ impl Poller for FlushAgent {
             match event.token() {
                 WAKER => {}
                 LISTENER => self.entrance.is_ready(),
+                SHM => self.shm.iter_mut().for_each(ShmDoor::is_readable),
                 Token(token) => {
                     let id = (token - FIRST) as u64;
                     let Some(link) = self.links.get_mut(&id) else { continue };

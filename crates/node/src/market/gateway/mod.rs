@@ -13,9 +13,11 @@
 //! * [`config`]: what can be set. [`assembly`]: how the threads are put together.
 //! * [`receive`]: the receiving and the updating thread. [`update`]: books and the first stage.
 //! * [`ring`], [`told`]: what crosses, and how.
+//! * [`shm`]: the same messages in shared memory, for strategies on the same machine.
 //! * [`flush`]: a flush thread. [`mirror`]: its books; `intake`: what subscribers say; [`writing`]:
 //!   what they are told; `link`: one of them.
-//! * [`post`]: what is kept, on a thread of its own. [`figures`]: what is counted.
+//! * [`post`]: what is kept, on a thread of its own. [`figures`]: what is counted; [`stages`]:
+//!   where the time of a message goes.
 
 pub mod assembly;
 pub mod config;
@@ -28,6 +30,8 @@ pub mod mirror;
 pub mod post;
 pub mod receive;
 pub mod ring;
+pub mod shm;
+pub mod stages;
 pub mod told;
 pub mod update;
 pub mod writing;

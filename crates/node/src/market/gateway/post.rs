@@ -67,6 +67,11 @@ impl<S: Output> Output for Kept<S> {
         if let Some(audit) = &mut self.audit {
             let _handed = audit.send(line_no(pair, line), ts_poll, datagram);
         }
+        self.stage.datagram(pair, line, datagram, ts_poll);
+    }
+
+    fn drops_datagrams(&mut self) -> bool {
+        self.stage.drops_datagrams()
     }
 
     fn define(&mut self, origin: &Origin, definition: &Definition) {

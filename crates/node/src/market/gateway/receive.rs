@@ -6,11 +6,14 @@ use std::time::Duration;
 
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
+use weir_market::capture::Datagram;
+use weir_market::line::Line;
 use weir_market::{Definition, Update};
 use weir_types::Nanos;
 
 use super::figures::{ReceiveFigures, UpdateFigures};
 use super::ring::{RingReader, RingWriter, Slots as _};
+use super::stages::{Begun, Sampler};
 use super::update::UpdateStage;
 use crate::agent::Agent;
 use crate::market::receiver::{ChannelEvent, ChannelKey, Origin, Output, Receiver};
@@ -24,12 +27,27 @@ const SHOW_INTERVAL: u64 = 50_000_000;
 /// What was received and is taken from the ring in one cycle.
 const TAKE_MAX: u64 = 1_024;
 
+/// What is done while the updating thread does not keep up and the ring towards it is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReceiveWhenFull {
+    /// Datagrams stay in the kernel's buffers, which count those that they have no room for. The
+    /// default.
+    #[default]
+    Wait,
+    /// Datagrams are read and dropped: what is handed on afterwards is new, and what is missing is
+    /// asked for again.
+    Drop,
+}
+
 /// What crosses from the receiving thread to the updating one.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Received {
     /// Nothing yet.
     #[default]
     Nothing,
+    /// The update that follows is timed.
+    Trace(Begun),
     /// An instrument became known.
     Define(Origin, Definition),
     /// Something happened to one.
@@ -120,6 +138,7 @@ impl<S: Stage> Poller for ReceiveAgent<S> {
 /// The update stage where it runs on the receiving thread.
 pub struct Fused {
     stage: UpdateStage,
+    sampler: Sampler,
     next_show: Nanos,
     figures: Arc<UpdateFigures>,
 }
@@ -127,8 +146,8 @@ pub struct Fused {
 impl Fused {
     /// The stage, which shows what it counts.
     #[must_use]
-    pub fn new(stage: UpdateStage, figures: Arc<UpdateFigures>) -> Fused {
-        Fused { stage, next_show: Nanos(0), figures }
+    pub fn new(stage: UpdateStage, sampler: Sampler, figures: Arc<UpdateFigures>) -> Fused {
+        Fused { stage, sampler, next_show: Nanos(0), figures }
     }
 
     fn show(&mut self, now: Nanos) {
@@ -140,11 +159,20 @@ impl Fused {
 }
 
 impl Output for Fused {
+    fn datagram(&mut self, _pair: u32, _line: Line, datagram: &Datagram<'_>, ts_poll: Nanos) {
+        self.sampler.datagram(datagram.ts_recv, ts_poll);
+    }
+
     fn define(&mut self, origin: &Origin, definition: &Definition) {
         self.stage.define(origin, definition);
     }
 
     fn update(&mut self, origin: &Origin, update: Update) {
+        if !origin.is_snapshot
+            && let Some(begun) = self.sampler.update(origin.ts_poll)
+        {
+            self.stage.begin_trace(begun);
+        }
         self.stage.update(origin, update);
     }
 
@@ -153,6 +181,7 @@ impl Output for Fused {
     }
 
     fn end_of_packet(&mut self, origin: &Origin) {
+        self.sampler.end_of_packet();
         self.stage.end_of_packet(origin);
     }
 }
@@ -175,6 +204,8 @@ impl Stage for Fused {
 /// The ring towards the updating thread.
 pub struct Staged {
     ring: RingWriter<Received>,
+    when_full: ReceiveWhenFull,
+    sampler: Sampler,
     wake: Wake,
     /// What one poll said and the ring had no room for.
     left: VecDeque<Received>,
@@ -184,38 +215,17 @@ pub struct Staged {
 impl Staged {
     /// Hands on over this ring to the thread that `wake` wakes.
     #[must_use]
-    pub fn new(ring: RingWriter<Received>, wake: Wake) -> Staged {
-        Staged { ring, wake, left: VecDeque::new(), has_said: false }
+    pub fn new(
+        ring: RingWriter<Received>,
+        when_full: ReceiveWhenFull,
+        sampler: Sampler,
+        wake: Wake,
+    ) -> Staged {
+        Staged { ring, when_full, sampler, wake, left: VecDeque::new(), has_said: false }
     }
 
-    fn say(&mut self, received: Received) {
-        self.has_said = true;
-        if !self.left.is_empty() || !self.ring.write(|slot| *slot = received) {
-            self.left.push_back(received);
-        }
-    }
-}
-
-impl Output for Staged {
-    fn define(&mut self, origin: &Origin, definition: &Definition) {
-        self.say(Received::Define(*origin, *definition));
-    }
-
-    fn update(&mut self, origin: &Origin, update: Update) {
-        self.say(Received::Update(*origin, update));
-    }
-
-    fn channel(&mut self, channel: ChannelKey, event: &ChannelEvent) {
-        self.say(Received::Channel(channel, *event));
-    }
-
-    fn end_of_packet(&mut self, _origin: &Origin) {
-        self.say(Received::EndOfPacket);
-    }
-}
-
-impl Stage for Staged {
-    fn turn(&mut self, _now: Nanos) -> usize {
+    /// Hands on what was left over, as far as there is room; how much it was.
+    fn hand_on(&mut self) -> usize {
         let mut done = 0;
         while let Some(received) = self.left.front().copied()
             && self.ring.write(|slot| *slot = received)
@@ -229,8 +239,58 @@ impl Stage for Staged {
         done
     }
 
+    fn say(&mut self, received: Received) {
+        self.has_said = true;
+        if !self.left.is_empty() || !self.ring.write(|slot| *slot = received) {
+            self.left.push_back(received);
+        }
+    }
+}
+
+impl Output for Staged {
+    fn drops_datagrams(&mut self) -> bool {
+        if self.when_full == ReceiveWhenFull::Wait || self.left.is_empty() {
+            return false;
+        }
+        self.hand_on();
+        !self.left.is_empty()
+    }
+
+    fn datagram(&mut self, _pair: u32, _line: Line, datagram: &Datagram<'_>, ts_poll: Nanos) {
+        self.sampler.datagram(datagram.ts_recv, ts_poll);
+    }
+
+    fn define(&mut self, origin: &Origin, definition: &Definition) {
+        self.say(Received::Define(*origin, *definition));
+    }
+
+    fn update(&mut self, origin: &Origin, update: Update) {
+        if !origin.is_snapshot
+            && let Some(begun) = self.sampler.update(origin.ts_poll)
+        {
+            self.say(Received::Trace(begun));
+        }
+        self.say(Received::Update(*origin, update));
+    }
+
+    fn channel(&mut self, channel: ChannelKey, event: &ChannelEvent) {
+        self.say(Received::Channel(channel, *event));
+    }
+
+    fn end_of_packet(&mut self, _origin: &Origin) {
+        self.sampler.end_of_packet();
+        self.say(Received::EndOfPacket);
+    }
+}
+
+impl Stage for Staged {
+    fn turn(&mut self, _now: Nanos) -> usize {
+        self.hand_on()
+    }
+
     fn has_room(&mut self) -> bool {
-        self.left.is_empty()
+        // Who drops has room for every datagram.
+        self.when_full == ReceiveWhenFull::Drop || self.left.is_empty()
     }
 
     fn next_due(&self) -> Option<Nanos> {
@@ -272,6 +332,7 @@ impl Agent for UpdateAgent {
             *is_between_packets = matches!(received, Received::EndOfPacket);
             match received {
                 Received::Nothing | Received::EndOfPacket => {}
+                Received::Trace(begun) => stage.begin_trace(*begun),
                 Received::Define(origin, definition) => stage.define(origin, definition),
                 Received::Update(origin, update) => stage.update(origin, *update),
                 Received::Channel(channel, event) => {

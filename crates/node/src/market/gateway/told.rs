@@ -9,6 +9,7 @@ use weir_market::line::State;
 use weir_market::{Definition, Update};
 use weir_types::Nanos;
 
+use super::stages::Trace;
 use crate::market::receiver::ChannelKey;
 
 /// A channel, by the order in which channels were first heard of.
@@ -39,6 +40,8 @@ pub struct Told {
     pub channel: ChannelIndex,
     /// When it was told, by the update stage's clock.
     pub told_at: Nanos,
+    /// Of an entry that says what is timed: its times.
+    pub trace: Option<Trace>,
     /// Levels or orders as updates: what the entry's book needs to be as the entry says.
     pub updates: Vec<Update>,
     /// Of an entry of statistics: the day's.
@@ -50,6 +53,7 @@ impl Told {
     pub fn begin(&mut self, now: Nanos) {
         self.updates.clear();
         self.told_at = now;
+        self.trace = None;
         self.what = What::Nothing;
     }
 }

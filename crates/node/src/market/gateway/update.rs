@@ -19,6 +19,7 @@ use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 use super::levels::PendingLevels;
 use super::post::{hand_over, tell_channel, tell_trades};
 use super::ring::{RingWriter, Slots};
+use super::stages::{Begun, UpdateProbe};
 use super::told::{ChannelIndex, Told, What};
 use crate::market::post::{PostEvent, PostSender};
 use crate::market::receiver::{ChannelEvent, ChannelKey, ClearReason, Origin, Output};
@@ -80,6 +81,7 @@ pub struct UpdateStage<D = RingWriter<Told>> {
     wishes: Vec<Wishes>,
     when_full: WhenFull,
     post: Option<PostSender>,
+    probe: UpdateProbe,
     instruments_max: u32,
     has_told: bool,
     counts: UpdateCounts,
@@ -107,6 +109,8 @@ pub struct UpdateParts<D = RingWriter<Told>> {
     pub when_full: WhenFull,
     /// Where trades go, where bars are made of them.
     pub post: Option<PostSender>,
+    /// Times messages.
+    pub probe: UpdateProbe,
 }
 
 impl<D: Slots<Told>> UpdateStage<D> {
@@ -127,6 +131,7 @@ impl<D: Slots<Told>> UpdateStage<D> {
             wishes: parts.wishes,
             when_full: parts.when_full,
             post: parts.post,
+            probe: parts.probe,
             has_told: false,
             counts: UpdateCounts::default(),
         }
@@ -154,6 +159,11 @@ impl<D: Slots<Told>> UpdateStage<D> {
     #[must_use]
     pub fn queue_lens(&self) -> (usize, usize) {
         (self.conflator.waiting_count(), self.conflator.queue_len())
+    }
+
+    /// The update that comes next is timed.
+    pub fn begin_trace(&mut self, begun: Begun) {
+        self.probe.begin(begun);
     }
 
     /// When [`UpdateStage::turn`] has something to do although nothing came.
@@ -216,10 +226,11 @@ impl<D: Slots<Told>> UpdateStage<D> {
         }
         // An entry that was taken must be told, so room comes first.
         while self.conflator.queue_len() > 0 {
-            let UpdateStage { door, conflator, books, known, levels, .. } = self;
+            let UpdateStage { door, conflator, books, known, levels, probe, .. } = self;
             let is_told = door.write(|told| {
                 let entry = conflator.pop(now).expect("the queue is not empty");
                 write_entry(told, now, &entry, (books, known, levels));
+                told.trace = probe.told(&entry);
             });
             if !is_told {
                 self.counts.full += 1;
@@ -273,8 +284,10 @@ impl<D: Slots<Told>> UpdateStage<D> {
     /// the book is after it.
     fn say(&mut self, now: Nanos, stamp: Stamp, (update, change): (&Update, &Change)) {
         let id = change.instrument_id;
+        let UpdateStage { conflator, levels, probe, .. } = self;
         let mut say = |body| {
-            let _ = self.conflator.apply(now, &Entry::change(id, stamp, body));
+            let entry = Entry::change(id, stamp, body);
+            probe.offered(&entry, conflator.apply(now, &entry));
         };
         if let Some(trade) = trade_of(update, change) {
             say(Body::Trade(trade));
@@ -294,11 +307,11 @@ impl<D: Slots<Told>> UpdateStage<D> {
             )));
         }
         if !change.levels().is_empty() {
-            self.levels.note(id, change.levels());
-            let _ = self.conflator.apply(now, &Entry::change(id, stamp, Body::Book));
+            levels.note(id, change.levels());
+            say(Body::Book);
         }
         if change.has_statistics {
-            let _ = self.conflator.apply(now, &Entry::change(id, stamp, Body::Statistics));
+            say(Body::Statistics);
         }
         if change.is_cleared {
             self.say_anew(now, id, stamp);
@@ -312,6 +325,32 @@ impl<D: Slots<Told>> UpdateStage<D> {
         let best = bbo_of(best.bid_px, best.bid_sz, best.ask_px, best.ask_sz);
         for body in [Body::Bbo(best), Body::Book, Body::Statistics, Body::OrdersSnapshot] {
             let _ = self.conflator.apply(now, &Entry::change(id, stamp, body));
+        }
+    }
+
+    fn take_update(&mut self, origin: &Origin, update: &Update) {
+        self.counts.updates += 1;
+        let change = self.books.apply(update);
+        self.probe.updated();
+        if let Some(post) = &mut self.post {
+            tell_trades(post, update, &change);
+        }
+        let channel = self.channel_index(origin.channel);
+        let ts_recv = origin.ts_recv;
+        let stamp = Stamp::of(update, ts_recv);
+        if change.instrument_id == InstrumentId(0) {
+            if change.is_cleared {
+                self.clear(channel, false);
+            }
+            return;
+        }
+        let Some(known) = self.know(change.instrument_id, channel) else { return };
+        known.last_change = stamp;
+        if let (Some(state), Action::Status { reason, .. }) = (change.status, update.action) {
+            known.status = Some(Status { state, reason });
+        }
+        if !origin.is_snapshot {
+            self.say(origin.ts_poll, stamp, (update, &change));
         }
     }
 
@@ -363,28 +402,8 @@ impl<D: Slots<Told>> Output for UpdateStage<D> {
     }
 
     fn update(&mut self, origin: &Origin, update: Update) {
-        self.counts.updates += 1;
-        let change = self.books.apply(&update);
-        if let Some(post) = &mut self.post {
-            tell_trades(post, &update, &change);
-        }
-        let channel = self.channel_index(origin.channel);
-        let ts_recv = origin.ts_recv;
-        let stamp = Stamp::of(&update, ts_recv);
-        if change.instrument_id == InstrumentId(0) {
-            if change.is_cleared {
-                self.clear(channel, false);
-            }
-            return;
-        }
-        let Some(known) = self.know(change.instrument_id, channel) else { return };
-        known.last_change = stamp;
-        if let (Some(state), Action::Status { reason, .. }) = (change.status, update.action) {
-            known.status = Some(Status { state, reason });
-        }
-        if !origin.is_snapshot {
-            self.say(origin.ts_poll, stamp, (&update, &change));
-        }
+        self.take_update(origin, &update);
+        self.probe.end_of_update();
     }
 
     fn channel(&mut self, channel: ChannelKey, event: &ChannelEvent) {

@@ -20,6 +20,8 @@ pub(super) struct Inlet {
     pub pair: u32,
     pub lines: Lines,
     pub notes: Notes,
+    /// Datagrams for which what follows had no room.
+    pub dropped: u64,
     /// So long no line is ever silent, where the feed has heartbeats.
     silence: Option<Nanos>,
     heard: Option<Nanos>,
@@ -46,10 +48,11 @@ impl Inlet {
     pub fn new(pair: u32, config: LineConfig, silence: Option<Nanos>) -> Inlet {
         let lines = Lines::new(config, CHANNELS_MAX);
         let notes = Notes::new();
-        Inlet { pair, lines, notes, silence, heard: None, is_silent: false }
+        Inlet { pair, lines, notes, dropped: 0, silence, heard: None, is_silent: false }
     }
 
-    /// Takes a datagram; false when it is none of the feed.
+    /// Takes a datagram; false when it is none of the feed. One that is dropped is handed to who
+    /// keeps datagrams all the same: it came.
     pub fn datagram<O: Output>(
         &mut self,
         line: Line,
@@ -59,6 +62,10 @@ impl Inlet {
         out: &mut O,
     ) -> bool {
         out.datagram(self.pair, line, datagram, times.ts_poll);
+        if out.drops_datagrams() {
+            self.dropped += 1;
+            return true;
+        }
         let packet = match decoding.feed.packet(datagram.payload) {
             Ok(packet) => packet,
             Err(error) => {

@@ -264,6 +264,12 @@ impl Receiver {
         self.pairs.iter().flat_map(|pair| pair.sockets().map(|status| (pair.inlet.pair, status)))
     }
 
+    /// Datagrams that were dropped because what follows had no room.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.pairs.iter().map(|pair| pair.inlet.dropped).sum()
+    }
+
     /// What asking for lost messages came to, over all pairs.
     #[must_use]
     pub fn request_counts(&self) -> RequestCounts {

@@ -112,6 +112,13 @@ pub trait Output {
         let _ = (pair, line, datagram, ts_poll);
     }
 
+    /// True while what follows has no room and a datagram that came is to be dropped, as if the
+    /// kernel had: the line finds it missing, and asks for it again where it can. What is never
+    /// lost, connections and files, waits meanwhile.
+    fn drops_datagrams(&mut self) -> bool {
+        false
+    }
+
     /// An instrument became known, or is described anew.
     fn define(&mut self, origin: &Origin, definition: &Definition);
 

@@ -132,7 +132,8 @@ impl Pair {
         }
         let received = self.take_answers(now, decoding, out);
         (done, most) = (done + received, most.max(received));
-        if let Some(stream) = &mut self.stream {
+        let has_room = !out.drops_datagrams();
+        if let Some(stream) = self.stream.as_mut().filter(|_| has_room) {
             done += stream.poll(now, &mut self.inlet, decoding, out);
         }
         // What fills a hole may be in a socket still, after a pause of this thread for instance:
@@ -142,7 +143,7 @@ impl Pair {
             self.behind = 0;
             self.inlet.tick(Times::live(now, now), decoding, out);
         }
-        if let Some(recovery) = &mut self.recovery {
+        if let Some(recovery) = self.recovery.as_mut().filter(|_| has_room) {
             done += recovery.poll(now, &mut self.inlet, decoding, out);
         }
         self.ask();

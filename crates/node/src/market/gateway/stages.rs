@@ -1,0 +1,402 @@
+//! Where a message's time goes in a gateway: points on its way, and how long lies between them.
+//!
+//! ```text
+//!  kernel ─► taken from its socket ─► in the book ─► in the ring ─► taken by flush ─► sent
+//!        receive                update       queue / held      flush            socket
+//!            └───────────────── inside, without what was held on purpose ──────────────┘
+//!     └──────────────────────── total, without what was held on purpose ───────────────┘
+//! ```
+//! Few messages are timed, so that the others cost nothing: of a feed that has more, about 16,000
+//! a second. What is timed carries its times along, over every ring; each thread keeps histograms
+//! of its own. All times are the system's clock's, by which the kernel stamps datagrams.
+//!
+//! This never changes what is told, and never waits. A message that is not followed to its end is
+//! left out of what comes after: nobody wants it, a subscription's interval holds it, or the
+//! subscriber's socket has no room.
+
+mod report;
+#[cfg(test)]
+mod tests;
+
+use weir_io::{Clock as _, SystemClock};
+use weir_market::conflate::{Body, Entry, Kind, Outcome};
+use weir_probe::histogram::{Histogram, HistogramReader};
+use weir_types::{InstrumentId, Nanos};
+
+pub use report::{FlushReaders, StageReaders, StageReport, StagesReport, UpdateReaders};
+
+/// So many samples are looked at together.
+const GROUP: u32 = 16;
+/// They should take so long, in nanoseconds.
+const GROUP_TIME: u64 = 1_000_000;
+/// One in so many is timed at least. Odd, as all periods are, so that no place in a batch is
+/// preferred.
+const PERIOD_MAX: u32 = 4_095;
+/// After so long without a sample the next is one, in nanoseconds.
+const SAMPLE_TIME_MAX: u64 = 100_000_000;
+/// A message that is not told after so long will not be, in nanoseconds: nobody wants it any more.
+const PATIENCE: u64 = 1_000_000_000;
+
+/// Reads a clock.
+type Now = fn() -> Nanos;
+
+fn system_now() -> Nanos {
+    SystemClock.now()
+}
+
+/// A message that is timed, as it was taken from the socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Begun {
+    /// When the kernel had its datagram; `None` where it came from a file or a connection.
+    pub kernel: Option<Nanos>,
+    /// When receiving took it.
+    pub received: Nanos,
+}
+
+/// A message that is timed, as it is told to flush.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trace {
+    begun: Begun,
+    told: Nanos,
+    held: Nanos,
+}
+
+/// Decides what is timed; of the receiving thread.
+#[derive(Debug)]
+pub struct Sampler {
+    now: Now,
+    has_kernel_time: bool,
+    period: u32,
+    left: u32,
+    due_by: Nanos,
+    in_group: u32,
+    group_began: Nanos,
+    begun: Option<Begun>,
+    receive: Histogram,
+}
+
+impl Sampler {
+    /// Of a feed whose datagrams have the kernel's time, or of one whose have none.
+    #[must_use]
+    pub fn new(has_kernel_time: bool) -> Sampler {
+        Sampler {
+            now: system_now,
+            has_kernel_time,
+            period: 1,
+            left: 1,
+            due_by: Nanos(0),
+            in_group: 0,
+            group_began: Nanos(0),
+            begun: None,
+            receive: Histogram::new(),
+        }
+    }
+
+    /// Whether datagrams have the kernel's time.
+    #[must_use]
+    pub fn has_kernel_time(&self) -> bool {
+        self.has_kernel_time
+    }
+
+    /// A datagram came that the kernel stamped at `kernel`, taken in the poll of `ts_poll`.
+    #[inline]
+    pub fn datagram(&mut self, kernel: Nanos, ts_poll: Nanos) {
+        if self.has_kernel_time {
+            self.begun = None;
+            if self.is_next(ts_poll) {
+                let begun = self.begin(Some(kernel));
+                self.receive.record(begun.received.since(kernel).0);
+                self.begun = Some(begun);
+            }
+        }
+    }
+
+    /// An update that comes next, in the poll of `ts_poll`: what it is timed from, if it is.
+    #[inline]
+    pub fn update(&mut self, ts_poll: Nanos) -> Option<Begun> {
+        if self.has_kernel_time {
+            return self.begun.take();
+        }
+        self.is_next(ts_poll).then(|| self.begin(None))
+    }
+
+    /// What comes next is of another packet.
+    #[inline]
+    pub fn end_of_packet(&mut self) {
+        self.begun = None;
+    }
+
+    #[inline]
+    fn is_next(&mut self, ts_poll: Nanos) -> bool {
+        self.left -= 1;
+        self.left == 0 || ts_poll >= self.due_by
+    }
+
+    #[cold]
+    fn begin(&mut self, kernel: Option<Nanos>) -> Begun {
+        let received = (self.now)();
+        let is_late = received >= self.due_by;
+        self.in_group += 1;
+        let took = received.since(self.group_began).0;
+        if is_late {
+            self.period = 1;
+        } else if self.in_group >= GROUP {
+            if took < GROUP_TIME / 2 {
+                self.period = (self.period * 2 + 1).min(PERIOD_MAX);
+            } else if took > GROUP_TIME * 2 {
+                self.period = (self.period / 2).max(1);
+            }
+        }
+        if is_late || self.in_group >= GROUP {
+            (self.in_group, self.group_began) = (0, received);
+        }
+        self.left = self.period;
+        self.due_by = Nanos(received.0.saturating_add(SAMPLE_TIME_MAX));
+        Begun { kernel, received }
+    }
+
+    /// Reads what it measured.
+    #[must_use]
+    pub fn reader(&self) -> HistogramReader {
+        self.receive.reader()
+    }
+}
+
+/// What a message is recognized by between two points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mark {
+    instrument_id: InstrumentId,
+    kind: Kind,
+    sequence: u64,
+}
+
+impl Mark {
+    fn of(entry: &Entry) -> Mark {
+        let (instrument_id, kind) = (entry.instrument_id, entry.body.kind());
+        Mark { instrument_id, kind, sequence: entry.merged.last_sequence }
+    }
+
+    /// Whether an entry is of the same, so that it says it or tells that it will not be said.
+    fn is_over_with(&self, entry: &Entry) -> bool {
+        entry.instrument_id == self.instrument_id
+            && entry.body.kind() == self.kind
+            && entry.merged.change_count > 0
+            && entry.merged.last_sequence >= self.sequence
+    }
+
+    /// Whether an entry says it.
+    fn is_in(&self, entry: &Entry) -> bool {
+        self.is_over_with(entry)
+            && entry.merged.first_sequence <= self.sequence
+            && !matches!(entry.body, Body::Gap(_))
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct UnderWay {
+    mark: Mark,
+    begun: Begun,
+    updated: Nanos,
+}
+
+/// The update stage's points.
+#[derive(Debug)]
+pub struct UpdateProbe {
+    now: Now,
+    begun: Option<Begun>,
+    updated: Nanos,
+    /// One that goes at once, and one that is held: neither keeps the other from being timed.
+    going: Option<UnderWay>,
+    waiting: Option<UnderWay>,
+    update: Histogram,
+    queue: Histogram,
+    held: Histogram,
+}
+
+impl Default for UpdateProbe {
+    fn default() -> UpdateProbe {
+        UpdateProbe {
+            now: system_now,
+            begun: None,
+            updated: Nanos(0),
+            going: None,
+            waiting: None,
+            update: Histogram::new(),
+            queue: Histogram::new(),
+            held: Histogram::new(),
+        }
+    }
+}
+
+impl UpdateProbe {
+    /// The next update is timed.
+    pub fn begin(&mut self, begun: Begun) {
+        self.begun = Some(begun);
+    }
+
+    /// An update is in the book.
+    #[inline]
+    pub fn updated(&mut self) {
+        if let Some(begun) = &self.begun {
+            self.updated = (self.now)();
+            self.update.record(self.updated.since(begun.received).0);
+        }
+    }
+
+    /// Conflation took a change of the update, or did not.
+    #[inline]
+    pub fn offered(&mut self, entry: &Entry, outcome: Outcome) {
+        if self.begun.is_some() {
+            self.note(entry, outcome);
+        }
+    }
+
+    #[cold]
+    fn note(&mut self, entry: &Entry, outcome: Outcome) {
+        let Some(begun) = self.begun else { return };
+        let is_held = match outcome {
+            Outcome::Queued | Outcome::Merged => false,
+            Outcome::Waiting => true,
+            Outcome::Unwanted | Outcome::Lost | Outcome::Refused => return,
+        };
+        let updated = self.updated;
+        let place = if is_held { &mut self.waiting } else { &mut self.going };
+        if place.is_none_or(|one| updated.since(one.updated).0 > PATIENCE) {
+            *place = Some(UnderWay { mark: Mark::of(entry), begun, updated });
+        }
+    }
+
+    /// All that an update came to was offered.
+    #[inline]
+    pub fn end_of_update(&mut self) {
+        self.begun = None;
+    }
+
+    /// An entry goes into the ring: its times, if it says what is timed.
+    #[inline]
+    pub fn told(&mut self, entry: &Entry) -> Option<Trace> {
+        if self.going.is_some() || self.waiting.is_some() { self.take(entry) } else { None }
+    }
+
+    #[cold]
+    fn take(&mut self, entry: &Entry) -> Option<Trace> {
+        let take = |place: &mut Option<UnderWay>| {
+            place.take_if(|one| one.mark.is_over_with(entry)).filter(|one| one.mark.is_in(entry))
+        };
+        let (going, waiting) = (take(&mut self.going), take(&mut self.waiting));
+        let one = going.or(waiting)?;
+        let told = (self.now)();
+        let waited = told.since(one.updated);
+        if going.is_some() {
+            self.queue.record(waited.0);
+            return Some(Trace { begun: one.begun, told, held: Nanos(0) });
+        }
+        self.held.record(waited.0);
+        Some(Trace { begun: one.begun, told, held: waited })
+    }
+
+    /// Reads what it measured.
+    #[must_use]
+    pub fn readers(&self) -> UpdateReaders {
+        UpdateReaders {
+            update: self.update.reader(),
+            queue: self.queue.reader(),
+            held: self.held.reader(),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    mark: Mark,
+    trace: Trace,
+    at: Nanos,
+    /// The subscriber that was told first.
+    link: Option<u64>,
+}
+
+/// A flush thread's points.
+#[derive(Debug)]
+pub struct FlushProbe {
+    now: Now,
+    heard: Option<Heard>,
+    flush: Histogram,
+    socket: Histogram,
+    inside: Histogram,
+    total: Histogram,
+}
+
+impl Default for FlushProbe {
+    fn default() -> FlushProbe {
+        FlushProbe {
+            now: system_now,
+            heard: None,
+            flush: Histogram::new(),
+            socket: Histogram::new(),
+            inside: Histogram::new(),
+            total: Histogram::new(),
+        }
+    }
+}
+
+impl FlushProbe {
+    /// An entry was taken from the ring, with the times of what it says.
+    #[cold]
+    pub fn heard(&mut self, entry: &Entry, trace: &Trace) {
+        let at = (self.now)();
+        self.flush.record(at.since(trace.told).0);
+        if self.heard.is_none() {
+            self.heard = Some(Heard { mark: Mark::of(entry), trace: *trace, at, link: None });
+        }
+    }
+
+    /// A message was written to a subscriber's buffer.
+    #[inline]
+    pub fn written(&mut self, link: u64, entry: &Entry) {
+        if let Some(heard) = &mut self.heard
+            && heard.link.is_none()
+            && heard.mark.is_in(entry)
+        {
+            heard.link = Some(link);
+        }
+    }
+
+    /// All subscribers were told; `has_more` when some are told the rest at once.
+    #[inline]
+    pub fn end_of_telling(&mut self, has_more: bool) {
+        if self.heard.is_some_and(|heard| heard.link.is_none()) && !has_more {
+            self.heard = None;
+        }
+    }
+
+    /// A subscriber's buffer was handed to its socket, which took all of it or did not.
+    #[inline]
+    pub fn flushed(&mut self, link: u64, is_all: bool) {
+        if self.heard.is_some_and(|heard| heard.link == Some(link)) {
+            self.sent(is_all);
+        }
+    }
+
+    #[cold]
+    fn sent(&mut self, is_all: bool) {
+        let Some(Heard { trace, at, .. }) = self.heard.take().filter(|_| is_all) else { return };
+        let Trace { begun: Begun { kernel, received }, held, .. } = trace;
+        let now = (self.now)();
+        self.socket.record(now.since(at).0);
+        self.inside.record(now.since(received).since(held).0);
+        if let Some(kernel) = kernel {
+            self.total.record(now.since(kernel).since(held).0);
+        }
+    }
+
+    /// Reads what it measured.
+    #[must_use]
+    pub fn readers(&self) -> FlushReaders {
+        FlushReaders {
+            flush: self.flush.reader(),
+            socket: self.socket.reader(),
+            inside: self.inside.reader(),
+            total: self.total.reader(),
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What follows has no room, and datagrams are dropped in front of it: they are asked for again, or
+//! the books are marked.
+
+use weir_market::line::State;
+
+use crate::day::{Chance, Day};
+use crate::stand::{MILLISECOND, Parts, SECOND, Stand};
+use crate::venue::Faults;
+
+const HALF: u64 = 500_000;
+
+#[test]
+fn what_was_dropped_for_want_of_room_is_asked_for_and_no_row_is_wrong() {
+    for seed in 1..9 {
+        let faults = Faults { seed, loss: [20_000; 2], delay: 30_000, ..Faults::default() };
+        // Half of the answers find no room either.
+        let more = "[timing]\ngive_up_ms = 60000\nrequest_attempts_max = 1000\n";
+        let parts = Parts { requests: true, more, ..Parts::default() };
+        let mut stand = Stand::new(Day::made_up(seed, 3_000, 2), faults, parts);
+        // What comes before the first that is heard is not asked for.
+        stand.publish(15);
+        // One of two datagrams on average, whichever line and whether it is an answer.
+        stand.market.full = Some((Chance(seed), HALF));
+        stand.publish_all();
+        stand.market.full = None;
+        let dropped = stand.receiver.dropped();
+        stand.pass(5 * MILLISECOND);
+        stand.venue.end();
+        stand.pass(1_500 * MILLISECOND);
+        stand.assert_equal();
+        assert_eq!(stand.market.state, State::Ended, "seed {seed}");
+        let counts = stand.channel().counts;
+        assert!(dropped > 100 && counts.requests > 0, "seed {seed}: {dropped} {counts:?}");
+        assert_eq!(counts.lost, 0);
+        assert_eq!(stand.receiver.dropped(), dropped, "with room nothing is dropped");
+    }
+}
+
+#[test]
+fn a_stall_without_a_server_for_requests_leaves_the_books_marked_and_never_wrong() {
+    let mut stand = Stand::new(Day::made_up(4, 2_000, 2), Faults::default(), Parts::default());
+    stand.publish(300);
+    stand.market.full = Some((Chance(1), 1_000_000));
+    stand.publish(300);
+    let dropped = stand.receiver.dropped();
+    assert!(dropped > 0, "both lines' datagrams found no room");
+    assert_eq!(stand.market.state, State::Live, "nobody can know yet");
+    stand.market.full = None;
+    stand.publish(300);
+    stand.pass(2 * SECOND);
+    assert_eq!((stand.channel().counts.lost, stand.market.state), (300, State::Stale));
+    assert!(stand.market.is_marked);
+    assert_eq!(stand.market.wrong, 0);
+}
+
+#[test]
+fn a_snapshot_waits_for_room_and_is_whole() {
+    let parts = Parts { snapshots: true, ..Parts::default() };
+    let mut stand = Stand::new(Day::made_up(7, 2_000, 2), Faults::default(), parts);
+    stand.publish(300);
+    stand.market.full = Some((Chance(1), 1_000_000));
+    stand.publish(300);
+    stand.market.full = None;
+    stand.publish(15);
+    // The hole is given up while there is no room, and nothing else happens then.
+    stand.market.full = Some((Chance(1), 1_000_000));
+    stand.pass(3 * SECOND);
+    assert!(stand.market.is_marked);
+    assert_eq!(stand.snapshots().attempts, 0, "it would have no room");
+    // Some have room now; the connection is looked at when there is some.
+    stand.market.full = Some((Chance(2), HALF));
+    stand.publish(300);
+    stand.pass(3 * SECOND);
+    stand.market.full = None;
+    stand.until("the snapshot is joined", |stand| stand.market.state == State::Live);
+    stand.publish_all();
+    stand.pass(5 * MILLISECOND);
+    stand.assert_equal();
+    assert!(stand.receiver.dropped() > 0);
+}

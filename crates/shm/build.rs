@@ -1,0 +1,6 @@
+//! Tells the compiler that `--cfg loom` is a known switch; builds nothing.
+
+fn main() {
+    println!("cargo::rustc-check-cfg=cfg(loom)");
+    println!("cargo::rerun-if-changed=build.rs");
+}

@@ -1,0 +1,198 @@
+//! The ends of a ring over a file, and whether its writer lives.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
+use rustix::io::Errno;
+
+use crate::memory::{Memory, file_len};
+use crate::ring::{Read, RingReader, RingWriter, TooLong};
+
+/// The smallest ring, in bytes.
+const RING_LEN_MIN: u64 = 1 << 10;
+/// The largest.
+const RING_LEN_MAX: u64 = 1 << 36;
+
+/// Why a ring cannot be made or opened.
+#[derive(Debug, thiserror::Error)]
+pub enum ShmError {
+    /// The length is none that a ring may have.
+    #[error("a ring of {0} bytes: want a power of two from 1024 to 2^36")]
+    Len(u64),
+    /// Another process writes there.
+    #[error("{0}: another process writes there")]
+    InUse(PathBuf),
+    /// The file is no ring, or one of another version.
+    #[error("{0}: no ring")]
+    NotARing(PathBuf),
+    /// The system refused.
+    #[error("{path}: {error}")]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> ShmError + '_ {
+    |error| ShmError::Io { path: path.to_owned(), error }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// How a ring is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Bytes of the ring, a power of two. The longest record is an eighth of it, less 16.
+    pub len: u64,
+    /// Who may read it: the file's permissions, such as `0o640`.
+    pub mode: u32,
+}
+
+/// The end that writes.
+#[derive(Debug)]
+pub struct Writer {
+    path: PathBuf,
+    memory: Memory,
+    ring: RingWriter,
+    /// Locked while this lives: by the first readers know that it does, by the second another
+    /// writer that it must not begin.
+    _locked: [File; 2],
+}
+
+impl Writer {
+    /// Makes a ring at this path; one that a writer left that is gone is replaced. Its memory is
+    /// taken at once.
+    ///
+    /// # Errors
+    /// [`ShmError`].
+    pub fn create(path: &Path, options: &Options) -> Result<Writer, ShmError> {
+        let Options { len, mode } = *options;
+        let is_right = len.is_power_of_two() && (RING_LEN_MIN..=RING_LEN_MAX).contains(&len);
+        let file_len = file_len(len).filter(|_| is_right).ok_or(ShmError::Len(len))?;
+        let lock = lock_for_writing(path)?;
+        let new = with_suffix(path, ".new");
+        let file = make(&new, file_len, mode).map_err(failed(&new))?;
+        let memory = Memory::create(&file).map_err(failed(&new))?;
+        fs::rename(&new, path).map_err(failed(path))?;
+        let ring = RingWriter::default();
+        Ok(Writer { path: path.to_owned(), memory, ring, _locked: [file, lock] })
+    }
+
+    /// Writes a record.
+    ///
+    /// # Errors
+    /// [`TooLong`]; nothing was written.
+    #[inline]
+    pub fn write(&mut self, record: &[u8]) -> Result<(), TooLong> {
+        self.ring.write(self.memory.cells(), record)
+    }
+
+    /// Records written.
+    #[must_use]
+    pub fn written(&self) -> u64 {
+        self.ring.sequence()
+    }
+
+    /// Bytes of the longest record.
+    #[must_use]
+    pub fn record_len_max(&self) -> usize {
+        self.memory.cells().record_len_max()
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // Who has it mapped keeps it. One that cannot be removed is replaced by the next writer.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Locks `PATH.lock`, which stays there: to remove it would let two writers lock one each.
+fn lock_for_writing(path: &Path) -> Result<File, ShmError> {
+    let name = with_suffix(path, ".lock");
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    let file = options.open(&name).map_err(failed(&name))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(Errno::WOULDBLOCK) => Err(ShmError::InUse(path.to_owned())),
+        Err(error) => Err(failed(&name)(error.into())),
+    }
+}
+
+/// A new file of this length, whose memory is there, locked.
+fn make(path: &Path, len: u64, mode: u32) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).create_new(true).mode(0o600).open(path)?;
+    // A file system without the room says so here, and not when the memory is touched.
+    fallocate(&file, FallocateFlags::empty(), 0, len)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    file.set_permissions(Permissions::from_mode(mode))?;
+    Ok(file)
+}
+
+/// An end that reads.
+#[derive(Debug)]
+pub struct Reader {
+    memory: Memory,
+    ring: RingReader,
+    file: File,
+}
+
+impl Reader {
+    /// Opens the ring at this path, to read what is written from now on.
+    ///
+    /// # Errors
+    /// [`ShmError`].
+    pub fn open(path: &Path) -> Result<Reader, ShmError> {
+        let file = File::open(path).map_err(failed(path))?;
+        let memory = Memory::attach(&file).map_err(failed(path))?;
+        let memory = memory.ok_or_else(|| ShmError::NotARing(path.to_owned()))?;
+        let ring = RingReader::new(memory.cells());
+        Ok(Reader { memory, ring, file })
+    }
+
+    /// Takes the next record into `record`, whose content is of no use unless there was one. Never
+    /// waits.
+    #[inline]
+    pub fn read(&mut self, record: &mut Vec<u8>) -> Read {
+        self.ring.read(self.memory.cells(), record)
+    }
+
+    /// Records that were lost: of the last loss as soon as a record came after it.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.ring.lost()
+    }
+
+    /// Whether something may still be written. When nothing is, there may be something that was
+    /// written since the last look. A system call: to be asked now and then, when there is nothing
+    /// to read.
+    #[must_use]
+    pub fn has_writer(&self) -> bool {
+        // Its writer has the file locked for as long as it lives, however it ends.
+        match flock(&self.file, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => {
+                let _ = flock(&self.file, FlockOperation::Unlock);
+                false
+            }
+            Err(_) => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

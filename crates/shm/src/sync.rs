@@ -1,0 +1,6 @@
+//! The atomics of the ring: loom's where loom explores it, else the standard library's.
+
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
+#[cfg(not(loom))]
+pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
