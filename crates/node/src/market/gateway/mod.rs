@@ -14,7 +14,7 @@
 //! * [`receive`]: the receiving and the updating thread. [`update`]: books and the first stage.
 //! * [`ring`], [`told`]: what crosses, and how.
 //! * [`flush`]: a flush thread. [`mirror`]: its books; `intake`: what subscribers say; [`writing`]:
-//!   what they are told; `link`: one of them.
+//!   what they are told; `link`: one of them; [`local`]: those over HTTP.
 //! * [`post`]: what is kept, on a thread of its own. [`figures`]: what is counted.
 
 pub mod assembly;
@@ -24,6 +24,7 @@ pub mod flush;
 mod intake;
 mod levels;
 mod link;
+pub mod local;
 pub mod mirror;
 pub mod post;
 pub mod receive;
