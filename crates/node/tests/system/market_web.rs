@@ -475,5 +475,6 @@ fn lost_messages_are_told_over_a_websocket_and_who_is_served_is_shown() {
     assert_eq!(node.status()["web"]["market_sockets"], 1);
     // It goes by its own will.
     reader.socket.close(None).unwrap();
+    while reader.hear().is_ok() {}
     until("it is gone", || (node.status()["web"]["market_sockets"] == 0).then_some(()));
 }

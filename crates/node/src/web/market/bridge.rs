@@ -27,10 +27,10 @@ use crate::web::{WebFigures, add_one};
 const CARE_INTERVAL: Duration = Duration::from_secs(20);
 /// How long a reader may be silent that is told nothing.
 const SILENCE_MAX: Duration = Duration::from_secs(50);
-/// How long a socket may take nothing of what is there for it.
-const STALL_MAX: Duration = Duration::from_secs(120);
-/// How long a reader has to be told why it is to go.
-const CLOSING_TIME: Duration = Duration::from_secs(2);
+/// How often in a row a socket may take nothing of what is there for it when it is looked at.
+const STALLS_MAX: u32 = 15;
+/// How long a reader has to read why it is to go, and what was sent before.
+const CLOSING_TIME: Duration = Duration::from_secs(60);
 /// Requests that the flush thread has not taken, in bytes: no more are read then.
 const OUTGOING_MAX: usize = 16 * 1024;
 /// Messages of a reader's that are refused before its socket is closed.
@@ -78,12 +78,11 @@ impl Bridge {
         while outcome.is_ok() {
             outcome = self.step(&mut care, figures).await;
         }
-        if let Err(End::Closed(code, reason)) = outcome {
-            let frame = CloseFrame { code, reason: format!("{reason:?}").into() };
-            // A peer that is gone has no use for it.
-            let closing = self.socket.send(Message::Close(Some(frame)));
-            drop(tokio::time::timeout(CLOSING_TIME, closing).await);
-        }
+        let farewell = match outcome {
+            Err(End::Closed(code, reason)) => Some((code, reason)),
+            _ => None,
+        };
+        drop(tokio::time::timeout(CLOSING_TIME, close(&mut self.socket, farewell)).await);
     }
 
     async fn step(&mut self, care: &mut Interval, figures: &WebFigures) -> Result<(), End> {
@@ -122,10 +121,10 @@ impl Bridge {
                 _ => continue,
             }
             count += 1;
-            in_time(self.socket.feed(Message::Text(text.into()))).await?;
+            in_time(&mut self.pair, self.socket.feed(Message::Text(text.into()))).await?;
         }
         if count > 0 {
-            in_time(self.socket.flush()).await?;
+            in_time(&mut self.pair, self.socket.flush()).await?;
             self.alive_at = Instant::now();
             figures.market_messages.fetch_add(count, Ordering::Relaxed);
         }
@@ -150,7 +149,7 @@ impl Bridge {
         };
         add_one(&figures.asks_refused);
         let refusal = bad_parameter_json(&bad).to_string();
-        in_time(self.socket.send(Message::Text(refusal.into()))).await?;
+        in_time(&mut self.pair, self.socket.send(Message::Text(refusal.into()))).await?;
         self.error_count += 1;
         if self.error_count >= ERRORS_MAX {
             return Err(End::Closed(POLICY_VIOLATION, Reason::TooManyErrors));
@@ -164,7 +163,7 @@ impl Bridge {
             return Err(End::Closed(POLICY_VIOLATION, Reason::HeartbeatLost));
         }
         self.pair.keep_alive(SystemClock.now());
-        in_time(self.socket.send(Message::Ping(Vec::new().into()))).await
+        in_time(&mut self.pair, self.socket.send(Message::Ping(Vec::new().into()))).await
     }
 }
 
@@ -176,11 +175,34 @@ impl End {
     }
 }
 
-/// Waits for a socket as long as one may.
-async fn in_time(written: impl Future<Output = Result<(), axum::Error>>) -> Result<(), End> {
-    match tokio::time::timeout(STALL_MAX, written).await {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(_)) => Err(End::Gone),
-        Err(_) => Err(End::Closed(POLICY_VIOLATION, Reason::SlowConsumer)),
+/// Waits for a socket as long as one may; meanwhile the flush thread is told that somebody is there.
+async fn in_time(
+    pair: &mut Pair,
+    written: impl Future<Output = Result<(), axum::Error>>,
+) -> Result<(), End> {
+    let mut written = std::pin::pin!(written);
+    for _ in 0..STALLS_MAX {
+        match tokio::time::timeout(CARE_INTERVAL, &mut written).await {
+            Ok(written) => return written.map_err(|_| End::Gone),
+            Err(_) => {
+                pair.keep_alive(SystemClock.now());
+                // When its end is gone, that is seen once the socket takes something again.
+                let _ = pair.move_bytes(Ready::WRITABLE);
+            }
+        }
     }
+    Err(End::Closed(POLICY_VIOLATION, Reason::SlowConsumer))
+}
+
+/// Says why, where it is the node that ends it, and reads on until the peer has closed its side
+/// too: with what it said and nobody read the system would cut the connection, and lose what is
+/// still on its way to it.
+async fn close(socket: &mut WebSocket, farewell: Option<(u16, Reason)>) {
+    if let Some((code, reason)) = farewell {
+        let frame = CloseFrame { code, reason: format!("{reason:?}").into() };
+        if socket.send(Message::Close(Some(frame))).await.is_err() {
+            return;
+        }
+    }
+    while let Some(Ok(_)) = socket.recv().await {}
 }

@@ -326,20 +326,63 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_request_is_the_frame_that_a_binary_subscriber_sends() {
+    /// What a gateway reads of a request's frame.
+    fn read_back(request: &Request) -> Request {
         use weir_wire::frame::{CLIENT_FRAME_LEN_MAX, Framing, next_frame};
-        let text = r#"{"subscribe":3,"pattern":"IBM","content":"Trades"}"#;
         let mut frame = Vec::new();
-        Request::parse(text, SESSION).unwrap().put(&mut frame);
+        request.put(&mut frame);
         let Framing::Frame { message: Ok(raw), .. } = next_frame(&frame, CLIENT_FRAME_LEN_MAX)
         else {
             panic!("a whole frame")
         };
-        let Some(Ok(MarketRequest::Subscribe(message, pattern))) = MarketRequest::decode(&raw)
-        else {
-            panic!("a subscription")
-        };
-        assert_eq!((message.handle, pattern), (3, b"IBM".as_slice()));
+        match MarketRequest::decode(&raw) {
+            Some(Ok(MarketRequest::Subscribe(message, pattern))) => {
+                Request::Subscribe(message, String::from_utf8(pattern.to_vec()).unwrap())
+            }
+            Some(Ok(MarketRequest::SetInterval(message))) => Request::SetInterval(message),
+            Some(Ok(MarketRequest::Unsubscribe(message))) => Request::Unsubscribe(message),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    const PIECES: [&str; 22] = [
+        "{\"subscribe\":7",
+        "{\"setInterval\":7",
+        "{\"unsubscribe\":\"7\"",
+        ",\"pattern\":\"AAPL*\"",
+        ",\"content\":\"Bbo\"",
+        ",\"content\":\"trades\"",
+        ",\"interval\":5",
+        ",\"interval\":\"18446744073709551615\"",
+        ",\"depth\":65535",
+        ",\"policy\":\"Keep\"",
+        ",\"urgentMove\":\"0.05\"",
+        ",\"urgentMovePpm\":1",
+        ",\"queueLenMax\":4294967295",
+        ",\"colour\":{\"a\":[1]}",
+        "-1",
+        "1e3",
+        "null",
+        "[",
+        "\\u00e9",
+        "\"",
+        "}",
+        "}",
+    ];
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_is_said_is_refused_by_its_name_or_read_by_the_gateway_as_it_was_meant(
+            places in proptest::collection::vec(0..PIECES.len(), 0..8),
+            rest in ".{0,20}",
+            is_whole in proptest::bool::ANY,
+        ) {
+            let pieces: String = places.iter().map(|place| PIECES[*place]).collect();
+            let text = if is_whole { format!("{pieces}}}") } else { format!("{pieces}{rest}") };
+            match Request::parse(&text, SESSION) {
+                Ok(request) => assert_eq!(read_back(&request), request),
+                Err(bad) => assert!(bad.parameter.chars().count() <= 40 && !bad.what.is_empty()),
+            }
+        }
     }
 }
