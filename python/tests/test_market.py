@@ -79,10 +79,11 @@ class Gateway(Node):
 
     def settle(self, venue: Venue) -> None:
         """Waits until all that the venue said is taken."""
-        until(
-            "what was said",
-            lambda: self.status()["market"]["receive"]["channels"][0]["next"] == venue.sequence,
-        )
+        def is_taken() -> bool:
+            channels = self.status()["market"]["receive"]["channels"]
+            return [channel["next"] for channel in channels] == [venue.sequence]
+
+        until("what was said", is_taken)
 
 
 @pytest.fixture
@@ -200,7 +201,7 @@ def test_an_interval_merges_and_is_changed_live(gateway: Gateway, venue: Venue) 
 
 def test_what_the_source_lost_is_marked(gateway: Gateway, venue: Venue) -> None:
     with gateway.market(["bbo"]) as market:
-        take(market, lambda batches: len(rows(batches, "quotes")) == 1)
+        take(market, lambda batches: len(rows(batches, "quotes")) > 0)
         venue.add(1, 2, "B", 1, 910_000, is_lost=True)
         venue.add(1, 3, "B", 1, 920_000)
         batches = take(
@@ -242,7 +243,7 @@ def test_refusals_and_wrong_keys_are_raised(gateway: Gateway, venue: Venue) -> N
             market.subscribe("A" * 26, "bbo")
         # The session goes on.
         market.subscribe("*", weir.MarketContent.Bbo)
-        take(market, lambda batches: len(rows(batches, "quotes")) == 1)
+        take(market, lambda batches: len(rows(batches, "quotes")) > 0)
         with pytest.raises(weir.Timeout):
             market.next(0.05)
     with pytest.raises(weir.Closed):
@@ -262,7 +263,7 @@ def test_it_comes_back_after_a_loss_and_begins_with_what_is(
     before, now = ('[market]\nlisten = "' + at + '"' for at in ("127.0.0.1:0", place))
     config.write_text(text.replace(before, now))
     with gateway.market(["bbo"]) as market:
-        take(market, lambda batches: len(rows(batches, "quotes")) == 1)
+        take(market, lambda batches: len(rows(batches, "quotes")) > 0)
         gateway.kill()
         gateway.start()
         venue.sequence = 1

@@ -76,6 +76,8 @@ impl Reader {
                     return Ok(message);
                 }
                 Message::Close(frame) => {
+                    // What answers it goes out with the next read; then the node closes.
+                    while self.socket.read().is_ok() {}
                     return Err(frame.map_or(String::new(), |frame| frame.reason.to_string()));
                 }
                 _ => {}
