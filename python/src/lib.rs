@@ -10,6 +10,7 @@ mod columns;
 mod endpoint;
 mod errors;
 mod fields;
+mod market;
 mod orders;
 mod service;
 mod source;
@@ -18,7 +19,10 @@ mod trading;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use weir_types::{ExecType, OrdStatus, OrdType, Reason, Side, TimeInForce};
+use weir_types::{
+    AnySide, ExecType, FeedState, MarketContent, MarketPolicy, OrdStatus, OrdType, OrderAction,
+    Reason, Side, TimeInForce, TradingState,
+};
 use weir_wire::Message;
 use weir_wire::delivery::OrderRow;
 use weir_wire::ingest::BATCH_ROW_COUNT_MAX;
@@ -33,6 +37,7 @@ fn _weir(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("ATTRIBUTES_LEN_MAX", ATTRIBUTES_LEN_MAX)?;
     module.add("ROW_FIELDS", row_fields(module.py())?)?;
     module.add("CODES", codes(module.py())?)?;
+    module.add("MARKET_LAYOUTS", market::layouts(module.py())?)?;
     module.add_class::<batch::OrderBatch>()?;
     module.add_class::<service::Service>()?;
     module.add_class::<orders::Feed>()?;
@@ -42,6 +47,7 @@ fn _weir(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<subscription::Message>()?;
     module.add_class::<subscription::Sender>()?;
     module.add_class::<subscription::Manager>()?;
+    module.add_class::<market::MarketFeed>()?;
     Ok(())
 }
 
@@ -62,5 +68,6 @@ fn codes(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
         )*};
     }
     add!(Side OrdType TimeInForce ExecType OrdStatus Reason);
+    add!(AnySide FeedState MarketContent MarketPolicy OrderAction TradingState);
     Ok(all)
 }

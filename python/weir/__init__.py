@@ -1,7 +1,7 @@
 """The client of Weir, an exchange platform.
 
-Order state by token, durable subscriptions, the feeding of an outside core's orders, order entry.
-All of it is the Rust client underneath; this package gives it Python's forms.
+Order state by token, market data, durable subscriptions, the feeding of an outside core's orders,
+order entry. All of it is the Rust client underneath; this package gives it Python's forms.
 
     import weir
 
@@ -13,7 +13,22 @@ All of it is the Rust client underneath; this package gives it Python's forms.
 from ._weir import BATCH_ROWS_MAX, OrderBatch
 from ._weir import VERSION as __version__
 from .client import Client, Orders
-from .codes import ExecType, OrdStatus, OrdType, Reason, RowFlag, Side, TimeInForce
+from .codes import (
+    AnySide,
+    ExecType,
+    FeedState,
+    MarketContent,
+    MarketFlag,
+    MarketPolicy,
+    OrderAction,
+    OrdStatus,
+    OrdType,
+    Reason,
+    RowFlag,
+    Side,
+    TimeInForce,
+    TradingState,
+)
 from .endpoint import Tls
 from .errors import (
     Closed,
@@ -35,6 +50,7 @@ from .errors import (
     WeirError,
     WrongNode,
 )
+from .market import MARKET_DTYPES, MARKET_KINDS, Instrument, Market, MarketBatch
 from .rows import ORDER_DTYPE, gone, rows_of, states
 from .source import Acknowledged, Opened, SentAgain, Source
 from .subscription import Message, Publisher, Subscription, Subscriptions
@@ -43,18 +59,29 @@ from .token import Token
 
 __all__ = [
     "BATCH_ROWS_MAX",
+    "MARKET_DTYPES",
+    "MARKET_KINDS",
     "ORDER_DTYPE",
     "Acknowledged",
+    "AnySide",
     "Client",
     "Closed",
     "ConnectionLost",
     "ExecType",
+    "FeedState",
+    "Instrument",
     "LoggedOut",
     "LogonRejected",
+    "Market",
+    "MarketBatch",
+    "MarketContent",
+    "MarketFlag",
+    "MarketPolicy",
     "Message",
     "Opened",
     "OrdStatus",
     "OrdType",
+    "OrderAction",
     "OrderBatch",
     "OrderTable",
     "Orders",
@@ -81,6 +108,7 @@ __all__ = [
     "Tls",
     "Token",
     "TooManyUnanswered",
+    "TradingState",
     "WeirError",
     "WrongNode",
     "__version__",

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import SimpleNamespace, TracebackType
 from typing import Any
 
 from . import _weir
 from ._weir import OrderBatch
-from .codes import OrdType, Side, TimeInForce
+from .codes import MarketContent, OrdType, Side, TimeInForce
 from .endpoint import Endpoint, Tls
 from .errors import RESYNCS, Resync
+from .market import Market
 from .token import Token
 
 #: How long one look of an asynchronous iterator for the next batch takes at most, in seconds.
@@ -89,6 +90,33 @@ class Client:
         )
         feed = _weir.Feed(self._service, question)
         return Orders(feed, Token.of(token), (until_online, timeout, resync == "raise", empty))
+
+    def market(
+        self,
+        address: str,
+        *,
+        contents: str | MarketContent | Iterable[str | MarketContent] = (),
+        patterns: str | Iterable[str] = "*",
+        interval: float = 0.0,
+        timeout: float | None = None,
+        **options: Any,
+    ) -> Market:
+        """Subscribes to market data at a gateway's own listener, by the same session and key.
+
+        `contents` are bbo, depth, levels, orders, trades, statistics, status; each is subscribed to
+        for each of `patterns` (a symbol, the beginning of symbols and a star, or a star).
+        `interval` and further options are those of Market.subscribe. Iterate what is returned;
+        with `timeout` it raises Timeout when nothing comes for so long. It has a connection of its
+        own, which this client's end does not close.
+        """
+        return Market(
+            self._endpoint.at(address),
+            contents=contents,
+            patterns=patterns,
+            interval=interval,
+            timeout=timeout,
+            **options,
+        )
 
     def new_order(
         self,

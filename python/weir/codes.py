@@ -66,5 +66,77 @@ class RowFlag(IntFlag):
     LEAVE = 2
 
 
+class AnySide(IntEnum):
+    """A side, where it is known."""
+
+    Unknown = ord("0")
+    Buy = ord("1")
+    Sell = ord("2")
+
+
+class FeedState(IntEnum):
+    """How a channel of a feed stands."""
+
+    Waiting = 1
+    Live = 2
+    Gap = 3
+    Stale = 4
+    Recovering = 5
+    Ended = 6
+
+
+class MarketContent(IntEnum):
+    """What of instruments a subscription to market data is to."""
+
+    Bbo = 1
+    Depth = 2
+    Levels = 3
+    Orders = 4
+    Trades = 5
+    Statistics = 6
+    Status = 7
+
+
+class MarketFlag(IntFlag):
+    """How a message of market data stands."""
+
+    SNAPSHOT = 1
+    STALE = 2
+    MORE = 4
+
+
+class MarketPolicy(IntEnum):
+    """What happens to a subscription to market data that does not keep up."""
+
+    Keep = 1
+    Conflate = 2
+    SkipAndNotify = 3
+    Disconnect = 4
+
+
+class OrderAction(IntEnum):
+    """What happened to an order of a book."""
+
+    Add = 1
+    Execute = 2
+    Reduce = 3
+    Delete = 4
+    Replace = 5
+    Modify = 6
+    ModifyInPlace = 7
+    Clear = 8
+
+
+class TradingState(IntEnum):
+    """How an instrument trades."""
+
+    Trading = 1
+    Quoting = 2
+    Auction = 3
+    Paused = 4
+    Halted = 5
+    Closed = 6
+
+
 Reason = IntEnum("Reason", CODES["Reason"])  # type: ignore[misc]
 Reason.__doc__ = "Why a request was refused or an order ended, by the protocol's names."

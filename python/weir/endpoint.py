@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,12 @@ class Endpoint:
         self.tls_name = tls and tls.name
         self.tls_certificate = tls and tls.certificate
         self.tls_key = tls and tls.key
+
+    def at(self, address: str) -> Endpoint:
+        """The same session at another listener."""
+        other = copy.copy(self)
+        other.address = address
+        return other
 
     def __repr__(self) -> str:
         return f"<Endpoint {self.address} session {self.session}>"

@@ -80,6 +80,7 @@ use crate::ingest::{
 use crate::keeper::drain::{ProbeDrain, RECORDS_MAX, RING_RECORDS};
 use crate::keeper::shadow_agent;
 use crate::market::gateway::MarketFigures;
+use crate::market::gateway::local::LocalDoors;
 use crate::market::publish::SnapshotFigures;
 use crate::partition::formats::refuse_newer;
 use crate::partition::recovery::{ForPartition, Recovered, recover};
@@ -227,7 +228,8 @@ impl Node {
             vec![Box::new(control), Box::new(feed), Box::new(trading)];
         let threads = assembly.start_threads((gateway, partitions), others, &wake_fd)?;
         assembly.wait_for_operator(definitions)?;
-        let web = web_listener.zip(web.hub).map(|(at, hub)| WebServer::start(at, hub));
+        let doors = assembly.market_doors.take();
+        let web = web_listener.zip(web.hub).map(|(at, hub)| WebServer::start(at, hub, doors));
         let Assembly { draining, token_keys, .. } = assembly;
         let (web, reload) = (web.transpose()?, None);
         Ok(Node { threads, draining, address, status, tls, web, reload, token_keys, notes })
@@ -569,6 +571,8 @@ struct Assembly<'a> {
     replica_figures: Arc<ReplicaFigures>,
     broker_figures: Arc<BrokerFigures>,
     market_figures: Option<Arc<MarketFigures>>,
+    /// Where readers of market data over HTTP come in, until they are served.
+    market_doors: Option<LocalDoors>,
     /// The threads of market data, until they start.
     market_runners: Vec<Runner>,
     cold_figures: BTreeMap<PartitionId, Arc<ColdFigures>>,
@@ -595,6 +599,7 @@ impl<'a> Assembly<'a> {
             replica_figures: Arc::default(),
             broker_figures: Arc::default(),
             market_figures: None,
+            market_doors: None,
             market_runners: Vec::new(),
             cold_figures: cold::figures_of(config),
             cycles: Arc::new(CycleTimes::default()),

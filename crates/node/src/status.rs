@@ -619,6 +619,8 @@ fn put_web(web: &WebReport, text: &mut String) {
         ("weir_web_pages_total", "Pages given.", "counter", web.pages),
         ("weir_web_readers", "Readers now.", "gauge", web.readers),
         ("weir_web_sockets", "WebSockets now.", "gauge", web.sockets),
+        ("weir_web_market_sockets", "Of market data.", "gauge", web.market_sockets),
+        ("weir_web_market_messages_total", "Told.", "counter", web.market_messages),
     ];
     for (name, help, kind, value) in plain {
         put_metric(text, (name, help, kind), &[(String::new(), value)]);

@@ -158,14 +158,15 @@ fn subscribers(report: &MarketReport, limit: usize) -> String {
     let mut text = String::new();
     let _ = writeln!(
         text,
-        "\n{:>10} {:>13} {:>12} {:>10} {:>8} {:>8} {:>10} {:>8}",
-        "session", "subscriptions", "messages", "age", "queued", "waiting", "merged", "lost"
+        "\n{:>10} {:>9} {:>13} {:>12} {:>10} {:>8} {:>8} {:>10} {:>8}",
+        "session", "by", "subscriptions", "messages", "age", "queued", "waiting", "merged", "lost"
     );
     for one in all {
         let _ = writeln!(
             text,
-            "{:>10} {:>13} {:>12} {:>10} {:>8} {:>8} {:>10} {:>8}",
+            "{:>10} {:>9} {:>13} {:>12} {:>10} {:>8} {:>8} {:>10} {:>8}",
             one.session_id,
+            if one.is_web { "websocket" } else { "tcp" },
             one.subscriptions,
             one.messages,
             span(one.last_age_ns),

@@ -56,7 +56,7 @@ impl Entrance {
         match self {
             Entrance::Tls(secured) => {
                 let mut transport = secured.pop().ok()?.into_transport();
-                let peer = transport.socket().peer_addr().ok();
+                let peer = transport.tcp().and_then(|stream| stream.peer_addr().ok());
                 Some((transport, peer))
             }
             Entrance::Plain(_, false) => None,

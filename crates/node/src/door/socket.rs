@@ -75,9 +75,8 @@ impl Socket {
         (registry, token): (&Registry, Token),
         now: Nanos,
     ) -> std::io::Result<Socket> {
-        let stream = transport.socket();
-        stream.set_nodelay(true)?;
-        registry.register(stream, token, Interest::READABLE | Interest::WRITABLE)?;
+        transport.set_nodelay()?;
+        registry.register(transport.socket(), token, Interest::READABLE | Interest::WRITABLE)?;
         Ok(Socket {
             transport,
             limits,

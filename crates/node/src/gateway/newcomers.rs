@@ -238,7 +238,6 @@ impl Newcomers {
     }
 
     fn admit(&mut self, mut transport: Transport, peer: Option<SocketAddr>, now: Nanos) {
-        let socket = transport.socket();
         let taken = self.gateway.places.taken();
         if taken >= self.config.connections_max {
             self.lines.turned_away(&mut self.counters, (peer, taken), now);
@@ -246,9 +245,10 @@ impl Newcomers {
         }
         let id = self.connections.reserve();
         let interest = Interest::READABLE | Interest::WRITABLE;
-        let ready = socket
-            .set_nodelay(true)
-            .and_then(|()| self.poll.registry().register(socket, Token(id.slot()), interest));
+        let (registry, token) = (self.poll.registry(), Token(id.slot()));
+        let ready = transport
+            .set_nodelay()
+            .and_then(|()| registry.register(transport.socket(), token, interest));
         if ready.is_err() {
             self.connections.release(id);
             return;

@@ -1,11 +1,13 @@
-//! What carries a connection's bytes: TCP alone, or TLS over it. The one place where they differ.
+//! What carries a connection's bytes: TCP alone, TLS over it, or a pair of sockets inside the node.
+//! The one place where they differ.
 //!
 //! For who is connected to, the handshake is over before a transport is made:
 //! [`super::handshakes`] does it elsewhere. Who connects does it by the way.
 
 use std::io::{ErrorKind, Read, Write};
 
-use mio::net::TcpStream;
+use mio::event::Source;
+use mio::net::{TcpStream, UnixStream};
 use weir_tls::{Link, LinkError};
 
 /// Bytes in and out of a socket.
@@ -15,6 +17,8 @@ pub enum Transport {
     Plain(TcpStream),
     /// Bytes in records.
     Tls(Box<TlsTransport>),
+    /// One end of a pair: who is at the other is a part of this node.
+    Local(UnixStream),
 }
 
 /// A socket and the records on it.
@@ -70,18 +74,8 @@ impl Transport {
     /// The end of the connection, once all that came before it was read.
     pub fn read(&mut self, room: &mut [u8], sealed: &mut [u8]) -> Result<Got, Ending> {
         match self {
-            Transport::Plain(stream) => match stream.read(room) {
-                Ok(0) => Err(Ending::Closed),
-                // Edge-triggered: a short read emptied the socket, the next bytes bring an event.
-                Ok(len) => Ok(Got { len, more: len == room.len(), moved: true }),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    Ok(Got { len: 0, more: false, moved: false })
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {
-                    Ok(Got { len: 0, more: true, moved: false })
-                }
-                Err(_) => Err(Ending::Closed),
-            },
+            Transport::Plain(stream) => read_plain(stream, room),
+            Transport::Local(stream) => read_plain(stream, room),
             Transport::Tls(tls) => tls.read(room, sealed),
         }
     }
@@ -93,6 +87,7 @@ impl Transport {
     pub fn write(&mut self, bytes: &[u8]) -> Result<Put, Ending> {
         match self {
             Transport::Plain(stream) => write_plain(stream, bytes),
+            Transport::Local(stream) => write_plain(stream, bytes),
             Transport::Tls(tls) => {
                 let put = tls.link.write(&mut tls.stream, bytes).map_err(|_| Ending::Closed)?;
                 Ok(Put { len: put.len, moved: put.moved, blocked: put.blocked })
@@ -104,7 +99,7 @@ impl Transport {
     #[must_use]
     pub fn unsent_len(&self) -> usize {
         match self {
-            Transport::Plain(_) => 0,
+            Transport::Plain(_) | Transport::Local(_) => 0,
             Transport::Tls(tls) => tls.link.unsent_len(),
         }
     }
@@ -117,15 +112,48 @@ impl Transport {
     }
 
     /// The socket, for the poll.
-    pub fn socket(&mut self) -> &mut TcpStream {
+    pub fn socket(&mut self) -> &mut dyn Source {
         match self {
             Transport::Plain(stream) => stream,
             Transport::Tls(tls) => &mut tls.stream,
+            Transport::Local(stream) => stream,
         }
+    }
+
+    /// The socket, where it is one of TCP's.
+    pub fn tcp(&mut self) -> Option<&mut TcpStream> {
+        match self {
+            Transport::Plain(stream) => Some(stream),
+            Transport::Tls(tls) => Some(&mut tls.stream),
+            Transport::Local(_) => None,
+        }
+    }
+
+    /// What is written goes at once, also where it is little.
+    ///
+    /// # Errors
+    /// When the operating system refuses.
+    pub fn set_nodelay(&mut self) -> std::io::Result<()> {
+        self.tcp().map_or(Ok(()), |stream| stream.set_nodelay(true))
     }
 }
 
-fn write_plain(stream: &mut TcpStream, bytes: &[u8]) -> Result<Put, Ending> {
+fn read_plain(stream: &mut impl Read, room: &mut [u8]) -> Result<Got, Ending> {
+    match stream.read(room) {
+        Ok(0) => Err(Ending::Closed),
+        // Edge-triggered: a short read emptied the socket, the next bytes bring an event.
+        Ok(len) => Ok(Got { len, more: len == room.len(), moved: true }),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => {
+            Ok(Got { len: 0, more: false, moved: false })
+        }
+        Err(error) if error.kind() == ErrorKind::Interrupted => {
+            Ok(Got { len: 0, more: true, moved: false })
+        }
+        Err(_) => Err(Ending::Closed),
+    }
+}
+
+fn write_plain(stream: &mut impl Write, bytes: &[u8]) -> Result<Put, Ending> {
     let mut put = Put { len: 0, moved: false, blocked: false };
     while put.len < bytes.len() {
         match stream.write(&bytes[put.len..]) {

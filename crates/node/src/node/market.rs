@@ -22,6 +22,7 @@ impl Assembly<'_> {
         .context("market data")?;
         self.market_figures = Some(gateway.figures);
         self.market_runners = gateway.runners;
+        self.market_doors = Some(gateway.local);
         Ok(())
     }
 }

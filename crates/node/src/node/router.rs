@@ -69,7 +69,7 @@ pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node
     };
     let threads = assembly.start_threads((gateway, vec![Box::new(control)]), others, &wake_fd)?;
     assembly.wait_for_operator(definitions)?;
-    let web = web_listener.zip(web.hub).map(|(at, hub)| WebServer::start(at, hub));
+    let web = web_listener.zip(web.hub).map(|(at, hub)| WebServer::start(at, hub, None));
     let Assembly { draining, token_keys, .. } = assembly;
     let (web, reload) = (web.transpose()?, Some(reload));
     Ok(Node { threads, draining, address, status, tls, web, reload, token_keys, notes })

@@ -249,7 +249,7 @@ impl Link {
         let (Phase::Connecting, Some(transport)) = (self.phase, &mut self.transport) else {
             return Ok(());
         };
-        let socket = transport.socket();
+        let Some(socket) = transport.tcp() else { return Ok(()) };
         if let Ok(Some(error)) = socket.take_error() {
             return Err(LinkEnd::Connect(error.kind()));
         }

@@ -1,4 +1,6 @@
-//! Order state over HTTP: `GET /orders` as a long poll, `/orders/stream` over WebSocket, in JSON,
+//! Order state over HTTP, and market data where the node has it ([`market`]).
+//!
+//! Order state: `GET /orders` as a long poll, `/orders/stream` over WebSocket, in JSON,
 //! with the same tokens as over the binary protocol (`docs/protocols/web.md`).
 //!
 //! It has threads of its own. One runs HTTP on tokio; the other, an agent, checks keys, hands
@@ -9,6 +11,7 @@
 mod answer;
 mod ask;
 mod hub;
+pub mod market;
 mod orders;
 mod stream;
 
@@ -18,6 +21,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::Router;
 use axum::routing::get;
+use axum::serve::ListenerExt as _;
+
+use self::market::MarketDoor;
+use crate::market::gateway::local::LocalDoors;
 
 pub use hub::{Hub, HubAgent, HubParts, is_reader};
 
@@ -36,8 +43,12 @@ pub struct WebFigures {
     pub pages: AtomicU64,
     /// Readers now.
     pub readers: AtomicU64,
-    /// WebSockets now.
+    /// WebSockets of order state now.
     pub sockets: AtomicU64,
+    /// WebSockets of market data now.
+    pub market_sockets: AtomicU64,
+    /// Messages of market data told.
+    pub market_messages: AtomicU64,
 }
 
 /// The figures as they are told.
@@ -57,6 +68,10 @@ pub struct WebReport {
     pub readers: u64,
     /// See [`WebFigures`].
     pub sockets: u64,
+    /// See [`WebFigures`].
+    pub market_sockets: u64,
+    /// See [`WebFigures`].
+    pub market_messages: u64,
 }
 
 impl WebFigures {
@@ -72,6 +87,8 @@ impl WebFigures {
             pages: load(&self.pages),
             readers: load(&self.readers),
             sockets: load(&self.sockets),
+            market_sockets: load(&self.market_sockets),
+            market_messages: load(&self.market_messages),
         }
     }
 }
@@ -85,22 +102,37 @@ pub struct WebServer {
     address: SocketAddr,
     stop: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
+    /// What serves readers of market data, where there is any.
+    market: Option<tokio::runtime::Runtime>,
 }
 
 impl WebServer {
-    /// Serves `hub`'s orders on a socket that listens.
+    /// Serves `hub`'s orders on a socket that listens, and market data from the flush threads
+    /// behind `doors`.
     ///
     /// # Errors
-    /// When the operating system refuses the thread or the socket.
-    pub fn start(listener: std::net::TcpListener, hub: Hub) -> std::io::Result<WebServer> {
+    /// When the operating system refuses a thread or the socket.
+    pub fn start(
+        listener: std::net::TcpListener,
+        hub: Hub,
+        doors: Option<LocalDoors>,
+    ) -> std::io::Result<WebServer> {
         let address = listener.local_addr()?;
         listener.set_nonblocking(true)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let market = doors.is_some().then(market::runtime).transpose()?;
+        let door = doors.zip(market.as_ref()).map(|(doors, market)| {
+            let figures = hub.figures.clone();
+            Arc::new(MarketDoor::new(doors, market.handle().clone(), figures))
+        });
         let (stop, told_to_stop) = tokio::sync::oneshot::channel();
         let thread = std::thread::Builder::new().name("web".to_owned()).spawn(move || {
             runtime.block_on(async move {
                 let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-                let serving = axum::serve(listener, router(Arc::new(hub)));
+                // What is told at once would wait for company otherwise; who cannot have it so is
+                // told all the same.
+                let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
+                let serving = axum::serve(listener, router(Arc::new(hub), door));
                 tokio::select! {
                     biased;
                     // Dropped without a word from its other end it is as good as told.
@@ -115,7 +147,7 @@ impl WebServer {
             // Readers that wait are cut: they come again with the token that they have.
             runtime.shutdown_background();
         })?;
-        Ok(WebServer { address, stop: Some(stop), thread: Some(thread) })
+        Ok(WebServer { address, stop: Some(stop), thread: Some(thread), market })
     }
 
     /// Where it listens.
@@ -130,6 +162,9 @@ impl WebServer {
         if let Some(thread) = self.thread.take() {
             assert!(thread.join().is_ok(), "the thread of HTTP panicked");
         }
+        if let Some(market) = self.market.take() {
+            market.shutdown_background();
+        }
     }
 }
 
@@ -139,9 +174,13 @@ impl Drop for WebServer {
     }
 }
 
-fn router(hub: Arc<Hub>) -> Router {
-    Router::new()
+fn router(hub: Arc<Hub>, market: Option<Arc<MarketDoor>>) -> Router {
+    let orders = Router::new()
         .route("/orders", get(orders::fetch))
         .route("/orders/stream", get(stream::open))
-        .with_state(hub)
+        .with_state(hub);
+    match market {
+        None => orders,
+        Some(door) => orders.merge(market::router(door)),
+    }
 }

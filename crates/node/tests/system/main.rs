@@ -27,6 +27,7 @@ mod lobby;
 mod logon;
 mod malformed;
 mod market;
+mod market_web;
 mod matching;
 mod operations;
 mod operator;

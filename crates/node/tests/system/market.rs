@@ -29,19 +29,19 @@ use weir_wire::market_dialogue::{MarketMessage, MarketRequest};
 use crate::common::{ALICE, BOB, HANG, Home, Node, open_market, until};
 use crate::tools::weir_at;
 
-const STEP: Duration = Duration::from_millis(20);
+pub const STEP: Duration = Duration::from_millis(20);
 /// Messages that are sent before the gateway has taken those before: fewer than its buffer holds.
 const AHEAD_MAX: u64 = 2_000;
 
 /// A venue: ITCH messages over MoldUDP64 to one address, and the books that they make.
-struct Venue {
+pub struct Venue {
     socket: UdpSocket,
     to: SocketAddr,
-    writer: PacketWriter,
+    pub writer: PacketWriter,
     codec: Itch,
-    books: Books,
-    trades: u64,
-    sent: u64,
+    pub books: Books,
+    pub trades: u64,
+    pub sent: u64,
     /// The messages, for a file.
     kept: Option<Vec<Vec<u8>>>,
     /// The packets, to compare.
@@ -49,7 +49,7 @@ struct Venue {
 }
 
 impl Venue {
-    fn new(to: SocketAddr, session: &str) -> Venue {
+    pub fn new(to: SocketAddr, session: &str) -> Venue {
         Venue {
             socket: UdpSocket::bind("127.0.0.1:0").unwrap(),
             to,
@@ -63,7 +63,7 @@ impl Venue {
         }
     }
 
-    fn say(&mut self, message: &[u8]) {
+    pub fn say(&mut self, message: &[u8]) {
         let context =
             Context { sequence: self.writer.next_sequence(), channel: 0, ts_send: Nanos(0) };
         let mut said = Collected::default();
@@ -80,7 +80,7 @@ impl Venue {
         }
     }
 
-    fn send(&mut self) {
+    pub fn send(&mut self) {
         let Venue { socket, to, writer, packets, .. } = self;
         writer.take(|packet| {
             packets.iter_mut().for_each(|kept| kept.push(packet.to_vec()));
@@ -88,7 +88,7 @@ impl Venue {
         });
     }
 
-    fn directory(&mut self, locate: u16, symbol: &str) {
+    pub fn directory(&mut self, locate: u16, symbol: &str) {
         let directory = StockDirectory {
             stock: stock(symbol).unwrap(),
             market_category: b'Q',
@@ -115,18 +115,18 @@ impl Venue {
         self.say(&open.to_bytes(&header(locate)));
     }
 
-    fn add(&mut self, locate: u16, order_reference: u64, side: Side, shares: u32, price: u32) {
+    pub fn add(&mut self, locate: u16, order_reference: u64, side: Side, shares: u32, price: u32) {
         let side = if side == Side::Buy { b'B' } else { b'S' };
         let add = AddOrder { order_reference, side, shares, stock: *b"        ", price };
         self.say(&add.to_bytes(&header(locate)));
     }
 }
 
-fn header(stock_locate: u16) -> Header {
+pub fn header(stock_locate: u16) -> Header {
     Header { stock_locate, tracking_number: 0, timestamp: 1_000 }
 }
 
-fn symbol_of(locate: u16) -> String {
+pub fn symbol_of(locate: u16) -> String {
     format!("{}{locate}", if locate.is_multiple_of(2) { "EVEN" } else { "ODD" })
 }
 
@@ -158,7 +158,7 @@ fn received(node: &Node) -> u64 {
 }
 
 /// Sends what is left, and waits until the gateway has taken all.
-fn settle(venue: &mut Venue, node: &Node) {
+pub fn settle(venue: &mut Venue, node: &Node) {
     venue.send();
     until("the gateway has all", || (received(node) == venue.sent).then_some(()));
 }
@@ -166,18 +166,18 @@ fn settle(venue: &mut Venue, node: &Node) {
 /// All that one subscriber was told.
 #[derive(Default)]
 pub struct Told {
-    quotes: HashMap<InstrumentId, (Price, Qty, Price, Qty)>,
+    pub quotes: HashMap<InstrumentId, (Price, Qty, Price, Qty)>,
     quote_changes: u64,
     pub levels: HashMap<InstrumentId, Vec<(Side, Price, Qty, u32)>>,
     pieces: Vec<(Side, Price, Qty, u32)>,
     orders: Option<Books>,
     order_messages: u64,
-    trades: Vec<(InstrumentId, u64)>,
-    volumes: HashMap<InstrumentId, (u64, u64)>,
+    pub trades: Vec<(InstrumentId, u64)>,
+    pub volumes: HashMap<InstrumentId, (u64, u64)>,
     pub statuses: HashMap<InstrumentId, weir_types::TradingState>,
     pub channels: Vec<FeedState>,
-    ended: Vec<(u32, Reason)>,
-    subscribed: Vec<(u32, Nanos)>,
+    pub ended: Vec<(u32, Reason)>,
+    pub subscribed: Vec<(u32, Nanos)>,
     gaps: u64,
     stale: u64,
 }
@@ -319,10 +319,10 @@ impl Subscriber {
 
 /// A random day: the numbers of orders that rest, by instrument.
 #[derive(Default)]
-struct Day {
-    random: u64,
-    next_order: u64,
-    live: Vec<(u16, u64, u32)>,
+pub struct Day {
+    pub random: u64,
+    pub next_order: u64,
+    pub live: Vec<(u16, u64, u32)>,
 }
 
 impl Day {
@@ -333,7 +333,7 @@ impl Day {
         self.random % below
     }
 
-    fn step(&mut self, venue: &mut Venue, instruments: u16) {
+    pub fn step(&mut self, venue: &mut Venue, instruments: u16) {
         let locate = 1 + u16::try_from(self.draw(u64::from(instruments))).unwrap();
         let price = 100_000 + 100 * u32::try_from(self.draw(40)).unwrap();
         if self.live.len() < 50 || self.draw(100) < 45 {
@@ -395,9 +395,9 @@ impl Day {
     }
 }
 
-const INSTRUMENTS: u16 = 20;
+pub const INSTRUMENTS: u16 = 20;
 
-fn ids() -> impl Iterator<Item = InstrumentId> {
+pub fn ids() -> impl Iterator<Item = InstrumentId> {
     (1..=INSTRUMENTS).map(|locate| InstrumentId(u32::from(locate)))
 }
 

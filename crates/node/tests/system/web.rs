@@ -25,13 +25,13 @@ fn market() -> (Home, Node) {
     (home, node)
 }
 
-fn bearer(who: &Who) -> String {
+pub fn bearer(who: &Who) -> String {
     let key: String = who.key().0.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("Bearer {}:{key}", who.session_id.0)
 }
 
 /// The code and the JSON that `GET path` is answered with.
-fn get_as(node: &Node, authorization: &str, path: &str) -> (u16, Value) {
+pub fn get_as(node: &Node, authorization: &str, path: &str) -> (u16, Value) {
     let mut stream = TcpStream::connect(node.web()).unwrap();
     stream.set_read_timeout(Some(HANG)).unwrap();
     let ask = format!(

@@ -14,6 +14,7 @@ use weir_wire::session::NodeId;
 use super::config::{MarketSection, Stages};
 use super::figures::{FlushFigures, MarketFigures, ReceiveFigures, UpdateFigures};
 use super::flush::{FlushAgent, FlushParts};
+use super::local::{LocalDoor, LocalDoors};
 use super::post::{Kept, PostAgent, line_names};
 use super::receive::{Fused, ReceiveAgent, Staged, UpdateAgent};
 use super::ring::{RingReader, ring};
@@ -65,6 +66,8 @@ pub struct Gateway {
     pub runners: Vec<Runner>,
     /// What they count.
     pub figures: Arc<MarketFigures>,
+    /// Where the door over HTTP connects for its readers.
+    pub local: LocalDoors,
 }
 
 /// Puts a gateway together.
@@ -87,11 +90,12 @@ pub fn assemble(section: &MarketSection, host: &Host<'_>) -> anyhow::Result<Gate
     let probe = UpdateProbe::default();
     let mut runners = Vec::new();
     let mut figures = flush.figures(&sampler, &probe);
-    let (mut wakes, mut wishes) = (Vec::new(), Vec::new());
+    let (mut wakes, mut wishes, mut local) = (Vec::new(), Vec::new(), Vec::new());
     let first_flush_core = if section.stages == Stages::Staged { 2 } else { 1 };
     for (index, part) in flush.parts.into_iter().enumerate() {
         wakes.push(part.wake.clone());
         wishes.push(part.wishes);
+        local.push(part.local);
         let runner = Runner::new(FLUSH_NAMES[index], part.wake, wait_of(section, host))
             .with_sockets(part.agent)
             .on_core(section.cores.get(first_flush_core + index).copied());
@@ -132,7 +136,7 @@ pub fn assemble(section: &MarketSection, host: &Host<'_>) -> anyhow::Result<Gate
             runners.push(updating.with_agent(agent).on_core(core(1)));
         }
     }
-    Ok(Gateway { runners, figures: Arc::new(figures) })
+    Ok(Gateway { runners, figures: Arc::new(figures), local: LocalDoors::new(local) })
 }
 
 /// Starts to keep what is to be kept: where it goes in, and what tells the figures.
@@ -169,6 +173,7 @@ struct FlushPart {
     agent: FlushAgent,
     wake: Wake,
     wishes: Wishes,
+    local: LocalDoor,
     handshakes: Option<Runner>,
     address: SocketAddr,
     figures: Arc<FlushFigures>,
@@ -221,9 +226,11 @@ impl Flush<'_> {
         let probe = FlushProbe::default();
         let readers = probe.readers();
         let shm = self.open_shm(index)?;
+        let (local, entrance) = LocalDoor::new(wake.clone());
         let agent = FlushAgent::new(FlushParts {
             shm,
             door,
+            local: entrance,
             hearing,
             wishes,
             updater: self.taker.clone(),
@@ -240,8 +247,9 @@ impl Flush<'_> {
             times,
             probe,
         })?;
-        let times = readers;
-        let part = FlushPart { agent, wake, wishes: taken, handshakes, address, figures, times };
+        let (times, wishes) = (readers, taken);
+        let part =
+            FlushPart { agent, wake, wishes, local, handshakes, address, figures, times };
         self.parts.push(part);
         Ok(())
     }

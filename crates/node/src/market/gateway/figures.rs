@@ -204,6 +204,9 @@ struct TimeReaders {
 pub struct SubscriberReport {
     /// Its session.
     pub session_id: SessionNumber,
+    /// Whether it reads over a WebSocket.
+    #[serde(default)]
+    pub is_web: bool,
     /// Its subscriptions.
     pub subscriptions: usize,
     /// Messages written to it.
@@ -407,6 +410,8 @@ impl MarketReport {
         let sum = |figure: fn(&FlushReport) -> u64| self.flush.iter().map(figure).sum::<u64>();
         let post = self.post.clone().unwrap_or_default();
         let shm = self.shm.clone().unwrap_or_default();
+        let subscribers = self.flush.iter().flat_map(|flush| &flush.subscribers);
+        let websockets = subscribers.filter(|one| one.is_web).count() as u64;
         let lost = receive.channels.iter().map(|channel| channel.lost).sum();
         vec![
             ("weir_market_datagrams_total", "Datagrams taken.", counter, receive.datagrams),
@@ -427,6 +432,7 @@ impl MarketReport {
             ("weir_market_priority_queue", "Entries to be told.", gauge, update.queue_len),
             ("weir_market_ring_full_total", "Flush was behind.", counter, update.ring_full),
             ("weir_market_connections", "Connections now.", gauge, sum(|f| f.connections as u64)),
+            ("weir_market_websockets", "Of them over WebSocket.", gauge, websockets),
             ("weir_market_subscribed_total", "Begun.", counter, sum(|f| f.subscribed)),
             ("weir_market_told_total", "Messages written.", counter, sum(|f| f.messages)),
             ("weir_market_slow_total", "Disconnected.", counter, sum(|f| f.disconnected)),

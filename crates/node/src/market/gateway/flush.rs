@@ -22,7 +22,8 @@ use weir_wire::Event;
 use weir_wire::session::NodeId;
 
 use super::figures::{FlushFigures, FlushTimes, SubscriberReport, number_of};
-use super::link::{LIMITS, Link};
+use super::link::{LIMITS, LOCAL_LIMITS, Link};
+use super::local::LocalEntrance;
 use super::mirror::Mirror;
 use super::ring::RingReader;
 use super::shm::{Lent, ShmDoor};
@@ -59,6 +60,8 @@ const READ_LEN: usize = 16 * 1024;
 pub struct FlushParts {
     /// Where subscribers connect.
     pub door: Door,
+    /// Where the door over HTTP connects for its readers.
+    pub local: LocalEntrance,
     /// What is told.
     pub hearing: RingReader<Told>,
     /// Where wishes go.
@@ -97,6 +100,7 @@ pub struct FlushAgent {
     sockets: Sockets,
     events: Events,
     entrance: Entrance,
+    local: LocalEntrance,
     pub(super) reception: Reception,
     sessions: EventReader,
     record: Vec<u8>,
@@ -146,6 +150,7 @@ impl FlushAgent {
             sockets,
             events: Events::with_capacity(1024),
             entrance,
+            local: parts.local,
             reception: Reception::new(parts.node_id, parts.rng),
             sessions: parts.definitions,
             record: Vec::with_capacity(512),
@@ -296,6 +301,14 @@ impl FlushAgent {
             count += 1;
             self.welcome(transport, now);
         }
+        while count < ACCEPT_MAX
+            && let Some(stream) = self.local.next()
+        {
+            count += 1;
+            if !self.draining.load(Ordering::Relaxed) {
+                self.welcome(Transport::Local(stream), now);
+            }
+        }
         count
     }
 
@@ -307,10 +320,12 @@ impl FlushAgent {
         let id = self.next_link;
         let token = Token(FIRST + usize::try_from(id).expect("fewer than 2^64 connections"));
         let at = (self.sockets.registry(), token);
-        if let Ok(socket) = Socket::open(transport, LIMITS, at, now) {
+        let is_web = matches!(transport, Transport::Local(_));
+        let limits = if is_web { LOCAL_LIMITS } else { LIMITS };
+        if let Ok(socket) = Socket::open(transport, limits, at, now) {
             self.next_link += 1;
             add(&self.figures.accepted, 1);
-            self.links.insert(id, Link::new(socket));
+            self.links.insert(id, Link::new(socket, is_web));
             self.touched.insert(id);
         }
     }
@@ -367,12 +382,14 @@ impl FlushAgent {
         let FlushAgent { links, fanout, mirror, definitions, drafts, times, probe, .. } = self;
         let Some(link) = links.get_mut(&id) else { return 0 };
         let (Some(session), Some(subscriber)) = (link.session, link.subscriber) else { return 0 };
-        // Who has no room is told when it has: `flush` says so.
-        if !link.socket.is_open() || !link.socket.has_room() {
+        if !link.socket.is_open() {
             return 0;
         }
+        // Who has no room is told when it has, as `flush` says; but whether it is to be let go is
+        // seen now, since it may never have room again.
+        let room = if link.socket.has_room() { MESSAGES_MAX } else { 0 };
         let mut sent = 0;
-        let poll = Poll { subscriber, now, room: MESSAGES_MAX };
+        let poll = Poll { subscriber, now, room };
         let polled = fanout.poll(poll, mirror, &mut |message, mirror| {
             let handle = link.handle_of(message.subscription);
             // What came within this cycle is not sent before it came.
@@ -395,6 +412,7 @@ impl FlushAgent {
         link.counts.messages += sent;
         add(&self.figures.messages, sent);
         match polled {
+            Polled::Sent { .. } if room == 0 => {}
             Polled::Sent { left, .. } => {
                 if left > 0 {
                     self.hot.insert(id);
@@ -467,6 +485,7 @@ fn report_of(link: &Link, fanout: &Fanout) -> Option<SubscriberReport> {
     let standing = fanout.standing(link.subscriber?)?;
     Some(SubscriberReport {
         session_id: number_of(link.session?.session_id),
+        is_web: link.is_web,
         subscriptions: link.by_handle.len(),
         messages: link.counts.messages,
         last_age_ns: link.counts.last_age,

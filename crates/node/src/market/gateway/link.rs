@@ -12,10 +12,16 @@ use crate::door::{Limits, LoggedOn, Socket};
 pub(super) const LIMITS: Limits =
     Limits { input_len_max: 4 * CLIENT_FRAME_LEN_MAX, output_len_max: 256 * 1024 };
 
+/// The same of a connection from inside the node: less lies unmerged behind it, where the reader's
+/// own socket has a buffer too.
+pub(super) const LOCAL_LIMITS: Limits = Limits { output_len_max: 64 * 1024, ..LIMITS };
+
 /// A connection.
 #[derive(Debug)]
 pub(super) struct Link {
     pub socket: Socket,
+    /// Whether it is of a reader over HTTP.
+    pub is_web: bool,
     pub session: Option<LoggedOn>,
     /// What it is to the second stage, once it is logged on.
     pub subscriber: Option<SubscriberId>,
@@ -40,9 +46,10 @@ pub(super) struct LinkCounts {
 }
 
 impl Link {
-    pub fn new(socket: Socket) -> Link {
+    pub fn new(socket: Socket, is_web: bool) -> Link {
         Link {
             socket,
+            is_web,
             session: None,
             subscriber: None,
             by_handle: BTreeMap::new(),

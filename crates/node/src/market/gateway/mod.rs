@@ -15,7 +15,7 @@
 //! * [`ring`], [`told`]: what crosses, and how.
 //! * [`shm`]: the same messages in shared memory, for strategies on the same machine.
 //! * [`flush`]: a flush thread. [`mirror`]: its books; `intake`: what subscribers say; [`writing`]:
-//!   what they are told; `link`: one of them.
+//!   what they are told; `link`: one of them; [`local`]: those over HTTP.
 //! * [`post`]: what is kept, on a thread of its own. [`figures`]: what is counted; [`stages`]:
 //!   where the time of a message goes.
 
@@ -26,6 +26,7 @@ pub mod flush;
 mod intake;
 mod levels;
 mod link;
+pub mod local;
 pub mod mirror;
 pub mod post;
 pub mod receive;

@@ -1,0 +1,145 @@
+//! The HTTP side's end of a connection to a flush thread: frames in and out, by the binary protocol.
+//!
+//! What it holds is bounded: it reads only while its caller takes what it has read.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::io::{Interest, Ready};
+use tokio::net::UnixStream;
+use weir_types::{EventNo, Nanos, PartitionId, Reason, SessionId, Switch};
+use weir_wire::dialogue::{NodeMessage, put_logon};
+use weir_wire::frame::{Framing, next_frame, put_frame};
+use weir_wire::session::{ApiKey, Heartbeat, Logon};
+
+/// How often each end says that it is there when nothing else is said, at least.
+const HEARTBEAT_MS: u32 = 60_000;
+/// How long the flush thread may take to answer a logon.
+const LOGON_TIME: Duration = Duration::from_secs(5);
+/// Bytes read at once.
+const READ_LEN: usize = 64 * 1024;
+/// The longest frame of the gateway's: a thousand orders.
+const FRAME_LEN_MAX: usize = 64 * 1024;
+
+/// A connection with a session.
+#[derive(Debug)]
+pub(super) struct Pair {
+    stream: UnixStream,
+    input: Vec<u8>,
+    /// Bytes of the input that are dealt with.
+    consumed: usize,
+    /// Frames for the flush thread.
+    pub outgoing: Vec<u8>,
+    session_id: SessionId,
+}
+
+impl Pair {
+    /// Logs a session on; the stream does not block.
+    ///
+    /// # Errors
+    /// Why the gateway refuses; [`Reason::Overloaded`] when it has no room for the connection, or
+    /// does not answer.
+    pub async fn log_on(
+        stream: std::os::unix::net::UnixStream,
+        session_id: SessionId,
+        api_key: ApiKey,
+    ) -> Result<Pair, Reason> {
+        let stream = UnixStream::from_std(stream).map_err(|_| Reason::Overloaded)?;
+        let input = Vec::with_capacity(READ_LEN);
+        let mut pair = Pair { stream, input, consumed: 0, outgoing: Vec::new(), session_id };
+        let logon = Logon {
+            api_key,
+            session_id,
+            heartbeat_interval_ms: HEARTBEAT_MS,
+            cancel_on_disconnect: Switch::Off,
+        };
+        put_logon(&logon, &[], &mut pair.outgoing);
+        let answered = tokio::time::timeout(LOGON_TIME, pair.answer()).await;
+        answered.unwrap_or(Err(Reason::Overloaded))?;
+        Ok(pair)
+    }
+
+    async fn answer(&mut self) -> Result<(), Reason> {
+        loop {
+            let ready = self.ready().await.map_err(|_| Reason::Overloaded)?;
+            self.move_bytes(ready).map_err(|_| Reason::Overloaded)?;
+            match self.next() {
+                None => {}
+                Some(NodeMessage::LogonAck(..)) => return Ok(()),
+                Some(NodeMessage::LogonReject(reject)) => return Err(reject.reason),
+                Some(NodeMessage::Logout(logout)) => return Err(logout.reason),
+                Some(_) => return Err(Reason::Overloaded),
+            }
+        }
+    }
+
+    /// The session.
+    pub fn session_id(&self) -> SessionId {
+        self.session_id
+    }
+
+    /// Waits until bytes can be moved. It may be given up at any time.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub async fn ready(&self) -> io::Result<Ready> {
+        let wanted = match self.outgoing.is_empty() {
+            true => Interest::READABLE,
+            false => Interest::READABLE | Interest::WRITABLE,
+        };
+        self.stream.ready(wanted).await
+    }
+
+    /// Moves what can be moved, once.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::UnexpectedEof`] when the other end is closed and all was read.
+    pub fn move_bytes(&mut self, ready: Ready) -> io::Result<()> {
+        if ready.is_writable() && !self.outgoing.is_empty() {
+            match self.stream.try_write(&self.outgoing) {
+                Ok(len) => drop(self.outgoing.drain(..len)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // What was said before the end is read first.
+                Err(_) => self.outgoing.clear(),
+            }
+        }
+        if ready.is_readable() || ready.is_read_closed() {
+            self.input.drain(..std::mem::take(&mut self.consumed));
+            self.input.reserve(READ_LEN);
+            match self.stream.try_read_buf(&mut self.input) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The next message that was read whole.
+    ///
+    /// # Panics
+    /// When it is none that a flush thread makes.
+    pub fn next(&mut self) -> Option<NodeMessage<'_>> {
+        match next_frame(&self.input[self.consumed..], FRAME_LEN_MAX) {
+            Framing::Incomplete => None,
+            Framing::Frame { len, message: Ok(raw) } => {
+                self.consumed += len;
+                Some(NodeMessage::decode(&raw).expect("the flush thread's own message"))
+            }
+            other => panic!("the flush thread makes whole frames, not {other:?}"),
+        }
+    }
+
+    /// Says that somebody is there.
+    pub fn keep_alive(&mut self, now: Nanos) {
+        let heartbeat = Heartbeat {
+            sending_time: now,
+            high_water: EventNo::NONE,
+            session_id: self.session_id,
+            partition_id: PartitionId::NONE,
+            load_permille: 0,
+        };
+        put_frame(&heartbeat, &mut self.outgoing);
+    }
+}
