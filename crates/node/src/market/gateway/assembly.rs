@@ -248,8 +248,7 @@ impl Flush<'_> {
             probe,
         })?;
         let (times, wishes) = (readers, taken);
-        let part =
-            FlushPart { agent, wake, wishes, local, handshakes, address, figures, times };
+        let part = FlushPart { agent, wake, wishes, local, handshakes, address, figures, times };
         self.parts.push(part);
         Ok(())
     }
