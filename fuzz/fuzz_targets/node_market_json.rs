@@ -1,5 +1,5 @@
-//! Any text as what a subscriber to market data says over a WebSocket, and any bytes as a message of
-//! market data that is put into JSON for one.
+//! Any text as what a subscriber to market data says over a WebSocket, and any bytes as a message
+//! of market data that is put into JSON for one.
 //!
 //! Holds that what is refused is named in few bytes, that what is taken is a request that the
 //! gateway reads as the same, and that whatever a message holds, what the reader gets is one JSON

@@ -1,9 +1,9 @@
 //! Market data for Python: what a gateway tells, gathered into batches, the messages of each kind
 //! as the wire has them, one block after another, for NumPy to lay a type upon.
 //!
-//! The connection is read only while somebody waits for a batch, so that whoever is slow is slow for
-//! the gateway too, which then does what the subscriptions' policies say. What is gathered here is
-//! bounded by what one batch may have.
+//! The connection is read only while somebody waits for a batch, so that whoever is slow is slow
+//! for the gateway too, which then does what the subscriptions' policies say. What is gathered here
+//! is bounded by what one batch may have.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,6 @@
 //! What a subscriber over a WebSocket costs beside one of the binary protocol: a message put into
-//! JSON, its bytes, and the write that hands frames on, to a socket of TCP or to the node's own pair.
+//! JSON, its bytes, and the write that hands frames on, to a socket of TCP or to the node's own
+//! pair.
 //!
 //! `cargo run --release -p weir --example bench_market_json -- [messages]` prints one JSON object.
 

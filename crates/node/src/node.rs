@@ -228,9 +228,8 @@ impl Node {
             vec![Box::new(control), Box::new(feed), Box::new(trading)];
         let threads = assembly.start_threads((gateway, partitions), others, &wake_fd)?;
         assembly.wait_for_operator(definitions)?;
-        let doors = assembly.market_doors.take();
+        let Assembly { draining, token_keys, market_doors: doors, .. } = assembly;
         let web = web_listener.zip(web.hub).map(|(at, hub)| WebServer::start(at, hub, doors));
-        let Assembly { draining, token_keys, .. } = assembly;
         let (web, reload) = (web.transpose()?, None);
         Ok(Node { threads, draining, address, status, tls, web, reload, token_keys, notes })
     }

@@ -392,15 +392,15 @@ fn a_websocket_that_is_not_read_delays_nobody_and_is_dealt_with_by_its_policies(
         rustix::net::sockopt::set_socket_recv_buffer_size(stream, 64 << 10).unwrap();
     };
     let mut slow = Reader::open_with(&node, &ALICE, small);
+    // Whole books at each change fill the sockets soon.
     slow.ask(&subscribe(1, "*", "Bbo"), "MarketSubscribed");
-    slow.ask(
-        &json!({"subscribe": 2, "pattern": "*", "content": "Orders", "queueLenMax": 500}),
-        "MarketSubscribed",
-    );
+    slow.ask(&subscribe(3, "*", "Levels"), "MarketSubscribed");
+    let skipped = json!({"subscribe": 2, "pattern": "*", "content": "Trades", "queueLenMax": 10});
+    slow.ask(&skipped, "MarketSubscribed");
     let mut cut = Reader::open_with(&node, &BOB, small);
     let all_or_nothing = json!({
-        "subscribe": 1, "pattern": "*", "content": "Orders", "policy": "Disconnect",
-        "queueLenMax": 500,
+        "subscribe": 1, "pattern": "*", "content": "Levels", "policy": "Disconnect",
+        "queueLenMax": 100,
     });
     cut.ask(&all_or_nothing, "MarketSubscribed");
     // One that reads has all there is, while neither of the others reads anything.
@@ -414,7 +414,7 @@ fn a_websocket_that_is_not_read_delays_nobody_and_is_dealt_with_by_its_policies(
     let mut day = day();
     let (mut seen, mut told_before) = ((false, false), 0);
     for _ in 0..400 {
-        for _ in 0..1_000 {
+        for _ in 0..200 {
             day.step(&mut venue, INSTRUMENTS);
         }
         settle(&mut venue, &node);
@@ -422,10 +422,10 @@ fn a_websocket_that_is_not_read_delays_nobody_and_is_dealt_with_by_its_policies(
         quick.until("all trades", |quick| quick.trades.len() == told);
         reader.until("all trades", |reader| reader.all("MarketTrade").len() == told);
         let reports = subscriber_reports(&node);
-        // The one with two subscriptions: what is told it does not grow, what waits for it does.
-        let behind = reports.iter().find(|one| one["subscriptions"] == 2).expect("it is there");
+        // The one with three subscriptions: what is told it does not grow, what waits for it does.
+        let Some(behind) = reports.iter().find(|one| one["subscriptions"] == 3) else { continue };
         let messages = behind["messages"].as_u64().unwrap();
-        seen.0 |= messages == told_before && behind["queue_len"].as_u64().unwrap() > 100;
+        seen.0 |= messages == told_before && behind["queue_len"].as_u64().unwrap() > 20;
         told_before = messages;
         seen.1 |= node.status()["market"]["flush"][0]["disconnected"] == 1;
         if seen == (true, true) {

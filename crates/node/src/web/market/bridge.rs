@@ -1,5 +1,5 @@
-//! Between a WebSocket and a flush thread: requests one way, messages the other, each in the other's
-//! language.
+//! Between a WebSocket and a flush thread: requests one way, messages the other, each in the
+//! other's language.
 //!
 //! Nothing is queued here. What the reader's socket does not take is not asked for from the flush
 //! thread, whose output then fills, and conflation goes on there as for any slow subscriber.
@@ -175,7 +175,8 @@ impl End {
     }
 }
 
-/// Waits for a socket as long as one may; meanwhile the flush thread is told that somebody is there.
+/// Waits for a socket as long as one may; meanwhile the flush thread is told that somebody is
+/// there.
 async fn in_time(
     pair: &mut Pair,
     written: impl Future<Output = Result<(), axum::Error>>,

@@ -1,4 +1,5 @@
-//! The HTTP side's end of a connection to a flush thread: frames in and out, by the binary protocol.
+//! The HTTP side's end of a connection to a flush thread: frames in and out, by the binary
+//! protocol.
 //!
 //! What it holds is bounded: it reads only while its caller takes what it has read.
 

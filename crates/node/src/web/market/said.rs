@@ -357,6 +357,10 @@ mod tests {
         };
         let told = json_of(&MarketMessage::Status(status));
         assert_eq!((&told["statusReason"], &told["state"]), (&json!("\"\\?"), &json!("Halted")));
+    }
+
+    #[test]
+    fn statistics_trades_and_rejects_have_their_flags_and_names() {
         let day = MarketStatistics {
             first_sequence: 1,
             last_sequence: 1,
