@@ -1,6 +1,6 @@
 //! The ways: each can send a message to the other process and take what it sent, without waiting.
 
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;

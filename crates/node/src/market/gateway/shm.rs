@@ -516,46 +516,4 @@ impl Ring {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const PAGE: &str = include_str!("../../../../../docs/market.md");
-
-    fn on_page() -> ShmSection {
-        let begin = PAGE.find("[market.shm]").expect("the page has it");
-        let rest = &PAGE[begin + "[market.shm]".len()..];
-        toml::from_str(&rest[..rest.find("```").expect("it ends")]).expect("it can be read")
-    }
-
-    #[test]
-    fn the_section_on_the_page_is_good_and_says_the_defaults() {
-        let page = on_page();
-        page.check().expect("it is good");
-        let least: ShmSection =
-            toml::from_str("path = \"/dev/shm/weir-market\"").expect("all else");
-        assert_eq!(format!("{page:?}"), format!("{least:?}"));
-        let handles: Vec<_> = page.terms(5).iter().map(|one| one.content).collect();
-        assert_eq!(handles, [Content::Bbo, Content::Trades, Content::Status]);
-    }
-
-    #[test]
-    fn what_makes_no_sense_is_refused_by_its_name() {
-        type Change = fn(&mut ShmSection);
-        let cases: [(&str, Change); 8] = [
-            ("market.shm.ring_bytes", |one| one.ring_bytes = 3 << 20),
-            ("market.shm.ring_bytes", |one| one.ring_bytes = 1 << 19),
-            ("market.shm.mode", |one| one.mode = "755".to_owned()),
-            ("market.shm.mode", |one| one.mode = "rw".to_owned()),
-            ("market.shm.patterns", |one| one.patterns.clear()),
-            ("market.shm.content", |one| one.content.clear()),
-            ("market.shm.depth", |one| one.depth = 0),
-            ("market.shm.snapshot_ms", |one| one.snapshot_ms = 0),
-        ];
-        for (key, change) in cases {
-            let mut section = on_page();
-            change(&mut section);
-            let error = section.check().expect_err(key).to_string();
-            assert!(error.contains(key), "{key}: {error}");
-        }
-    }
-}
+mod tests;
