@@ -75,6 +75,23 @@ pub fn run(args: &MarketUdpArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Nanoseconds of the receiving thread's processor for a datagram of so many bytes, received many
+/// with one call as fast as one sender can.
+///
+/// # Errors
+/// The system's.
+pub fn receive_cost(payload: usize, milliseconds: u64) -> anyhow::Result<f64> {
+    let args = MarketUdpArgs {
+        rounds: 1,
+        cell_ms: milliseconds,
+        rate: 1,
+        payload,
+        group: Ipv4Addr::new(239, 77, 19, 6),
+    };
+    let cell = measure(&args, true, None)?;
+    Ok(cell.cpu_ns as f64 / cell.received.max(1) as f64)
+}
+
 /// The median of each figure over the rounds.
 fn summary(runs: &[Cell]) -> Value {
     let median = |figure: &dyn Fn(&Cell) -> f64| {

@@ -5,6 +5,7 @@
 //! cargo run --release -p weir --example bench_market_pipeline -- pipeline [--rate N] [--seconds N]
 //! cargo run --release -p weir --example bench_market_pipeline -- overload [--seconds N]
 //! cargo run --release -p weir --example bench_market_pipeline -- probes
+//! cargo run --release -p weir --example bench_market_pipeline -- capacity [--seconds N]
 //! ```
 //! Updates are made ahead and due at fixed times, whatever the pipeline does (open loop): what
 //! counts as receipt is when an update was due. One thread updates the books and conflates, one
@@ -19,6 +20,7 @@
 //! A window in which either was away for longer than 10 µs was not the pipeline's: figures are
 //! printed of all windows and of the clean ones, with their share.
 
+mod capacity;
 mod flow;
 mod handoff;
 mod probes;
@@ -44,7 +46,8 @@ fn main() {
         "pipeline" => pipeline(rate, seconds),
         "overload" => overload(seconds),
         "probes" => probes::probes(),
-        other => panic!("unknown mode {other}: want pipeline, overload or probes"),
+        "capacity" => capacity::capacity(seconds),
+        other => panic!("unknown mode {other}: want pipeline, overload, probes or capacity"),
     };
     println!("{report}");
 }
