@@ -23,6 +23,7 @@
 mod capacity;
 mod flow;
 mod handoff;
+mod orders;
 mod probes;
 mod run;
 

@@ -14,7 +14,7 @@ use weir_node::market::gateway::receive::Received;
 use weir_node::market::gateway::ring::{RingReader, RingWriter, Slots as _, ring};
 use weir_node::market::gateway::stages::{FlushProbe, Sampler, UpdateProbe};
 use weir_node::market::gateway::told::What;
-use weir_node::market::gateway::update::{UpdateParts, UpdateStage, WhenFull, Wishes};
+use weir_node::market::gateway::update::{BATCH_MAX, UpdateParts, UpdateStage, WhenFull, Wishes};
 use weir_node::market::gateway::writing::{Address, Drafts, put_message};
 use weir_node::market::receiver::{ChannelKey, Origin, Output as _};
 use weir_types::{InstrumentId, Nanos, SessionId};
@@ -195,6 +195,7 @@ fn stage_of(cell: &Cell, door: Writer, wishes: Wishes) -> UpdateStage<Writer> {
     let interval = if cell.is_conflated { interval } else { Nanos(0) };
     UpdateStage::new(UpdateParts {
         books: BooksConfig { instruments_max: INSTRUMENTS + 1, ..BooksConfig::default() },
+        batch_max: BATCH_MAX,
         conflator: ConflatorConfig {
             bbo_interval: interval,
             urgency: Urgency::NEVER,

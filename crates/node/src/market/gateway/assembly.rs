@@ -21,7 +21,7 @@ use super::ring::{RingReader, ring};
 use super::shm::{ShmDoor, ShmFigures};
 use super::stages::{FlushProbe, FlushReaders, Sampler, StageReaders, UpdateProbe};
 use super::told::Told;
-use super::update::{UpdateParts, UpdateStage, Wishes};
+use super::update::{BATCH_MAX, UpdateParts, UpdateStage, Wishes};
 use crate::door::Door;
 use crate::event_reader::EventReader;
 use crate::market::post::{PostProcessor, PostSenders, PostWatch};
@@ -106,6 +106,7 @@ pub fn assemble(section: &MarketSection, host: &Host<'_>) -> anyhow::Result<Gate
     figures.post = watch;
     let stage = UpdateStage::new(UpdateParts {
         books: section.books(),
+        batch_max: BATCH_MAX,
         conflator: section.conflator(),
         door,
         wakes,

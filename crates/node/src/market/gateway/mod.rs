@@ -11,7 +11,8 @@
 //! its subscribers. Where flush itself is behind, states merge in the priority queue.
 //!
 //! * [`config`]: what can be set. [`assembly`]: how the threads are put together.
-//! * [`receive`]: the receiving and the updating thread. [`update`]: books and the first stage.
+//! * [`receive`]: the receiving and the updating thread. [`update`]: books and the first stage;
+//!   `batch`: what it takes together; `saying`: what it says of it.
 //! * [`ring`], [`told`]: what crosses, and how.
 //! * [`shm`]: the same messages in shared memory, for strategies on the same machine.
 //! * [`flush`]: a flush thread. [`mirror`]: its books; `intake`: what subscribers say; [`writing`]:
@@ -20,6 +21,7 @@
 //!   where the time of a message goes.
 
 pub mod assembly;
+mod batch;
 pub mod config;
 pub mod figures;
 pub mod flush;
@@ -31,6 +33,7 @@ pub mod mirror;
 pub mod post;
 pub mod receive;
 pub mod ring;
+mod saying;
 pub mod shm;
 pub mod stages;
 pub mod told;

@@ -2,28 +2,34 @@
 //!
 //! It runs where its updates come from: on the receiving thread (fused), or behind a ring on one of
 //! its own (staged). What it tells goes out between packets only, so that nothing is told of half a
-//! message.
+//! message; and what came since is taken into the books together.
 
 use std::collections::VecDeque;
 
 use rtrb::Consumer;
-use weir_market::book::{Change, Statistics};
+use weir_market::book::Statistics;
 use weir_market::conflate::{
     Bbo, Body, BookView, Conflator, ConflatorConfig, DayStatistics, Entry, Interest, Kind, Stamp,
-    Status, Trade,
+    Status,
 };
 use weir_market::line::State;
-use weir_market::{Action, Books, BooksConfig, Definition, FeedError, TradeFlags, Update};
+use weir_market::{Action, Books, BooksConfig, Definition, FeedError, Update};
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
+use super::batch::Batch;
 use super::levels::PendingLevels;
-use super::post::{hand_over, tell_channel, tell_trades};
+use super::post::{hand_over, tell_channel};
 use super::ring::{RingWriter, Slots};
+use super::saying::{Known, Saying, bbo_of};
 use super::stages::{Begun, UpdateProbe};
 use super::told::{ChannelIndex, Told, What};
 use crate::market::post::{PostEvent, PostSender};
 use crate::market::receiver::{ChannelEvent, ChannelKey, ClearReason, Origin, Output};
 use crate::runner::Wake;
+
+/// Updates that are taken into the books together, at most: as many as fit beside the books' own
+/// lines in a core's first cache.
+pub const BATCH_MAX: usize = 128;
 
 /// What is done when a flush thread does not keep up and the ring towards it is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
@@ -47,15 +53,6 @@ pub struct UpdateCounts {
     pub full: u64,
 }
 
-/// What is known of an instrument beside its book.
-#[derive(Clone, Copy, Debug, Default)]
-struct Known {
-    is_known: bool,
-    channel: ChannelIndex,
-    last_change: Stamp,
-    status: Option<Status>,
-}
-
 /// What goes out in its order beside entries.
 #[derive(Clone, Copy, Debug)]
 enum Notice {
@@ -70,19 +67,15 @@ pub type Wishes = Consumer<Interest>;
 /// See the file's head.
 pub struct UpdateStage<D = RingWriter<Told>> {
     books: Books,
-    known: Vec<Known>,
-    conflator: Conflator,
-    levels: PendingLevels,
+    saying: Saying,
+    batch: Batch,
+    batch_max: usize,
     wanted_levels: Vec<u32>,
-    channels: Vec<(ChannelKey, State)>,
     notices: VecDeque<Notice>,
     door: D,
     wakes: Vec<Wake>,
     wishes: Vec<Wishes>,
     when_full: WhenFull,
-    post: Option<PostSender>,
-    probe: UpdateProbe,
-    instruments_max: u32,
     has_told: bool,
     counts: UpdateCounts,
 }
@@ -97,6 +90,8 @@ struct View<'a> {
 pub struct UpdateParts<D = RingWriter<Told>> {
     /// Room for books.
     pub books: BooksConfig,
+    /// Updates that are taken into them together, at most: [`BATCH_MAX`], or 1 for one by one.
+    pub batch_max: usize,
     /// The first stage's intervals.
     pub conflator: ConflatorConfig,
     /// Towards the flush threads.
@@ -117,27 +112,32 @@ impl<D: Slots<Told>> UpdateStage<D> {
     /// A stage that has heard nothing.
     #[must_use]
     pub fn new(parts: UpdateParts<D>) -> UpdateStage<D> {
-        UpdateStage {
-            instruments_max: parts.books.instruments_max,
-            books: Books::new(&parts.books),
+        let saying = Saying {
             known: Vec::new(),
+            channels: Vec::new(),
             conflator: Conflator::new(&parts.conflator),
             levels: PendingLevels::default(),
+            post: parts.post,
+            probe: parts.probe,
+            instruments_max: parts.books.instruments_max,
+        };
+        UpdateStage {
+            books: Books::new(&parts.books),
+            saying,
+            batch: Batch::with_capacity(parts.batch_max),
+            batch_max: parts.batch_max,
             wanted_levels: Vec::new(),
-            channels: Vec::new(),
             notices: VecDeque::new(),
             door: parts.door,
             wakes: parts.wakes,
             wishes: parts.wishes,
             when_full: parts.when_full,
-            post: parts.post,
-            probe: parts.probe,
             has_told: false,
             counts: UpdateCounts::default(),
         }
     }
 
-    /// The books.
+    /// The books, as of the last turn.
     #[must_use]
     pub fn books(&self) -> &Books {
         &self.books
@@ -152,31 +152,32 @@ impl<D: Slots<Told>> UpdateStage<D> {
     /// What conflation counted.
     #[must_use]
     pub fn conflated(&self) -> weir_market::conflate::Counts {
-        self.conflator.counts()
+        self.saying.conflator.counts()
     }
 
     /// States in the throttle queue, and entries in the priority queue.
     #[must_use]
     pub fn queue_lens(&self) -> (usize, usize) {
-        (self.conflator.waiting_count(), self.conflator.queue_len())
+        (self.saying.conflator.waiting_count(), self.saying.conflator.queue_len())
     }
 
     /// The update that comes next is timed.
     pub fn begin_trace(&mut self, begun: Begun) {
-        self.probe.begin(begun);
+        self.batch.begin_trace(begun);
     }
 
     /// When [`UpdateStage::turn`] has something to do although nothing came.
     #[must_use]
     pub fn next_due(&self) -> Option<Nanos> {
-        self.conflator.next_due()
+        self.saying.conflator.next_due()
     }
 
     /// Between packets: takes wishes, runs the timer, and tells what is to be told. Returns how
     /// much was done.
     pub fn turn(&mut self, now: Nanos) -> usize {
+        self.take_batch();
         let mut done = self.take_wishes(now);
-        self.conflator.tick(now);
+        self.saying.conflator.tick(now);
         done += self.tell_all(now);
         if std::mem::take(&mut self.has_told) {
             self.wakes.iter().for_each(Wake::wake);
@@ -197,7 +198,7 @@ impl<D: Slots<Told>> UpdateStage<D> {
 
     fn wish(&mut self, now: Nanos, interest: &Interest) {
         let Interest { instrument_id: id, kind, is_wanted } = *interest;
-        if id.0 >= self.instruments_max {
+        if id.0 >= self.saying.instruments_max {
             return;
         }
         if kind == Kind::Book {
@@ -208,11 +209,12 @@ impl<D: Slots<Told>> UpdateStage<D> {
             let count = &mut self.wanted_levels[index];
             *count = if is_wanted { *count + 1 } else { count.saturating_sub(1) };
             if is_wanted || *count == 0 {
-                self.levels.want(id, is_wanted);
+                self.saying.levels.want(id, is_wanted);
             }
         }
-        let view = View { books: &self.books, known: &self.known };
-        self.conflator.interest(now, interest, &view);
+        let Saying { conflator, known, .. } = &mut self.saying;
+        let view = View { books: &self.books, known };
+        conflator.interest(now, interest, &view);
     }
 
     fn tell_all(&mut self, now: Nanos) -> usize {
@@ -225,8 +227,9 @@ impl<D: Slots<Told>> UpdateStage<D> {
             done += 1;
         }
         // An entry that was taken must be told, so room comes first.
-        while self.conflator.queue_len() > 0 {
-            let UpdateStage { door, conflator, books, known, levels, probe, .. } = self;
+        while self.saying.conflator.queue_len() > 0 {
+            let UpdateStage { door, books, saying, .. } = self;
+            let Saying { conflator, known, levels, probe, .. } = saying;
             let is_told = door.write(|told| {
                 let entry = conflator.pop(now).expect("the queue is not empty");
                 write_entry(told, now, &entry, (books, known, levels));
@@ -256,121 +259,48 @@ impl<D: Slots<Told>> UpdateStage<D> {
         is_told
     }
 
-    fn channel_index(&mut self, key: ChannelKey) -> ChannelIndex {
-        let place = self.channels.iter().position(|(known, _)| *known == key);
-        let index = place.unwrap_or_else(|| {
-            self.channels.push((key, State::Waiting));
-            self.channels.len() - 1
-        });
-        // A feed has at most a few hundred.
-        ChannelIndex::try_from(index).unwrap_or(ChannelIndex::MAX)
-    }
-
-    fn know(&mut self, id: InstrumentId, channel: ChannelIndex) -> Option<&mut Known> {
-        if id == InstrumentId(0) || id.0 >= self.instruments_max {
-            return None;
-        }
-        let index = id.0 as usize;
-        if self.known.len() <= index {
-            self.known.resize(index + 1, Known::default());
-        }
-        let known = &mut self.known[index];
-        known.is_known = true;
-        known.channel = channel;
-        Some(known)
-    }
-
-    /// Says what an update changed, in the order in which it is to be told: a trade first, then how
-    /// the book is after it.
-    fn say(&mut self, now: Nanos, stamp: Stamp, (update, change): (&Update, &Change)) {
-        let id = change.instrument_id;
-        let UpdateStage { conflator, levels, probe, .. } = self;
-        let mut say = |body| {
-            let entry = Entry::change(id, stamp, body);
-            probe.offered(&entry, conflator.apply(now, &entry));
-        };
-        if let Some(trade) = trade_of(update, change) {
-            say(Body::Trade(trade));
-        }
-        if let (Some(state), Action::Status { reason, .. }) = (change.status, update.action) {
-            say(Body::Status(Status { state, reason }));
-        }
-        if is_of_order(&update.action) {
-            say(Body::Order(Update { instrument_id: id, ..*update }));
-        }
-        if let Some(best) = change.best {
-            say(Body::Bbo(bbo_of(
-                best.new.bid_px,
-                best.new.bid_sz,
-                best.new.ask_px,
-                best.new.ask_sz,
-            )));
-        }
-        if !change.levels().is_empty() {
-            levels.note(id, change.levels());
-            say(Body::Book);
-        }
-        if change.has_statistics {
-            say(Body::Statistics);
-        }
-        if change.is_cleared {
-            self.say_anew(now, id, stamp);
-        }
-    }
-
-    /// Says an instrument's book as it is now, as a change of its own.
-    fn say_anew(&mut self, now: Nanos, id: InstrumentId, stamp: Stamp) {
-        self.levels.mark_whole(id);
-        let best = self.books.best(id);
-        let best = bbo_of(best.bid_px, best.bid_sz, best.ask_px, best.ask_sz);
-        for body in [Body::Bbo(best), Body::Book, Body::Statistics, Body::OrdersSnapshot] {
-            let _ = self.conflator.apply(now, &Entry::change(id, stamp, body));
-        }
-    }
-
-    fn take_update(&mut self, origin: &Origin, update: &Update) {
-        self.counts.updates += 1;
-        let change = self.books.apply(update);
-        self.probe.updated();
-        if let Some(post) = &mut self.post {
-            tell_trades(post, update, &change);
-        }
-        let channel = self.channel_index(origin.channel);
-        let ts_recv = origin.ts_recv;
-        let stamp = Stamp::of(update, ts_recv);
-        if change.instrument_id == InstrumentId(0) {
-            if change.is_cleared {
-                self.clear(channel, false);
-            }
+    /// Takes into the books what came since, and says what it changed.
+    fn take_batch(&mut self) {
+        let UpdateStage { books, saying, batch, counts, .. } = self;
+        if batch.updates.is_empty() {
             return;
         }
-        let Some(known) = self.know(change.instrument_id, channel) else { return };
-        known.last_change = stamp;
-        if let (Some(state), Action::Status { reason, .. }) = (change.status, update.action) {
-            known.status = Some(Status { state, reason });
+        counts.updates += batch.updates.len() as u64;
+        let mut begun_of = batch.traces();
+        let mut sources = batch.sources.iter().enumerate();
+        let mut cleared = None;
+        books.apply_all(&batch.updates, |update, change| {
+            let (at, source) = sources.next().expect("each update has its source");
+            saying.updated(source, begun_of(at), (update, change));
+            // The batch ends with what clears a book: said once the books are free.
+            if change.is_cleared {
+                cleared = Some((*source, change.instrument_id, Stamp::of(update, source.ts_recv)));
+            }
+        });
+        drop(begun_of);
+        batch.clear();
+        match cleared {
+            Some((source, InstrumentId(0), _)) => self.clear(source.channel, false),
+            Some((source, id, stamp))
+                if !source.is_snapshot && id.0 < self.saying.instruments_max =>
+            {
+                self.saying.say_anew(source.ts_poll, &self.books, id, stamp);
+            }
+            _ => {}
         }
-        if !origin.is_snapshot {
-            self.say(origin.ts_poll, stamp, (update, &change));
-        }
-    }
-
-    fn of_channel(&self, channel: ChannelIndex) -> Vec<InstrumentId> {
-        let known = (0..).map(InstrumentId).zip(&self.known);
-        let of = known.filter(|(_, known)| known.is_known && known.channel == channel);
-        of.map(|(id, _)| id).collect()
     }
 
     /// All that is known of a channel's instruments is void.
     fn clear(&mut self, channel: ChannelIndex, is_session: bool) {
-        for id in self.of_channel(channel) {
-            let last_change = &mut self.known[id.0 as usize].last_change;
+        for id in self.saying.of_channel(channel) {
+            let last_change = &mut self.saying.known[id.0 as usize].last_change;
             if is_session {
                 last_change.sequence = 0;
             }
             let Stamp { sequence, ts_event, ts_recv } = *last_change;
             let action = Action::Clear;
             let _ = self.books.apply(&Update { instrument_id: id, sequence, ts_event, action });
-            self.say_anew(ts_recv, id, Stamp { sequence, ts_event, ts_recv });
+            self.saying.say_anew(ts_recv, &self.books, id, Stamp { sequence, ts_event, ts_recv });
         }
         if is_session {
             self.notices.push_back(Notice::NewSession(channel));
@@ -379,48 +309,53 @@ impl<D: Slots<Told>> UpdateStage<D> {
 
     /// A snapshot is whole: what it says is told as one change of each instrument.
     fn joined(&mut self, channel: ChannelIndex, next: u64) {
-        for id in self.of_channel(channel) {
-            let last_change = &mut self.known[id.0 as usize].last_change;
+        for id in self.saying.of_channel(channel) {
+            let last_change = &mut self.saying.known[id.0 as usize].last_change;
             last_change.sequence = next.saturating_sub(1);
             let stamp = *last_change;
-            self.say_anew(stamp.ts_recv, id, stamp);
+            self.saying.say_anew(stamp.ts_recv, &self.books, id, stamp);
         }
     }
 }
 
 impl<D: Slots<Told>> Output for UpdateStage<D> {
     fn define(&mut self, origin: &Origin, definition: &Definition) {
-        let channel = self.channel_index(origin.channel);
+        self.take_batch();
+        let channel = self.saying.channel_index(origin.channel);
         // Books and conflation count what is beyond their limits.
         let _is_known = self.books.define(definition.instrument_id);
-        if let Some(post) = &mut self.post {
+        if let Some(post) = &mut self.saying.post {
             hand_over(post, PostEvent::Define(*definition));
         }
-        if self.know(definition.instrument_id, channel).is_some() {
+        if self.saying.know(definition.instrument_id, channel).is_some() {
             self.notices.push_back(Notice::Define(channel, *definition));
         }
     }
 
     fn update(&mut self, origin: &Origin, update: Update) {
-        self.take_update(origin, &update);
-        self.probe.end_of_update();
+        let clears = matches!(update.action, Action::Clear);
+        self.batch.push(self.saying.source(origin), update);
+        if clears || self.batch.updates.len() >= self.batch_max {
+            self.take_batch();
+        }
     }
 
     fn channel(&mut self, channel: ChannelKey, event: &ChannelEvent) {
-        if let Some(post) = &mut self.post {
+        self.take_batch();
+        if let Some(post) = &mut self.saying.post {
             tell_channel(post, event);
         }
-        let index = self.channel_index(channel);
+        let index = self.saying.channel_index(channel);
         match event {
             ChannelEvent::State { to, .. } => {
-                self.channels[usize::from(index)].1 = *to;
+                self.saying.channels[usize::from(index)].1 = *to;
                 self.notices.push_back(Notice::Channel(index, channel, *to));
             }
             ChannelEvent::Damaged | ChannelEvent::Silent => {
                 self.notices.push_back(Notice::Channel(index, channel, State::Stale));
             }
             ChannelEvent::Heard => {
-                let state = self.channels[usize::from(index)].1;
+                let state = self.saying.channels[usize::from(index)].1;
                 self.notices.push_back(Notice::Channel(index, channel, state));
             }
             ChannelEvent::Clear { reason } => {
@@ -495,10 +430,6 @@ fn level_of(side: Side, level: weir_market::book::BookLevel) -> Action {
     Action::Level { side, price, size, order_count, is_last: true }
 }
 
-fn bbo_of(bid_px: Price, bid_sz: Qty, ask_px: Price, ask_sz: Qty) -> Bbo {
-    Bbo { bid_px, bid_sz, ask_px, ask_sz }
-}
-
 fn day_of(statistics: &Statistics) -> DayStatistics {
     DayStatistics {
         open: statistics.open,
@@ -511,43 +442,9 @@ fn day_of(statistics: &Statistics) -> DayStatistics {
     }
 }
 
-/// The trade, or the break of one, that an update is.
-fn trade_of(update: &Update, change: &Change) -> Option<Trade> {
-    if let Some(print) = change.trade {
-        let weir_market::book::TradePrint { price, size, match_id, aggressor, venue, flags } =
-            print;
-        return Some(Trade { price, size, match_id, venue, aggressor, flags, is_break: false });
-    }
-    match update.action {
-        Action::TradeBreak { match_id, size, price } => Some(Trade {
-            price,
-            size,
-            match_id,
-            venue: weir_market::Venue(0),
-            aggressor: None,
-            flags: TradeFlags::default(),
-            is_break: true,
-        }),
-        _ => None,
-    }
-}
-
-fn is_of_order(action: &Action) -> bool {
-    matches!(
-        action,
-        Action::Add { .. }
-            | Action::Execute { .. }
-            | Action::Reduce { .. }
-            | Action::Delete { .. }
-            | Action::Replace { .. }
-            | Action::Modify { .. }
-    )
-}
-
 impl BookView for View<'_> {
     fn best(&self, instrument_id: InstrumentId) -> Bbo {
-        let best = self.books.best(instrument_id);
-        bbo_of(best.bid_px, best.bid_sz, best.ask_px, best.ask_sz)
+        bbo_of(&self.books.best(instrument_id))
     }
 
     fn levels(
@@ -574,3 +471,6 @@ impl BookView for View<'_> {
         self.known.get(instrument_id.0 as usize).map_or(Stamp::default(), |known| known.last_change)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,177 @@
+//! Updates taken into the books together are told as those taken one by one.
+
+use proptest::prelude::*;
+use rtrb::RingBuffer;
+use weir_io::{Clock as _, SystemClock};
+use weir_market::TradingState;
+
+use super::*;
+
+/// Instruments 1, 2 and 3 have room; 4 has none.
+const INSTRUMENTS_MAX: u32 = 4;
+
+/// Keeps what it is told.
+#[derive(Default)]
+struct Heard(Vec<Told>);
+
+impl Slots<Told> for Heard {
+    fn write(&mut self, write: impl FnOnce(&mut Told)) -> bool {
+        let mut told = Told::default();
+        write(&mut told);
+        self.0.push(told);
+        true
+    }
+}
+
+/// A stage of whose instruments everything is wanted.
+fn stage(batch_max: usize) -> UpdateStage<Heard> {
+    let (mut wishes, taken) = RingBuffer::new(64);
+    for instrument_id in (1..INSTRUMENTS_MAX).map(InstrumentId) {
+        for kind in Kind::ALL {
+            wishes.push(Interest { instrument_id, kind, is_wanted: true }).expect("there is room");
+        }
+    }
+    UpdateStage::new(UpdateParts {
+        books: BooksConfig { instruments_max: INSTRUMENTS_MAX, ..BooksConfig::default() },
+        batch_max,
+        conflator: ConflatorConfig {
+            instrument_id_max: InstrumentId(INSTRUMENTS_MAX - 1),
+            ..ConflatorConfig::default()
+        },
+        door: Heard::default(),
+        wakes: Vec::new(),
+        wishes: vec![taken],
+        when_full: WhenFull::Merge,
+        post: None,
+        probe: UpdateProbe::default(),
+    })
+}
+
+/// What may reach a stage.
+#[derive(Clone, Debug)]
+enum Step {
+    Update { id: u32, action: Action, is_snapshot: bool },
+    Define(u32),
+    Channel(ChannelEvent),
+    Turn,
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let order = 1..20_u64;
+    let side = prop_oneof![Just(Side::Buy), Just(Side::Sell)];
+    let price = (1..9_i64).prop_map(|price| Price(price * 10_000_000));
+    let size = (1..50_u64).prop_map(Qty);
+    prop_oneof![
+        6 => (order.clone(), side, price.clone(), size.clone()).prop_map(
+            |(order_id, side, price, size)| Action::Add { order_id, side, price, size }
+        ),
+        2 => order.clone().prop_map(|order_id| Action::Delete { order_id }),
+        2 => (order.clone(), size.clone(), 0..99_u64).prop_map(|(order_id, size, match_id)| {
+            Action::Execute { order_id, size, price: None, match_id, is_printable: true }
+        }),
+        1 => (order.clone(), order, price.clone(), size.clone()).prop_map(
+            |(order_id, new_order_id, price, size)| {
+                Action::Replace { order_id, new_order_id, price, size }
+            }
+        ),
+        1 => (0..99_u64, price, size).prop_map(|(match_id, price, size)| {
+            Action::TradeBreak { match_id, price, size }
+        }),
+        1 => Just(Action::Status { state: TradingState::Halted, reason: *b"T1  " }),
+        1 => Just(Action::Clear),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let event = prop_oneof![
+        Just(ChannelEvent::Clear { reason: ClearReason::Session { session: 3 } }),
+        Just(ChannelEvent::Clear { reason: ClearReason::SnapshotBegins }),
+        Just(ChannelEvent::Joined { next: 7 }),
+        Just(ChannelEvent::State { from: State::Live, to: State::Stale }),
+        Just(ChannelEvent::Damaged),
+    ];
+    prop_oneof![
+        12 => (0..=INSTRUMENTS_MAX, action(), prop::bool::weighted(0.1)).prop_map(
+            |(id, action, is_snapshot)| Step::Update { id, action, is_snapshot }
+        ),
+        1 => (1..=INSTRUMENTS_MAX).prop_map(Step::Define),
+        1 => event.prop_map(Step::Channel),
+        2 => Just(Step::Turn),
+    ]
+}
+
+fn origin(channel: ChannelKey, at: u64, is_snapshot: bool) -> Origin {
+    Origin { channel, ts_recv: Nanos(at), ts_poll: Nanos(at + 1), is_snapshot }
+}
+
+fn take(stage: &mut UpdateStage<Heard>, at: u64, step: &Step) {
+    let channel = ChannelKey { pair: (at % 2) as u32, number: 0 };
+    match step {
+        Step::Update { id, action, is_snapshot } => {
+            let (instrument_id, sequence, ts_event) = (InstrumentId(*id), at, Nanos(at));
+            let update = Update { instrument_id, sequence, ts_event, action: *action };
+            stage.update(&origin(channel, at, *is_snapshot), update);
+        }
+        Step::Define(id) => {
+            let definition = Definition {
+                instrument_id: InstrumentId(*id),
+                symbol: weir_market::SymbolText::new(b"WEIR").expect("a symbol"),
+                round_lot: Qty(100),
+                previous_close: None,
+            };
+            stage.define(&origin(channel, at, false), &definition);
+        }
+        Step::Channel(event) => stage.channel(channel, event),
+        Step::Turn => {
+            stage.turn(Nanos(at * 1_000));
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_batch_is_told_as_its_updates_would_be_one_by_one(
+        steps in prop::collection::vec(step(), 1..200),
+        batch_max in prop_oneof![2..9_usize, Just(BATCH_MAX)],
+    ) {
+        let [mut one_by_one, mut batches] = [1, batch_max].map(stage);
+        for (at, step) in (10..).zip(&steps).chain([(1_000_000, &Step::Turn)]) {
+            take(&mut one_by_one, at, step);
+            take(&mut batches, at, step);
+            let told = |stage: &mut UpdateStage<Heard>| format!("{:#?}", stage.door.0);
+            prop_assert_eq!(told(&mut one_by_one), told(&mut batches));
+            one_by_one.door.0.clear();
+            batches.door.0.clear();
+        }
+        prop_assert_eq!(one_by_one.counts(), batches.counts());
+        prop_assert_eq!(one_by_one.conflated(), batches.conflated());
+    }
+}
+
+#[test]
+fn the_update_of_a_batch_that_is_timed_carries_its_times() {
+    let mut stage = stage(BATCH_MAX);
+    stage.turn(Nanos(1));
+    stage.door.0.clear();
+    let begun = Begun { kernel: Some(Nanos(1)), received: SystemClock.now() };
+    for id in 1..INSTRUMENTS_MAX {
+        if id == 2 {
+            stage.begin_trace(begun);
+        }
+        let size = Qty(u64::from(id));
+        let side = Side::Buy;
+        let action = Action::Add { order_id: u64::from(id), side, price: Price(10_000_000), size };
+        take(&mut stage, u64::from(id), &Step::Update { id, action, is_snapshot: false });
+    }
+    assert_eq!(stage.books().order_count(), 0, "it waits for the turn");
+    stage.turn(Nanos(1_000));
+    assert_eq!(stage.books().order_count(), 3);
+    let timed = stage.door.0.iter().filter(|told| told.trace.is_some());
+    let timed: Vec<_> = timed
+        .map(|told| match &told.what {
+            What::Entry(entry) => entry.instrument_id,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(timed, [InstrumentId(2)]);
+}
