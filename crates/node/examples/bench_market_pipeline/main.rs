@@ -17,8 +17,9 @@
 //! conflation: then the updating thread waits for flush, and the feed for it.
 //!
 //! Both threads spin and note the longest time between two looks at the clock in each millisecond.
-//! A window in which either was away for longer than 10 µs was not the pipeline's: figures are
-//! printed of all windows and of the clean ones, with their share.
+//! A window in which either was away for longer than 10 µs, or still worked off what had waited for
+//! it then, was not the pipeline's: figures are printed of all windows and of the clean ones, with
+//! their share. A thread that never catches up has no clean windows after the first stall.
 
 mod capacity;
 mod flow;
