@@ -26,6 +26,8 @@ use super::handoff::{Reader, Writer, handoff};
 const WINDOW: u64 = 1_000_000;
 /// The age of one message in so many is kept: there are tens of millions.
 const AGE_EVERY: u64 = 16;
+/// The clock is looked at once for so many subscribers: telling them takes less than being away.
+const LOOK_EVERY: usize = 8;
 /// A thread that did not look at the clock for so long was away, in nanoseconds.
 const AWAY: u64 = 10_000;
 
@@ -342,6 +344,7 @@ fn flush(shared: &Shared, mut reader: Reader, mut fanout: Fanout) -> Flushed {
             if entry.merged.change_count > 0 {
                 heard += u64::from(entry.merged.change_count);
                 let at = SystemClock.now().0;
+                looks.look(at.saturating_sub(begin));
                 push(
                     &mut ways,
                     at.saturating_sub(begin),
@@ -352,7 +355,10 @@ fn flush(shared: &Shared, mut reader: Reader, mut fanout: Fanout) -> Flushed {
         });
         fanout.take_ready(|subscriber| ready.push(subscriber));
         let at = SystemClock.now();
-        for subscriber in ready.drain(..) {
+        for (index, subscriber) in ready.drain(..).enumerate() {
+            if index % LOOK_EVERY == LOOK_EVERY - 1 {
+                looks.look(shared.elapsed());
+            }
             let mut room = 4_096;
             let mut poll = |room| {
                 fanout.poll(Poll { subscriber, now: at, room }, &mirror, &mut |message, mirror| {
