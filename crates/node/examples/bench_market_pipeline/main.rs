@@ -10,7 +10,7 @@
 //! Updates are made ahead and due at fixed times, whatever the pipeline does (open loop): what
 //! counts as receipt is when an update was due. One thread updates the books and conflates, one
 //! flushes: mirror, second stage, frames written to memory. Sockets are left out. The rate falls
-//! with the number of subscribers, to what one thread can write.
+//! with the number of subscribers, to half of what one thread can write.
 //!
 //! Overload: what flush carries to a hundred subscribers is measured, then the feed is 2, 5 and 10
 //! times that, with an interval in which flush could tell of each instrument twice, and without any
@@ -24,6 +24,7 @@
 mod capacity;
 mod flow;
 mod handoff;
+mod opra;
 mod orders;
 mod probes;
 mod run;
@@ -61,9 +62,9 @@ fn pipeline(rate: u64, seconds: u64) -> Value {
         cells.push(Cell { handoff, subscribers: 1, ..base });
     }
     cells.push(Cell { is_staged: true, subscribers: 1, ..base });
-    // So many that one thread can write what comes.
+    // About half of what one thread can write, so that it catches up with what waits for it.
     for subscribers in [10, 100, 1_000] {
-        let rate = rate.min(2_000_000 / u64::from(subscribers));
+        let rate = rate.min(1_000_000 / u64::from(subscribers));
         cells.push(Cell { subscribers, rate, ..base });
     }
     // In turn, so that what the machine does meets all alike.
