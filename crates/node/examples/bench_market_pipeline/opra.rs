@@ -115,6 +115,7 @@ impl Core {
     fn take(&mut self) {
         let Core { feed, stage, messages } = self;
         for packet in messages.chunks(PACKET) {
+            feed.look_ahead(packet.as_flattened());
             for message in packet {
                 let context = Context { sequence: 1, channel: 0, ts_send: Nanos(1) };
                 let mut sink = ToStage(stage);
