@@ -2,9 +2,9 @@
 //!
 //! The peak is that of the options' feed OPRA, 33.1 million messages a second over 96 lines. Its
 //! parts are measured as fast as they go: datagrams of a multicast group received; its quotes
-//! decoded and taken into books; updates conflated and handed to a flush thread that tells 1, 10 and
-//! 100 subscribers of what it can. What the parts do not say is in [`ASSUMED`]. Beside them: what the
-//! updating thread takes of a feed of orders, whose books are bigger than any cache.
+//! decoded and taken into books; updates conflated and handed to a flush thread that tells 1, 10
+//! and 100 subscribers of what it can. What the parts do not say is in [`ASSUMED`]. Beside them:
+//! what the updating thread takes of a feed of orders, whose books are bigger than any cache.
 
 use serde_json::{Value, json};
 use weir_node::bench_market_udp::receive_cost;
