@@ -63,11 +63,13 @@ pub fn config(interval: u64) -> IntervalConfig {
 }
 
 /// A builder and what it told.
+#[expect(missing_docs, reason = "they say it")]
 pub struct Told {
     pub builder: IntervalBuilder,
     pub rows: Vec<IntervalStatistics>,
 }
 
+#[expect(missing_docs, reason = "as the builder has them")]
 impl Told {
     pub fn new(config: &IntervalConfig) -> Told {
         Told { builder: IntervalBuilder::new(config), rows: Vec::new() }

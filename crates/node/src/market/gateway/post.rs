@@ -241,3 +241,6 @@ impl Agent for PostAgent {
         true
     }
 }
+
+#[cfg(test)]
+mod tests;
