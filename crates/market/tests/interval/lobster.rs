@@ -2,7 +2,9 @@
 //! rows alone, is what the books' quotes come to.
 //!
 //! A line of the files may be several updates here (what comes into sight at the file's depth, an
-//! order that trades at once): the quote is taken after the last of them, as the file has it.
+//! order that trades at once, an execution of which a part is of orders from before the file): the
+//! quote is taken after the last of them, as the file has it, and executions are counted as they
+//! are sent.
 
 use std::collections::BTreeMap;
 
@@ -166,24 +168,28 @@ impl Day {
             }
         }
         match message.kind {
-            MessageKind::ExecuteVisible => {
-                minute.executions += 1;
-                minute.executed += message.qty.0;
-            }
+            MessageKind::ExecuteVisible => minute.executed += message.qty.0,
             MessageKind::Deletion => minute.deletions += 1,
             MessageKind::Halt => self.is_halted = true,
             MessageKind::QuoteResume | MessageKind::TradeResume => self.is_halted = false,
             _ => {}
         }
         if matches!(message.kind, MessageKind::ExecuteVisible | MessageKind::ExecuteHidden) {
-            minute.trades += 1;
             minute.volume += message.qty.0;
         }
     }
 }
 
-fn by_rows(day: &[(Message, BookRow)]) -> BTreeMap<u64, Minute> {
+fn by_rows(day: &[(Message, BookRow)], items: &[FlowItem]) -> BTreeMap<u64, Minute> {
     let mut sums = Day::default();
+    for item in items {
+        let FlowItem::Event(event) = item else { continue };
+        let is_visible = matches!(event.kind, FlowKind::ExecuteVisible | FlowKind::Fill);
+        let is_trade = is_visible || event.kind == FlowKind::HiddenExecution;
+        let minute = sums.minutes.entry(event.ts.0 / MINUTE).or_default();
+        minute.executions += u64::from(is_visible);
+        minute.trades += u64::from(is_trade);
+    }
     let (mut top, mut since) = (Top::default(), day[0].0.ts.0);
     for (nth, (message, row)) in day.iter().enumerate() {
         if nth > 0 {
@@ -234,8 +240,8 @@ fn statistics_of_recorded_days_are_what_their_orderbook_files_come_to() {
             .expect("a vendor's file opens")
             .collect::<Result<_, _>>()
             .expect("a vendor's file reads");
-        let want = by_rows(&day);
-        let rows = by_books(&load(&path).expect("a vendor's file reads").items);
+        let items = load(&path).expect("a vendor's file reads").items;
+        let (want, rows) = (by_rows(&day, &items), by_books(&items));
         assert!(rows.len() >= 390, "{name}: {} minutes of a day", rows.len());
         let starts: Vec<Nanos> = rows.iter().map(|row| row.start).collect();
         let wanted: Vec<Nanos> = want.keys().map(|minute| Nanos(minute * MINUTE)).collect();
