@@ -4,9 +4,9 @@
 //! `bench_market_post [--datagrams N] [--bytes LEN] [--trades N] [--rounds N]` prints one line of
 //! JSON: the median of the rounds of each. Payloads are a counter, prices and sizes of a few values
 //! and some noise, so that they pack about as market data does; the ratio is printed. The queue is
-//! emptied between bursts that it holds, outside of the clock. Audits, bars and statistics are written
-//! into a directory of the system's temporary ones. Of four events of statistics three are orders
-//! and one is a quote; there are as many as trades.
+//! emptied between bursts that it holds, outside of the clock. Audits, bars and statistics are
+//! written into a directory of the system's temporary ones. Of four events of statistics three are
+//! orders and one is a quote; there are as many as trades.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

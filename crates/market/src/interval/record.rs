@@ -44,7 +44,8 @@ impl Quote {
     /// Bid and offer where both are there and the bid is not above the offer.
     #[must_use]
     pub fn market(&self) -> Option<Market> {
-        let (bid, ask) = (i128::from(self.bid()?.0.0), i128::from(self.ask()?.0.0));
+        let ((bid, _), (ask, _)) = (self.bid()?, self.ask()?);
+        let (bid, ask) = (i128::from(bid.0), i128::from(ask.0));
         let spread = u64::try_from(ask - bid).ok()?;
         let relative = u128::try_from(bid + ask).ok().filter(|sum| *sum > 0).map(|sum| {
             // Half of the sum is the middle; u64 times 2 * 10^9 fits.

@@ -130,9 +130,9 @@ fn a_silence_that_is_too_long_is_no_time_for_anybody() {
     let mut told = Told::new(&silence);
     told.quote(&quoted(1, 2, quote(10, 1, 12, 1)));
     told.act(&added(2, 6, 1));
-    told.act(&added(2, 1_000_000_007, 1));
+    told.act(&added(2, 1_000_007, 1));
     let rows = told.end();
-    assert_eq!(starts(&rows), [(1, 0), (2, 0), (2, 1_000_000_000)]);
+    assert_eq!(starts(&rows), [(1, 0), (2, 0), (2, 1_000_000)]);
     assert_eq!((rows[0].two_sided, rows[0].is_complete), (4, false));
 }
 

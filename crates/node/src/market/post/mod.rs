@@ -3,9 +3,9 @@
 //! * [`audit`]: every datagram that came, in files.
 //! * [`Bars`]: bars of trades, in tables.
 //! * [`Statistics`]: how instruments were quoted and traded by interval, in a table.
-//! * [`PostProcessor`]: all of it, on a thread of its own, fed by rings that never make a sender wait.
-//!   It may fall behind; then it says so ([`PostFigures`]), and what found no room stands in its
-//!   files as a gap.
+//! * [`PostProcessor`]: all of it, on a thread of its own, fed by rings that never make a sender
+//!   wait. It may fall behind; then it says so ([`PostFigures`]), and what found no room stands in
+//!   its files as a gap.
 //!
 //! Nothing here knows where datagrams and trades come from.
 
