@@ -15,6 +15,7 @@
 //! * [`update`]: the one form that every feed's messages take.
 //! * [`instrument`]: what an instrument is, and symbols' numbers.
 //! * [`book`]: the books that follow from updates, best prices, statistics.
+//! * [`interval`]: how instruments were quoted and traded, interval by interval.
 //! * [`conflate`]: what of it goes to whom and when.
 //! * [`publish`]: an engine's own market as ITCH 5.0, for others to read.
 
@@ -24,6 +25,7 @@ pub mod capture;
 pub mod conflate;
 pub mod feed;
 pub mod instrument;
+pub mod interval;
 pub mod line;
 pub mod publish;
 pub mod update;

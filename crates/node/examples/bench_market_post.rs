@@ -1,11 +1,12 @@
-//! What post-processing costs: handing a datagram to the audit's queue, writing audits, and making
-//! bars of trades.
+//! What post-processing costs: handing a datagram to the audit's queue, writing audits, making bars
+//! of trades, and handing over and adding up what statistics are made of.
 //!
 //! `bench_market_post [--datagrams N] [--bytes LEN] [--trades N] [--rounds N]` prints one line of
 //! JSON: the median of the rounds of each. Payloads are a counter, prices and sizes of a few values
 //! and some noise, so that they pack about as market data does; the ratio is printed. The queue is
-//! emptied between bursts that it holds, outside of the clock. Audits and bars are written into a
-//! directory of the system's temporary ones.
+//! emptied between bursts that it holds, outside of the clock. Audits, bars and statistics are
+//! written into a directory of the system's temporary ones. Of four events of statistics three are
+//! orders and one is a quote; there are as many as trades.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -15,9 +16,13 @@ use weir_market::bar::{BarBuilder, BarBuilderConfig, BarTrade};
 use weir_market::book::TradePrint;
 use weir_market::capture::Datagram;
 use weir_market::capture::audit::LineNo;
+use weir_market::interval::{Activity, OrderAct, Quote, Quoted};
 use weir_market::{TradeFlags, Venue};
 use weir_node::market::post::audit::{AuditWriter, Handed, audit_queue};
-use weir_node::market::post::{AuditSection, Bars, BarsSection, FileSystem};
+use weir_node::market::post::{
+    AuditSection, Bars, BarsSection, FileSystem, PostEvent, Statistics, StatisticsSection, Wants,
+    post_events,
+};
 use weir_types::{InstrumentId, Nanos, Price, Qty};
 
 /// Datagrams between two looks at the clock: fewer than the queue holds.
@@ -162,6 +167,76 @@ fn bars(trades: &[BarTrade]) -> (f64, f64) {
     (alone, into_tables)
 }
 
+/// Orders and quotes of 8,000 instruments.
+fn events(count: u64) -> Vec<PostEvent> {
+    let mut chance = 0x0fed_cba9_8765_4321;
+    let event = |number: u64| {
+        let noise = draw(&mut chance);
+        let (instrument_id, channel) = (InstrumentId(1 + (noise % 8_000) as u32), 0);
+        let (sequence, ts_event) = (number, Nanos(START + number * 10_000));
+        if number.is_multiple_of(4) {
+            let bid_px = Price(170_000_000_000 + (noise >> 20) as i64 % 500 * 10_000_000);
+            let ask_px = Price(bid_px.0 + 10_000_000);
+            let (bid_sz, ask_sz) = (Qty(1 + (noise >> 40) % 900), Qty(1 + (noise >> 50) % 900));
+            let quote = Quote { bid_px, bid_sz, ask_px, ask_sz };
+            let (state, is_whole) = (None, false);
+            return PostEvent::Quote(Quoted {
+                instrument_id,
+                channel,
+                is_whole,
+                state,
+                sequence,
+                ts_event,
+                quote,
+            });
+        }
+        PostEvent::Act(Activity {
+            instrument_id,
+            channel,
+            order: Some(OrderAct::Add),
+            is_trade: false,
+            is_break: false,
+            sequence,
+            ts_event,
+            added: Qty(100),
+            removed: Qty(0),
+            traded: Qty(0),
+        })
+    };
+    (1..=count).map(event).collect()
+}
+
+/// Nanoseconds an event: handed over, and added up into a table of seconds.
+fn statistics(events: &[PostEvent]) -> (f64, f64) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = StatisticsSection {
+        dir: dir.path().to_owned(),
+        interval_s: 1,
+        ..StatisticsSection::default()
+    };
+    let mut statistics =
+        Statistics::new(&config, &mut || Box::new(FileSystem)).expect("a directory");
+    let wants = Wants { bars: false, statistics: true };
+    let (mut sender, mut receiver) = post_events(BURST as usize, wants);
+    let (mut sending, mut adding) = (Duration::ZERO, Duration::ZERO);
+    for burst in events.chunks(BURST as usize) {
+        let began = Instant::now();
+        let sent = burst.iter().filter(|event| sender.send(event) == Handed::Taken).count();
+        sending += began.elapsed();
+        assert_eq!(sent, burst.len(), "a burst fits");
+        let began = Instant::now();
+        receiver.take(usize::MAX, &mut |event| statistics.take(event, Nanos(START)));
+        adding += began.elapsed();
+    }
+    let began = Instant::now();
+    statistics.finish(Nanos(START));
+    adding += began.elapsed();
+    let figures = statistics.figures();
+    assert_eq!((figures.files.lost, figures.files.rows), (0, figures.intervals.told));
+    let each = |spent: Duration| spent.as_nanos() as f64 / events.len() as f64;
+    (each(sending), each(adding))
+}
+
 fn main() {
     let (datagrams, bytes) = (argument("--datagrams", 1_000_000), argument("--bytes", 500));
     let (count, rounds) = (argument("--trades", 2_000_000), argument("--rounds", 5));
@@ -169,6 +244,8 @@ fn main() {
     let trades = trades(count);
     let audits: Vec<Audit> = (0..rounds).map(|_| audit(datagrams, &payloads)).collect();
     let of_bars: Vec<(f64, f64)> = (0..rounds).map(|_| bars(&trades)).collect();
+    let events = events(count);
+    let of_events: Vec<(f64, f64)> = (0..rounds).map(|_| statistics(&events)).collect();
     let round = |number: f64| (number * 10.0).round() / 10.0;
     let of = |field: fn(&Audit) -> f64| round(median(audits.iter().map(field).collect()));
     let line = json!({
@@ -182,6 +259,8 @@ fn main() {
         "trades": count,
         "bar_ns_per_trade": round(median(of_bars.iter().map(|it| it.0).collect())),
         "three_tables_ns_per_trade": round(median(of_bars.iter().map(|it| it.1).collect())),
+        "statistics_send_ns": round(median(of_events.iter().map(|it| it.0).collect())),
+        "statistics_ns_per_event": round(median(of_events.iter().map(|it| it.1).collect())),
     });
     println!("{line}");
 }

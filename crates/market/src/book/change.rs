@@ -116,6 +116,11 @@ pub struct Change {
     pub has_trade_break: bool,
     /// How the instrument trades now, where the update says.
     pub status: Option<TradingState>,
+    /// By so much orders came to rest or grew; the instrument's, as `removed` is.
+    pub added: Qty,
+    /// By so much orders that rested are gone or shrank, traded or not; what is cleared does not
+    /// count. With a replaced order both say its whole quantities.
+    pub removed: Qty,
     level_count: u8,
     levels: [LevelChange; TOUCHED_MAX],
     /// How the best bid and offer changed, where it did. Within a group of updates by price only
@@ -144,6 +149,8 @@ impl Change {
             has_statistics: false,
             has_trade_break: false,
             status: None,
+            added: Qty::ZERO,
+            removed: Qty::ZERO,
             level_count: 0,
             levels: [NO_LEVEL; TOUCHED_MAX],
             best: None,

@@ -85,6 +85,7 @@ impl Store {
             older: NIL,
             newer: NIL,
         };
+        change.added.0 = change.added.0.saturating_add(new.size.0);
         let slot = self.orders.take(order);
         let row = self.levels.get_mut(level);
         link(&mut self.orders, row, slot);
@@ -153,6 +154,7 @@ impl Store {
         size: u64,
         change: &mut Change,
     ) {
+        change.removed.0 = change.removed.0.saturating_add(size);
         let order = self.orders.get_mut(found.slot);
         order.size -= size;
         let (left, level_slot) = (order.size, order.level);
@@ -186,6 +188,7 @@ impl Store {
         // The order is a part of the sum.
         order.size += by;
         level.size = sum;
+        change.added.0 = change.added.0.saturating_add(by);
         change.touch(LevelChange { side: side_of(level), level: book_level(level) });
         true
     }

@@ -207,6 +207,16 @@ fn held(model: &Model) -> Heard {
     held
 }
 
+/// What rests of each instrument whose book is of orders.
+fn resting(model: &Model) -> BTreeMap<u32, i128> {
+    let books = model.books.iter().filter(|(_, book)| book.kind != BookKind::ByPrice);
+    let total = |book: &ModelBook| {
+        let levels = [Side::Buy, Side::Sell].into_iter().flat_map(|side| book.levels(side));
+        levels.map(|(_, level)| i128::from(level.total().0)).sum()
+    };
+    books.map(|(id, book)| (*id, total(book))).collect()
+}
+
 fn check(updates: &[Update], order_ids: OrderIds) -> Result<(), TestCaseError> {
     let (orders_max, levels_per_side_max) = (30, 9);
     let config = BooksConfig {
@@ -228,6 +238,7 @@ fn check(updates: &[Update], order_ids: OrderIds) -> Result<(), TestCaseError> {
     let mut heard = Heard::new();
     let (mut told, mut anomaly_count) = (BTreeMap::new(), 0);
     for update in updates {
+        let before = resting(&model);
         let change = books.apply(update);
         let anomalies = model.apply(update);
         prop_assert_eq!(change.anomalies.iter().collect::<Vec<_>>(), anomalies.clone());
@@ -235,6 +246,12 @@ fn check(updates: &[Update], order_ids: OrderIds) -> Result<(), TestCaseError> {
         let id = change.instrument_id;
         if model.books.contains_key(&id.0) {
             check_book(&books, &model, id)?;
+        }
+        // Two of the largest sizes together do not fit.
+        let fits = change.removed.0 < u64::MAX;
+        if let Some(after) = resting(&model).get(&id.0).filter(|_| fits && !change.is_cleared) {
+            let grown = i128::from(change.added.0) - i128::from(change.removed.0);
+            prop_assert_eq!(before.get(&id.0).copied().unwrap_or(0) + grown, *after);
         }
         if let Some(best) = change.best {
             prop_assert_eq!(best.old, told.get(&id).copied().unwrap_or_default());

@@ -122,8 +122,36 @@ fn table(report: &MarketReport, before: Option<(Duration, &MarketReport)>, limit
             flush.connections, flush.messages
         );
     }
+    text.push_str(&kept(report));
     text.push_str(&stages(report));
     text.push_str(&subscribers(report, limit));
+    text
+}
+
+/// What is kept of what came, and how far behind that is.
+fn kept(report: &MarketReport) -> String {
+    let Some(post) = &report.post else { return String::new() };
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "audit   {} datagrams, {} wait, {} behind, {} not kept, {} failures",
+        post.audited,
+        post.audit_waiting,
+        span(post.audit_behind_ns),
+        post.audit_dropped,
+        post.audit_failures
+    );
+    let _ = writeln!(
+        text,
+        "tables  {} events, {} wait, {} behind, {} not taken; {} bars, {} intervals, {} lost",
+        post.trades,
+        post.trades_waiting,
+        span(post.trades_behind_ns),
+        post.trades_dropped,
+        post.bars,
+        post.intervals,
+        post.bars_lost + post.intervals_lost
+    );
     text
 }
 

@@ -6,7 +6,7 @@
 //! * [`feeds`]: the feeds that tools can name; [`builder`]: the books of one.
 //! * [`analysis`]: rates, gaps and mix of what comes; [`plot`]: a picture of it.
 //! * [`receiver`]: a feed's sockets and captures as updates, with requests and snapshots.
-//! * [`post`]: what is kept of it: audits, bars.
+//! * [`post`]: what is kept of it: audits, bars, statistics.
 //! * [`replay`]: a capture sent again; [`record`]: what comes, kept.
 //! * [`publish`]: the node's own market, sent.
 

@@ -3,6 +3,7 @@
 mod full_ring;
 mod probes;
 mod shm;
+mod statistics;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{SocketAddr, UdpSocket};

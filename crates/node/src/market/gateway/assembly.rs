@@ -145,7 +145,7 @@ fn keep(
     section: &MarketSection,
     runners: &mut Vec<Runner>,
 ) -> anyhow::Result<(PostSenders, Option<PostWatch>)> {
-    if section.post.audit.is_none() && section.post.bars.is_none() {
+    if section.post.is_empty() {
         return Ok((PostSenders { audit: None, events: None }, None));
     }
     let (processor, senders) =

@@ -361,12 +361,27 @@ pub struct PostReport {
     pub audit_bytes: u64,
     /// Failures of its disk.
     pub audit_failures: u64,
-    /// Trades and the like handed over for bars.
+    /// Trades, quotes and the like handed over for bars and statistics.
     pub trades: u64,
-    /// Of them those that found no room.
+    /// Those that found no room.
     pub trades_dropped: u64,
-    /// Of them those that wait.
+    /// Those that wait.
     pub trades_waiting: u64,
+    /// By what time they are behind, in nanoseconds of the venue's clock.
+    #[serde(default)]
+    pub trades_behind_ns: u64,
+    /// Bars made.
+    #[serde(default)]
+    pub bars: u64,
+    /// Of bars and corrections, those that could not be written.
+    #[serde(default)]
+    pub bars_lost: u64,
+    /// Intervals of statistics made.
+    #[serde(default)]
+    pub intervals: u64,
+    /// Of them those that could not be written.
+    #[serde(default)]
+    pub intervals_lost: u64,
 }
 
 impl PostReport {
@@ -381,6 +396,11 @@ impl PostReport {
             trades: figures.events.taken,
             trades_dropped: figures.events.dropped,
             trades_waiting: figures.events.waiting,
+            trades_behind_ns: figures.events.behind.0,
+            bars: figures.bars.bars.bars,
+            bars_lost: figures.bars.bar_files.lost + figures.bars.correction_files.lost,
+            intervals: figures.statistics.intervals.told,
+            intervals_lost: figures.statistics.files.lost,
         }
     }
 }
@@ -443,8 +463,12 @@ impl MarketReport {
             ("weir_market_audit_waiting", "Datagrams to be kept.", gauge, post.audit_waiting),
             ("weir_market_audit_bytes", "Bytes of audits.", gauge, post.audit_bytes),
             ("weir_market_audit_failures_total", "Disk failures.", counter, post.audit_failures),
-            ("weir_market_bar_trades_total", "For bars.", counter, post.trades),
+            ("weir_market_bar_trades_total", "Events for bars.", counter, post.trades),
             ("weir_market_bar_dropped_total", "Not in bars.", counter, post.trades_dropped),
+            ("weir_market_bars_total", "Bars made.", counter, post.bars),
+            ("weir_market_bars_lost_total", "Not written.", counter, post.bars_lost),
+            ("weir_market_intervals_total", "Of statistics.", counter, post.intervals),
+            ("weir_market_intervals_lost_total", "Not written.", counter, post.intervals_lost),
         ]
     }
 }

@@ -5,7 +5,7 @@
 //!  sockets, lines,   books, first  ├─► flush 1 ─► subscribers
 //!  codec             conflation    └─► …
 //!     │└─ one thread where fused ──┘│     ▲ wishes: what subscribers want
-//!     └─ datagrams, trades ─────────┴─► post: audit, bars
+//!     └─ datagrams, updates ────────┴─► post: audit, bars, statistics
 //! ```
 //! A client never gates a ring: a flush thread takes all that it is told and conflates for each of
 //! its subscribers. Where flush itself is behind, states merge in the priority queue.

@@ -7,15 +7,18 @@ use weir_market::bar::{BarBreak, BarTrade};
 use weir_market::book::Change;
 use weir_market::capture::Datagram;
 use weir_market::capture::audit::LineNo;
+use weir_market::interval::{Activity, BookStated, Called, Quoted, Voided};
 use weir_market::line::Line;
-use weir_market::{Action, Definition, FeedError, Update};
-use weir_types::Nanos;
+use weir_market::{Action, Books, Definition, FeedError, Update};
+use weir_types::{InstrumentId, Nanos};
 
 use super::receive::Stage;
+use super::saying::{Known, Source};
+use super::told::ChannelIndex;
 use crate::agent::Agent;
 use crate::market::post::audit::AuditSender;
 use crate::market::post::{PostEvent, PostProcessor, PostSender};
-use crate::market::receiver::{ChannelEvent, ChannelKey, FeedSection, Origin, Output};
+use crate::market::receiver::{ChannelEvent, ChannelKey, ClearReason, FeedSection, Origin, Output};
 
 /// What waits is looked at so often, in nanoseconds: the rings hold far more than comes meanwhile.
 const LOOK_INTERVAL: u64 = 1_000_000;
@@ -112,8 +115,26 @@ impl<S: Stage> Stage for Kept<S> {
     }
 }
 
+/// Hands over what an update means for bars and statistics.
+#[inline]
+pub(super) fn tell_update(
+    to: &mut PostSender,
+    (source, known): (&Source, &[Known]),
+    update: &Update,
+    change: &Change,
+) {
+    let wants = to.wants();
+    if wants.bars {
+        tell_trades(to, update, change);
+    }
+    // What a snapshot says did not happen now: the book that it comes to is told.
+    if wants.statistics && !source.is_snapshot {
+        tell_statistics(to, (source.channel, known), update, change);
+    }
+}
+
 /// Hands over what bars are made of.
-pub(super) fn tell_trades(to: &mut PostSender, update: &Update, change: &Change) {
+fn tell_trades(to: &mut PostSender, update: &Update, change: &Change) {
     if let Some(trade) = BarTrade::of(update, change) {
         hand_over(to, PostEvent::Trade(trade));
     }
@@ -125,16 +146,64 @@ pub(super) fn tell_trades(to: &mut PostSender, update: &Update, change: &Change)
     }
 }
 
-/// Hands over what a channel's event means for bars.
-pub(super) fn tell_channel(to: &mut PostSender, event: &ChannelEvent) {
+/// Hands over what statistics are made of.
+fn tell_statistics(
+    to: &mut PostSender,
+    (channel, known): (ChannelIndex, &[Known]),
+    update: &Update,
+    change: &Change,
+) {
+    if let Some(activity) = Activity::of(channel, update, change) {
+        hand_over(to, PostEvent::Act(activity));
+    }
+    if let Some(called) = Called::of(channel, update, change) {
+        hand_over(to, PostEvent::Call(called));
+    }
+    if change.best.is_some() || change.is_cleared {
+        let status = known.get(change.instrument_id.0 as usize).and_then(|known| known.status);
+        let state = status.map(|status| status.state);
+        if let Some(quoted) = Quoted::of((channel, state), update, change) {
+            hand_over(to, PostEvent::Quote(quoted));
+        }
+    }
+}
+
+/// Hands over that an instrument's book is known again.
+pub(super) fn tell_book(
+    to: &mut PostSender,
+    (instrument_id, known): (InstrumentId, &Known),
+    books: &Books,
+) {
+    if to.wants().statistics {
+        let (channel, state) = (known.channel, known.status.map(|status| status.state));
+        let quote = (&books.best(instrument_id)).into();
+        hand_over(to, PostEvent::Book(BookStated { instrument_id, channel, state, quote }));
+    }
+}
+
+/// Hands over what became of a channel's books.
+pub(super) fn tell_void(to: &mut PostSender, channel: ChannelIndex, voided: Voided) {
+    if to.wants().statistics {
+        hand_over(to, PostEvent::Void(channel, voided));
+    }
+}
+
+/// Hands over what a channel's event means for bars and statistics.
+pub(super) fn tell_channel(to: &mut PostSender, channel: ChannelIndex, event: &ChannelEvent) {
     match event {
-        ChannelEvent::Stale { .. } | ChannelEvent::Damaged => hand_over(to, PostEvent::Gap),
-        ChannelEvent::EndOfSession { .. } => hand_over(to, PostEvent::EndSession),
+        ChannelEvent::Stale { .. } | ChannelEvent::Damaged => {
+            hand_over(to, PostEvent::Gap(channel));
+        }
+        ChannelEvent::EndOfSession { .. } => hand_over(to, PostEvent::EndSession(channel)),
+        ChannelEvent::Clear { reason: ClearReason::Session { .. } } => {
+            tell_void(to, channel, Voided::NewSession);
+        }
+        ChannelEvent::Clear { .. } => tell_void(to, channel, Voided::GivenUp),
         _ => {}
     }
 }
 
-/// What finds no room is counted by the ring, and marks the bars that lack it.
+/// What finds no room is counted by the ring, and marks what lacks it.
 pub(super) fn hand_over(to: &mut PostSender, event: PostEvent) {
     let _handed = to.send(&event);
 }
@@ -172,3 +241,6 @@ impl Agent for PostAgent {
         true
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use weir_market::{Action, Books, TradeFlags, Update};
 use weir_types::{InstrumentId, Nanos};
 
 use super::levels::PendingLevels;
-use super::post::tell_trades;
+use super::post::tell_update;
 use super::stages::{Begun, UpdateProbe};
 use super::told::ChannelIndex;
 use crate::market::post::PostSender;
@@ -44,7 +44,7 @@ pub(super) struct Saying {
     pub conflator: Conflator,
     /// What changed of books whose levels somebody wants.
     pub levels: PendingLevels,
-    /// Where trades go, where bars are made of them.
+    /// Where what bars and statistics are made of goes, where there are any.
     pub post: Option<PostSender>,
     /// Times messages.
     pub probe: UpdateProbe,
@@ -111,7 +111,7 @@ impl Saying {
         begun.into_iter().for_each(|begun| self.probe.begin(begun));
         self.probe.updated();
         if let Some(post) = &mut self.post {
-            tell_trades(post, update, change);
+            tell_update(post, (source, &self.known), update, change);
         }
         let stamp = Stamp::of(update, source.ts_recv);
         if let Some(known) = self.know(change.instrument_id, source.channel) {

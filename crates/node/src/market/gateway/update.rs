@@ -12,13 +12,14 @@ use weir_market::conflate::{
     Bbo, Body, BookView, Conflator, ConflatorConfig, DayStatistics, Entry, Interest, Kind, Stamp,
     Status,
 };
+use weir_market::interval::Voided;
 use weir_market::line::State;
 use weir_market::{Action, Books, BooksConfig, Definition, FeedError, Update};
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
 
 use super::batch::Batch;
 use super::levels::PendingLevels;
-use super::post::{hand_over, tell_channel};
+use super::post::{hand_over, tell_book, tell_channel, tell_void};
 use super::ring::{RingWriter, Slots};
 use super::saying::{Known, Saying, bbo_of};
 use super::stages::{Begun, UpdateProbe};
@@ -102,7 +103,7 @@ pub struct UpdateParts<D = RingWriter<Told>> {
     pub wishes: Vec<Wishes>,
     /// What happens when one does not keep up.
     pub when_full: WhenFull,
-    /// Where trades go, where bars are made of them.
+    /// Where what bars and statistics are made of goes, where there are any.
     pub post: Option<PostSender>,
     /// Times messages.
     pub probe: UpdateProbe,
@@ -280,7 +281,12 @@ impl<D: Slots<Told>> UpdateStage<D> {
         drop(begun_of);
         batch.clear();
         match cleared {
-            Some((source, InstrumentId(0), _)) => self.clear(source.channel, false),
+            Some((source, InstrumentId(0), _)) => {
+                if let Some(post) = self.saying.post.as_mut().filter(|_| !source.is_snapshot) {
+                    tell_void(post, source.channel, Voided::Emptied);
+                }
+                self.clear(source.channel, false);
+            }
             Some((source, id, stamp))
                 if !source.is_snapshot && id.0 < self.saying.instruments_max =>
             {
@@ -313,6 +319,10 @@ impl<D: Slots<Told>> UpdateStage<D> {
             let last_change = &mut self.saying.known[id.0 as usize].last_change;
             last_change.sequence = next.saturating_sub(1);
             let stamp = *last_change;
+            let Saying { post, known, .. } = &mut self.saying;
+            if let Some(post) = post {
+                tell_book(post, (id, &known[id.0 as usize]), &self.books);
+            }
             self.saying.say_anew(stamp.ts_recv, &self.books, id, stamp);
         }
     }
@@ -343,10 +353,10 @@ impl<D: Slots<Told>> Output for UpdateStage<D> {
 
     fn channel(&mut self, channel: ChannelKey, event: &ChannelEvent) {
         self.take_batch();
-        if let Some(post) = &mut self.saying.post {
-            tell_channel(post, event);
-        }
         let index = self.saying.channel_index(channel);
+        if let Some(post) = &mut self.saying.post {
+            tell_channel(post, index, event);
+        }
         match event {
             ChannelEvent::State { to, .. } => {
                 self.saying.channels[usize::from(index)].1 = *to;

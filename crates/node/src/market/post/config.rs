@@ -1,10 +1,12 @@
-//! The configuration of post-processing: what is kept of what came, and which bars are made.
+//! The configuration of post-processing: what is kept of what came, which bars and statistics are
+//! made.
 
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use weir_market::bar::{BarBuilderConfig, BarKind, BarKindError};
+use weir_market::interval::IntervalConfig;
 use weir_types::Nanos;
 
 use crate::config::ConfigError;
@@ -22,6 +24,8 @@ pub struct PostSection {
     pub audit: Option<AuditSection>,
     /// Bars are made of trades.
     pub bars: Option<BarsSection>,
+    /// Statistics by interval are made of quotes, orders, trades and states.
+    pub statistics: Option<StatisticsSection>,
 }
 
 /// What happens when the files of an audit reach their bound.
@@ -135,6 +139,53 @@ impl Default for BarsSection {
     }
 }
 
+/// Statistics of all instruments by interval, in files of tables.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StatisticsSection {
+    /// Where; has to be given.
+    pub dir: PathBuf,
+    /// How long an interval is, in seconds.
+    pub interval_s: u64,
+    /// Intervals begin so many seconds after the zero of the feed's times, as those of bars do.
+    pub origin_s: u64,
+    /// The interval of an instrument that rests is closed so long after its end by what happens to
+    /// others, in milliseconds.
+    pub lateness_ms: u64,
+    /// Beyond so long a silence of the whole feed time does not pass, in seconds.
+    pub silence_s: u64,
+    /// Instruments at most.
+    pub instruments_max: u32,
+    /// Events that may wait, 64 bytes each; what comes beyond them marks what may lack it.
+    pub events: u32,
+    /// Rows that are written together, sorted by time.
+    pub group_rows: u32,
+    /// Bytes of a file after which the next one begins.
+    pub file_bytes: u64,
+    /// A file is closed after so long, in seconds. Until then a crash loses its rows.
+    pub file_s: u64,
+    /// Zstandard's level.
+    pub level: i32,
+}
+
+impl Default for StatisticsSection {
+    fn default() -> StatisticsSection {
+        StatisticsSection {
+            dir: PathBuf::new(),
+            interval_s: 60,
+            origin_s: 0,
+            lateness_ms: 1_000,
+            silence_s: 3_600,
+            instruments_max: 1 << 22,
+            events: 1 << 19,
+            group_rows: 16_384,
+            file_bytes: 256 * MIB,
+            file_s: 3_600,
+            level: 3,
+        }
+    }
+}
+
 /// A value's key, it, and the range that it has to be in.
 type Ranged = (&'static str, u64, u64, u64, &'static str);
 
@@ -166,7 +217,14 @@ impl PostSection {
     /// [`ConfigError::OutOfRange`], which names the first that is not.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.audit.as_ref().map_or(Ok(()), AuditSection::check)?;
-        self.bars.as_ref().map_or(Ok(()), BarsSection::check)
+        self.bars.as_ref().map_or(Ok(()), BarsSection::check)?;
+        self.statistics.as_ref().map_or(Ok(()), StatisticsSection::check)
+    }
+
+    /// True when nothing is done.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.audit.is_none() && self.bars.is_none() && self.statistics.is_none()
     }
 }
 
@@ -235,6 +293,45 @@ impl BarsSection {
     }
 }
 
+impl StatisticsSection {
+    fn check(&self) -> Result<(), ConfigError> {
+        check_dir("market.post.statistics.dir", &self.dir)?;
+        let years = 10 * 366 * 24 * 3_600;
+        let (instruments_max, events) = (u64::from(self.instruments_max), u64::from(self.events));
+        let group_rows = u64::from(self.group_rows);
+        check_ranges(&[
+            ("market.post.statistics.interval_s", self.interval_s, 1, 86_400, "1 to 86400"),
+            ("market.post.statistics.origin_s", self.origin_s, 0, 1 << 33, "0 to 2^33"),
+            ("market.post.statistics.lateness_ms", self.lateness_ms, 0, 3_600_000, "0 to 3600000"),
+            ("market.post.statistics.silence_s", self.silence_s, 1, 86_400, "1 to 86400"),
+            ("market.post.statistics.instruments_max", instruments_max, 1, 1 << 24, "1 to 2^24"),
+            ("market.post.statistics.events", events, 1 << 10, 1 << 26, "2^10 to 2^26"),
+            ("market.post.statistics.group_rows", group_rows, 1, 1 << 18, "1 to 2^18"),
+            (
+                "market.post.statistics.file_bytes",
+                self.file_bytes,
+                4_096,
+                1 << 40,
+                "4 KiB to 1 TiB",
+            ),
+            ("market.post.statistics.file_s", self.file_s, 1, years, "1 to ten years' seconds"),
+            ("market.post.statistics.level", level(self.level), 1, 19, "1 to 19"),
+        ])
+    }
+
+    /// What makes them.
+    #[must_use]
+    pub fn builder(&self) -> IntervalConfig {
+        let interval = self.interval_s.saturating_mul(SECOND_NS).max(1);
+        let mut config = IntervalConfig::new(NonZeroU64::new(interval).expect("one at least"));
+        config.origin = Nanos(self.origin_s.saturating_mul(SECOND_NS));
+        config.lateness = self.lateness_ms.saturating_mul(1_000_000);
+        config.silence = self.silence_s.saturating_mul(SECOND_NS);
+        config.instruments_max = self.instruments_max;
+        config
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -247,10 +344,13 @@ mod tests {
 
     #[test]
     fn a_section_has_defaults_that_are_in_range_and_knows_its_keys() {
-        let section = read("[audit]\ndir = \"a\"\n[bars]\ndir = \"b\"").expect("it is good");
+        let text = "[audit]\ndir = \"a\"\n[bars]\ndir = \"b\"\n[statistics]\ndir = \"c\"";
+        let section = read(text).expect("it is good");
+        let statistics = section.statistics.expect("it is there").builder();
+        assert_eq!(statistics.interval.get(), 60 * SECOND_NS);
         assert_eq!(section.bars.map(|bars| bars.builders().count()), Some(1));
         assert_eq!(section.audit.map(|audit| audit.when_full), Some(WhenFull::DeleteOldest));
-        assert!(read("").expect("nothing is done").audit.is_none());
+        assert!(read("").expect("nothing is done").is_empty());
     }
 
     #[test]
@@ -260,7 +360,8 @@ mod tests {
         let text = text.expect("a section").replace("market.post.", "");
         let section = read(&text).expect("it is good");
         assert!(section.audit.is_some() && section.bars.is_some());
-        for (table, keys) in [("[audit]", 9), ("[bars]", 10)] {
+        assert!(section.statistics.is_some());
+        for (table, keys) in [("[audit]", 9), ("[bars]", 10), ("[statistics]", 11)] {
             let of_table = text.split(table).nth(1).and_then(|rest| rest.split("\n\n").next());
             assert_eq!(of_table.expect(table).matches(" = ").count(), keys, "{table}");
         }
@@ -278,7 +379,11 @@ mod tests {
             ("[bars]\ndir = \"b\"\nkinds = [\"ticks-1\", \"ticks-1\"]", "kinds"),
             ("[bars]\ndir = \"b\"\nkinds = [\"hours-1\"]", "hours-1"),
             ("[bars]\ndir = \"b\"\nfile_s = 0", "file_s"),
-            ("[statistics]", "statistics"),
+            ("[statistics]", "market.post.statistics.dir"),
+            ("[statistics]\ndir = \"c\"\ninterval_s = 0", "market.post.statistics.interval_s"),
+            ("[statistics]\ndir = \"c\"\nevents = 7", "market.post.statistics.events"),
+            ("[statistics]\ndir = \"c\"\nkinds = []", "kinds"),
+            ("[spreads]", "spreads"),
         ] {
             let error = read(text).expect_err(text);
             assert!(error.contains(named), "{text}: {error}");

@@ -1,5 +1,6 @@
-//! What trades mean for bars, on its way to post-processing: a ring that never makes the sender
-//! wait. What finds no room is counted, and a gap goes before the next event that does.
+//! What updates mean for bars and statistics, on its way to post-processing: a ring that never
+//! makes the sender wait. What finds no room is counted, and a gap goes before the next event that
+//! does.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,23 +8,58 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rtrb::{Consumer, Producer, RingBuffer};
 use weir_market::Definition;
 use weir_market::bar::{BarBreak, BarTrade};
+use weir_market::interval::{Activity, BookStated, Called, Quoted, Voided};
 use weir_types::Nanos;
 
 use super::audit::Handed;
 
-/// What bars are made of.
+/// What bars and statistics are made of. Channels by their numbers in the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PostEvent {
     /// An instrument's name.
     Define(Definition),
-    /// A trade.
+    /// A trade, for bars.
     Trade(BarTrade),
-    /// A trade is undone.
+    /// A trade is undone, for bars.
     Break(BarBreak),
-    /// Messages were missed.
-    Gap,
-    /// The session is over.
-    EndSession,
+    /// An order or a trade, for statistics.
+    Act(Activity),
+    /// Another best bid and offer, for statistics.
+    Quote(Quoted),
+    /// Another trading state, for statistics.
+    Call(Called),
+    /// A book as a snapshot has it, for statistics.
+    Book(BookStated),
+    /// What became of a channel's books, for statistics.
+    Void(u16, Voided),
+    /// Messages of a channel were missed.
+    Gap(u16),
+    /// Events before this one found no room in the ring.
+    Untold,
+    /// A channel's session is over.
+    EndSession(u16),
+}
+
+impl PostEvent {
+    /// When it happened by the venue's clock, where it says.
+    fn time(&self) -> Option<Nanos> {
+        match self {
+            PostEvent::Trade(trade) => Some(trade.ts_event),
+            PostEvent::Act(activity) => Some(activity.ts_event),
+            PostEvent::Quote(quoted) => Some(quoted.ts_event),
+            PostEvent::Call(called) => Some(called.ts_event),
+            _ => None,
+        }
+    }
+}
+
+/// What a ring is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wants {
+    /// What bars are made of.
+    pub bars: bool,
+    /// What statistics are made of.
+    pub statistics: bool,
 }
 
 /// How far events are behind.
@@ -35,7 +71,7 @@ pub struct EventFigures {
     pub dropped: u64,
     /// Events in the ring.
     pub waiting: u64,
-    /// From the last trade taken out to the newest one in the ring, by the trades' own times.
+    /// From the last event taken out to the newest one in the ring, by their own times.
     pub behind: Nanos,
 }
 
@@ -51,11 +87,12 @@ struct Shared {
 #[derive(Debug)]
 pub struct PostSender {
     ring: Producer<PostEvent>,
+    wants: Wants,
     shared: Arc<Shared>,
     has_gap: bool,
 }
 
-/// The end of whoever makes bars.
+/// The end of whoever makes bars and statistics.
 #[derive(Debug)]
 pub struct PostReceiver {
     ring: Consumer<PostEvent>,
@@ -65,15 +102,21 @@ pub struct PostReceiver {
 
 /// Both ends of a ring of so many events.
 #[must_use]
-pub fn post_events(count: usize) -> (PostSender, PostReceiver) {
+pub fn post_events(count: usize, wants: Wants) -> (PostSender, PostReceiver) {
     // One place more, so that an event and the gap before it find room together.
     let (producer, consumer) = RingBuffer::new(count.saturating_add(1));
     let shared = Arc::new(Shared::default());
-    let sender = PostSender { ring: producer, shared: Arc::clone(&shared), has_gap: false };
+    let sender = PostSender { ring: producer, wants, shared: Arc::clone(&shared), has_gap: false };
     (sender, PostReceiver { ring: consumer, shared, last: Nanos(0) })
 }
 
 impl PostSender {
+    /// What is to be sent.
+    #[must_use]
+    pub fn wants(&self) -> Wants {
+        self.wants
+    }
+
     /// Hands an event over. Never waits.
     pub fn send(&mut self, event: &PostEvent) -> Handed {
         let needed = 1 + usize::from(self.has_gap);
@@ -83,10 +126,10 @@ impl PostSender {
             return Handed::Dropped;
         }
         if std::mem::take(&mut self.has_gap) {
-            self.push(PostEvent::Gap);
+            self.push(PostEvent::Untold);
         }
-        if let PostEvent::Trade(trade) = event {
-            self.shared.newest.store(trade.ts_event.0, Ordering::Relaxed);
+        if let Some(ts) = event.time() {
+            self.shared.newest.store(ts.0, Ordering::Relaxed);
         }
         add_one(&self.shared.taken);
         self.push(*event);
@@ -111,9 +154,7 @@ impl PostReceiver {
         while taken < most
             && let Ok(event) = self.ring.pop()
         {
-            if let PostEvent::Trade(trade) = &event {
-                self.last = trade.ts_event;
-            }
+            self.last = event.time().unwrap_or(self.last);
             take(&event);
             taken += 1;
         }
@@ -136,4 +177,14 @@ impl PostReceiver {
 
 fn add_one(to: &AtomicU64) {
     to.store(to.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_cache_line() {
+        assert!(size_of::<PostEvent>() <= 64, "{} bytes", size_of::<PostEvent>());
+    }
 }

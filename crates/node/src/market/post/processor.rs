@@ -13,14 +13,15 @@ use super::audit::{
 };
 use super::bars::{Bars, BarsFigures};
 use super::config::PostSection;
-use super::events::{EventFigures, PostEvent, PostReceiver, PostSender, post_events};
+use super::events::{EventFigures, PostEvent, PostReceiver, PostSender, Wants, post_events};
+use super::statistics::{Statistics, StatisticsFigures};
 use super::storage::{FileSystem, Storage};
 
 /// Records and events of one round at most: the clock is read between rounds.
 const ROUND_MAX: usize = 1_024;
 /// Bytes of the queue that a record takes at least.
 const RECORD_LEN_MIN: u64 = 64;
-/// Events of trades that may wait.
+/// Events that may wait where bars alone are made of them.
 const EVENTS_MAX: usize = 1 << 16;
 /// A thread without work rests so long. What comes meanwhile waits in rings that hold far more.
 const REST: Duration = Duration::from_millis(1);
@@ -34,10 +35,12 @@ pub struct PostFigures {
     pub queue: QueueFigures,
     /// The audit.
     pub audit: AuditFigures,
-    /// Trades on their way into bars.
+    /// Events on their way into bars and statistics.
     pub events: EventFigures,
     /// Bars.
     pub bars: BarsFigures,
+    /// Statistics.
+    pub statistics: StatisticsFigures,
 }
 
 /// The latest figures, for other threads.
@@ -52,20 +55,28 @@ impl PostWatch {
     }
 }
 
-/// Where datagrams and trades go in. What is not configured has none.
+/// Where datagrams and events go in. What is not configured has none.
 #[derive(Debug)]
 pub struct PostSenders {
     /// Datagrams for the audit.
     pub audit: Option<AuditSender>,
-    /// Trades for bars.
+    /// Events for bars and statistics.
     pub events: Option<PostSender>,
+}
+
+/// What events become.
+#[derive(Debug)]
+struct Tables {
+    bars: Option<Bars>,
+    statistics: Option<Statistics>,
 }
 
 /// Keeps and adds up.
 #[derive(Debug)]
 pub struct PostProcessor {
     audit: Option<(AuditReceiver, AuditWriter)>,
-    bars: Option<(PostReceiver, Bars)>,
+    events: Option<PostReceiver>,
+    tables: Tables,
     watch: PostWatch,
     told: Nanos,
 }
@@ -105,14 +116,19 @@ impl PostProcessor {
             audit = Some((receiver, AuditWriter::new(config, lines, files)?));
             senders.audit = Some(sender);
         }
-        let mut bars = None;
-        if let Some(config) = &section.bars {
-            let (sender, receiver) = post_events(EVENTS_MAX);
-            bars = Some((receiver, Bars::new(config, storage)?));
-            senders.events = Some(sender);
+        let bars = section.bars.as_ref().map(|config| Bars::new(config, storage)).transpose()?;
+        let statistics = section.statistics.as_ref();
+        let statistics = statistics.map(|config| Statistics::new(config, storage)).transpose()?;
+        let wants = Wants { bars: bars.is_some(), statistics: statistics.is_some() };
+        let mut events = None;
+        if wants != Wants::default() {
+            let of_statistics = section.statistics.as_ref().map(|config| config.events as usize);
+            let (sender, receiver) = post_events(of_statistics.unwrap_or(EVENTS_MAX), wants);
+            (senders.events, events) = (Some(sender), Some(receiver));
         }
-        let processor = PostProcessor { audit, bars, watch: PostWatch::default(), told: Nanos(0) };
-        Ok((processor, senders))
+        let tables = Tables { bars, statistics };
+        let (watch, told) = (PostWatch::default(), Nanos(0));
+        Ok((PostProcessor { audit, events, tables, watch, told }, senders))
     }
 
     /// What tells the figures to other threads.
@@ -128,9 +144,10 @@ impl PostProcessor {
             taken += receiver.take(ROUND_MAX, &mut |record| writer.record(record, now));
             writer.tick(now);
         }
-        if let Some((receiver, bars)) = &mut self.bars {
-            taken += receiver.take(ROUND_MAX, &mut |event| apply(bars, event, now));
-            bars.tick(now);
+        if let Some(receiver) = &mut self.events {
+            let tables = &mut self.tables;
+            taken += receiver.take(ROUND_MAX, &mut |event| tables.apply(event, now));
+            tables.tick(now);
         }
         if now.since(self.told).0 >= TELL_NS || now < self.told {
             self.told = now;
@@ -146,9 +163,10 @@ impl PostProcessor {
         if let Some((receiver, writer)) = &self.audit {
             (figures.queue, figures.audit) = (receiver.figures(), writer.figures());
         }
-        if let Some((receiver, bars)) = &self.bars {
-            (figures.events, figures.bars) = (receiver.figures(), bars.figures());
-        }
+        let Tables { bars, statistics } = &self.tables;
+        figures.events = self.events.as_ref().map(PostReceiver::figures).unwrap_or_default();
+        figures.bars = bars.as_ref().map(Bars::figures).unwrap_or_default();
+        figures.statistics = statistics.as_ref().map(Statistics::figures).unwrap_or_default();
         figures
     }
 
@@ -182,20 +200,39 @@ impl PostProcessor {
         if let Some((_, writer)) = &mut self.audit {
             writer.finish(now);
         }
-        if let Some((_, bars)) = &mut self.bars {
-            bars.end_session(now);
-        }
+        self.tables.finish(now);
         self.tell();
         self.figures()
     }
 }
 
-fn apply(bars: &mut Bars, event: &PostEvent, now: Nanos) {
-    match event {
-        PostEvent::Define(definition) => bars.define(definition),
-        PostEvent::Trade(trade) => bars.trade(trade, now),
-        PostEvent::Break(undone) => bars.trade_break(undone, now),
-        PostEvent::Gap => bars.mark_gap(),
-        PostEvent::EndSession => bars.end_session(now),
+impl Tables {
+    fn apply(&mut self, event: &PostEvent, now: Nanos) {
+        if let Some(statistics) = &mut self.statistics {
+            statistics.take(event, now);
+        }
+        let Some(bars) = &mut self.bars else { return };
+        match event {
+            PostEvent::Define(definition) => bars.define(definition),
+            PostEvent::Trade(trade) => bars.trade(trade, now),
+            PostEvent::Break(undone) => bars.trade_break(undone, now),
+            PostEvent::Gap(_) | PostEvent::Untold => bars.mark_gap(),
+            PostEvent::EndSession(_) => bars.end_session(now),
+            PostEvent::Act(_)
+            | PostEvent::Quote(_)
+            | PostEvent::Call(_)
+            | PostEvent::Book(_)
+            | PostEvent::Void(..) => {}
+        }
+    }
+
+    fn tick(&mut self, now: Nanos) {
+        self.bars.iter_mut().for_each(|bars| bars.tick(now));
+        self.statistics.iter_mut().for_each(|statistics| statistics.tick(now));
+    }
+
+    fn finish(&mut self, now: Nanos) {
+        self.bars.iter_mut().for_each(|bars| bars.end_session(now));
+        self.statistics.iter_mut().for_each(|statistics| statistics.finish(now));
     }
 }

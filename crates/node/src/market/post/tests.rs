@@ -57,7 +57,7 @@ fn bars(config: &BarsSection) -> Bars {
     Bars::new(config, &mut || Box::new(FileSystem)).expect("it begins")
 }
 
-fn files(dir: &Path) -> Vec<PathBuf> {
+pub(super) fn files(dir: &Path) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = fs::read_dir(dir)
         .expect("a directory")
         .map(|entry| entry.expect("an entry").path())
@@ -99,7 +99,7 @@ fn read(path: &Path) -> Vec<BTreeMap<String, String>> {
 }
 
 /// Rows of all whole files of a table.
-fn read_all(dir: &Path, table: &str) -> Vec<BTreeMap<String, String>> {
+pub(super) fn read_all(dir: &Path, table: &str) -> Vec<BTreeMap<String, String>> {
     let of_table = |path: &&PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         name.starts_with(&format!("{table}-2")) && name.ends_with(".parquet")
@@ -107,7 +107,7 @@ fn read_all(dir: &Path, table: &str) -> Vec<BTreeMap<String, String>> {
     files(dir).iter().filter(of_table).flat_map(|path| read(path)).collect()
 }
 
-fn values(rows: &[BTreeMap<String, String>], column: &str) -> Vec<String> {
+pub(super) fn values(rows: &[BTreeMap<String, String>], column: &str) -> Vec<String> {
     rows.iter().map(|row| row[column].clone()).collect()
 }
 
@@ -142,7 +142,7 @@ fn events() -> Vec<PostEvent> {
             }));
         }
         if number == 450 {
-            events.push(PostEvent::Gap);
+            events.push(PostEvent::Gap(0));
         }
     }
     events
@@ -155,8 +155,8 @@ fn play(bars: &mut Bars, events: &[PostEvent]) {
             PostEvent::Define(definition) => bars.define(definition),
             PostEvent::Trade(trade) => bars.trade(trade, now),
             PostEvent::Break(undone) => bars.trade_break(undone, now),
-            PostEvent::Gap => bars.mark_gap(),
-            PostEvent::EndSession => bars.end_session(now),
+            PostEvent::Gap(_) => bars.mark_gap(),
+            other => panic!("{other:?}"),
         }
     }
 }
@@ -212,8 +212,8 @@ fn told(config: &BarsSection, events: &[PostEvent]) -> (Vec<Vec<String>>, Vec<Ve
                 builder.advance(trade.ts_event, &mut tell);
             }
             PostEvent::Break(undone) => builder.trade_break(undone, &mut tell),
-            PostEvent::Gap => builder.mark_gap(),
-            PostEvent::Define(_) | PostEvent::EndSession => {}
+            PostEvent::Gap(_) => builder.mark_gap(),
+            _ => {}
         }
     }
     builder.end_session(&mut tell);
@@ -256,7 +256,7 @@ const CORRECTION_COLUMNS: [&str; 10] = [
     "flags",
 ];
 
-fn columns(rows: &[BTreeMap<String, String>], names: &[&str]) -> Vec<Vec<String>> {
+pub(super) fn columns(rows: &[BTreeMap<String, String>], names: &[&str]) -> Vec<Vec<String>> {
     rows.iter().map(|row| names.iter().map(|name| row[*name].clone()).collect()).collect()
 }
 
@@ -432,6 +432,7 @@ fn on_its_thread_it_keeps_all_that_found_room_and_ends_in_order() {
     let section = PostSection {
         audit: Some(AuditSection { dir: audit_dir.clone(), ..AuditSection::default() }),
         bars: Some(config(&bars_dir, &["ticks-10"])),
+        statistics: None,
     };
     section.check().expect("it is in range");
     let (processor, mut senders) =
@@ -478,6 +479,7 @@ fn one_that_stands_still_says_how_far_it_is_behind_and_marks_bars_that_may_lack_
     let section = PostSection {
         audit: Some(AuditSection { dir: audit_dir, queue_bytes, ..AuditSection::default() }),
         bars: Some(config(&bars_dir, &["ticks-1"])),
+        statistics: None,
     };
     let (mut processor, mut senders) =
         PostProcessor::new(&section, &["A".to_owned()]).expect("it begins");
@@ -513,7 +515,7 @@ fn one_that_stands_still_says_how_far_it_is_behind_and_marks_bars_that_may_lack_
 const PAGE: &str = include_str!("../../../../../docs/protocols/bars.md");
 
 /// Column and type of a schema's line or of a page's row: `start`, `TIMESTAMP(NANOS,true)`.
-fn of_schema(schema: &str) -> Vec<(String, String)> {
+pub(super) fn of_schema(schema: &str) -> Vec<(String, String)> {
     let lines = schema.lines().map(str::trim).filter_map(|line| line.strip_suffix(';'));
     lines
         .map(|line| {
@@ -530,21 +532,24 @@ fn of_schema(schema: &str) -> Vec<(String, String)> {
         .collect()
 }
 
+/// Column and type of each row of a page's section.
+pub(super) fn on_page(page: &str, heading: &str) -> Vec<(String, String)> {
+    let section = page.split(heading).nth(1).and_then(|rest| rest.split("\n## ").next());
+    let rows = section.expect("the section").lines().filter_map(|row| row.strip_prefix("| `"));
+    rows.map(|row| {
+        let mut cells = row.split(" | ");
+        let name = cells.next().unwrap_or_default().trim_end_matches('`');
+        (name.to_owned(), cells.next().unwrap_or_default().to_owned())
+    })
+    .collect()
+}
+
 #[test]
 fn the_page_of_bars_has_each_column_with_its_type() {
     for (heading, schema) in [
         ("## Columns of bars\n", bars::bar_schema()),
         ("## Columns of corrections\n", bars::correction_schema()),
     ] {
-        let section = PAGE.split(heading).nth(1).and_then(|rest| rest.split("\n## ").next());
-        let rows = section.expect("the section").lines().filter_map(|row| row.strip_prefix("| `"));
-        let on_page: Vec<(String, String)> = rows
-            .map(|row| {
-                let mut cells = row.split(" | ");
-                let name = cells.next().unwrap_or_default().trim_end_matches('`');
-                (name.to_owned(), cells.next().unwrap_or_default().to_owned())
-            })
-            .collect();
-        assert_eq!(on_page, of_schema(schema), "{heading}");
+        assert_eq!(on_page(PAGE, heading), of_schema(schema), "{heading}");
     }
 }

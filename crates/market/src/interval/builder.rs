@@ -1,0 +1,396 @@
+//! What happens to instruments in, their statistics by interval out.
+
+use core::num::NonZeroU64;
+
+use weir_types::{InstrumentId, Nanos};
+
+use super::place::{Gaps, Place};
+use super::record::{Activity, BookStated, Called, IntervalStatistics, Quote, Quoted, Voided};
+use crate::bar::BarKind;
+use crate::book::directory::Directory;
+
+/// The longest interval: sums of prices times durations fit 128 bits.
+const INTERVAL_MAX: u64 = 1 << 62;
+
+/// What a builder makes and for what it takes room. Times in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct IntervalConfig {
+    /// How long an interval is; 2^62 at most, more is taken for that.
+    pub interval: NonZeroU64,
+    /// Intervals begin here and every `interval` before and after it.
+    pub origin: Nanos,
+    /// An interval of an instrument that rests is closed when others are so far past its end.
+    pub lateness: u64,
+    /// Beyond so long a silence of all instruments time does not pass.
+    pub silence: u64,
+    /// Instruments that room is taken for ahead.
+    pub instruments: u32,
+    /// Instruments at most; what happens to others is refused and counted.
+    pub instruments_max: u32,
+}
+
+impl IntervalConfig {
+    /// Intervals of a length, with room for all of a market's instruments.
+    #[must_use]
+    pub fn new(interval: NonZeroU64) -> IntervalConfig {
+        IntervalConfig {
+            interval,
+            origin: Nanos(0),
+            lateness: 1_000_000_000,
+            silence: 3_600_000_000_000,
+            instruments: 16_384,
+            instruments_max: 1 << 22,
+        }
+    }
+}
+
+/// What a builder counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IntervalCounts {
+    /// What happened to an instrument and counts.
+    pub events: u64,
+    /// What did not count: without instrument, or of too many.
+    pub refused: u64,
+    /// Of what counts, what came with a time whose interval was over.
+    pub late: u64,
+    /// Silences that were too long for time to pass.
+    pub silences: u64,
+    /// Intervals told.
+    pub told: u64,
+}
+
+/// Tells closed intervals.
+type Tell<'a> = dyn FnMut(&IntervalStatistics) + 'a;
+
+/// Makes the statistics by interval of all instruments of a feed.
+pub struct IntervalBuilder {
+    /// Where intervals begin.
+    kind: BarKind,
+    interval: u64,
+    phase: u64,
+    config: IntervalConfig,
+    directory: Directory,
+    places: Vec<Place>,
+    /// The latest time of all; `None` before the session's first.
+    clock: Option<Nanos>,
+    /// Intervals before this are over for all.
+    floor: Nanos,
+    /// What was not told.
+    untold: u64,
+    /// Of each channel, how often messages of it were missed.
+    missed: Vec<u64>,
+    counts: IntervalCounts,
+}
+
+impl IntervalBuilder {
+    /// Knows no instrument yet.
+    #[must_use]
+    pub fn new(config: &IntervalConfig) -> IntervalBuilder {
+        let interval = config.interval.min(NonZeroU64::new(INTERVAL_MAX).expect("it is not zero"));
+        let room = config.instruments.min(config.instruments_max) as usize;
+        IntervalBuilder {
+            kind: BarKind::Time { interval, origin: config.origin },
+            interval: interval.get(),
+            phase: config.origin.0 % interval,
+            config: *config,
+            directory: Directory::default(),
+            places: Vec::with_capacity(room),
+            clock: None,
+            floor: Nanos(0),
+            untold: 0,
+            missed: Vec::new(),
+            counts: IntervalCounts::default(),
+        }
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn counts(&self) -> &IntervalCounts {
+        &self.counts
+    }
+
+    /// True when nothing is open: no session is under way.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.clock.is_none()
+    }
+
+    /// Counts an order or a trade.
+    pub fn act(&mut self, activity: &Activity, tell: &mut Tell<'_>) {
+        let Activity { instrument_id, channel, sequence, ts_event, .. } = *activity;
+        if let Some((place, _)) = self.hear((instrument_id, channel), (sequence, ts_event), tell) {
+            place.act(activity);
+        }
+    }
+
+    /// Takes another best bid and offer.
+    pub fn quote(&mut self, quoted: &Quoted, tell: &mut Tell<'_>) {
+        let Quoted { instrument_id, channel, sequence, ts_event, .. } = *quoted;
+        let heard = self.hear((instrument_id, channel), (sequence, ts_event), tell);
+        let Some((place, gaps)) = heard else { return };
+        place.quote(quoted.quote);
+        // Who was not told of a change of state has it by this.
+        if place.is_in_doubt(gaps) || place.state.is_none() {
+            place.state = quoted.state.or(place.state);
+        }
+        place.trust(gaps, quoted.is_whole);
+    }
+
+    /// Takes another trading state, of one instrument or of all that are known.
+    pub fn call(&mut self, called: &Called, tell: &mut Tell<'_>) {
+        let Called { instrument_id, channel, sequence, ts_event, state } = *called;
+        if instrument_id != InstrumentId(0) {
+            let heard = self.hear((instrument_id, channel), (sequence, ts_event), tell);
+            if let Some((place, _)) = heard {
+                place.settle();
+                place.state = Some(state);
+            }
+            return;
+        }
+        self.pass(ts_event, tell);
+        for at in 0..self.places.len() {
+            if self.places[at].is_begun {
+                self.reach(at, ts_event, tell);
+                self.places[at].settle();
+            }
+            self.places[at].state = Some(state);
+        }
+    }
+
+    /// Takes an instrument's book as a snapshot has it.
+    pub fn state_book(&mut self, stated: &BookStated, tell: &mut Tell<'_>) {
+        let Some(at) = self.place_of((stated.instrument_id, stated.channel)) else {
+            self.counts.refused += 1;
+            return;
+        };
+        if let Some(clock) = self.clock {
+            self.reach(at, clock, tell);
+        }
+        let gaps = self.gaps_of(self.places[at].channel);
+        let place = &mut self.places[at];
+        place.state_quote(stated.quote);
+        place.state = stated.state.or(place.state);
+        place.trust(gaps, true);
+    }
+
+    /// Something became of all books of a channel.
+    pub fn void(&mut self, channel: u16, voided: Voided, tell: &mut Tell<'_>) {
+        if voided == Voided::GivenUp {
+            self.miss(channel);
+        }
+        let gaps = self.gaps_of(channel);
+        for at in 0..self.places.len() {
+            if self.places[at].channel != channel {
+                continue;
+            }
+            if let (true, Some(clock)) = (self.places[at].is_begun, self.clock) {
+                self.reach(at, clock, tell);
+            }
+            let place = &mut self.places[at];
+            match voided {
+                Voided::Emptied if place.quote.is_some() => place.quote(Quote::default()),
+                Voided::Emptied => {}
+                Voided::GivenUp => place.forget_quote(),
+                Voided::NewSession => {
+                    place.forget_quote();
+                    place.state = None;
+                }
+            }
+            if voided != Voided::GivenUp {
+                place.trust(gaps, true);
+            }
+        }
+    }
+
+    /// Messages of a channel were missed.
+    pub fn miss(&mut self, channel: u16) {
+        let channel = usize::from(channel);
+        if self.missed.len() <= channel {
+            self.missed.resize(channel + 1, 0);
+        }
+        self.missed[channel] += 1;
+    }
+
+    /// Something that happened was not told here, and nobody knows what.
+    pub fn mark_untold(&mut self) {
+        self.untold += 1;
+    }
+
+    /// A channel's session is over: the open intervals of its instruments are told as they are, and
+    /// nothing is known of them any more.
+    pub fn end_session(&mut self, channel: u16, tell: &mut Tell<'_>) {
+        let gaps = self.gaps_of(channel);
+        for at in 0..self.places.len() {
+            if self.places[at].channel == channel {
+                self.end(at, gaps, tell);
+            }
+        }
+        if let Some(missed) = self.missed.get_mut(usize::from(channel)) {
+            *missed = 0;
+        }
+        if self.places.iter().all(|place| !place.is_begun) {
+            self.forget();
+        }
+    }
+
+    /// All sessions are over.
+    pub fn end_all(&mut self, tell: &mut Tell<'_>) {
+        for at in 0..self.places.len() {
+            let gaps = self.gaps_of(self.places[at].channel);
+            self.end(at, gaps, tell);
+        }
+        self.forget();
+    }
+
+    /// No session is under way: time and gaps begin anew.
+    fn forget(&mut self) {
+        (self.clock, self.floor, self.untold) = (None, Nanos(0), 0);
+        self.missed.fill(0);
+        self.places.iter_mut().for_each(|place| place.end(Gaps::default()));
+    }
+
+    /// Tells what is open of an instrument, and ends its time.
+    fn end(&mut self, at: usize, gaps: Gaps, tell: &mut Tell<'_>) {
+        if let (true, Some(clock)) = (self.places[at].is_begun, self.clock) {
+            self.reach(at, clock, tell);
+            let place = &mut self.places[at];
+            place.settle();
+            place.row.is_complete = false;
+            self.close(at, tell);
+        }
+        self.places[at].end(Gaps { of_channel: 0, ..gaps });
+    }
+
+    fn gaps_of(&self, channel: u16) -> Gaps {
+        let of_channel = self.missed.get(usize::from(channel)).copied().unwrap_or(0);
+        Gaps { untold: self.untold, of_channel }
+    }
+
+    /// Something happened to an instrument: lets time pass up to it, and counts it.
+    fn hear(
+        &mut self,
+        whose: (InstrumentId, u16),
+        (sequence, ts): (u64, Nanos),
+        tell: &mut Tell<'_>,
+    ) -> Option<(&mut Place, Gaps)> {
+        let Some(at) = self.place_of(whose) else {
+            self.counts.refused += 1;
+            return None;
+        };
+        self.pass(ts, tell);
+        self.reach(at, ts, tell);
+        let place = &self.places[at];
+        let is_late = ts < place.row.start;
+        self.counts.events += 1;
+        self.counts.late += u64::from(is_late);
+        let gaps = self.gaps_of(place.channel);
+        let place = &mut self.places[at];
+        place.hear(sequence, is_late);
+        Some((place, gaps))
+    }
+
+    /// The place of an instrument; it is made when it is new.
+    fn place_of(&mut self, (id, channel): (InstrumentId, u16)) -> Option<usize> {
+        if let Some(place) = self.directory.get(id) {
+            return Some(place as usize);
+        }
+        if id == InstrumentId(0) || self.places.len() >= self.config.instruments_max as usize {
+            return None;
+        }
+        let place_no = u32::try_from(self.places.len()).ok()?;
+        self.places.push(Place::new(id, channel, self.gaps_of(channel)));
+        self.directory.insert(id, place_no);
+        Some(place_no as usize)
+    }
+
+    /// The venue's clock shows this: closes what is over for all.
+    fn pass(&mut self, ts: Nanos, tell: &mut Tell<'_>) {
+        let Some(clock) = self.clock else {
+            self.clock = Some(ts);
+            return self.resume(None, ts, tell);
+        };
+        if ts <= clock {
+            return;
+        }
+        if ts.since(clock).0 > self.config.silence {
+            self.counts.silences += 1;
+            self.resume(Some(clock), ts, tell);
+        }
+        self.clock = Some(ts);
+        let floor = self.kind.start_of(Nanos(ts.0.saturating_sub(self.config.lateness)));
+        if floor > self.floor {
+            self.floor = floor;
+            for at in 0..self.places.len() {
+                if self.places[at].is_begun {
+                    self.reach(at, floor, tell);
+                }
+            }
+        }
+    }
+
+    /// Time begins, or after a silence goes on, for all that is known.
+    #[cold]
+    fn resume(&mut self, silent_since: Option<Nanos>, to: Nanos, tell: &mut Tell<'_>) {
+        let start = self.kind.start_of(to);
+        for at in 0..self.places.len() {
+            let place = &mut self.places[at];
+            let Some(since) = silent_since else {
+                // What a snapshot said before any time was known.
+                if place.quote.is_some() || place.state.is_some() {
+                    place.begin(start, to);
+                }
+                continue;
+            };
+            if !place.is_begun {
+                continue;
+            }
+            self.reach(at, since, tell);
+            self.places[at].settle();
+            if self.places[at].row.start < start {
+                self.places[at].row.is_complete = false;
+                self.close(at, tell);
+                self.places[at].begin(start, to);
+            } else {
+                self.places[at].skip(to);
+            }
+        }
+    }
+
+    /// An instrument's own time is `ts`, unless it is past that: closes intervals that are over.
+    fn reach(&mut self, at: usize, ts: Nanos, tell: &mut Tell<'_>) {
+        let place = &mut self.places[at];
+        if !place.is_begun {
+            let ts = ts.max(self.floor);
+            place.begin(self.kind.start_of(ts), ts);
+        }
+        while let Some(end) = self.end_of(self.places[at].row.start)
+            && ts >= end
+        {
+            let place = &mut self.places[at];
+            place.clock = end;
+            place.settle();
+            let is_idle = place.is_idle();
+            self.close(at, tell);
+            let next = if is_idle { self.kind.start_of(ts) } else { end };
+            self.places[at].begin(next, next);
+        }
+        let place = &mut self.places[at];
+        place.clock = place.clock.max(ts);
+    }
+
+    /// Where the interval that begins at `start` ends; `None` beyond the end of time.
+    fn end_of(&self, start: Nanos) -> Option<Nanos> {
+        if start.0 < self.phase {
+            return Some(Nanos(self.phase));
+        }
+        start.0.checked_add(self.interval).map(Nanos)
+    }
+
+    fn close(&mut self, at: usize, tell: &mut Tell<'_>) {
+        let gaps = self.gaps_of(self.places[at].channel);
+        if let Some(row) = self.places[at].close(gaps) {
+            self.counts.told += 1;
+            tell(&row);
+        }
+    }
+}

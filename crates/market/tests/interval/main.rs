@@ -1,0 +1,94 @@
+//! Statistics by interval: against a slow obvious model, recorded days, and single rules.
+
+mod lobster;
+mod model;
+mod property;
+mod rules;
+#[path = "../support/data.rs"]
+mod support;
+
+use core::num::NonZeroU64;
+
+use weir_market::interval::{
+    Activity, Called, IntervalBuilder, IntervalConfig, IntervalStatistics, OrderAct, Quote, Quoted,
+};
+use weir_types::{InstrumentId, Nanos, Price, Qty, TradingState};
+
+/// A quote of bid, its size, offer, its size; size zero for none.
+pub fn quote(bid: i64, bid_sz: u64, ask: i64, ask_sz: u64) -> Quote {
+    let of = |px: i64, sz: u64| (Price(if sz == 0 { 0 } else { px }), Qty(sz));
+    let ((bid_px, bid_sz), (ask_px, ask_sz)) = (of(bid, bid_sz), of(ask, ask_sz));
+    Quote { bid_px, bid_sz, ask_px, ask_sz }
+}
+
+/// Another best bid and offer of an instrument of channel 0.
+pub fn quoted(instrument: u32, ts: u64, quote: Quote) -> Quoted {
+    Quoted {
+        instrument_id: InstrumentId(instrument),
+        channel: 0,
+        is_whole: false,
+        state: None,
+        sequence: ts,
+        ts_event: Nanos(ts),
+        quote,
+    }
+}
+
+/// An order that comes.
+pub fn added(instrument: u32, ts: u64, size: u64) -> Activity {
+    Activity {
+        instrument_id: InstrumentId(instrument),
+        channel: 0,
+        order: Some(OrderAct::Add),
+        is_trade: false,
+        is_break: false,
+        sequence: ts,
+        ts_event: Nanos(ts),
+        added: Qty(size),
+        removed: Qty(0),
+        traded: Qty(0),
+    }
+}
+
+/// Another trading state.
+pub fn called(instrument: u32, ts: u64, state: TradingState) -> Called {
+    let instrument_id = InstrumentId(instrument);
+    Called { instrument_id, channel: 0, state, sequence: ts, ts_event: Nanos(ts) }
+}
+
+/// Intervals of so many nanoseconds from zero on, closed at once.
+pub fn config(interval: u64) -> IntervalConfig {
+    let interval = NonZeroU64::new(interval).expect("it is not zero");
+    IntervalConfig { lateness: 0, ..IntervalConfig::new(interval) }
+}
+
+/// A builder and what it told.
+#[expect(missing_docs, reason = "they say it")]
+pub struct Told {
+    pub builder: IntervalBuilder,
+    pub rows: Vec<IntervalStatistics>,
+}
+
+#[expect(missing_docs, reason = "as the builder has them")]
+impl Told {
+    pub fn new(config: &IntervalConfig) -> Told {
+        Told { builder: IntervalBuilder::new(config), rows: Vec::new() }
+    }
+
+    pub fn quote(&mut self, quoted: &Quoted) {
+        self.builder.quote(quoted, &mut |row| self.rows.push(*row));
+    }
+
+    pub fn act(&mut self, activity: &Activity) {
+        self.builder.act(activity, &mut |row| self.rows.push(*row));
+    }
+
+    pub fn call(&mut self, called: &Called) {
+        self.builder.call(called, &mut |row| self.rows.push(*row));
+    }
+
+    pub fn end(mut self) -> Vec<IntervalStatistics> {
+        self.builder.end_all(&mut |row| self.rows.push(*row));
+        self.rows
+    }
+}
