@@ -24,6 +24,7 @@ pub fn block(start: &[u8], messages: &[u8]) -> Vec<u8> {
 pub fn check(feed: &mut impl Feed, datagram: &[u8]) -> bool {
     let Ok(packet) = feed.packet(datagram) else { return false };
     let (mut rest, mut told) = (packet.messages, Collected::default());
+    feed.look_ahead(rest);
     let mut sequence = packet.sequence;
     while let Ok((message, tail)) = feed.next_message(rest) {
         assert!(tail.len() < rest.len(), "a message takes bytes");

@@ -13,6 +13,7 @@ use crate::udp_capture::payloads;
 fn decode(feed: &mut impl Feed, datagram: &[u8]) -> Result<Collected, FeedError> {
     let packet = feed.packet(datagram)?;
     let (mut rest, mut told) = (packet.messages, Collected::default());
+    feed.look_ahead(rest);
     while !rest.is_empty() {
         let (message, tail) = feed.next_message(rest)?;
         assert!(tail.len() < rest.len(), "it goes on");
@@ -47,6 +48,7 @@ fn ruin<F: Feed>(feed: impl Fn() -> F, has_checksum: bool, datagram: &[u8]) {
             for message_len in 0..changed.len() {
                 let context = Context { sequence: 1, channel: 0, ts_send: weir_types::Nanos(0) };
                 let message = &changed[message_len..];
+                feed().look_ahead(message);
                 if message_len >= 20 {
                     _ = feed().decode(&context, message, &mut Collected::default());
                 }
