@@ -184,10 +184,11 @@ def test_quotes_trades_levels_orders_and_the_day_are_the_venues(
                 assert np.count_nonzero(batch.kinds == place) == len(getattr(batch, name)), name
             assert not batch.stale and batch.received_time > 0
         # Times are whole: the venue's is a microsecond after midnight, to the nanosecond.
-        assert all(trade["event_time"] == 1_000 for trade in rows(batches, "trades"))
+        times = [int(trade["event_time"]) for trade in rows(batches, "trades")]
+        assert all(time % 86_400_000_000_000 == 1_000 for time in times)
         for batch in batches:
             for trade in batch.trades:
-                assert trade["receive_time"] < trade["sending_time"] < batch.received_time
+                assert trade["receive_time"] <= trade["sending_time"] <= batch.received_time
                 assert batch.received_time - trade["receive_time"] < HANG * 1e9
         assert market.channels == {0: weir.FeedState.Live} and market.lost == 0
 
@@ -245,7 +246,7 @@ def test_what_a_subscription_asks_for_is_what_the_gateway_does(
 def test_who_wanted_to_be_disconnected_is_and_does_not_come_back(
     gateway: Gateway, venue: Venue
 ) -> None:
-    with gateway.market("trades", policy="disconnect", queue_len_max=50) as market:
+    with gateway.market("trades", policy="disconnect", queue_len_max=50, timeout=HANG) as market:
         until("it is subscribed", lambda: gateway.subscribers()[0]["subscriptions"] == 1)
         count = 0
         # Nobody asks for a batch: the sockets fill, then the queue.
