@@ -11,7 +11,7 @@ use std::cell::Cell;
 use memory::{Counting, allocation_count};
 use weir_market::conflate::{
     Bbo, Body, BookView, Content, DayStatistics, Entry, Fanout, Pattern, Poll, Polled, Stamp,
-    Status, Subscription, SubscriberId, Trade,
+    Status, SubscriberId, Subscription, Trade,
 };
 use weir_market::{Definition, SymbolText, TradeFlags, Venue};
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};

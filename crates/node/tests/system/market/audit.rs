@@ -112,8 +112,7 @@ fn an_audit_says_its_lines_and_what_is_missing_of_which_and_when() {
     let mut told = audit["gaps"].as_array().unwrap().clone();
     told.sort_by_key(|gap| gap["from_ns"].as_u64());
     let late = [HOUR_NS + 2, HOUR_NS + 1_000_000_004];
-    let want =
-        [gap((0, 0), 3, [2, 4]), gap((1, 1), 2, late), gap((0, 1), 1, [HOUR_NS + 3; 2])];
+    let want = [gap((0, 0), 3, [2, 4]), gap((1, 1), 2, late), gap((0, 1), 1, [HOUR_NS + 3; 2])];
     assert_eq!(told, want);
     assert_eq!((&audit["gap_count"], &audit["missing"]), (&json!(3), &json!(6)));
     let (is_good, text) = inspect(dir.path());
