@@ -165,7 +165,8 @@ pub(super) fn bbo_of(best: &BestBidOffer) -> Bbo {
 /// The trade, or the break of one, that an update is.
 fn trade_of(update: &Update, change: &Change) -> Option<Trade> {
     if let Some(print) = change.trade {
-        let TradePrint { price, size, match_id, aggressor, venue, flags } = print;
+        let TradePrint { price, size, match_id, aggressor, venue, flags } =
+            print;
         return Some(Trade { price, size, match_id, venue, aggressor, flags, is_break: false });
     }
     match update.action {
