@@ -2,9 +2,10 @@
 //!
 //! An update of a random order waits for memory some four times, one after the other: the table's
 //! bucket, the order, its level, its neighbours. Those of different orders do not depend on each
-//! other. So each update goes through stages, some updates apart, of which each asks for what the
-//! stage before it found the way to; asking does not wait. Nothing depends on what was seen. Worth
-//! it only where what rests is bigger than a core's own caches.
+//! other. A quote waits for its instrument, the line of its venues, and the quote before it. So each
+//! update goes through stages, some updates apart, of which each asks for what the stage before it
+//! found the way to; asking does not wait. Nothing depends on what was seen. Worth it only where
+//! what rests is bigger than a core's own caches.
 
 use weir_types::Side;
 
@@ -13,7 +14,7 @@ use super::change::Change;
 use super::config::OrderIds;
 use super::index::{NIL, Slot};
 use super::ladder::rank_of;
-use crate::update::{Action, Update};
+use crate::update::{Action, Update, Venue};
 use weir_memory::prefetch;
 
 /// Updates between a stage and the next: memory answers within the time that these take.
@@ -25,8 +26,11 @@ const STAGES: usize = 4;
 /// Updates that are under way in the stages, rounded up to a power of two.
 const UNDER_WAY: usize = (APART * STAGES).next_power_of_two();
 
-/// Resting orders from which on looking ahead pays: half a megabyte of rows.
-const ORDERS_MIN: u32 = 1 << 14;
+/// Resting orders from which on looking ahead pays: rows of more than a core's second cache.
+const ORDERS_MIN: u32 = 1 << 16;
+
+/// Instruments from which on it does.
+const INSTRUMENTS_MIN: usize = 1 << 12;
 
 /// What the stages of an update found.
 #[derive(Clone, Copy)]
@@ -41,7 +45,9 @@ impl Books {
     /// Takes updates in one after the other, as [`Books::apply`] does, and tells of each what it
     /// changed.
     pub fn apply_all(&mut self, updates: &[Update], mut told: impl FnMut(&Update, &Change)) {
-        if self.store.orders.live_count() < ORDERS_MIN || updates.len() < 2 {
+        let is_small =
+            self.store.orders.live_count() < ORDERS_MIN && self.instruments.len() < INSTRUMENTS_MIN;
+        if is_small || updates.len() < 2 {
             for update in updates {
                 told(update, &self.apply(update));
             }
@@ -80,7 +86,9 @@ impl Books {
     /// Asks for an update's instrument and for where the table has its order.
     #[inline]
     fn fetch_bucket(&self, update: &Update) {
-        let Some(order_id) = order_of(&update.action) else { return };
+        let Some(order_id) = order_of(&update.action) else {
+            return self.directory.prefetch(update.instrument_id);
+        };
         let place = self.directory.get(update.instrument_id).unwrap_or(0);
         if let Some(instrument) = self.instruments.get(place as usize) {
             prefetch(&instrument.top);
@@ -92,7 +100,10 @@ impl Books {
     /// Asks for the row of an update's order, and for the best prices of its instrument.
     #[inline]
     fn fetch_order(&self, update: &Update) -> Slot {
-        let Some(order_id) = order_of(&update.action) else { return NIL };
+        let Some(order_id) = order_of(&update.action) else {
+            self.fetch_top(update);
+            return NIL;
+        };
         let place = self.directory.get(update.instrument_id).unwrap_or(0);
         if let Some(instrument) = self.instruments.get(place as usize) {
             match update.action {
@@ -108,10 +119,38 @@ impl Books {
         slot
     }
 
+    /// Asks for an instrument's line and that of its venues.
+    #[inline]
+    fn fetch_top(&self, update: &Update) {
+        let Some(place) = self.directory.get(update.instrument_id) else { return };
+        if let Some(instrument) = self.instruments.get(place as usize) {
+            prefetch(&instrument.top);
+        }
+        if let (Action::Quote { .. }, Some(quotes)) =
+            (update.action, self.quotes.get(place as usize))
+        {
+            prefetch(quotes);
+        }
+    }
+
+    /// Asks for a venue's quote.
+    #[inline]
+    fn fetch_quote(&self, update: &Update, venue: Venue) {
+        let place = self.directory.get(update.instrument_id);
+        let quotes = place.and_then(|place| self.quotes.get(place as usize));
+        if let Some(sides) = quotes.and_then(|quotes| quotes.find(venue)) {
+            prefetch(sides);
+        }
+    }
+
     /// Asks for the level of an update's order, or that which a new one will join, and for the
     /// order's neighbours.
     #[inline]
     fn fetch_level(&self, update: &Update, slot: Slot) -> Slot {
+        if let Action::Quote { venue, .. } = update.action {
+            self.fetch_quote(update, venue);
+            return NIL;
+        }
         let level = match self.store.orders.find(slot) {
             Some(order) => {
                 self.store.orders.prefetch(order.older);

@@ -7,6 +7,7 @@ use super::change::{Change, TradePrint};
 use super::config::BooksConfig;
 use super::directory::Directory;
 use super::instrument::{Cold, Instrument};
+use super::quotes::VenueQuotes;
 use super::statistics::Counted;
 use super::store::Store;
 use super::trades::TradeLog;
@@ -21,6 +22,7 @@ pub struct Books {
     pub(crate) directory: Directory,
     pub(crate) instruments: Vec<Instrument>,
     pub(crate) cold: Vec<Cold>,
+    pub(crate) quotes: Vec<VenueQuotes>,
     pub(crate) store: Store,
     pub(crate) trades: TradeLog,
     pub(crate) anomalies: AnomalyCounts,
@@ -42,6 +44,7 @@ impl Books {
             directory: Directory::default(),
             instruments: Vec::with_capacity(instruments),
             cold: Vec::with_capacity(instruments),
+            quotes: Vec::with_capacity(instruments),
             store: Store::new(config),
             trades: TradeLog::new(config.trades as usize),
             anomalies: AnomalyCounts::default(),
@@ -138,6 +141,7 @@ impl Books {
         }
         self.instruments.push(Instrument::new(id, self.levels_per_side));
         self.cold.push(Cold::default());
+        self.quotes.push(VenueQuotes::default());
         let place = u32::try_from(count).ok()?;
         self.directory.insert(id, place);
         Some(place)
@@ -227,12 +231,12 @@ impl Books {
         if id == InstrumentId(0) {
             self.store.clear_all();
             self.instruments.iter_mut().for_each(Instrument::clear);
-            self.cold.iter_mut().for_each(|cold| cold.quotes.clear());
+            self.quotes.iter_mut().for_each(VenueQuotes::clear);
         } else if let Some(place) = self.place_or_new(id, change) {
             let instrument = &mut self.instruments[place as usize];
             let old = instrument.top.best;
             self.store.clear(instrument, place);
-            self.cold[place as usize].quotes.clear();
+            self.quotes[place as usize].clear();
             let new = instrument.top.best;
             change.best = (old != new).then_some(super::BestChange { old, new });
         }

@@ -1,15 +1,16 @@
 //! From a feed's numbers of instruments to places in the books.
 //!
-//! Feeds number their instruments densely (a stock locate) or as they like (DBN). Small numbers are
-//! found in an array, others in a map.
+//! Feeds number their instruments densely (a stock locate, OPRA's 1.5 million series) or as they
+//! like (DBN). Numbers that are not huge are found in an array, others in a map.
 
 use std::collections::HashMap;
 
 use rustc_hash::FxBuildHasher;
+use weir_memory::prefetch;
 use weir_types::InstrumentId;
 
 /// Numbers below this are found in an array.
-const DIRECT_MAX: usize = 1 << 16;
+const DIRECT_MAX: usize = 1 << 22;
 
 /// No place.
 const NOWHERE: u32 = u32::MAX;
@@ -36,6 +37,14 @@ impl Directory {
         self.others.get(&id).copied()
     }
 
+    /// Asks for where [`Directory::get`] will look.
+    #[inline]
+    pub(crate) fn prefetch(&self, id: InstrumentId) {
+        if let Some(place) = self.direct.get(id.0 as usize) {
+            prefetch(place);
+        }
+    }
+
     /// Says where an instrument is from now on.
     pub(crate) fn insert(&mut self, id: InstrumentId, place: u32) {
         let number = id.0 as usize;
@@ -57,7 +66,8 @@ mod tests {
     #[test]
     fn small_and_large_numbers_are_found() {
         let mut directory = Directory::default();
-        let ids = [1, 0, 65_535, 65_536, u32::MAX, 77];
+        let direct_max = DIRECT_MAX as u32;
+        let ids = [1, 0, direct_max - 1, direct_max, u32::MAX, 77];
         for (place, id) in (0..).zip(ids) {
             assert_eq!(directory.get(InstrumentId(id)), None);
             directory.insert(InstrumentId(id), place);

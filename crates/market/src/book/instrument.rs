@@ -8,7 +8,6 @@ use super::change::{BestBidOffer, BestChange, BookLevel, Change, LevelChange};
 use super::ladder::{Ladder, price_of, rank_of};
 use super::statistics::Statistics;
 use super::trades::Serial;
-use super::view::VenueQuote;
 use crate::update::TradingState;
 
 /// What a book consists of.
@@ -53,7 +52,6 @@ pub(crate) struct Instrument {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cold {
     pub(crate) statistics: Statistics,
-    pub(crate) quotes: Vec<VenueQuote>,
     pub(crate) last_trade: Serial,
 }
 

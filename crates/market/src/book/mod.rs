@@ -21,6 +21,7 @@ mod instrument;
 mod ladder;
 mod prices;
 mod queue;
+mod quotes;
 mod snapshot;
 mod statistics;
 mod store;

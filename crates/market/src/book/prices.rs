@@ -6,7 +6,7 @@ use super::anomaly::Anomaly;
 use super::books::Books;
 use super::change::{BestBidOffer, BookLevel, Change, LevelChange};
 use super::instrument::BookKind;
-use super::view::VenueQuote;
+use super::quotes::Sides;
 use crate::update::{Action, Update, Venue};
 
 impl Books {
@@ -54,10 +54,10 @@ impl Books {
         match venue.filter(|venue| *venue != Venue::default()) {
             None => instrument.tell(best, change),
             Some(venue) => {
-                let quotes = &mut self.cold[place as usize].quotes;
-                match quotes.iter_mut().find(|quote| quote.venue == venue) {
-                    Some(quote) => quote.quote = best,
-                    None => quotes.push(VenueQuote { venue, quote: best }),
+                let BestBidOffer { bid_px, bid_sz, ask_px, ask_sz, .. } = best;
+                let sides = Sides { bid_px, bid_sz, ask_px, ask_sz };
+                if !self.quotes[place as usize].set(venue, sides) {
+                    change.anomalies.insert(Anomaly::LimitReached);
                 }
             }
         }

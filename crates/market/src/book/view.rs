@@ -7,6 +7,7 @@ use super::books::Books;
 use super::change::{BestBidOffer, BookLevel};
 use super::index::{NIL, fold};
 use super::instrument::{BookKind, Cold, Instrument, SIDES, book_level};
+use super::quotes::VenueQuotes;
 use super::statistics::Statistics;
 use crate::update::{TradingState, Venue};
 
@@ -84,9 +85,9 @@ impl Books {
     }
 
     /// The venues' last quotes, in the order in which they first came.
-    #[must_use]
-    pub fn quotes(&self, id: InstrumentId) -> &[VenueQuote] {
-        self.cold(id).map_or(&[], |cold| &cold.quotes)
+    pub fn quotes(&self, id: InstrumentId) -> impl Iterator<Item = VenueQuote> {
+        let quotes = self.directory.get(id).and_then(|place| self.quotes.get(place as usize));
+        quotes.into_iter().flat_map(VenueQuotes::iter)
     }
 
     /// The best `depth` levels of a side, the best first.

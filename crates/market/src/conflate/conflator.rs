@@ -119,6 +119,14 @@ pub struct Conflator {
 }
 
 impl Conflator {
+    /// Asks for what [`Conflator::apply`] will look at first: changes nothing.
+    #[inline]
+    pub fn prefetch(&self, instrument_id: InstrumentId) {
+        if let Some(slots) = self.slots.get(instrument_id.0 as usize) {
+            weir_memory::prefetch(slots);
+        }
+    }
+
     /// Nobody wants anything yet.
     ///
     /// # Panics

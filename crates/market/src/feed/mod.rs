@@ -156,6 +156,12 @@ pub trait Feed {
     /// [`FeedError::UnknownType`] where a feed's messages have no length of their own.
     fn next_message<'a>(&self, messages: &'a [u8]) -> Result<(&'a [u8], &'a [u8]), FeedError>;
 
+    /// Asks memory for what decoding these messages will look up, so that it waits once and not for
+    /// each. Changes nothing; only where a feed looks up what no cache holds.
+    fn look_ahead(&self, messages: &[u8]) {
+        let _ = messages;
+    }
+
     /// Says what a message means.
     ///
     /// # Errors

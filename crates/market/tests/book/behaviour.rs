@@ -182,7 +182,7 @@ fn a_venue_s_quote_stands_beside_what_the_feed_consolidates() {
         assert!(books.apply(&update(1, quote(venue, bid, 5))).best.is_none());
     }
     let quotes: Vec<_> =
-        books.quotes(ONE).iter().map(|quote| (quote.venue.0, quote.quote.bid_px.0)).collect();
+        books.quotes(ONE).map(|quote| (quote.venue.0, quote.quote.bid_px.0)).collect();
     assert_eq!(quotes, [(b'N', 12), (b'Q', 11)]);
     // A feed of one venue: its quote is the best there is.
     _ = books.apply(&update(2, quote(0, 7, 5)));

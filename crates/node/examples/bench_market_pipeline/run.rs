@@ -26,6 +26,8 @@ use super::handoff::{Reader, Writer, handoff};
 const WINDOW: u64 = 1_000_000;
 /// The age of one message in so many is kept: there are tens of millions.
 const AGE_EVERY: u64 = 16;
+/// The clock is looked at once for so many subscribers: telling them takes less than being away.
+const LOOK_EVERY: usize = 8;
 /// A thread that did not look at the clock for so long was away, in nanoseconds.
 const AWAY: u64 = 10_000;
 
@@ -75,22 +77,31 @@ pub struct Outcome {
     pub resident_mib: f64,
 }
 
-/// The longest time between two looks at the clock, by window.
+/// The longest time between two looks at the clock, by window, and whether that is the thread's
+/// own: not where it was away, nor where it still works off what waited for it meanwhile.
 struct Looks {
     longest: Vec<u64>,
     last: u64,
+    works_off: bool,
 }
 
 impl Looks {
     fn new(seconds: u64) -> Looks {
-        Looks { longest: vec![0; (seconds as usize + 2) * 1_000], last: 0 }
+        Looks { longest: vec![0; (seconds as usize + 2) * 1_000], last: 0, works_off: false }
     }
 
     fn look(&mut self, elapsed: u64) {
         let away = elapsed.saturating_sub(std::mem::replace(&mut self.last, elapsed));
+        self.works_off |= away >= AWAY;
         if let Some(longest) = self.longest.get_mut((elapsed / WINDOW) as usize) {
+            let away = if self.works_off { away.max(AWAY) } else { away };
             *longest = away.max(*longest);
         }
+    }
+
+    /// Nothing waits.
+    fn has_nothing(&mut self) {
+        self.works_off = false;
     }
 }
 
@@ -238,6 +249,7 @@ fn update_fused(shared: &Shared, door: Writer, wishes: Wishes) -> (Looks, f64) {
             stage.update(&origin, update(number));
             number += 1;
         } else {
+            looks.has_nothing();
             shared.idle(2);
         }
         stage.turn(Nanos(shared.begin.0 + now));
@@ -266,6 +278,9 @@ fn receive_staged(shared: &Shared, mut ring: RingWriter<Received>) -> Looks {
         if is_due && ring.write(|slot| *slot = received) {
             number += 1;
         } else {
+            if !is_due {
+                looks.has_nothing();
+            }
             shared.idle(3);
         }
     }
@@ -329,6 +344,7 @@ fn flush(shared: &Shared, mut reader: Reader, mut fanout: Fanout) -> Flushed {
             if entry.merged.change_count > 0 {
                 heard += u64::from(entry.merged.change_count);
                 let at = SystemClock.now().0;
+                looks.look(at.saturating_sub(begin));
                 push(
                     &mut ways,
                     at.saturating_sub(begin),
@@ -339,7 +355,10 @@ fn flush(shared: &Shared, mut reader: Reader, mut fanout: Fanout) -> Flushed {
         });
         fanout.take_ready(|subscriber| ready.push(subscriber));
         let at = SystemClock.now();
-        for subscriber in ready.drain(..) {
+        for (index, subscriber) in ready.drain(..).enumerate() {
+            if index % LOOK_EVERY == LOOK_EVERY - 1 {
+                looks.look(shared.elapsed());
+            }
             let mut room = 4_096;
             let mut poll = |room| {
                 fanout.poll(Poll { subscriber, now: at, room }, &mirror, &mut |message, mirror| {
@@ -361,6 +380,7 @@ fn flush(shared: &Shared, mut reader: Reader, mut fanout: Fanout) -> Flushed {
         }
         probe.end_of_telling(false);
         if taken == 0 {
+            looks.has_nothing();
             shared.idle(2);
         }
     }

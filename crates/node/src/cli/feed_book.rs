@@ -156,7 +156,7 @@ fn text(builder: &Builder, symbol: &str, id: InstrumentId, depth: usize) -> Stri
         let _ = writeln!(text, "{bid:<36}   {ask}");
     }
     if books.kind(id) == BookKind::Quotes {
-        let venues = books.quotes(id).len();
+        let venues = books.quotes(id).count();
         let _ = writeln!(text, "{venues} venues quote it");
     }
     text + &day_text(&books.statistics(id)) + &counts_text(builder)

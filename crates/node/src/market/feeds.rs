@@ -82,6 +82,10 @@ impl Feed for AnyFeed {
         of_each!(self, feed => Feed::next_message(&**feed, messages))
     }
 
+    fn look_ahead(&self, messages: &[u8]) {
+        of_each!(self, feed => Feed::look_ahead(&**feed, messages))
+    }
+
     fn decode(
         &mut self,
         context: &Context,

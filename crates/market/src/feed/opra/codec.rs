@@ -74,6 +74,27 @@ fn short_quote(kind: Kind, venue: Venue, it: &ShortQuote) -> Result<Quote, FeedE
     })
 }
 
+/// The series that a quote is of; `None` for everything else.
+pub(super) fn quoted(message: &[u8]) -> Option<Series> {
+    let header = MessageHeader::read(message)?;
+    let body = &message[MessageHeader::LEN..];
+    match header.message_category {
+        [b'q'] => {
+            let it = ShortQuote::read(body)?;
+            let expiration = [it.expiration_month[0], it.expiration_day, it.expiration_year];
+            let [a, b, c, d] = it.security_symbol;
+            Series::new([a, b, c, d, b' '], expiration, b'A', u32::from(it.strike_price))
+        }
+        [b'k'] => {
+            let it = LongQuote::read(body)?;
+            let expiration = [it.expiration_month[0], it.expiration_day, it.expiration_year];
+            let [code] = it.strike_price_denominator_code;
+            Series::new(it.security_symbol, expiration, code, it.strike_price)
+        }
+        _ => None,
+    }
+}
+
 /// What cannot be traded against is no quote: those that count for no best bid or offer, and sides
 /// that are not firm.
 fn without_what_is_not_firm(header: &MessageHeader, quote: &mut Quote) {

@@ -184,6 +184,16 @@ impl Feed for Opra {
         Ok((message, national::without_pad(rest)))
     }
 
+    fn look_ahead(&self, messages: &[u8]) {
+        let mut rest = messages;
+        while let Ok((message, after)) = self.next_message(rest) {
+            if let Some(series) = codec::quoted(message) {
+                self.series.prefetch(&series);
+            }
+            rest = after;
+        }
+    }
+
     fn decode(
         &mut self,
         context: &Context,

@@ -1,8 +1,5 @@
 //! Option series: how OPRA names them, and OCC's names for them.
 
-use std::collections::HashMap;
-
-use rustc_hash::FxBuildHasher;
 use weir_types::{InstrumentId, Price};
 
 use crate::instrument::{SymbolText, Symbols};
@@ -99,11 +96,32 @@ impl Series {
     }
 }
 
+/// A place of the table; free while its number is zero.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    key: u128,
+    number: u32,
+}
+
+/// Places of an empty table, a power of two.
+const PLACES_MIN: usize = 1_024;
+
 /// The numbers of series: found without making a series' name but for the first time.
-#[derive(Clone, Debug, Default)]
+///
+/// A table by itself, since a day's 1.5 million series are in no cache: a look costs one miss, and
+/// those of a block's messages can be asked for together. At most half of the places are taken.
+#[derive(Clone, Debug)]
 pub struct AllSeries {
-    numbers: HashMap<u128, InstrumentId, FxBuildHasher>,
+    places: Vec<Place>,
+    count: usize,
     pub(super) symbols: Symbols,
+}
+
+impl Default for AllSeries {
+    fn default() -> AllSeries {
+        let places = vec![Place::default(); PLACES_MIN];
+        AllSeries { places, count: 0, symbols: Symbols::default() }
+    }
 }
 
 impl AllSeries {
@@ -112,13 +130,54 @@ impl AllSeries {
         &mut self,
         series: &Series,
     ) -> Option<(InstrumentId, Option<SymbolText>)> {
-        if let Some(number) = self.numbers.get(&series.key()) {
-            return Some((*number, None));
+        let key = series.key();
+        let at = self.place_of(key);
+        if self.places[at].number != 0 {
+            return Some((InstrumentId(self.places[at].number), None));
         }
         let name = series.name()?;
         let (number, _) = self.symbols.number_of(name);
-        self.numbers.insert(series.key(), number);
+        self.places[at] = Place { key, number: number.0 };
+        self.count += 1;
+        if self.count * 2 > self.places.len() {
+            self.grow();
+        }
         Some((number, Some(name)))
+    }
+
+    /// Asks for where a series is looked for first.
+    #[inline]
+    pub(super) fn prefetch(&self, series: &Series) {
+        weir_memory::prefetch(&self.places[self.home(series.key())]);
+    }
+
+    fn home(&self, key: u128) -> usize {
+        // Bits of the number's upper half are mixed with all others.
+        let (low, high) = (key as u64, (key >> 64) as u64);
+        let mixed = (low ^ high.rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (mixed ^ mixed >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        (mixed >> 32) as usize & (self.places.len() - 1)
+    }
+
+    /// Where a series is, or would be.
+    #[inline]
+    fn place_of(&self, key: u128) -> usize {
+        let mut at = self.home(key);
+        // A free place ends each search: half of them are free.
+        while self.places[at].number != 0 && self.places[at].key != key {
+            at = (at + 1) & (self.places.len() - 1);
+        }
+        at
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let places = vec![Place::default(); self.places.len() * 2];
+        let old = std::mem::replace(&mut self.places, places);
+        for place in old.into_iter().filter(|place| place.number != 0) {
+            let at = self.place_of(place.key);
+            self.places[at] = place;
+        }
     }
 }
 
@@ -154,5 +213,22 @@ mod tests {
         assert_eq!(all.number_of(&series(b'B', 45_000)), Some((first, None)));
         assert_eq!(all.number_of(&series(b'I', 450)), Some((first, None)));
         assert_ne!(all.number_of(&series(b'I', 451)).unwrap().0, first);
+    }
+
+    #[test]
+    fn as_many_series_as_a_day_has_keep_their_numbers_while_the_table_grows() {
+        let mut all = AllSeries::default();
+        let series = |index: u32| {
+            let root =
+                [b'A' + (index % 26) as u8, b'A' + (index / 26 % 26) as u8, b' ', b' ', b' '];
+            Series::new(root, [b'A' + (index % 24) as u8, 1, 27], b'I', 1 + index / 624).unwrap()
+        };
+        for round in 0..2 {
+            for index in 0..40_000 {
+                let (number, name) = all.number_of(&series(index)).unwrap();
+                assert_eq!(number, InstrumentId(index + 1));
+                assert_eq!(name.is_some(), round == 0);
+            }
+        }
     }
 }

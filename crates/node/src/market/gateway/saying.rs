@@ -70,6 +70,15 @@ impl Saying {
         Source { channel, ts_recv, ts_poll, is_snapshot }
     }
 
+    /// Asks for what will be looked at once the books have taken an instrument's update in.
+    #[inline]
+    pub fn prefetch(&self, id: InstrumentId) {
+        if let Some(known) = self.known.get(id.0 as usize) {
+            weir_memory::prefetch(known);
+        }
+        self.conflator.prefetch(id);
+    }
+
     /// An instrument is of this channel; nothing when it is beyond what there may be.
     pub fn know(&mut self, id: InstrumentId, channel: ChannelIndex) -> Option<&mut Known> {
         if id == InstrumentId(0) || id.0 >= self.instruments_max {
@@ -165,8 +174,7 @@ pub(super) fn bbo_of(best: &BestBidOffer) -> Bbo {
 /// The trade, or the break of one, that an update is.
 fn trade_of(update: &Update, change: &Change) -> Option<Trade> {
     if let Some(print) = change.trade {
-        let TradePrint { price, size, match_id, aggressor, venue, flags } =
-            print;
+        let TradePrint { price, size, match_id, aggressor, venue, flags } = print;
         return Some(Trade { price, size, match_id, venue, aggressor, flags, is_break: false });
     }
     match update.action {

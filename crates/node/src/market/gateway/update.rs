@@ -334,6 +334,7 @@ impl<D: Slots<Told>> Output for UpdateStage<D> {
 
     fn update(&mut self, origin: &Origin, update: Update) {
         let clears = matches!(update.action, Action::Clear);
+        self.saying.prefetch(update.instrument_id);
         self.batch.push(self.saying.source(origin), update);
         if clears || self.batch.updates.len() >= self.batch_max {
             self.take_batch();

@@ -1,0 +1,117 @@
+//! The quotes of an instrument's venues, for feeds of several: one line says which venues, so that
+//! a quote costs two looks at memory however many there are.
+
+use weir_types::{Price, Qty};
+
+use super::change::BestBidOffer;
+use super::view::VenueQuote;
+use crate::update::Venue;
+
+/// Venues of an instrument: more than any feed has letters and digits for.
+pub(crate) const VENUES_MAX: usize = 36;
+
+/// Both sides of a venue's quote; a side without one is all zero.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sides {
+    pub(crate) bid_px: Price,
+    pub(crate) bid_sz: Qty,
+    pub(crate) ask_px: Price,
+    pub(crate) ask_sz: Qty,
+}
+
+/// One cache line beside the quotes themselves.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+pub(crate) struct VenueQuotes {
+    /// Of as many as there are quotes, in the order in which they first came.
+    venues: [Venue; VENUES_MAX],
+    quotes: Vec<Sides>,
+}
+
+impl Default for VenueQuotes {
+    fn default() -> VenueQuotes {
+        VenueQuotes { venues: [Venue::default(); VENUES_MAX], quotes: Vec::new() }
+    }
+}
+
+impl VenueQuotes {
+    /// A venue's quote, if there was one.
+    #[inline]
+    pub(crate) fn find(&self, venue: Venue) -> Option<&Sides> {
+        let at = self.venues.iter().take(self.quotes.len()).position(|known| *known == venue)?;
+        self.quotes.get(at)
+    }
+
+    /// Sets a venue's quote; false when there is no room for another venue.
+    #[inline]
+    pub(crate) fn set(&mut self, venue: Venue, sides: Sides) -> bool {
+        let count = self.quotes.len();
+        match self.venues.iter().take(count).position(|known| *known == venue) {
+            Some(at) => self.quotes[at] = sides,
+            None if count < VENUES_MAX => {
+                self.venues[count] = venue;
+                self.quotes.push(sides);
+            }
+            None => return false,
+        }
+        true
+    }
+
+    /// All quotes are void.
+    pub(crate) fn clear(&mut self) {
+        self.quotes.clear();
+    }
+
+    /// In the order in which venues first came.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = VenueQuote> + use<'_> {
+        self.venues.iter().zip(&self.quotes).map(|(venue, sides)| {
+            let Sides { bid_px, bid_sz, ask_px, ask_sz } = *sides;
+            let of = |size: Qty| if size.is_zero() { Venue::default() } else { *venue };
+            let (bid_venue, ask_venue) = (of(bid_sz), of(ask_sz));
+            let counts = BestBidOffer::default();
+            VenueQuote {
+                venue: *venue,
+                quote: BestBidOffer {
+                    bid_px,
+                    bid_sz,
+                    ask_px,
+                    ask_sz,
+                    bid_venue,
+                    ask_venue,
+                    ..counts
+                },
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sides(size: u64) -> Sides {
+        Sides { bid_sz: Qty(size), bid_px: Price(1), ..Sides::default() }
+    }
+
+    #[test]
+    fn it_takes_one_line() {
+        assert_eq!(size_of::<VenueQuotes>(), 64);
+    }
+
+    #[test]
+    fn venues_have_one_quote_each_until_there_is_no_room() {
+        let mut quotes = VenueQuotes::default();
+        for round in 1..3 {
+            for venue in 1..=VENUES_MAX as u8 {
+                assert!(quotes.set(Venue(venue), sides(round)));
+            }
+        }
+        assert!(!quotes.set(Venue(200), sides(1)));
+        assert!(quotes.find(Venue(200)).is_none());
+        assert_eq!(quotes.iter().count(), VENUES_MAX);
+        assert!(quotes.iter().all(|quote| quote.quote.bid_sz == Qty(2)));
+        assert!(quotes.iter().all(|quote| quote.quote.ask_venue == Venue::default()));
+        quotes.clear();
+        assert!(quotes.find(Venue(1)).is_none());
+    }
+}
