@@ -14,7 +14,7 @@ use crate::stand::SECOND;
 
 /// A message of OPRA after its header: venue `C`, a category, a type, an indicator.
 fn message(head: [u8; 3], body: &[u8]) -> Vec<u8> {
-    [&[b'C'], &head[..], &[0; 8], body].concat()
+    [b"C", &head[..], &[0; 8], body].concat()
 }
 
 /// A long quote in cents that is the best on both sides.

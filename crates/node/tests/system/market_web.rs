@@ -383,6 +383,7 @@ fn a_gateway_of_options_alone_serves_a_websocket_too() {
     let home = Home::with_config("memory", "[web]\nlisten = \"127.0.0.1:1\"\nreaders_max = 8\n");
     let options = ["--feed", "itch", "--lines", &feed.to_string(), "--web", "127.0.0.1:0"];
     let node = home.start_gateway(&options);
+    assert_ne!(node.web(), "127.0.0.1:1");
     open_market(&node, &[ALICE]);
     let mut venue = Venue::new(feed, "A");
     venue.directory(1, "ODD1");
