@@ -290,17 +290,11 @@ pub struct WebSection {
     pub behind_tls_proxy: bool,
 }
 
-fn default_readers_max() -> usize {
+pub(crate) fn default_readers_max() -> usize {
     4_096
 }
 
 impl WebSection {
-    /// A section of which only the address is said.
-    #[must_use]
-    pub fn new(listen: SocketAddr) -> WebSection {
-        WebSection { listen, readers_max: default_readers_max(), behind_tls_proxy: false }
-    }
-
     fn check(&self) -> Result<(), ConfigError> {
         let value = self.readers_max;
         if !(1..=60_000).contains(&value) {

@@ -1,7 +1,8 @@
 //! `weir feed`: market data looked into, measured, sent again and recorded.
 //!
 //! Reads captures (pcap, pcapng), day files (messages behind their lengths), files of DBN and whole
-//! audits, compressed or not. What a damaged file holds before the damage is shown, then the error ends the command.
+//! audits, compressed or not. What a damaged file holds before the damage is shown, then the error
+//! ends the command.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
@@ -31,8 +32,8 @@ pub struct FeedArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum FeedCommand {
-    /// What a capture, a day file or an audit holds: groups, channels, gaps, types of messages, of an
-    /// audit its lines and what it lacks.
+    /// What a capture, a day file or an audit holds: groups, channels, gaps, types of messages, of
+    /// an audit its lines and what it lacks.
     Inspect(InspectArgs),
     /// How many messages a second it holds, at best and at worst.
     Stats(StatsArgs),

@@ -8,7 +8,7 @@ use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use weir_types::Durability;
 
-use crate::config::{Config, NodeRole, TlsSection, WebSection};
+use crate::config::{Config, NodeRole, TlsSection, WebSection, default_readers_max};
 use crate::diagnostics::{self, LineFormat, LineLevel};
 use crate::health::Stage;
 use crate::http::Side;
@@ -96,7 +96,9 @@ impl ServeArgs {
         config.listen = self.listen.unwrap_or(config.listen);
         config.http = self.http.unwrap_or(config.http);
         if let Some(listen) = self.web {
-            config.web.get_or_insert_with(|| WebSection::new(listen)).listen = listen;
+            let readers_max = default_readers_max();
+            let section = WebSection { listen, readers_max, behind_tls_proxy: false };
+            config.web.get_or_insert(section).listen = listen;
         }
         config.wait = self.wait.unwrap_or(config.wait);
         if self.bootstrap_key.is_some() {
