@@ -12,7 +12,7 @@ use weir_client::subscription::{
 };
 use weir_client::{ClientError, Publisher, SessionConfig, Target};
 use weir_types::{
-    AckLevel, Epoch, FirmId, Position, Reason, SessionId, SubscriptionAction, SubscriptionKind,
+    AckLevel, Epoch, FirmId, Position, SessionId, SubscriptionAction, SubscriptionKind,
 };
 use weir_wire::frame::parse_message;
 use weir_wire::subscription::{BODY_LEN_MAX, MessageFlags, PublicTrade, SubscribedMessage};
@@ -255,9 +255,7 @@ impl Manager {
                 py.detach(|| ask(&mut BrokerClient::new(self.target.clone(), self.session)));
             match asked {
                 // A connection that was closed a moment ago may not have ended at the node.
-                Err(ClientError::LogonRejected { reason: Reason::AlreadyLoggedOn, .. })
-                    if begun.elapsed() < FREE_TIME =>
-                {
+                Err(error) if error.is_session_taken() && begun.elapsed() < FREE_TIME => {
                     py.check_signals()?;
                     py.detach(|| std::thread::sleep(Duration::from_millis(10)));
                 }

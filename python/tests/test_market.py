@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 import socket
 import struct
@@ -11,6 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import weir
@@ -133,6 +135,13 @@ def take(
     return batches
 
 
+def subscriptions(gateway: Gateway, market: weir.Market) -> list[int]:
+    """How many each subscriber has; what was asked for goes out with a look."""
+    with contextlib.suppress(weir.Timeout):
+        market.next(0.01)
+    return [report["subscriptions"] for report in gateway.subscribers()]
+
+
 def rows(batches: list[weir.MarketBatch], name: str) -> list:
     return [row for batch in batches for row in getattr(batch, name)]
 
@@ -142,7 +151,10 @@ def test_quotes_trades_levels_orders_and_the_day_are_the_venues(
 ) -> None:
     contents = ["bbo", "trades", "levels", "orders", "statistics", "status"]
     with gateway.market(contents, patterns=["ODD1"]) as market:
-        take(market, lambda batches: len(rows(batches, "orders")) > 0)
+        began = take(market, lambda batches: len(rows(batches, "orders")) > 0)
+        ((head, resting),) = [book for batch in began for book in batch.order_books()]
+        assert (head["instrument_id"], resting["order_id"].tolist()) == (1, [1])
+        assert (resting["size"].tolist(), resting["price"].tolist()) == ([100], [90_000_000_000])
         venue.add(1, 2, "S", 50, 910_000)
         venue.add(2, 3, "S", 50, 910_000)
         for number in range(1, 21):
@@ -176,7 +188,16 @@ def test_quotes_trades_levels_orders_and_the_day_are_the_venues(
             # The arrays together are what came, and the kinds say how they mix.
             count = sum(len(getattr(batch, name)) for name in weir.MARKET_KINDS)
             assert count == len(batch) == len(batch.kinds)
+            for place, name in enumerate(weir.MARKET_KINDS):
+                assert np.count_nonzero(batch.kinds == place) == len(getattr(batch, name)), name
             assert not batch.stale and batch.received_time > 0
+        # Times are whole: the venue's is a microsecond after midnight, to the nanosecond.
+        times = [int(trade["event_time"]) for trade in rows(batches, "trades")]
+        assert all(time % 86_400_000_000_000 == 1_000 for time in times)
+        for batch in batches:
+            for trade in batch.trades:
+                assert trade["receive_time"] <= trade["sending_time"] <= batch.received_time
+                assert batch.received_time - trade["receive_time"] < HANG * 1e9
         assert market.channels == {0: weir.FeedState.Live} and market.lost == 0
 
 
@@ -197,6 +218,57 @@ def test_an_interval_merges_and_is_changed_live(gateway: Gateway, venue: Venue) 
         assert market.intervals == {1: 0.001}
         market.unsubscribe(1)
         assert market.subscriptions == {}
+        until("the end", lambda: subscriptions(gateway, market) == [0])
+
+
+def test_what_a_subscription_asks_for_is_what_the_gateway_does(
+    gateway: Gateway, venue: Venue
+) -> None:
+    venue.add(1, 2, "B", 10, 890_000)
+    venue.add(1, 3, "B", 10, 880_000)
+    venue.add(2, 4, "S", 20, 700_000)
+    gateway.settle(venue)
+    with gateway.market(["orders"]) as market:
+        batches = take(market, lambda batches: len(rows(batches, "orders")) == 2)
+        books = [book for batch in batches for book in batch.order_books()]
+        told = {int(head["instrument_id"]): rest["order_id"].tolist() for head, rest in books}
+        assert told == {1: [1, 2, 3], 2: [4]}
+    with gateway.market() as market:
+        two = market.subscribe("ODD1", "depth", depth=2)
+        batches = take(market, lambda batches: len(rows(batches, "levels")) > 0)
+        ((head, levels),) = [book for batch in batches for book in batch.books()]
+        assert (head["handle"], levels["size"].tolist()) == (two, [100, 10])
+    with gateway.market() as market:
+        patient = market.subscribe("ODD1", "bbo", interval=HOUR, urgent_move_ppm=1_000_000)
+        quick = market.subscribe("ODD1", "bbo", interval=HOUR)
+        take(market, lambda batches: len(rows(batches, "quotes")) == 2)
+        venue.add(1, 5, "B", 7, 950_000)
+        gateway.settle(venue)
+        # More than a hundredth, and less than all of it: one waits.
+        (quote,) = rows(take(market, lambda batches: len(rows(batches, "quotes")) == 1), "quotes")
+        assert (quote["handle"], quote["bid_size"]) == (quick, 7)
+        until("the other waits", lambda: gateway.subscribers()[0]["waiting"] == 1)
+        assert patient != quick
+
+
+def test_who_wanted_to_be_disconnected_is_and_does_not_come_back(
+    gateway: Gateway, venue: Venue
+) -> None:
+    with gateway.market("trades", policy="disconnect", queue_len_max=50, timeout=HANG) as market:
+        until("it is subscribed", lambda: subscriptions(gateway, market) == [1])
+        count = 0
+        # Nobody asks for a batch: the sockets fill, then the queue.
+        while len(gateway.subscribers()) > 0:
+            for _ in range(20):
+                venue.trade(1, 1, 905_000, *range(count, count + 25))
+                count += 25
+            gateway.settle(venue)
+        with pytest.raises(weir.LoggedOut) as ended:
+            told = [int(trade["match_id"]) for batch in market for trade in batch.trades]
+            pytest.fail(f"it goes on after {len(told)} of {count} trades")
+        assert ended.value.reason == "SlowConsumer"
+        with pytest.raises(weir.LoggedOut):
+            market.next(0.0)
 
 
 def test_what_the_source_lost_is_marked(gateway: Gateway, venue: Venue) -> None:

@@ -376,7 +376,7 @@ impl DropCopyReader {
         outcome?;
         match polled {
             Ok(_) => {}
-            Err(error) if error.is_connection_lost() => {
+            Err(error) if error.is_passing() => {
                 self.is_connected = false;
                 self.copies.connection_lost();
             }
@@ -385,8 +385,8 @@ impl DropCopyReader {
         Ok(count)
     }
 
-    /// Tries to log on again; false when the node cannot be reached, or has not noticed yet that
-    /// the session was lost.
+    /// Tries to log on again; false when the node cannot be reached, has not noticed yet that the
+    /// session was lost, or has no time or room for it.
     fn come_back(&mut self, timeout: Duration) -> Result<bool, ClientError> {
         match self.client.reconnect(self.timeout, &mut |_, _| {}) {
             Ok(()) => {
@@ -394,11 +394,7 @@ impl DropCopyReader {
                 self.ask_for_all();
                 Ok(true)
             }
-            Err(ClientError::LogonRejected { reason: Reason::AlreadyLoggedOn, .. }) => {
-                std::thread::sleep(RETRY_INTERVAL.min(timeout));
-                Ok(false)
-            }
-            Err(error) if error.is_connection_lost() => {
+            Err(error) if error.is_passing() => {
                 std::thread::sleep(RETRY_INTERVAL.min(timeout));
                 Ok(false)
             }

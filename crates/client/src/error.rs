@@ -261,4 +261,67 @@ impl ClientError {
                 | ClientError::Gap { .. }
         )
     }
+
+    /// True when the session is logged on by another connection, or by one that was lost and has
+    /// not ended at the node yet: then the same logon may be accepted a moment later.
+    #[must_use]
+    pub fn is_session_taken(&self) -> bool {
+        matches!(self, ClientError::LogonRejected { reason: Reason::AlreadyLoggedOn, .. })
+    }
+
+    /// True when coming back, now or after a rest, may mend it: the connection was lost, the
+    /// session is taken, or the node has no time or no room at the moment.
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
+        // A node that does not answer a logon in time may do better in a moment; and a caller that
+        // was busy elsewhere for longer than its heartbeat was logged out for that alone.
+        let may_mend = matches!(
+            self,
+            ClientError::Timeout { .. }
+                | ClientError::LoggedOut { reason: Reason::HeartbeatLost, .. }
+                | ClientError::LogonRejected {
+                    reason: Reason::Overloaded | Reason::Stopping | Reason::LimitReached,
+                    ..
+                }
+        );
+        may_mend || self.is_session_taken() || self.is_connection_lost()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rejected(reason: Reason) -> ClientError {
+        ClientError::LogonRejected {
+            session_id: SessionId(1),
+            reason,
+            partition_id: PartitionId::NONE,
+            oldest_event_no: EventNo::NONE,
+            next_event_no: EventNo::NONE,
+        }
+    }
+
+    #[test]
+    fn what_coming_back_may_mend_is_told_from_what_it_never_will() {
+        let logged_out = |reason| ClientError::LoggedOut { session_id: SessionId(1), reason };
+        let timeout = ClientError::Timeout { waiting_for: "x", timeout: Duration::from_secs(1) };
+        for (error, is_taken, is_passing) in [
+            (rejected(Reason::AlreadyLoggedOn), true, true),
+            (rejected(Reason::Overloaded), false, true),
+            (rejected(Reason::Stopping), false, true),
+            (rejected(Reason::LimitReached), false, true),
+            (rejected(Reason::UnknownKey), false, false),
+            (rejected(Reason::ResumeOtherHistory), false, false),
+            (logged_out(Reason::HeartbeatLost), false, true),
+            (logged_out(Reason::Stopping), false, true),
+            (logged_out(Reason::KeyReplaced), false, false),
+            (timeout, false, true),
+            (ClientError::Closed, false, true),
+            (ClientError::NotOpen(SessionId(1)), false, false),
+        ] {
+            let told = (error.is_session_taken(), error.is_passing());
+            assert_eq!(told, (is_taken, is_passing), "{error}");
+        }
+    }
 }

@@ -307,32 +307,12 @@ impl StateClient {
     fn fail(&mut self, error: ClientError) -> Result<(), ClientError> {
         self.is_lost = true;
         self.backoff.failed(self.clock.now());
-        if !is_passing(&error) {
+        if !error.is_passing() {
             return Err(error);
         }
         self.failure = Some(error);
         Ok(())
     }
-}
-
-/// Whether coming back may mend it.
-fn is_passing(error: &ClientError) -> bool {
-    // A node that does not answer a logon in time, or still holds the session of the connection
-    // that was lost, may do better in a moment; and a caller that was busy elsewhere for longer
-    // than its heartbeat was logged out for that alone.
-    let may_mend = matches!(
-        error,
-        ClientError::Timeout { .. }
-            | ClientError::LoggedOut { reason: Reason::HeartbeatLost, .. }
-            | ClientError::LogonRejected {
-                reason: Reason::AlreadyLoggedOn
-                    | Reason::Overloaded
-                    | Reason::Stopping
-                    | Reason::LimitReached,
-                ..
-            }
-    );
-    may_mend || error.is_connection_lost()
 }
 
 /// Hands what came to whom it is for.

@@ -290,7 +290,7 @@ pub struct WebSection {
     pub behind_tls_proxy: bool,
 }
 
-fn default_readers_max() -> usize {
+pub(crate) fn default_readers_max() -> usize {
     4_096
 }
 
@@ -813,6 +813,10 @@ impl Config {
         let out = |key, value: &str, want| {
             Err(ConfigError::OutOfRange { key, value: value.to_owned(), want })
         };
+        if self.market.is_some() && (self.role == NodeRole::Router || self.follows_own()) {
+            let want = "none with role = \"router\" or source 1 in [replica]: a gateway is a node";
+            return out("market", "(given)", want);
+        }
         match (self.role, &self.router) {
             (NodeRole::Node, None) => Ok(()),
             (NodeRole::Node, Some(_)) => out("router", "(given)", "none without role = \"router\""),

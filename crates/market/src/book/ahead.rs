@@ -4,8 +4,8 @@
 //! bucket, the order, its level, its neighbours. Those of different orders do not depend on each
 //! other. A quote waits for its instrument, the line of its venues, and the quote before it. So
 //! each update goes through stages, some updates apart, of which each asks for what the stage
-//! before it found the way to; asking does not wait. Nothing depends on what was seen. Worth it only
-//! where what rests is bigger than a core's own caches.
+//! before it found the way to; asking does not wait. Nothing depends on what was seen. Worth it
+//! only where what rests is bigger than a core's own caches.
 
 use weir_types::Side;
 

@@ -224,7 +224,9 @@ impl Fanout {
         } else {
             self.watchers.push(watcher);
         }
-        for instrument in self.matching(&terms.pattern) {
+        let instruments = self.matching(&terms.pattern);
+        self.open_mut(id)?.reserve(group, instruments.len());
+        for instrument in instruments {
             self.listen(now, watcher, instrument);
         }
         Ok(SubscriptionId(group))
@@ -461,6 +463,14 @@ impl Fanout {
 }
 
 impl Subscriber {
+    /// Takes room for so many instruments of a subscription at once.
+    fn reserve(&mut self, group: u32, instruments: usize) {
+        self.outbox.reserve(instruments);
+        if let Some(active) = &mut self.active[group as usize] {
+            active.slots.reserve_exact(instruments);
+        }
+    }
+
     fn disconnect(&self) -> Option<Disconnect> {
         let group = self.outbox.closed_by()?;
         let queue_len_max = self.outbox.group(group).map_or(0, |group| group.queue_len_max);

@@ -124,6 +124,15 @@ impl Outbox {
         })
     }
 
+    /// Takes room for so many more slots, and no more than that where they are many: by doubling it
+    /// would be up to twice as much.
+    pub(super) fn reserve(&mut self, slots: usize) {
+        let more = slots.saturating_sub(self.free_slots.len());
+        if more >= self.slots.len() / 8 {
+            self.slots.reserve_exact(more);
+        }
+    }
+
     /// A slot for a kind of an instrument, without anything to say yet.
     pub(super) fn add_slot(&mut self, instrument_id: InstrumentId, kind: Kind, group: u32) -> u32 {
         let slot = Slot::new(instrument_id, kind, group);

@@ -11,7 +11,7 @@ use weir_client::status::{InstrumentStatus, StatusPage};
 use weir_client::{Admin, Client, ClientError, Key, Limits, SessionConfig, Target, resolve};
 use weir_tls::ClientTls;
 use weir_tls::client::Trust;
-use weir_types::{Reason, SessionId};
+use weir_types::SessionId;
 use weir_wire::session::ApiKey;
 
 use super::keygen::read_signing_key;
@@ -195,9 +195,7 @@ pub fn once_free<T>(mut ask: impl FnMut() -> Result<T, ClientError>) -> Result<T
     let begun = Instant::now();
     loop {
         match ask() {
-            Err(ClientError::LogonRejected { reason: Reason::AlreadyLoggedOn, .. })
-                if begun.elapsed() < TIMEOUT =>
-            {
+            Err(error) if error.is_session_taken() && begun.elapsed() < TIMEOUT => {
                 std::thread::sleep(Duration::from_millis(10));
             }
             asked => return asked,

@@ -1,7 +1,8 @@
 //! `weir feed`: market data looked into, measured, sent again and recorded.
 //!
-//! Reads captures (pcap, pcapng) and day files (messages behind their lengths), compressed by gzip
-//! or not. What a damaged file holds before the damage is shown, then the error ends the command.
+//! Reads captures (pcap, pcapng), day files (messages behind their lengths), files of DBN and whole
+//! audits, compressed or not. What a damaged file holds before the damage is shown, then the error
+//! ends the command.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
@@ -12,10 +13,12 @@ use std::time::Duration;
 use anyhow::Context;
 use serde_json::json;
 
+use super::feed_audit;
 use crate::market::analysis::{Analysis, Taken, kind_text};
-use crate::market::capture::{CaptureFile, CaptureWriter, FileCounts, FileError, FileKind};
+use crate::market::capture::{CaptureFile, CaptureWriter, FileCounts, FileKind};
 use crate::market::feeds::{FEEDS, FeedEntry, feed_by_name};
 use crate::market::plot;
+use crate::market::post::audit::{AuditOverview, audit_files};
 use crate::market::record::{RecordPlan, record};
 use crate::market::replay::{ReplayPlan, Speed, replay};
 use crate::market::udp::{BatchReceiver, Listen, sender};
@@ -29,7 +32,8 @@ pub struct FeedArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum FeedCommand {
-    /// What a capture or a day file holds: groups, channels, gaps, types of messages.
+    /// What a capture, a day file or an audit holds: groups, channels, gaps, types of messages, of
+    /// an audit its lines and what it lacks.
     Inspect(InspectArgs),
     /// How many messages a second it holds, at best and at worst.
     Stats(StatsArgs),
@@ -41,7 +45,7 @@ enum FeedCommand {
 
 #[derive(Debug, clap::Args)]
 struct InspectArgs {
-    /// A capture or a day file.
+    /// A capture, a day file, a file of DBN, or the directory of an audit.
     file: PathBuf,
     /// Whose packets they are; without it datagrams are counted.
     #[arg(long)]
@@ -132,16 +136,43 @@ struct Looked {
     kind: FileKind,
     counts: FileCounts,
     analysis: Analysis,
-    error: Option<FileError>,
+    audit: Option<AuditOverview>,
+    /// Why no more of a file is read: the first file of which that is so.
+    error: Option<(PathBuf, anyhow::Error)>,
 }
 
 fn look(args: &InspectArgs) -> anyhow::Result<Looked> {
     let entry = args.feed.as_deref().map(feed_named).transpose()?;
     let feed = entry.map(|entry| ((entry.feed)(), entry.kind_at));
     let taken = feed.as_ref().map(|(feed, kind_at)| Taken { feed, kind_at: *kind_at });
-    let mut file = open(&args.file)?;
-    let (analysis, error) = Analysis::of(&mut file, taken);
-    Ok(Looked { kind: file.kind(), counts: *file.counts(), analysis, error })
+    let (mut audit, mut error) = (AuditOverview::default(), None);
+    let (mut kind, mut counts) = (FileKind::Capture, FileCounts::default());
+    let mut analysis = Analysis::default();
+    for path in files_of(&args.file)? {
+        let mut file = open(&path)?;
+        let ended = analysis.read(&mut file, taken);
+        audit.add(&path);
+        kind = file.kind();
+        counts += *file.counts();
+        error = error.or(ended.map(|error| (path, error.into())));
+    }
+    // Some damage is of the audit alone: to others it is a block that they pass over.
+    let own = audit.files.iter().find_map(|file| {
+        let error = file.error.as_ref()?;
+        Some((file.path.clone(), anyhow::anyhow!("{error}")))
+    });
+    let audit = (!audit.files.is_empty()).then_some(audit);
+    Ok(Looked { kind, counts, analysis, audit, error: error.or(own) })
+}
+
+/// The file, or the files of the audit in the directory.
+fn files_of(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let files = audit_files(path).with_context(|| path.display().to_string())?;
+    anyhow::ensure!(!files.is_empty(), "{}: no file of an audit is in it", path.display());
+    Ok(files)
 }
 
 pub(super) fn feed_named(name: &str) -> anyhow::Result<&'static FeedEntry> {
@@ -155,8 +186,8 @@ fn open(path: &Path) -> anyhow::Result<CaptureFile> {
 }
 
 /// The error that ended the reading, once what came before it was shown.
-fn ended(error: Option<FileError>, path: &Path) -> anyhow::Result<()> {
-    error.map_or(Ok(()), |error| Err(error).with_context(|| path.display().to_string()))
+fn ended(error: Option<(PathBuf, anyhow::Error)>) -> anyhow::Result<()> {
+    error.map_or(Ok(()), |(path, error)| Err(error.context(path.display().to_string())))
 }
 
 fn inspect(args: &InspectArgs) -> anyhow::Result<()> {
@@ -166,7 +197,7 @@ fn inspect(args: &InspectArgs) -> anyhow::Result<()> {
     } else {
         print!("{}", inspect_text(&looked));
     }
-    ended(looked.error, &args.file)
+    ended(looked.error)
 }
 
 fn stats(args: &StatsArgs) -> anyhow::Result<()> {
@@ -181,7 +212,7 @@ fn stats(args: &StatsArgs) -> anyhow::Result<()> {
     } else {
         print!("{}{}", rates_text(&looked.analysis), kinds_text(&looked.analysis));
     }
-    ended(looked.error, &args.inspect.file)
+    ended(looked.error)
 }
 
 fn object(looked: &Looked) -> serde_json::Value {
@@ -197,8 +228,11 @@ fn object(looked: &Looked) -> serde_json::Value {
         "frames": counts.frames, "datagrams": counts.datagrams, "other_frames": counts.other,
         "fragments": counts.fragments, "cut": counts.cut, "damaged_frames": counts.damaged,
         "messages": counts.messages,
-        "error": looked.error.as_ref().map(ToString::to_string),
+        "error": looked.error.as_ref().map(|(_, error)| error.to_string()),
     });
+    if let Some(audit) = &looked.audit {
+        object["audit"] = feed_audit::object(audit);
+    }
     object
 }
 
@@ -217,6 +251,9 @@ fn inspect_text(looked: &Looked) -> String {
         FileKind::Records => format!("{} messages, each behind its length\n", counts.messages),
         FileKind::Dbn => format!("{} records of DBN\n", counts.messages),
     };
+    if let Some(audit) = &looked.audit {
+        text += &feed_audit::text(audit);
+    }
     if let Some(first) = analysis.first {
         text += &format!(
             "first {}   last {}   span {:.3} s\n",
@@ -318,7 +355,7 @@ fn run_replay(args: &ReplayArgs) -> anyhow::Result<()> {
             report.sent, report.bytes, report.left_out, report.refused
         );
     }
-    ended(error, &args.file)
+    ended(error.map(|error| (args.file.clone(), error.into())))
 }
 
 fn run_record(args: &RecordArgs) -> anyhow::Result<()> {

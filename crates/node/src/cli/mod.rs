@@ -14,6 +14,7 @@ pub mod drop_copy;
 pub mod emulate;
 pub mod endpoint;
 pub mod feed;
+mod feed_audit;
 mod feed_book;
 pub mod flow;
 pub mod indicative;

@@ -8,7 +8,7 @@ use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use weir_types::Durability;
 
-use crate::config::{Config, NodeRole, TlsSection};
+use crate::config::{Config, NodeRole, TlsSection, WebSection, default_readers_max};
 use crate::diagnostics::{self, LineFormat, LineLevel};
 use crate::health::Stage;
 use crate::http::Side;
@@ -38,6 +38,10 @@ pub struct ServeArgs {
     /// Where metrics and status are served.
     #[arg(long, value_name = "ADDRESS")]
     pub http: Option<SocketAddr>,
+    /// Where order state, and market data where there is a gateway, are served over HTTP and
+    /// WebSocket: an address of this machine, unless the configuration says otherwise.
+    #[arg(long, value_name = "ADDRESS")]
+    pub web: Option<SocketAddr>,
     /// What an idle thread does: park, yield or spin.
     #[arg(long, value_name = "STRATEGY")]
     pub wait: Option<WaitStrategy>,
@@ -91,6 +95,11 @@ impl ServeArgs {
         config.durability = self.durability.unwrap_or(config.durability);
         config.listen = self.listen.unwrap_or(config.listen);
         config.http = self.http.unwrap_or(config.http);
+        if let Some(listen) = self.web {
+            let readers_max = default_readers_max();
+            let section = WebSection { listen, readers_max, behind_tls_proxy: false };
+            config.web.get_or_insert(section).listen = listen;
+        }
         config.wait = self.wait.unwrap_or(config.wait);
         if self.bootstrap_key.is_some() {
             config.bootstrap_key.clone_from(&self.bootstrap_key);

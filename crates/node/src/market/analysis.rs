@@ -111,22 +111,29 @@ impl Analysis {
     /// Reads a file to its end, or to where it cannot be read: what was found until then, and why
     /// there is no more.
     pub fn of(file: &mut CaptureFile, taken: Option<Taken<'_>>) -> (Analysis, Option<FileError>) {
-        let mut analysis = Analysis { has_messages: taken.is_some(), ..Analysis::default() };
+        let mut analysis = Analysis::default();
+        let error = analysis.read(file, taken);
+        (analysis, error)
+    }
+
+    /// Reads one more file, as what comes behind all that was read: as [`Analysis::of`].
+    pub fn read(&mut self, file: &mut CaptureFile, taken: Option<Taken<'_>>) -> Option<FileError> {
+        self.has_messages |= taken.is_some();
         let kind_at = if file.kind() == FileKind::Dbn { (1, 2) } else { (0, 1) };
         loop {
             let more = file.next(&mut |item| match item {
-                Item::Datagram(datagram) => analysis.datagram(datagram, taken),
+                Item::Datagram(datagram) => self.datagram(datagram, taken),
                 Item::Message { ts_event, message } => {
-                    analysis.has_messages = true;
-                    analysis.note_kind(message, kind_at);
-                    analysis.note_time(*ts_event, 1);
+                    self.has_messages = true;
+                    self.note_kind(message, kind_at);
+                    self.note_time(*ts_event, 1);
                 }
                 Item::Name { .. } | Item::Other(_) => {}
             });
             match more {
                 Ok(true) => {}
-                Ok(false) => return (analysis, None),
-                Err(error) => return (analysis, Some(error)),
+                Ok(false) => return None,
+                Err(error) => return Some(error),
             }
         }
     }

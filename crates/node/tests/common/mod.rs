@@ -160,12 +160,18 @@ impl Home {
     }
 
     fn serve(&self) -> Command {
+        self.command(&["serve"])
+    }
+
+    /// A node by these words of the command line.
+    fn command(&self, serve: &[&str]) -> Command {
         let key: String = OPERATOR.key().0.iter().map(|byte| format!("{byte:02x}")).collect();
         let mut words = self.wrapper.iter().cloned().chain([self.program.clone().into()]);
         let mut command = Command::new(words.next().expect("at least the node's own"));
         command
             .args(words)
-            .args(["serve", "--durability", self.durability])
+            .args(serve)
+            .args(["--durability", self.durability])
             .args(["--listen", &self.listen.to_string(), "--http", "127.0.0.1:0"])
             .args(["--config".into(), self.path("weir.toml")])
             .args(["--dir".into(), self.data()])
@@ -183,6 +189,13 @@ impl Home {
     pub fn start_with(&self, add: impl FnOnce(&mut Command)) -> Node {
         let mut serve = self.serve();
         add(&mut serve);
+        self.run(serve)
+    }
+
+    /// As [`Home::start`], a gateway of market data with these options.
+    pub fn start_gateway(&self, options: &[&str]) -> Node {
+        let mut serve = self.command(&["market", "serve", "--market-listen", "127.0.0.1:0"]);
+        serve.args(options);
         self.run(serve)
     }
 

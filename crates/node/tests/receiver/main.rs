@@ -15,6 +15,7 @@ mod lossy;
 mod market;
 #[path = "../../../market/examples/bench_market/memory.rs"]
 mod memory;
+mod passed_over;
 mod recovery;
 mod sessions;
 mod snapshot;

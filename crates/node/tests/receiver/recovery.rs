@@ -5,7 +5,7 @@ use weir_node::market::receiver::{ChannelEvent, ClearReason, RecoveryError};
 
 use crate::day::Day;
 use crate::snapshot::Manner;
-use crate::stand::{MILLISECOND, Parts, SECOND, Stand};
+use crate::stand::{MICROSECOND, MILLISECOND, Parts, SECOND, Stand};
 use crate::venue::Faults;
 
 const PARTS: Parts = Parts { requests: false, snapshots: true, unicast: false, more: "" };
@@ -167,22 +167,47 @@ fn nobody_who_serves_snapshots_is_tried_again_and_changes_nothing() {
     assert_eq!(clears(&stand, ClearReason::SnapshotFailed), 0);
 }
 
-#[test]
-fn a_server_that_is_behind_the_lines_leaves_no_hole() {
+/// A day of which the lines told nothing at first, and a server whose snapshots are always so many
+/// milliseconds older than what the lines have said, until one has joined.
+fn joined_behind(milliseconds: usize) -> Stand {
     let mut stand = Stand::new(Day::made_up(9, 3_000, 2), Faults::default(), PARTS);
     stand.venue.is_dead = [true; 2];
     stand.venue.publish(2_000);
     stand.venue.is_dead = [false; 2];
     stand.venue.soup.manner = Manner::Behind;
-    // What the server tells is always older than what the lines have said.
+    stand.venue.soup.behind = milliseconds;
     while stand.snapshots().joined == 0 && !stand.venue.is_over() {
         stand.venue.soup.freeze(&stand.venue.reference);
         stand.publish(10);
-        stand.clock += MILLISECOND;
+        stand.clock += MILLISECOND - 50 * MICROSECOND;
     }
+    assert_eq!(stand.snapshots().attempts, 1);
+    stand
+}
+
+#[test]
+fn a_server_that_is_behind_the_lines_leaves_no_hole() {
+    // The login comes 20 ms after the lines are held back.
+    for milliseconds in [0, 5, 15] {
+        let mut stand = joined_behind(milliseconds);
+        let counts = stand.channel().counts;
+        let told = (counts.recoveries, counts.gaps, counts.lost);
+        assert_eq!(told, (1, 0, 2_000), "{milliseconds} ms: {counts:?}");
+        stand.publish_all();
+        stand.assert_equal();
+        assert_eq!(stand.snapshots().attempts, 1);
+    }
+}
+
+#[test]
+fn a_server_that_is_further_behind_leaves_a_hole_that_the_next_snapshot_fills() {
+    let mut stand = joined_behind(50);
     let counts = stand.channel().counts;
-    assert_eq!((counts.recoveries, counts.gaps, counts.lost), (1, 0, 2_000), "{counts:?}");
+    assert_eq!((counts.recoveries, counts.gaps), (1, 1), "{counts:?}");
+    assert_eq!(stand.market.state, State::Gap);
+    stand.venue.soup.manner = Manner::Snapshot;
+    stand.pass(SECOND);
+    stand.until("the next snapshot joins", |stand| stand.snapshots().joined == 2);
     stand.publish_all();
     stand.assert_equal();
-    assert_eq!(stand.snapshots().attempts, 1);
 }

@@ -1,7 +1,7 @@
 //! What a venue's books are, and the servers of SoupBinTCP that tell: snapshots as GLIMPSE has
 //! them, or the feed itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
@@ -78,7 +78,7 @@ pub enum Manner {
     OtherSession,
     /// A snapshot that ends with a number that the lines will not come to.
     FarAhead,
-    /// What there was when [`SoupServer::freeze`] was last called.
+    /// What there was so many calls of [`SoupServer::freeze`] ago as it is behind.
     Behind,
     /// A message of the snapshot has another length than its type.
     Damaged,
@@ -108,7 +108,9 @@ pub struct SoupServer {
     pub logins: Vec<Login>,
     /// Bytes that are written at a time at most.
     pub piece_len: usize,
-    frozen: (Vec<Vec<u8>>, u64),
+    /// How far [`Manner::Behind`] is behind.
+    pub behind: usize,
+    frozen: VecDeque<(Vec<Vec<u8>>, u64)>,
 }
 
 impl SoupServer {
@@ -116,8 +118,8 @@ impl SoupServer {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
         listener.set_nonblocking(true).expect("it is set");
         let (peers, logins) = (Vec::new(), Vec::new());
-        let (manner, frozen) = (Manner::Snapshot, (Vec::new(), 1));
-        SoupServer { listener, peers, manner, logins, piece_len: 1 << 16, frozen }
+        let (manner, frozen) = (Manner::Snapshot, VecDeque::new());
+        SoupServer { listener, peers, manner, logins, piece_len: 1 << 16, behind: 0, frozen }
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -126,7 +128,10 @@ impl SoupServer {
 
     /// Keeps the snapshot of now for who is told what was.
     pub fn freeze(&mut self, reference: &Reference) {
-        self.frozen = (reference.snapshot(), reference.count + 1);
+        self.frozen.push_back((reference.snapshot(), reference.count + 1));
+        while self.frozen.len() > self.behind + 1 {
+            self.frozen.pop_front();
+        }
     }
 
     /// Ends all connections.
@@ -167,7 +172,7 @@ impl SoupServer {
                 logins.push(login);
                 done += 1;
                 let snapshot = match manner {
-                    Manner::Behind => frozen.clone(),
+                    Manner::Behind => frozen.front().expect("what was is frozen").clone(),
                     _ => (reference.snapshot(), log.len() as u64 + 1),
                 };
                 let asked = Asked { manner: *manner, session, login, snapshot };

@@ -1,5 +1,6 @@
 //! The market-data gateway against real nodes: a venue's datagrams in, subscribers served.
 
+mod audit;
 mod full_ring;
 mod probes;
 mod shm;

@@ -115,10 +115,12 @@ impl Reader {
     }
 
     fn has_quotes(&self, venue: &Venue) -> bool {
-        ids().all(|id| {
-            let best = venue.books.best(id);
-            self.quote(id) == Some((best.bid_px, best.bid_sz, best.ask_px, best.ask_sz))
-        })
+        ids().all(|id| self.has_quote(venue, id))
+    }
+
+    fn has_quote(&self, venue: &Venue, id: InstrumentId) -> bool {
+        let best = venue.books.best(id);
+        self.quote(id) == Some((best.bid_px, best.bid_sz, best.ask_px, best.ask_sz))
     }
 }
 
@@ -372,6 +374,24 @@ fn nobody_has_market_data_over_a_websocket_without_a_good_key_and_a_role_that_ma
     };
     assert_eq!(reason, "KeyReplaced");
     assert_eq!(refusal(&bearer(&ALICE)), 401);
+}
+
+#[test]
+fn a_gateway_of_options_alone_serves_a_websocket_too() {
+    let feed = free_udp();
+    // The address of the options counts, whatever the file has.
+    let home = Home::with_config("memory", "[web]\nlisten = \"127.0.0.1:1\"\nreaders_max = 8\n");
+    let options = ["--feed", "itch", "--lines", &feed.to_string(), "--web", "127.0.0.1:0"];
+    let node = home.start_gateway(&options);
+    assert_ne!(node.web(), "127.0.0.1:1");
+    open_market(&node, &[ALICE]);
+    let mut venue = Venue::new(feed, "A");
+    venue.directory(1, "ODD1");
+    venue.add(1, 1, Side::Buy, 100, 900_000);
+    settle(&mut venue, &node);
+    let mut reader = Reader::open(&node, &ALICE);
+    reader.ask(&subscribe(1, "ODD1", "Bbo"), "MarketSubscribed");
+    reader.until("the quote", |reader| reader.has_quote(&venue, InstrumentId(1)));
 }
 
 #[test]

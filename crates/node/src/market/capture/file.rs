@@ -100,6 +100,19 @@ pub struct FileCounts {
     pub messages: u64,
 }
 
+impl std::ops::AddAssign for FileCounts {
+    fn add_assign(&mut self, more: FileCounts) {
+        let FileCounts { frames, datagrams, other, fragments, cut, damaged, messages } = more;
+        self.frames += frames;
+        self.datagrams += datagrams;
+        self.other += other;
+        self.fragments += fragments;
+        self.cut += cut;
+        self.damaged += damaged;
+        self.messages += messages;
+    }
+}
+
 /// A file that is read.
 pub struct CaptureFile {
     pieces: Pieces,

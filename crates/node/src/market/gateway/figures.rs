@@ -37,6 +37,9 @@ pub struct ReceiveReport {
     pub messages: u64,
     /// Updates that they came to.
     pub updates: u64,
+    /// Messages that were understood and are nothing to books.
+    #[serde(default)]
+    pub without_update: u64,
     /// Messages that were not understood.
     pub refused: u64,
     /// The last thing that was not understood.
@@ -85,6 +88,7 @@ impl ReceiveFigures {
         report.ring_dropped = receiver.dropped();
         report.messages = decode.messages;
         report.updates = decode.updates;
+        report.without_update = decode.without_update;
         report.refused = decode.refused();
         report.last_error = receiver.last_error().map(|error| error.to_string());
         report.requests = receiver.request_counts().sent;
@@ -439,7 +443,8 @@ impl MarketReport {
             ("weir_market_ring_dropped_total", "Ring full.", counter, receive.ring_dropped),
             ("weir_market_strangers_total", "Not of the feed.", counter, receive.strangers),
             ("weir_market_messages_total", "Messages decoded.", counter, receive.messages),
-            ("weir_market_not_understood_total", "Passed over.", counter, receive.refused),
+            ("weir_market_passed_over_total", "No update.", counter, receive.without_update),
+            ("weir_market_not_understood_total", "Malformed.", counter, receive.refused),
             ("weir_market_lost_total", "Messages given up.", counter, lost),
             ("weir_market_requests_total", "Asked for again.", counter, receive.requests),
             ("weir_market_updates_total", "Updates taken in.", counter, update.updates),

@@ -20,6 +20,8 @@ pub struct DecodeCounts {
     pub updates: u64,
     /// Descriptions of instruments that they came to.
     pub definitions: u64,
+    /// Messages that were understood and came to neither: what they say is nothing to books.
+    pub without_update: u64,
     /// Messages of a type that the feed's specification does not have.
     pub unknown_type: u64,
     /// Messages that are not as long as their type is.
@@ -45,6 +47,12 @@ impl DecodeCounts {
             FeedError::ShortPacket { .. } | FeedError::Header { .. } => &mut self.header,
         };
         *count += 1;
+    }
+
+    /// Updates and descriptions.
+    #[inline]
+    pub(super) fn told(&self) -> u64 {
+        self.updates + self.definitions
     }
 
     /// All that was not understood.

@@ -69,8 +69,12 @@ impl Decoding {
     ) -> bool {
         let context = Context { sequence, channel: origin.channel.number, ts_send };
         self.counts.messages += 1;
+        let told_before = self.counts.told();
         let mut told = Told { origin, counts: &mut self.counts, out };
-        let Err(error) = self.feed.decode(&context, message, &mut told) else { return true };
+        let Err(error) = self.feed.decode(&context, message, &mut told) else {
+            self.counts.without_update += u64::from(self.counts.told() == told_before);
+            return true;
+        };
         self.refuse(origin, error, out);
         match error {
             FeedError::Length { kind, .. } | FeedError::Field { kind, .. } => {

@@ -31,6 +31,7 @@ pub struct AuditFile {
     /// Lines that were named, and lines whose end was said.
     lines: usize,
     ends: usize,
+    is_audit: bool,
     is_over: bool,
 }
 
@@ -49,7 +50,14 @@ impl AuditFile {
         let error = |error| FileError::Io { offset: 0, error };
         let file = BufReader::with_capacity(PIECE_LEN, File::open(path).map_err(error)?);
         let pieces = Pieces::new(Box::new(file)).map_err(error)?;
-        Ok(AuditFile { pieces, decoder: AuditDecoder::new(), lines: 0, ends: 0, is_over: false })
+        Ok(AuditFile {
+            pieces,
+            decoder: AuditDecoder::new(),
+            lines: 0,
+            ends: 0,
+            is_audit: false,
+            is_over: false,
+        })
     }
 
     /// Hands the next item to `take`; false at the end of the file.
@@ -66,6 +74,8 @@ impl AuditFile {
                 }
                 AuditNext::More { len } => len,
                 AuditNext::Step { used, step } => {
+                    // Before the section of an audit there is none.
+                    self.is_audit = true;
                     let item = match step {
                         AuditStep::Line(name) => {
                             self.lines += 1;
@@ -95,6 +105,12 @@ impl AuditFile {
                 self.pieces.fill(needed).map_err(|error| FileError::Io { offset, error })?;
             }
         }
+    }
+
+    /// True as soon as its beginning was read and is an audit's.
+    #[must_use]
+    pub fn is_audit(&self) -> bool {
+        self.is_audit
     }
 
     /// True when the file was read to its end, and that was in order; otherwise it was cut off,
