@@ -345,6 +345,35 @@ fn metadata_that_lies_of_its_length_ends_the_reading_and_takes_no_memory() {
     assert!(read("dbn", bytes).1.unwrap().contains("at byte 0:"));
 }
 
+#[test]
+fn metadata_of_any_length_is_read_and_records_of_lengths_that_none_has_are_not() {
+    let records = made(50).records;
+    let whole = file(&metadata(3, Schema::Mbo), &records);
+    let want = read("dbn", whole.clone());
+    assert_eq!(want.1, None);
+    let end = 8 + u32::from_le_bytes(whole[4..8].try_into().unwrap()) as usize;
+    for more in 1..8 {
+        let mut longer = whole.clone();
+        longer.splice(end..end, vec![0; more]);
+        longer[4..8].copy_from_slice(&((end - 8 + more) as u32).to_le_bytes());
+        let (builder, error) = read("dbn", longer.clone());
+        assert_eq!(error, None, "{more} bytes more");
+        for symbol in SYMBOLS {
+            assert_eq!(state(&builder, symbol), state(&want.0, symbol), "{more} bytes more");
+        }
+        // Where a record begins is told by the file's own bytes.
+        longer[end + more] += 1;
+        let error = read("dbn", longer).1.unwrap();
+        assert!(
+            error.contains(&format!("at byte {}: a record of 60 bytes", end + more)),
+            "{error}"
+        );
+    }
+    let mut shorter = whole;
+    shorter.truncate(end + 3);
+    assert!(read("dbn", shorter).1.unwrap().contains(&format!("at byte {end}:")));
+}
+
 fn samples() -> Vec<PathBuf> {
     let Some(data) = std::env::var_os("WEIR_DATA") else {
         println!("WEIR_DATA is not set: Databento's samples are not read");

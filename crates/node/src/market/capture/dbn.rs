@@ -23,6 +23,8 @@ const VERSIONS: std::ops::RangeInclusive<u8> = 1..=3;
 const PRELUDE_LEN: usize = 8;
 /// More metadata than this is damage: a name a line of all options of a day takes a tenth of it.
 const METADATA_LEN_MAX: u32 = 1 << 30;
+/// Records are read where they lie, which has to be at a multiple of this.
+const ALIGNED: usize = 8;
 /// Bytes of a symbol mapping of version 3.
 const MAPPING_LEN: usize = 176;
 
@@ -40,6 +42,14 @@ pub enum DbnError {
     Metadata {
         /// Its length.
         len: u32,
+    },
+    /// A record of a length that none has: where the next one begins it could not be read in place.
+    #[error("at byte {offset}: a record of {len} bytes; all are multiples of {ALIGNED}")]
+    Record {
+        /// Where it begins.
+        offset: u64,
+        /// The length that it says.
+        len: usize,
     },
     /// The file ends within the metadata or a record.
     #[error("at byte {offset}: the file ends {len} bytes into the metadata or a record")]
@@ -90,11 +100,15 @@ pub(super) struct DbnFile {
     last: Nanos,
     /// Bytes that were given to `fsm`.
     taken: u64,
+    /// Bytes of metadata that are still to be given.
+    metadata_left: usize,
+    /// Zeros that are given behind them, so that records begin where they can be read.
+    padding: usize,
 }
 
 impl DbnFile {
     /// Of a file whose first eight bytes are at hand, if it has as many.
-    pub fn new(pieces: &Pieces) -> Result<DbnFile, DbnError> {
+    pub fn new(pieces: &mut Pieces) -> Result<DbnFile, DbnError> {
         let (head, _) = pieces.at_hand();
         let version = head.get(MAGIC.len()).copied().unwrap_or(0);
         if !VERSIONS.contains(&version) {
@@ -105,46 +119,59 @@ impl DbnFile {
         if len > METADATA_LEN_MAX {
             return Err(DbnError::Metadata { len });
         }
+        let mut fsm: DbnFsm = DbnFsm::builder()
+            // Its own upgrading panics on records that are too short.
+            .upgrade_policy(VersionUpgradePolicy::AsIs)
+            .build()
+            .map_err(|error| damaged(0, error))?;
+        let prelude_len = head.len().min(PRELUDE_LEN);
+        let padding = len.next_multiple_of(ALIGNED as u32) - len;
+        fsm.write_all(&head[..prelude_len.min(MAGIC.len() + 1)]);
+        if prelude_len == PRELUDE_LEN {
+            fsm.write_all(&(len + padding).to_le_bytes());
+        }
+        pieces.used(prelude_len);
         Ok(DbnFile {
-            fsm: DbnFsm::builder()
-                // Its own upgrading panics on records that are too short.
-                .upgrade_policy(VersionUpgradePolicy::AsIs)
-                .build()
-                .map_err(|error| damaged(0, error))?,
+            fsm,
             version,
             names: VecDeque::new(),
             name: [0; MAPPING_LEN],
             record: Vec::with_capacity(1_024),
             has_record: false,
             last: Nanos(0),
-            taken: 0,
+            taken: prelude_len as u64,
+            metadata_left: len as usize,
+            padding: padding as usize,
         })
     }
 
     /// Where what was not taken apart yet begins.
     pub fn offset(&self) -> u64 {
-        self.taken - self.fsm.data().len() as u64
+        // Less only while there is padding, and then it is metadata: the beginning.
+        self.taken.saturating_sub(self.fsm.data().len() as u64)
     }
 
     /// Finds the next of a file; `None` when `pieces` must be filled first.
     pub fn next(&mut self, pieces: &mut Pieces) -> Result<Option<Next<'_>>, DbnError> {
         while !self.has_record {
             let offset = self.offset();
+            if self.fsm.has_decoded_metadata()
+                && let Some(len) = self.fsm.data().first().map(|units| usize::from(*units) * 4)
+                && !len.is_multiple_of(ALIGNED)
+            {
+                return Err(DbnError::Record { offset, len });
+            }
             match self.fsm.process() {
                 ProcessResult::Record(()) => self.take_record(),
                 ProcessResult::Metadata(metadata) => self.names = names_of(&metadata),
                 ProcessResult::Err(error) => return Err(damaged(offset, error)),
                 ProcessResult::ReadMore(_) => {
                     let (bytes, is_last) = pieces.at_hand();
-                    let space = self.fsm.space();
-                    let len = bytes.len().min(space.len());
+                    let len = self.give(bytes);
                     if len == 0 {
                         return self.at_end(is_last, offset);
                     }
-                    space[..len].copy_from_slice(&bytes[..len]);
-                    self.fsm.fill(len);
                     pieces.used(len);
-                    self.taken += len as u64;
                 }
             }
         }
@@ -157,6 +184,23 @@ impl DbnFile {
         }
         self.has_record = false;
         Ok(Some(Next::Record(last, &self.record)))
+    }
+
+    /// Gives `fsm` what it has room for; how many bytes that was.
+    fn give(&mut self, bytes: &[u8]) -> usize {
+        let space = self.fsm.space();
+        let mut len = bytes.len().min(space.len());
+        if self.metadata_left > 0 {
+            len = len.min(self.metadata_left);
+        }
+        space[..len].copy_from_slice(&bytes[..len]);
+        self.fsm.fill(len);
+        self.taken += len as u64;
+        self.metadata_left = self.metadata_left.saturating_sub(len);
+        if self.metadata_left == 0 && self.padding > 0 {
+            self.fsm.write_all(&[0; ALIGNED][..std::mem::take(&mut self.padding)]);
+        }
+        len
     }
 
     /// A record was found.

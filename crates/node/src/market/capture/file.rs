@@ -159,7 +159,7 @@ impl CaptureFile {
         file.fill(8)?;
         let (head, _) = file.pieces.at_hand();
         if head.starts_with(&MAGIC) {
-            file.dbn = Some(Box::new(DbnFile::new(&file.pieces)?));
+            file.dbn = Some(Box::new(DbnFile::new(&mut file.pieces)?));
             file.kind = FileKind::Dbn;
             return Ok(file);
         }
