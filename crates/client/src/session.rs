@@ -471,7 +471,8 @@ impl Session {
     /// # Errors
     /// [`ClientError::Gap`], [`ClientError::LogonRejected`], [`ClientError::OtherHistory`]; of a
     /// challenge,
-    /// [`ClientError::WrongNode`], and [`ClientError::Decode`] when none was asked for.
+    /// [`ClientError::WrongNode`], and [`ClientError::Decode`] when none was asked for; the latter
+    /// also of what is no session's: pages, copies, sources, subscriptions, market data.
     #[inline]
     pub fn on_message(
         &mut self,
@@ -527,7 +528,7 @@ impl Session {
             NodeMessage::FollowState(_) | NodeMessage::SnapshotChunk(..) => {
                 return Err(DecodeError::Unexpected(FollowState::NAME).into());
             }
-            _ => unreachable!("pages, copies, sources and subscriptions are not a session's"),
+            _ => return Err(DecodeError::Unexpected("a message of no session").into()),
         })
     }
 
@@ -837,5 +838,15 @@ mod tests {
         let (next_event_no, epoch) = (EventNo(42), Epoch(3));
         let want = ResumePoint { next_event_no, epoch, partition_id: PartitionId(2) };
         assert_eq!(points, [want]);
+    }
+
+    #[test]
+    fn what_is_no_sessions_is_an_error_of_the_node() {
+        let mut session = Session::new(SessionConfig::new(SessionId(5), ApiKey([1; 32])));
+        let (session_id, reason) = (SessionId(5), Reason::NotAttached);
+        let ended = weir_wire::market::MarketEnded { session_id, handle: 1, reason };
+        let market = weir_wire::market_dialogue::MarketMessage::Ended(ended);
+        let error = session.on_message(&NodeMessage::Market(market), &mut Vec::new()).unwrap_err();
+        assert!(matches!(error, ClientError::Decode(DecodeError::Unexpected(_))), "{error}");
     }
 }

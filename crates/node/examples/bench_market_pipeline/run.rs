@@ -329,7 +329,8 @@ fn flush(shared: &Shared, mut reader: Reader, mut fanout: Fanout) -> Flushed {
     let mut probe = FlushProbe::default();
     let mut looks = Looks::new(shared.cell.seconds);
     let room = (shared.cell.rate * shared.cell.seconds).min(40_000_000) as usize;
-    let (mut ways, mut ages) = (Vec::with_capacity(room), Vec::with_capacity(room.min(4 << 20)));
+    let (mut ways, mut ages) =
+        (Vec::with_capacity(room), Vec::with_capacity(room.clamp(1 << 20, 4 << 20)));
     let (mut heard, mut written) = (0_u64, 0_u64);
     let (mut out, mut drafts, mut ready) = (Vec::new(), Drafts::default(), Vec::new());
     let begin = shared.begin.0;
