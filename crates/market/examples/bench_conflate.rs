@@ -174,7 +174,7 @@ fn main() {
         ));
     }
     println!(
-        "{{\"bench\":\"market-conflate\",\"changes\":{count},\"instruments\":{instruments},\
+        "{{\"bench\":\"market-conflation\",\"changes\":{count},\"instruments\":{instruments},\
          \"interval_ns\":{interval},\"first_stage_ns\":{first_ns:.1},\
          \"sent_share\":{sent_share:.4},\"throttled_share\":{waiting_share:.4},\
          \"both_stages\":[{}]}}",

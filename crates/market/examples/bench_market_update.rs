@@ -211,8 +211,5 @@ fn main() {
             lines.push(json(shape, how, &figures));
         }
     }
-    println!(
-        "{{\"bench\":\"market-update\",\"updates\":{updates},\"runs\":[{}]}}",
-        lines.join(",")
-    );
+    println!("{{\"bench\":\"market-books\",\"updates\":{updates},\"runs\":[{}]}}", lines.join(","));
 }

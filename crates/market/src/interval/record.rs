@@ -251,7 +251,7 @@ pub enum Voided {
 /// `two_sided`, `crossed`, `one_sided` and `empty` add up to the time over which the quote was
 /// known, which is less than the interval where that was learnt, or forgotten, within it, or the
 /// feed was silent for too long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IntervalStatistics {
     /// Whose.
     pub instrument_id: InstrumentId,

@@ -77,7 +77,9 @@ pub fn capacity(seconds: u64) -> Value {
             "subscribers": cell.subscribers, "updates_per_s": updated,
             "frames_per_s": spread(written).1, "message_ns": message_ns,
             "messages_per_core_s": per_core, "lines_per_core": lines_per_core,
-            "cores_for_peak": (PEAK / (per_core * SHARE_OF_CORE)).ceil(),
+            // A line is whole.
+            "cores_for_peak": (LINES / lines_per_core).ceil(),
+            "cores_if_lines_could_be_parted": (PEAK / (per_core * SHARE_OF_CORE)).ceil(),
         })
     });
     json!({

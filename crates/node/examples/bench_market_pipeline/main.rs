@@ -24,6 +24,7 @@
 mod capacity;
 mod flow;
 mod handoff;
+mod lone;
 mod opra;
 mod orders;
 mod probes;

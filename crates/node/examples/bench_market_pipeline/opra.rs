@@ -3,16 +3,13 @@
 
 use std::time::Instant;
 
-use rtrb::RingBuffer;
-use weir_market::conflate::ConflatorConfig;
 use weir_market::feed::opra::Opra;
 use weir_market::{BooksConfig, Context, Definition, Feed as _, Sink, Update};
-use weir_node::market::gateway::ring::{RingWriter, ring};
-use weir_node::market::gateway::stages::UpdateProbe;
-use weir_node::market::gateway::told::Told;
-use weir_node::market::gateway::update::{BATCH_MAX, UpdateParts, UpdateStage, WhenFull};
-use weir_node::market::receiver::{ChannelKey, Origin, Output as _};
-use weir_types::{InstrumentId, Nanos};
+use weir_node::market::gateway::update::BATCH_MAX;
+use weir_node::market::receiver::Output as _;
+use weir_types::Nanos;
+
+use super::lone::{LoneStage, origin, stage};
 
 /// Series that one core hears of: of 1.5 million on 96 lines those of six or seven.
 pub const SERIES: u32 = 100_000;
@@ -30,7 +27,7 @@ const TIMES: usize = 8;
 pub const PACKET: usize = 15;
 
 /// What the codec tells goes to the stage.
-struct ToStage<'a>(&'a mut UpdateStage<RingWriter<Told>>);
+struct ToStage<'a>(&'a mut LoneStage);
 
 impl Sink for ToStage<'_> {
     fn define(&mut self, definition: &Definition) {
@@ -41,11 +38,6 @@ impl Sink for ToStage<'_> {
     fn update(&mut self, update: Update) {
         self.0.update(&origin(), update);
     }
-}
-
-fn origin() -> Origin {
-    let (channel, ts) = (ChannelKey::default(), Nanos(1));
-    Origin { channel, ts_recv: ts, ts_poll: ts, is_snapshot: false }
 }
 
 /// A short quote, as it lies in a block.
@@ -81,31 +73,15 @@ fn short_quote(number: u64) -> [u8; MESSAGE_LEN] {
 /// A core's codec and stage, which know their series.
 pub struct Core {
     feed: Opra,
-    stage: UpdateStage<RingWriter<Told>>,
+    stage: LoneStage,
     messages: Vec<[u8; MESSAGE_LEN]>,
 }
 
 impl Core {
     /// Nobody subscribes: what subscribers cost is measured by itself.
     pub fn new() -> Core {
-        let stage = UpdateStage::new(UpdateParts {
-            books: BooksConfig {
-                instruments: SERIES,
-                instruments_max: SERIES + 1,
-                ..BooksConfig::default()
-            },
-            batch_max: BATCH_MAX,
-            conflator: ConflatorConfig {
-                instrument_id_max: InstrumentId(SERIES),
-                ..ConflatorConfig::default()
-            },
-            door: ring(1 << 14, 1).0,
-            wakes: Vec::new(),
-            wishes: vec![RingBuffer::new(1).1],
-            when_full: WhenFull::Merge,
-            post: None,
-            probe: UpdateProbe::default(),
-        });
+        let books = BooksConfig { instruments: SERIES, ..BooksConfig::default() };
+        let stage = stage(books, BATCH_MAX);
         let messages = (0..MADE as u64).map(short_quote).collect();
         let mut core = Core { feed: Opra::new(), stage, messages };
         core.take();

@@ -3,16 +3,13 @@
 
 use std::time::Instant;
 
-use rtrb::RingBuffer;
 use serde_json::{Value, json};
-use weir_market::conflate::ConflatorConfig;
 use weir_market::{BooksConfig, Update};
-use weir_node::market::gateway::ring::{RingWriter, ring};
-use weir_node::market::gateway::stages::UpdateProbe;
-use weir_node::market::gateway::told::Told;
-use weir_node::market::gateway::update::{BATCH_MAX, UpdateParts, UpdateStage, WhenFull};
-use weir_node::market::receiver::{ChannelKey, Origin, Output as _};
-use weir_types::{InstrumentId, Nanos};
+use weir_node::market::gateway::update::BATCH_MAX;
+use weir_node::market::receiver::Output as _;
+use weir_types::Nanos;
+
+use super::lone::{LoneStage, origin, stage};
 
 #[path = "../../../market/examples/bench_market/flow.rs"]
 mod flow;
@@ -31,35 +28,17 @@ const POLLS: [usize; 2] = [1, 8];
 
 /// A stage whose books are filled, and the flow that goes on.
 struct Day {
-    stage: UpdateStage<RingWriter<Told>>,
+    stage: LoneStage,
     flow: Flow,
     updates: Vec<Update>,
 }
 
 impl Day {
     fn new(live_orders: usize, batch_max: usize) -> Day {
-        let books = BooksConfig {
-            orders: u32::try_from(live_orders + live_orders / 8).expect("it fits"),
-            instruments: INSTRUMENTS,
-            instruments_max: INSTRUMENTS + 1,
-            levels_per_side: 64,
-            ..BooksConfig::default()
-        };
-        let conflator = ConflatorConfig {
-            instrument_id_max: InstrumentId(INSTRUMENTS),
-            ..ConflatorConfig::default()
-        };
-        let mut stage = UpdateStage::new(UpdateParts {
-            books,
-            batch_max,
-            conflator,
-            door: ring(1 << 14, 1).0,
-            wakes: Vec::new(),
-            wishes: vec![RingBuffer::new(1).1],
-            when_full: WhenFull::Merge,
-            post: None,
-            probe: UpdateProbe::default(),
-        });
+        let orders = u32::try_from(live_orders + live_orders / 8).expect("it fits");
+        let (instruments, levels_per_side) = (INSTRUMENTS, 64);
+        let books = BooksConfig { orders, instruments, levels_per_side, ..BooksConfig::default() };
+        let mut stage = stage(books, batch_max);
         for id in 1..=INSTRUMENTS {
             stage.define(&origin(), &super::flow::definition(id));
         }
@@ -98,11 +77,6 @@ impl Day {
         }
         spent as f64 / (f64::from(STRETCHES) * STRETCH as f64)
     }
-}
-
-fn origin() -> Origin {
-    let (channel, ts) = (ChannelKey::default(), Nanos(1));
-    Origin { channel, ts_recv: ts, ts_poll: ts, is_snapshot: false }
 }
 
 /// One by one and in batches in turn, in as many rounds as asked.

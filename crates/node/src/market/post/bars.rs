@@ -2,7 +2,6 @@
 //!
 //! The columns are on a page of their own: `docs/protocols/bars.md`.
 
-use std::collections::HashMap;
 use std::io;
 
 use parquet::errors::ParquetError;
@@ -10,9 +9,10 @@ use weir_market::bar::{
     Bar, BarBreak, BarBuilder, BarCounts, BarEvent, BarKind, BarTrade, Correction,
 };
 use weir_market::{Definition, SymbolText};
-use weir_types::{Cash, InstrumentId, Nanos, Price};
+use weir_types::{Cash, Nanos, Price};
 
 use super::config::BarsSection;
+use super::names::Names;
 use super::storage::Storage;
 use super::table::{Group, Row, TableConfig, TableFigures, TableWriter, as_io};
 
@@ -158,8 +158,7 @@ struct OneKind {
 /// Makes bars of trades and puts them into files.
 pub struct Bars {
     kinds: Vec<OneKind>,
-    symbols: HashMap<InstrumentId, SymbolText>,
-    instruments_max: usize,
+    names: Names,
     /// The latest time that a trade of the session had.
     newest: Nanos,
     lateness: u64,
@@ -202,8 +201,7 @@ impl Bars {
         }
         Ok(Bars {
             kinds,
-            symbols: HashMap::new(),
-            instruments_max: config.instruments_max as usize,
+            names: Names::new(config.instruments_max),
             newest: Nanos(0),
             lateness: config.lateness_ms * MILLI,
         })
@@ -223,10 +221,7 @@ impl Bars {
 
     /// The name of an instrument, for its rows from now on.
     pub fn define(&mut self, definition: &Definition) {
-        let id = definition.instrument_id;
-        if self.symbols.len() < self.instruments_max || self.symbols.contains_key(&id) {
-            self.symbols.insert(id, definition.symbol);
-        }
+        self.names.define(definition);
     }
 
     /// Takes a trade.
@@ -273,14 +268,14 @@ impl Bars {
         mut act: impl FnMut(&mut BarBuilder, &mut dyn FnMut(&BarEvent)),
     ) {
         for OneKind { builder, bars, corrections } in &mut self.kinds {
-            let symbols = &self.symbols;
+            let names = &self.names;
             act(builder, &mut |event| match event {
                 BarEvent::Closed(bar) => {
-                    let symbol = symbols.get(&bar.instrument_id).copied();
+                    let symbol = names.of(bar.instrument_id);
                     bars.push(BarRow { bar: *bar, symbol }, now);
                 }
                 BarEvent::Corrected(correction) => {
-                    let symbol = symbols.get(&correction.instrument_id).copied();
+                    let symbol = names.of(correction.instrument_id);
                     corrections.push(CorrectionRow { correction: *correction, symbol }, now);
                 }
             });

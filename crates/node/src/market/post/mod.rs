@@ -14,6 +14,7 @@ mod bars;
 mod config;
 mod events;
 mod moment;
+mod names;
 mod processor;
 mod statistics;
 mod storage;

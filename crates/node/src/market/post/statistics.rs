@@ -2,18 +2,18 @@
 //!
 //! The columns are on a page of their own: `docs/protocols/statistics.md`.
 
-use std::collections::HashMap;
 use std::io;
 
 use parquet::errors::ParquetError;
+use weir_market::SymbolText;
 use weir_market::interval::{
     IntervalBuilder, IntervalCounts, IntervalStatistics as Interval, Quote,
 };
-use weir_market::{Definition, SymbolText};
-use weir_types::{InstrumentId, Nanos};
+use weir_types::Nanos;
 
 use super::config::StatisticsSection;
 use super::events::PostEvent;
+use super::names::Names;
 use super::storage::Storage;
 use super::table::{Group, Row, TableConfig, TableFigures, TableWriter, as_io};
 
@@ -200,8 +200,7 @@ fn put_sums<'a, I: Iterator<Item = &'a Interval>>(
 pub struct Statistics {
     builder: IntervalBuilder,
     table: TableWriter<StatisticsRow>,
-    symbols: HashMap<InstrumentId, SymbolText>,
-    instruments_max: usize,
+    names: Names,
 }
 
 impl std::fmt::Debug for Statistics {
@@ -236,8 +235,7 @@ impl Statistics {
         Ok(Statistics {
             builder: IntervalBuilder::new(&builder),
             table: TableWriter::new(table, storage()).map_err(as_io)?,
-            symbols: HashMap::new(),
-            instruments_max: config.instruments_max as usize,
+            names: Names::new(config.instruments_max),
         })
     }
 
@@ -249,13 +247,15 @@ impl Statistics {
 
     /// Takes an event; what is for bars alone it passes over.
     pub fn take(&mut self, event: &PostEvent, now: Nanos) {
-        let Statistics { builder, table, symbols, .. } = self;
+        let Statistics { builder, table, names } = self;
+        if let PostEvent::Define(definition) = event {
+            return names.define(definition);
+        }
         let tell = &mut |interval: &Interval| {
-            let symbol = symbols.get(&interval.instrument_id).copied();
+            let symbol = names.of(interval.instrument_id);
             table.push(StatisticsRow { of: *interval, symbol }, now);
         };
         match event {
-            PostEvent::Define(definition) => self.define(definition),
             PostEvent::Act(activity) => builder.act(activity, tell),
             PostEvent::Quote(quoted) => builder.quote(quoted, tell),
             PostEvent::Call(called) => builder.call(called, tell),
@@ -269,15 +269,8 @@ impl Statistics {
                     table.close();
                 }
             }
-            PostEvent::Trade(_) | PostEvent::Break(_) => {}
-        }
-    }
-
-    /// The name of an instrument, for its rows from now on.
-    fn define(&mut self, definition: &Definition) {
-        let id = definition.instrument_id;
-        if self.symbols.len() < self.instruments_max || self.symbols.contains_key(&id) {
-            self.symbols.insert(id, definition.symbol);
+            // Names are taken above, trades are for bars.
+            PostEvent::Define(_) | PostEvent::Trade(_) | PostEvent::Break(_) => {}
         }
     }
 
@@ -288,9 +281,9 @@ impl Statistics {
 
     /// Tells all that is open and closes the file.
     pub fn finish(&mut self, now: Nanos) {
-        let Statistics { builder, table, symbols, .. } = self;
+        let Statistics { builder, table, names } = self;
         builder.end_all(&mut |interval| {
-            let symbol = symbols.get(&interval.instrument_id).copied();
+            let symbol = names.of(interval.instrument_id);
             table.push(StatisticsRow { of: *interval, symbol }, now);
         });
         table.close();

@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use weir_market::Definition;
 use weir_market::interval::{Activity, BookStated, Called, OrderAct, Quoted, Voided};
-use weir_types::{Price, Qty, TradingState};
+use weir_types::{InstrumentId, Price, Qty, TradingState};
 
 use super::super::processor::{PostProcessor, PostSenders};
 use super::super::storage::FileSystem;
