@@ -11,7 +11,7 @@ tail=${2:-1000000}
 accounts=${3:-1000000}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-bench="cargo run --release -q -p weir --example bench_recovery --"
+bench="cargo run --release -q -p weir-bench --bin recovery --"
 
 forget() {
     sync -f "$work"

@@ -2,7 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weir_node::config::{Config, parse_key};
+use weir_node::config::Config;
+use weir_types::hex::parse_key;
 
 fuzz_target!(|text: &str| {
     match Config::parse(text) {

@@ -7,7 +7,7 @@
 use std::io::Cursor;
 
 use libfuzzer_sys::fuzz_target;
-use weir_node::market::capture::{CaptureFile, Item};
+use weir_marketgate::capture::{CaptureFile, Item};
 
 /// The items of a file, and how it ended.
 fn read(bytes: &[u8]) -> (Vec<Vec<u8>>, Option<String>) {

@@ -14,14 +14,13 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use libfuzzer_sys::fuzz_target;
 use weir_client::{Key, SigningKey};
+use weir_door::ConnectionId;
+use weir_door::lobby::LobbyLimits;
 use weir_fuzz::{Recipe, shaped_message};
+use weir_gateway::fuzzing::{Asked, KnownSession, Lobby, Noted, Reception, Sessions, Via, open};
 use weir_io::SeededRng;
 use weir_log::EpochEnd;
-use weir_node::gateway::fuzzing::{
-    Asked, KnownSession, Lobby, Noted, Reception, Sessions, Via, open,
-};
-use weir_node::gateway::lineage::Lineage;
-use weir_node::gateway::{ConnectionId, LobbyLimits};
+use weir_partition::lineage::Lineage;
 use weir_types::{
     Credential, CredentialKind, Epoch, EventNo, FirmId, Nanos, PartitionId, Position, Reason,
     RequestNo, Role, SessionId, Switch,

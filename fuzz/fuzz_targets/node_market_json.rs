@@ -8,9 +8,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use weir_fuzz::{Recipe, shaped_message};
-use weir_node::web::market::request::Request;
-use weir_node::web::market::said::put_market;
 use weir_types::SessionId;
+use weir_web::market::request::Request;
+use weir_web::market::said::put_market;
 use weir_wire::frame::{CLIENT_FRAME_LEN_MAX, Framing, next_frame, put_frame_with};
 use weir_wire::market_dialogue::MarketRequest;
 use weir_wire::{ClientMessage, NodeMessage};

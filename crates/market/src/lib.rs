@@ -2,7 +2,7 @@
 //! and when.
 //!
 //! Bytes and time come in as arguments, values go out: no socket, no file, no clock, no thread.
-//! What moves the bytes is in the binary (`crates/node/src/market`).
+//! What moves the bytes is in the binary (`crates/marketgate`).
 //!
 //! ```text
 //! datagram ─► packet ─► line ─► codec ─► update ─► book ─► conflation ─► subscriber

@@ -7,20 +7,25 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use weir_io::SyncStrategy;
+use weir_marketgate::gateway::MarketSection;
+use weir_orderstate::cold::ColdSection;
+use weir_orderstate::router::RouterSection;
+use weir_orderstate::stores::{Indexes, StoreSettings};
+use weir_orderstate::token_keys::TokenKeyFile;
+use weir_partition::recovery::{EngineMemory, RecoverySettings};
+use weir_runtime::ConfigError;
+use weir_runtime::WaitStrategy;
 use weir_tls::ServerFiles;
+use weir_types::hex::parse_key;
 use weir_types::{Durability, Nanos, PartitionId};
 
 use crate::diagnostics::{LineFormat, LineLevel};
-use crate::market::gateway::MarketSection;
-use crate::router::RouterSection;
-use crate::runner::WaitStrategy;
-use crate::stores::{Indexes, StoreSettings};
 
-mod cold;
 mod market_data;
 mod replica;
+#[cfg(test)]
+mod router_tests;
 
-pub use self::cold::ColdSection;
 pub use self::market_data::{MarketDataSection, PublishSection};
 pub use self::replica::ReplicaSection;
 
@@ -35,17 +40,6 @@ pub enum Threads {
     Fused,
     /// Gateway and partitions on a thread each.
     Split,
-}
-
-/// When an engine takes its tables' memory from the system.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum EngineMemory {
-    /// As the tables fill.
-    #[default]
-    AsFilled,
-    /// All at the start, some 400 MB a partition, in huge pages where the system has them.
-    Ahead,
 }
 
 /// What a process is to others.
@@ -290,7 +284,9 @@ pub struct WebSection {
     pub behind_tls_proxy: bool,
 }
 
-pub(crate) fn default_readers_max() -> usize {
+/// The default of `web.readers_max`.
+#[must_use]
+pub fn default_readers_max() -> usize {
     4_096
 }
 
@@ -684,32 +680,6 @@ impl Default for ProbesSection {
     }
 }
 
-/// Why a configuration is refused.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The file cannot be read.
-    #[error("{path}: {error}")]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: std::io::Error,
-    },
-    /// The text is no configuration.
-    #[error("{0}")]
-    Invalid(#[from] Box<toml::de::Error>),
-    /// A value is out of range.
-    #[error("{key} = {value} is out of range: want {want}")]
-    OutOfRange {
-        /// The key.
-        key: &'static str,
-        /// Its value.
-        value: String,
-        /// What is wanted.
-        want: &'static str,
-    },
-}
-
 impl Config {
     /// Reads a configuration file.
     ///
@@ -840,6 +810,29 @@ impl Config {
         }
     }
 
+    /// The settings by which a partition of this node is recovered.
+    #[must_use]
+    pub fn recovery(&self) -> RecoverySettings {
+        RecoverySettings {
+            node_dir: self.dir.clone(),
+            durability: self.durability,
+            sync: self.log.sync,
+            log_segment_bytes: self.log.segment_bytes,
+            event_segment_bytes: self.events.segment_bytes,
+            event_memory_bytes: self.events.memory_bytes,
+            engine_memory: self.engine.memory,
+            snapshot_every_commands: self.snapshots.every_commands,
+            snapshots_kept: self.snapshots.keep,
+        }
+    }
+
+    /// The files of the keys that seal and open tokens.
+    #[must_use]
+    pub fn token_key_file(&self) -> TokenKeyFile {
+        let delivery = &self.delivery;
+        TokenKeyFile::of(&self.dir, delivery.token_key.as_deref(), &delivery.token_keys_opened)
+    }
+
     /// Whether it has no partition that trades, but follows another node's.
     #[must_use]
     pub fn follows_own(&self) -> bool {
@@ -855,22 +848,6 @@ impl Config {
             Threads::Auto => std::thread::available_parallelism().is_ok_and(|n| n.get() <= 4),
         }
     }
-}
-
-/// The 32 bytes of an API key in hexadecimal.
-#[must_use]
-pub fn parse_key(text: &str) -> Option<[u8; 32]> {
-    let digits = text.trim().as_bytes();
-    if digits.len() != 64 {
-        return None;
-    }
-    let mut key = [0; 32];
-    for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
-        let high = char::from(pair[0]).to_digit(16)?;
-        let low = char::from(pair[1]).to_digit(16)?;
-        *byte = (high << 4 | low) as u8;
-    }
-    Some(key)
 }
 
 fn durability_by_name<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Durability, D::Error> {

@@ -4,13 +4,13 @@
 //! *Ready*: live, recovered, not stopping, and every log has room; for a router, some source can be
 //! asked. Where it is not, orders should go elsewhere or wait; it becomes ready by itself.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use weir_partition::PartitionFigures;
+use weir_runtime::Beat;
 use weir_types::{Nanos, PartitionId};
-
-use crate::partition::PartitionFigures;
 
 /// A thread that has not gone round for so long counts as dead. It rests a tenth of a second at
 /// most, and no duty cycle waits for a disk or a peer.
@@ -26,18 +26,6 @@ pub enum Stage {
     Running = 1,
     /// It takes nothing in any more.
     Stopping = 2,
-}
-
-/// A thread's sign of life: the time of its last duty cycle.
-#[derive(Clone, Debug)]
-pub struct Beat(Arc<AtomicU64>);
-
-impl Beat {
-    /// The thread goes round.
-    #[inline]
-    pub fn beat(&self, now: Nanos) {
-        self.0.store(now.0, Ordering::Relaxed);
-    }
 }
 
 #[derive(Debug, Default)]
@@ -64,7 +52,7 @@ impl Health {
 
     /// Watches a thread from now on; it has to [`beat`](Beat::beat).
     pub fn watch_thread(&self, name: &'static str, now: Nanos) -> Beat {
-        let beat = Beat(Arc::new(AtomicU64::new(now.0)));
+        let beat = Beat::new(now);
         self.watched().threads.push((name, beat.clone()));
         beat
     }
@@ -102,7 +90,7 @@ impl Health {
             return why;
         }
         for (name, beat) in &self.watched().threads {
-            let silent = now.since(Nanos(beat.0.load(Ordering::Relaxed)));
+            let silent = now.since(beat.last());
             if u128::from(silent.0) > BEAT_MAX.as_nanos() {
                 why.push(format!("thread {name} has stood still for {} ms", silent.0 / 1_000_000));
             }

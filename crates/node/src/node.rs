@@ -26,8 +26,6 @@ mod publish;
 mod replica;
 mod router;
 
-pub(crate) use self::cold::COLD_SHARE;
-
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
@@ -39,64 +37,63 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use rtrb::RingBuffer;
 use weir_delivery::TokenKeys;
+use weir_door::Door;
+use weir_door::handshakes::{HandshakeLimits, Handshakes, HandshakesParts, SECURED_MAX, TlsDoor};
+use weir_door::lobby::LobbyLimits;
+use weir_door::reader_ports::ReaderPorts;
+use weir_door::reader_rings::{GatewayPort, gateway_to_delivery};
+use weir_gateway::newcomers::{Newcomers, NewcomersParts, link};
+use weir_gateway::{Gateway, GatewayConfig, GatewayParts, GatewayStatus, PortParts};
 use weir_io::{Clock, OsRng, Rng, SystemClock, WakeFd};
+use weir_marketgate::gateway::MarketFigures;
+use weir_marketgate::gateway::local::LocalDoors;
+use weir_marketgate::publish::SnapshotFigures;
+use weir_orderstate::agent::{DeliveryAgent, DeliveryFigures, DeliveryParts};
+use weir_orderstate::cold::{ColdAgent, ColdFeeder, ColdFigures};
+use weir_orderstate::ingest::{
+    IngestAgent, IngestFigures, IngestLimits, IngestParts, IngestPort, ingest_to_store,
+};
+use weir_orderstate::replica::{
+    ReplicaAgent, ReplicaFigures, ReplicaParts, UpdatePort, follow_to_store,
+};
+use weir_orderstate::router::{Reload, RouterSection};
+use weir_orderstate::stores::StoreSettings;
+use weir_orderstate::stores::kept::KeepSources;
+use weir_orderstate::stores::own::OwnSource;
+use weir_orderstate::stores::snapshots::SnapshotWriter;
+use weir_orderstate::token_keys::sealer;
+use weir_partition::control_feed::{ControlFeed, FedPartition};
+use weir_partition::dirs::partition_dir;
+use weir_partition::event_reader::EventReader;
+use weir_partition::formats::refuse_newer;
+use weir_partition::handoff::{PartitionPort, SourcePort, Submission, gateway_to_partition};
+use weir_partition::lineage::Lineage;
+use weir_partition::recovery::{ForPartition, Recovered, recover};
+use weir_partition::stage_clock::StageClock;
+use weir_partition::{Partition, PartitionFigures, PartitionParts, shadow_agent};
 use weir_probe::ring::heap_ring;
 use weir_probe::thread::Share;
 use weir_probe::{ClockReader, ClockWriter, Drain, DrainOptions, HiccupOptions, Hiccups, Recorder};
+use weir_runtime::cycle_times::CycleTimes;
+use weir_runtime::fd_poller::FdPoller;
+use weir_runtime::{Agent, Beat, Runner, RunningThread, WaitStrategy, Wake};
+use weir_subscribe::{BrokerAgent, BrokerFigures, BrokerLimits, BrokerParts, FeedParts};
 use weir_tls::TlsError;
+use weir_types::hex::parse_key;
 use weir_types::{
     Credential, CredentialKind, Epoch, FirmId, Nanos, PartitionId, Position, RequestNo, Role,
     SessionId,
 };
+use weir_web::{Hub, HubAgent, HubParts, WebServer};
 use weir_wire::reference::DefineSession;
 use weir_wire::session::{ApiKey, NodeId};
 use weir_wire::{Command, Definition, Request};
 
 use self::doors::OuterDoor;
-use crate::agent::Agent;
-use crate::backup::partition_dir;
-use crate::broker::{BrokerAgent, BrokerFigures, BrokerLimits, BrokerParts, FeedParts};
-use crate::cold::{ColdAgent, ColdFeeder, ColdFigures};
-use crate::config::{Config, NodeRole, SourceSection, parse_key};
-use crate::control_feed::{ControlFeed, FedPartition};
-use crate::cycles::CycleTimes;
-use crate::delivery_agent::{DeliveryAgent, DeliveryFigures, DeliveryParts};
-use crate::door::Door;
-use crate::event_reader::EventReader;
-use crate::fd_poller::FdPoller;
-use crate::gateway::handshakes::{
-    HandshakeLimits, Handshakes, HandshakesParts, SECURED_MAX, TlsDoor,
-};
-use crate::gateway::lineage::Lineage;
-use crate::gateway::newcomers::{Newcomers, NewcomersParts, link};
-use crate::gateway::{Gateway, GatewayConfig, GatewayParts, GatewayStatus, LobbyLimits, PortParts};
-use crate::handoff::{
-    GatewayPort, PartitionPort, SourcePort, Submission, gateway_to_delivery, gateway_to_partition,
-};
-use crate::health::{Beat, Health};
-use crate::ingest::{
-    IngestAgent, IngestFigures, IngestLimits, IngestParts, IngestPort, ingest_to_store,
-};
-use crate::keeper::drain::{ProbeDrain, RECORDS_MAX, RING_RECORDS};
-use crate::keeper::shadow_agent;
-use crate::market::gateway::MarketFigures;
-use crate::market::gateway::local::LocalDoors;
-use crate::market::publish::SnapshotFigures;
-use crate::partition::formats::refuse_newer;
-use crate::partition::recovery::{ForPartition, Recovered, recover};
-use crate::partition::{Partition, PartitionFigures, PartitionParts};
-use crate::reader_ports::ReaderPorts;
-use crate::replica::{ReplicaAgent, ReplicaFigures, ReplicaParts, UpdatePort, follow_to_store};
-use crate::router::{Reload, RouterSection};
-use crate::runner::{Runner, RunningThread, WaitStrategy, Wake};
-use crate::stage_clock::StageClock;
+use crate::config::{Config, NodeRole, SourceSection};
+use crate::health::Health;
+use crate::probe_drain::{ProbeDrain, RECORDS_MAX, RING_RECORDS};
 use crate::status::NodeStatus;
-use crate::stores::StoreSettings;
-use crate::stores::kept::KeepSources;
-use crate::stores::own::OwnSource;
-use crate::stores::snapshots::SnapshotWriter;
-use crate::token_keys::{TokenKeyFile, sealer};
-use crate::web::{Hub, HubAgent, HubParts, WebServer};
 
 /// The session that a new node's first operator has.
 pub const FIRST_OPERATOR: SessionId = SessionId(1);
@@ -106,7 +103,7 @@ const TRADING: PartitionId = PartitionId(1);
 const DRAIN_TIME: Duration = Duration::from_millis(20);
 
 /// Where cores are few, an order's sender is told first, then its followers.
-pub(crate) const DELIVERY_SHARE: Share = Share::Fair { niceness: 5 };
+pub const DELIVERY_SHARE: Share = Share::Fair { niceness: 5 };
 /// Who has logged on goes before who has not.
 const NEWCOMERS_SHARE: Share = Share::Fair { niceness: 5 };
 /// Connections that the system keeps until they are accepted.
@@ -169,8 +166,8 @@ impl Node {
         let tls = open_door(config)?;
         prepare_dir(config, &[PartitionId(0), TRADING])?;
         let wake_fd = WakeFd::new()?;
-        let control = recover(config, PartitionId(0), &wake_fd)?;
-        let trading = recover(config, TRADING, &wake_fd)?;
+        let control = recover(&config.recovery(), PartitionId(0), &wake_fd)?;
+        let trading = recover(&config.recovery(), TRADING, &wake_fd)?;
         let mut notes = [control.notes.clone(), trading.notes.clone()].concat();
         let mut probes = Probes::start(config, &mut notes);
         let mut assembly = Assembly::new(config, health, tls.clone())?;
@@ -195,14 +192,14 @@ impl Node {
         let (ingest, ingest_port) = assembly.ingest(&control)?.unzip();
         let broker = assembly.broker(&control, &trading, &mut notes)?;
         assembly.open_market(&control)?;
-        let reader_ports = ReaderPorts { gateway: gateway_port, web: web.port };
+        let reader_ports = ReaderPorts::new(gateway_port, web.port);
         let (replica, update_port) = assembly.replica()?.unzip();
         let ports = (reader_ports, (ingest_port, update_port));
         let (mut delivery, writer) = assembly.delivery(ports, (Some(&trading), &mut notes))?;
         let publisher = assembly.publisher(&trading)?;
         let figures = [&control, &trading].map(|r| assembly.figures(r));
-        let (control, control_shadow) = control.with_shadow(config)?;
-        let (trading, trading_shadow) = trading.with_shadow(config)?;
+        let (control, control_shadow) = control.with_shadow(&config.recovery())?;
+        let (trading, trading_shadow) = trading.with_shadow(&config.recovery())?;
         let shadows = shadows().with_agent(control_shadow).with_agent(trading_shadow);
         let control = assembly.partition(control, vec![bootstrap, control_source], &mut probes);
         let trading = assembly.partition(trading, vec![feed_source, trading_source], &mut probes);
@@ -302,7 +299,7 @@ impl Node {
     /// # Errors
     /// When one cannot be read; the keys stay as they are then.
     pub fn reload_token_keys(&self, config: &Config) -> anyhow::Result<()> {
-        TokenKeyFile::of(config).read_into(&self.token_keys)
+        config.token_key_file().read_into(&self.token_keys)
     }
 
     /// Tells a router what is behind it from now on; false for a node.
@@ -587,7 +584,7 @@ impl<'a> Assembly<'a> {
     ) -> anyhow::Result<Assembly<'a>> {
         Ok(Assembly {
             config,
-            token_keys: TokenKeyFile::of(config).keys()?,
+            token_keys: config.token_key_file().keys()?,
             health,
             tls,
             wakes: Wakes::new(config.is_fused()),
@@ -634,7 +631,7 @@ impl<'a> Assembly<'a> {
     fn gateway(
         &mut self,
         ports: Vec<PortParts>,
-        delivery: crate::handoff::DeliveryPort,
+        delivery: weir_door::reader_rings::DeliveryPort,
         probes: &mut Probes,
         recovered: &[&Recovered],
     ) -> anyhow::Result<Gateway> {

@@ -8,28 +8,27 @@ use std::time::Instant;
 
 use serde::Serialize;
 use weir_client::status::phase_name;
+use weir_door::handshakes::{TlsDoor, TlsReport};
+use weir_gateway::{GatewayCounters, GatewayStatus};
+use weir_marketgate::gateway::{MarketFigures, MarketReport};
+use weir_marketgate::publish::{PublishFigures, PublishReport};
+use weir_orderstate::agent::DeliveryFigures;
+use weir_orderstate::cold::{ColdFigures, ColdReport};
+use weir_orderstate::ingest::own::OWN;
+use weir_orderstate::ingest::{IngestFigures, IngestReport};
+use weir_orderstate::markets::Market;
+use weir_orderstate::replica::{ReplicaFigures, ReplicaReport};
+use weir_orderstate::router::{BackendReport, RouterBoard, RouterReport};
+use weir_orderstate::stores::StoreReport;
+use weir_partition::PartitionFigures;
 use weir_probe::{DrainReader, HiccupReport, Hiccups, Measure, Snapshot};
+use weir_runtime::cycle_times::{CycleReport, CycleTimes};
+use weir_runtime::{Metric, WaitStrategy};
+use weir_subscribe::{BrokerFigures, BrokerReport};
 use weir_types::{Durability, Epoch, PartitionId};
+use weir_web::{WebFigures, WebReport};
 use weir_wire::event::Uncrossed;
 use weir_wire::reference::DefineInstrument;
-
-use crate::broker::{BrokerFigures, BrokerReport, Metric};
-use crate::cold::{ColdFigures, ColdReport};
-use crate::cycles::{CycleReport, CycleTimes};
-use crate::delivery_agent::DeliveryFigures;
-use crate::gateway::handshakes::{TlsDoor, TlsReport};
-use crate::gateway::{GatewayCounters, GatewayStatus};
-use crate::ingest::own::OWN;
-use crate::ingest::{IngestFigures, IngestReport};
-use crate::market::gateway::{MarketFigures, MarketReport};
-use crate::market::publish::{PublishFigures, PublishReport};
-use crate::markets::Market;
-use crate::partition::PartitionFigures;
-use crate::replica::{ReplicaFigures, ReplicaReport};
-use crate::router::{BackendReport, RouterBoard, RouterReport};
-use crate::runner::WaitStrategy;
-use crate::stores::StoreReport;
-use crate::web::{WebFigures, WebReport};
 
 /// Where the figures of a running node are.
 pub struct NodeStatus {
@@ -638,7 +637,7 @@ fn put_ingest(ingest: &IngestReport, text: &mut String) {
     for (name, help, kind, value) in ingest.metrics() {
         put_metric(text, (name, help, kind), &[(String::new(), value)]);
     }
-    type Figure = fn(&crate::ingest::figures::SourceReport) -> u64;
+    type Figure = fn(&weir_orderstate::ingest::figures::SourceReport) -> u64;
     let figures: [(&str, &str, &str, Figure); 9] = [
         ("weir_source_open", "Whether it is fed.", "gauge", |s| u64::from(s.is_open)),
         ("weir_source_whole", "Whether all is there.", "gauge", |s| u64::from(s.is_whole)),
@@ -675,7 +674,7 @@ fn put_parts(report: &StatusReport, text: &mut String) {
 }
 
 fn put_publish(publish: &PublishReport, text: &mut String) {
-    for (name, help, kind, figure) in crate::market::publish::METRICS {
+    for (name, help, kind, figure) in weir_marketgate::publish::METRICS {
         put_metric(text, (name, help, kind), &[(String::new(), figure(publish))]);
     }
 }
@@ -685,7 +684,7 @@ fn put_cold(report: &StatusReport, text: &mut String) {
     if archives().next().is_none() {
         return;
     }
-    for (name, help, kind, figure) in crate::cold::figures::METRICS {
+    for (name, help, kind, figure) in weir_orderstate::cold::figures::METRICS {
         let values =
             archives().map(|cold| (format!("{{source=\"{}\"}}", cold.source), figure(cold)));
         put_metric(text, (name, help, kind), &values.collect::<Vec<_>>());
@@ -700,7 +699,7 @@ fn put_replica(replica: &ReplicaReport, text: &mut String) {
     for (name, help, kind, value) in plain {
         put_metric(text, (name, help, kind), &[(String::new(), value)]);
     }
-    for (name, help, kind, figure) in crate::replica::figures::METRICS {
+    for (name, help, kind, figure) in weir_orderstate::replica::figures::METRICS {
         let rows = replica.sources.iter();
         let values: Vec<_> =
             rows.map(|row| (format!("{{source=\"{}\"}}", row.source), figure(row))).collect();
@@ -718,7 +717,7 @@ fn put_stores(report: &StatusReport, text: &mut String) {
     let sources = sources.map(|s| (s.source, &s.store));
     let followed = followed.map(|s| (s.source, &s.store));
     let stores: Vec<_> = own.into_iter().chain(sources).chain(followed).collect();
-    for (name, help, kind, figure) in crate::stores::figures::METRICS {
+    for (name, help, kind, figure) in weir_orderstate::stores::figures::METRICS {
         let value = |(source, store): &(u16, &StoreReport)| {
             (format!("{{source=\"{source}\"}}"), figure(store))
         };

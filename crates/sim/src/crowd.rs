@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weir_io::{Rng, SeededRng};
-use weir_node::handoff::{Feedback, PartitionPort, Submission};
+use weir_partition::handoff::{Feedback, PartitionPort, Submission};
 use weir_types::{ClOrdId, OrderId, Position, Reason, RequestNo, SessionId, Switch};
 use weir_wire::event::OrderEvent;
 use weir_wire::reference::SessionLost;

@@ -12,13 +12,12 @@ use weir_io::disk::sim::TraceOp;
 use weir_io::{Rng, SeededRng, SimDisk};
 use weir_log::tail::{TailConfig, TailHandle, TailReader, tail};
 use weir_log::{EmbeddedLog, LogConfig, LogReader, SegmentKind, SnapshotStore, read_events};
-use weir_node::agent::Agent;
-use weir_node::handoff::{PartitionPort, SourcePort, gateway_to_partition};
-use weir_node::keeper::shadow::{Shadow, ShadowError, ShadowParts};
-use weir_node::partition::recovery::{Rebuilt, Sources, rebuild};
-use weir_node::partition::{Partition, PartitionFigures, PartitionParts};
-use weir_node::runner::Wake;
+use weir_partition::handoff::{PartitionPort, SourcePort, gateway_to_partition};
+use weir_partition::recovery::{Rebuilt, Sources, rebuild};
+use weir_partition::shadow::{Shadow, ShadowError, ShadowParts};
+use weir_partition::{Partition, PartitionFigures, PartitionParts};
 use weir_probe::Recorder;
+use weir_runtime::{Agent, Wake};
 use weir_types::{Durability, Nanos, Position};
 
 use crate::disk::{Gate, ProcessDisk};

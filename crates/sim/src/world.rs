@@ -9,7 +9,7 @@
 use weir_io::disk::sim::{CrashChoice, TraceOp};
 use weir_io::{Clock, DiskAction, DiskErrorKind, Rng, SeededRng, SimClock, SimDisk, SimFaults};
 use weir_log::SequencedLog;
-use weir_node::keeper::shadow::ShadowError;
+use weir_partition::shadow::ShadowError;
 use weir_types::{Durability, Nanos, Switch};
 use weir_wire::Definition;
 

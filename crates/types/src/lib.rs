@@ -9,9 +9,11 @@
 //! * [`market`]: enumerations of market data.
 //! * [`reason`]: why a request was refused.
 //! * [`durability`]: what an acknowledgement promises.
+//! * [`hex`]: bytes as hexadecimal text.
 
 mod codes;
 pub mod durability;
+pub mod hex;
 pub mod id;
 pub mod market;
 pub mod num;

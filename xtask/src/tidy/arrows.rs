@@ -6,7 +6,8 @@
 use super::Finding;
 use super::tree::Tree;
 
-/// Crate, what it may depend on, and what its tests and examples may depend on besides.
+/// A crate, the crates it may depend on, and further ones for its tests and examples. Names are
+/// without the prefix `weir-`.
 struct Arrow {
     name: &'static str,
     may_know: &'static [&'static str],
@@ -16,71 +17,152 @@ struct Arrow {
 /// Knows every crate of the workspace.
 const ALL: &str = "*";
 
+const fn arrow(name: &'static str, may_know: &'static [&'static str]) -> Arrow {
+    Arrow { name, may_know, tests_may_know: &[] }
+}
+
+/// The name of one of our crates as the table has it.
+fn short(name: &str) -> &str {
+    name.strip_prefix("weir-").unwrap_or(name)
+}
+
 /// `types` ← `wire` ← everything; `probe` ← everything that is timed; the views and the engine do
-/// not know each other; `node` and `sim` know all.
+/// not know each other. Above them stand the parts with threads and sockets, each on the way from
+/// the wire to the node: `runtime` ← `door` and `partition` ← `gateway`, `orderstate`, `subscribe`,
+/// `marketgate` ← `web` ← `node` ← the command line.
 const ARROWS: &[Arrow] = &[
-    Arrow { name: "weir-types", may_know: &[], tests_may_know: &[] },
-    Arrow { name: "weir-probe", may_know: &[], tests_may_know: &[] },
-    Arrow { name: "weir-memory", may_know: &[], tests_may_know: &[] },
-    Arrow { name: "weir-wire", may_know: &["weir-types"], tests_may_know: &[] },
-    Arrow { name: "weir-io", may_know: &["weir-types", "weir-probe"], tests_may_know: &[] },
+    arrow("types", &[]),
+    arrow("probe", &[]),
+    arrow("memory", &[]),
+    arrow("tls", &[]),
+    arrow("shm", &[]),
+    arrow("wire", &["types"]),
+    arrow("io", &["types", "probe"]),
+    arrow("log", &["types", "wire", "io", "probe"]),
+    arrow("engine", VIEW_KNOWS),
+    arrow("delivery", VIEW_KNOWS),
+    Arrow { name: "market", may_know: VIEW_KNOWS, tests_may_know: &["client"] },
+    arrow("broker", &["types", "wire", "io"]),
+    Arrow { name: "cold", may_know: &["types", "wire", "io"], tests_may_know: &["delivery"] },
+    arrow("client", &["types", "wire", "probe", "shm", "tls"]),
+    arrow("runtime", &["types", "io", "probe"]),
+    arrow("door", &["types", "wire", "io", "tls", "delivery", "runtime"]),
+    arrow("partition", &["types", "wire", "io", "log", "engine", "probe", "runtime"]),
     Arrow {
-        name: "weir-log",
-        may_know: &["weir-types", "weir-wire", "weir-io", "weir-probe"],
-        tests_may_know: &[],
+        name: "gateway",
+        may_know: &["types", "wire", "io", "probe", "tls", "runtime", "door", "partition"],
+        tests_may_know: &["log"],
     },
-    Arrow { name: "weir-engine", may_know: VIEW_KNOWS, tests_may_know: &[] },
-    Arrow { name: "weir-delivery", may_know: VIEW_KNOWS, tests_may_know: &[] },
-    Arrow {
-        name: "weir-broker",
-        may_know: &["weir-types", "weir-wire", "weir-io"],
-        tests_may_know: &[],
-    },
-    Arrow { name: "weir-market", may_know: VIEW_KNOWS, tests_may_know: &["weir-client"] },
-    Arrow { name: "weir-query", may_know: VIEW_KNOWS, tests_may_know: &[] },
-    Arrow { name: "weir-flow", may_know: VIEW_KNOWS, tests_may_know: &[] },
-    Arrow { name: "weir-tls", may_know: &[], tests_may_know: &[] },
-    Arrow { name: "weir-shm", may_know: &[], tests_may_know: &[] },
-    Arrow {
-        name: "weir-client",
-        may_know: &["weir-types", "weir-wire", "weir-probe", "weir-shm", "weir-tls"],
-        tests_may_know: &[],
-    },
-    Arrow {
-        name: "weir-python",
-        may_know: &["weir-types", "weir-wire", "weir-tls", "weir-client"],
-        tests_may_know: &[],
-    },
-    Arrow {
-        name: "weir-abi",
-        may_know: &["weir-types", "weir-wire", "weir-engine"],
-        tests_may_know: &[],
-    },
-    Arrow {
-        name: "weir-cold",
-        may_know: &["weir-types", "weir-wire", "weir-io"],
-        tests_may_know: &["weir-delivery"],
-    },
-    Arrow {
-        name: "weir-cold-format",
-        may_know: &["weir-types", "weir-wire", "weir-client"],
-        tests_may_know: &[],
-    },
-    Arrow {
-        name: "weir-itch-bench",
-        may_know: &["weir-types", "weir-market", "weir-client"],
-        tests_may_know: &[],
-    },
-    Arrow { name: "weir-shm-bench", may_know: &["weir-probe", "weir-shm"], tests_may_know: &[] },
-    Arrow { name: "weir-powercut", may_know: &["weir-io"], tests_may_know: &[] },
-    Arrow { name: "weir-sim", may_know: &[ALL], tests_may_know: &[] },
-    Arrow { name: "weir", may_know: &[ALL], tests_may_know: &[] },
+    arrow("orderstate", ORDER_STATE_KNOWS),
+    arrow("subscribe", &["types", "wire", "io", "log", "broker", "runtime", "door", "partition"]),
+    arrow("marketgate", MARKET_GATEWAY_KNOWS),
+    arrow("web", WEB_KNOWS),
+    arrow("node", NODE_KNOWS),
+    arrow("powercut", &["io"]),
+    arrow("sim", SIM_KNOWS),
+    Arrow { name: "weir", may_know: COMMAND_LINE_KNOWS, tests_may_know: &[ALL] },
+    arrow("python", &["types", "wire", "tls", "client"]),
+    arrow("abi", &["types", "wire", "engine"]),
+    arrow("bench", &[ALL]),
+    arrow("cold-format", &["types", "wire", "client"]),
+    arrow("itch-bench", &["types", "market", "client"]),
+    arrow("shm-bench", &["probe", "shm"]),
+    arrow("fuzz", &[ALL]),
     Arrow { name: "xtask", may_know: &[], tests_may_know: &[] },
-    Arrow { name: "weir-fuzz", may_know: &[ALL], tests_may_know: &[] },
 ];
 
-/// What a part that is fed by the log alone may know.
-const VIEW_KNOWS: &[&str] = &["weir-types", "weir-wire", "weir-probe", "weir-memory"];
+/// The crates below the engine and the views.
+const VIEW_KNOWS: &[&str] = &["types", "wire", "probe", "memory"];
+
+const ORDER_STATE_KNOWS: &[&str] = &[
+    "types",
+    "wire",
+    "io",
+    "log",
+    "probe",
+    "tls",
+    "client",
+    "delivery",
+    "cold",
+    "runtime",
+    "door",
+    "partition",
+];
+
+const MARKET_GATEWAY_KNOWS: &[&str] = &[
+    "types",
+    "wire",
+    "io",
+    "log",
+    "probe",
+    "memory",
+    "shm",
+    "client",
+    "market",
+    "runtime",
+    "door",
+    "partition",
+];
+
+const WEB_KNOWS: &[&str] =
+    &["types", "wire", "io", "delivery", "market", "runtime", "door", "partition", "marketgate"];
+
+/// All parts of a process, and not what drives or measures one.
+const NODE_KNOWS: &[&str] = &[
+    "types",
+    "wire",
+    "io",
+    "log",
+    "probe",
+    "tls",
+    "client",
+    "delivery",
+    "cold",
+    "broker",
+    "market",
+    "runtime",
+    "door",
+    "partition",
+    "gateway",
+    "orderstate",
+    "subscribe",
+    "marketgate",
+    "web",
+];
+
+/// The parts that the simulation runs under simulated time, disks and networks: none of the edges.
+const SIM_KNOWS: &[&str] = &[
+    "types",
+    "wire",
+    "io",
+    "log",
+    "probe",
+    "engine",
+    "delivery",
+    "client",
+    "runtime",
+    "door",
+    "partition",
+    "gateway",
+];
+
+const COMMAND_LINE_KNOWS: &[&str] = &[
+    "types",
+    "wire",
+    "io",
+    "log",
+    "probe",
+    "tls",
+    "client",
+    "engine",
+    "market",
+    "runtime",
+    "partition",
+    "orderstate",
+    "marketgate",
+    "web",
+    "node",
+];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     tree.files
@@ -102,14 +184,14 @@ fn check_manifest(path: &str, text: &str) -> Vec<Finding> {
     else {
         return Vec::new();
     };
-    let arrow = ARROWS.iter().find(|arrow| arrow.name == name);
+    let arrow = ARROWS.iter().find(|arrow| arrow.name == short(name));
     let mut findings = Vec::new();
     for (table, is_test) in
         [("dependencies", false), ("build-dependencies", false), ("dev-dependencies", true)]
     {
         for dependency in dependencies(&manifest, table) {
             let allowed = arrow.is_some_and(|arrow| {
-                arrow.allows(&dependency) || is_test && arrow.tests_may_know.contains(&&*dependency)
+                arrow.allows(&dependency) || is_test && arrow.tests_allow(&dependency)
             });
             if !allowed {
                 let line = line_of(text, &dependency);
@@ -126,7 +208,11 @@ fn check_manifest(path: &str, text: &str) -> Vec<Finding> {
 
 impl Arrow {
     fn allows(&self, dependency: &str) -> bool {
-        self.may_know.contains(&ALL) || self.may_know.contains(&dependency)
+        self.may_know.contains(&ALL) || self.may_know.contains(&short(dependency))
+    }
+
+    fn tests_allow(&self, dependency: &str) -> bool {
+        self.tests_may_know.contains(&ALL) || self.tests_may_know.contains(&short(dependency))
     }
 }
 
@@ -144,7 +230,7 @@ fn dependencies(manifest: &toml::Table, table: &str) -> Vec<String> {
             names.push(renamed.unwrap_or(key).to_string());
         }
     }
-    names.retain(|name| ARROWS.iter().any(|arrow| arrow.name == name) || name.starts_with("weir"));
+    names.retain(|name| name == "weir" || name == "xtask" || name.starts_with("weir-"));
     names
 }
 
@@ -188,8 +274,23 @@ mod tests {
     }
 
     #[test]
-    fn the_node_may_know_all() {
-        let rest = "[dependencies]\nweir-engine = {}\nweir-delivery = {}\nweir-log = {}\n";
-        assert_eq!(findings("weir", rest), [""; 0]);
+    fn benchmarks_may_know_all_and_the_node_none_of_them() {
+        let rest = "[dependencies]\nweir-engine = {}\nweir-web = {}\nweir-log = {}\n";
+        assert_eq!(findings("weir-bench", rest), [""; 0]);
+        let rest = "[dependencies]\nweir-bench.workspace = true\n";
+        assert_eq!(findings("weir-node", rest).len(), 1);
+        let web = "[dependencies]\nweir-web.workspace = true\n";
+        assert_eq!(findings("weir-sim", web).len(), 1);
+    }
+
+    #[test]
+    fn the_table_has_no_arrow_upwards() {
+        for (index, arrow) in ARROWS.iter().enumerate() {
+            for known in arrow.may_know.iter().filter(|known| **known != ALL) {
+                let position = ARROWS.iter().position(|other| other.name == *known);
+                let below = position.is_some_and(|position| position < index);
+                assert!(below, "`{}` knows `{known}`, which is not above it", arrow.name);
+            }
+        }
     }
 }

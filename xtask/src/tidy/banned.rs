@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn edges_tests_and_prose_may_name_them() {
         let call = "fn a() { let _ = std::time::Instant::now(); }";
-        for path in ["crates/node/src/main.rs", "crates/delivery/src/server.rs"] {
+        for path in ["crates/weir/src/main.rs", "crates/delivery/src/server.rs"] {
             assert_eq!(findings(path, call), []);
         }
         assert_eq!(findings("crates/engine/benches/a.rs", call), []);

@@ -21,6 +21,7 @@ pub mod take;
 use thiserror::Error;
 use weir_io::{Access, Disk, DiskError};
 use weir_log::{LogError, SnapshotFault};
+use weir_partition::dirs::partition_dir;
 use weir_types::{PartitionId, Position};
 
 /// What a file is named while it is being written. Of no meaning after a crash.
@@ -178,15 +179,6 @@ impl BackupError {
 
     fn log(place: &str) -> impl FnOnce(LogError) -> BackupError {
         move |source| BackupError::Log { place: place.to_owned(), source }
-    }
-}
-
-/// The name of a partition's own directory.
-#[must_use]
-pub fn partition_dir(partition_id: PartitionId) -> String {
-    match partition_id.0 {
-        0 => "control".to_owned(),
-        id => format!("partition-{id}"),
     }
 }
 

@@ -14,14 +14,12 @@
 
 use weir_io::{Access, Disk};
 use weir_log::{EmbeddedLog, EpochReason, LogConfig, RecoveryReport, SequencedLog};
+use weir_partition::dirs::RESTORE_UNFINISHED;
 use weir_types::{Epoch, Nanos, PartitionId};
 
 use super::manifest::{Manifest, PartitionCopy};
 use super::stored::Stored;
 use super::{BROKER_DIR, BackupError, LogKind, write_file};
-
-/// The file that says that a directory is not a node yet.
-pub const UNFINISHED: &str = "RESTORING";
 
 /// 2026-01-01T00:00:00Z in seconds since the Unix epoch.
 const FIRST_SECOND: u64 = 1_767_225_600;
@@ -88,7 +86,7 @@ fn refuse_contents<D: Disk>(disk: &mut D, place: &str) -> Result<(), BackupError
 fn mark<D: Disk>(root: &mut D) -> Result<(), weir_io::DiskError> {
     let text =
         b"A restore is under way here or was interrupted. Remove the directory, begin anew.\n";
-    let file = root.create(UNFINISHED)?;
+    let file = root.create(RESTORE_UNFINISHED)?;
     let written = root.write_all(file, 0, text).and_then(|()| root.sync(file));
     root.close(file);
     written?;
@@ -98,7 +96,7 @@ fn mark<D: Disk>(root: &mut D) -> Result<(), weir_io::DiskError> {
 fn unmark<D: Disk>(root: &mut D) -> Result<(), weir_io::DiskError> {
     // The keys' names first: no power loss may bring a node without them.
     root.sync_dir()?;
-    root.remove(UNFINISHED)?;
+    root.remove(RESTORE_UNFINISHED)?;
     root.sync_dir()
 }
 
@@ -193,7 +191,7 @@ fn check_reopened(
 /// # Errors
 /// When the disk fails.
 pub fn is_unfinished<D: Disk>(disk: &mut D) -> Result<bool, weir_io::DiskError> {
-    match disk.open(UNFINISHED, Access::Read) {
+    match disk.open(RESTORE_UNFINISHED, Access::Read) {
         Ok(file) => {
             disk.close(file);
             Ok(true)

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 use weir_market::feed::soupbin::{Access, Login};
+use weir_marketgate::receiver::PasswordError;
+use weir_marketgate::receiver::config::login;
 
-use super::ConfigError;
-use crate::market::receiver::PasswordError;
-use crate::market::receiver::config::login;
+use weir_runtime::ConfigError;
 
 /// Market data.
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -8,7 +8,9 @@ use weir_client::Target;
 use weir_tls::ClientTls;
 use weir_tls::client::Trust;
 
-use super::{ConfigError, IngestSection, SOURCES_MAX};
+use weir_runtime::ConfigError;
+
+use super::{IngestSection, SOURCES_MAX};
 
 /// The node whose sources are followed, and who this one is there.
 #[derive(Clone, Debug, Deserialize)]

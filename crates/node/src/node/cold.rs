@@ -1,13 +1,12 @@
 //! What keeps orders when the stores let them go, where it is configured: the node's own and those
 //! of outside sources, one archive each on one thread.
 
-use super::*;
-use crate::cold::agent::{dir_of, pace_of};
-use crate::cold::{ColdFeeder, ColdParts, ColdSources, SharedPace, ends};
-use crate::config::ColdSection;
+use weir_orderstate::cold::agent::{dir_of, pace_of};
+use weir_orderstate::cold::{
+    COLD_SHARE, ColdFeeder, ColdParts, ColdSection, ColdSources, SharedPace, ends,
+};
 
-/// Who reads what is old waits for who reads what is new; but what is new has to be taken, too.
-pub(crate) const COLD_SHARE: Share = Share::Fair { niceness: 10 };
+use super::*;
 
 impl Assembly<'_> {
     fn cold_dir(&self, section: &ColdSection) -> std::path::PathBuf {

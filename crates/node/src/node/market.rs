@@ -1,7 +1,8 @@
 //! The market-data gateway of a node, where it has one.
 
+use weir_marketgate::gateway::assembly::{Host, assemble};
+
 use super::*;
-use crate::market::gateway::assembly::{Host, assemble};
 
 impl Assembly<'_> {
     /// Puts the gateway together; its threads start with the others.

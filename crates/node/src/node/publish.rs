@@ -3,13 +3,13 @@
 use std::net::UdpSocket;
 
 use weir_market::publish::{Calendar, Channel, RequestServer};
+use weir_marketgate::publish::{
+    HearingParts, PublishAgent, PublishFigures, PublishParts, SnapshotAgent, SnapshotParts,
+};
+use weir_marketgate::udp;
 
 use super::*;
 use crate::config::PublishSection;
-use crate::market::publish::{
-    HearingParts, PublishAgent, PublishFigures, PublishParts, SnapshotAgent, SnapshotParts,
-};
-use crate::market::udp;
 
 /// The publisher's threads, where it takes requests, and its figures.
 pub(super) struct Publisher {

@@ -14,7 +14,7 @@ pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node
     let tls = open_door(config)?;
     prepare_dir(config, &[PartitionId(0)])?;
     let wake_fd = WakeFd::new()?;
-    let control = recover(config, PartitionId(0), &wake_fd)?;
+    let control = recover(&config.recovery(), PartitionId(0), &wake_fd)?;
     let mut notes = control.notes.clone();
     let mut probes = Probes::start(config, &mut notes);
     let mut assembly = Assembly::new(config, health, tls.clone())?;
@@ -32,11 +32,11 @@ pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node
     let (ingest, ingest_port) = assembly.ingest(&control)?.unzip();
     let ingest_address = ingest.as_ref().map(|door| door.address);
     let (replica, update_port) = assembly.replica()?.unzip();
-    let reader_ports = ReaderPorts { gateway: gateway_port, web: web.port };
+    let reader_ports = ReaderPorts::new(gateway_port, web.port);
     let (mut delivery, writer) =
         assembly.delivery((reader_ports, (ingest_port, update_port)), (None, &mut notes))?;
     let figures = assembly.figures(&control);
-    let (control, shadow) = control.with_shadow(config)?;
+    let (control, shadow) = control.with_shadow(&config.recovery())?;
     let control = assembly.partition(control, vec![bootstrap, control_source], &mut probes);
     let latencies = probes.drain.as_ref().map(Drain::reader);
     let hiccups = start_hiccups(config, probes.clock.as_ref(), &mut notes);

@@ -3,8 +3,9 @@
 //!
 //! Whoever logs on is let in as at a node: same gateway, same newcomers, same keys.
 
+use weir_orderstate::router::{RouterAgent, RouterBoard, RouterParts};
+
 use super::*;
-use crate::router::{RouterAgent, RouterBoard, RouterParts};
 
 /// Why a router is not ready while none of its sources can be asked.
 const CUT_OFF: &str = "no store of any source can be asked";
@@ -17,7 +18,7 @@ pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node
     let tls = open_door(config)?;
     prepare_dir(config, &[PartitionId(0)])?;
     let wake_fd = WakeFd::new()?;
-    let control = recover(config, PartitionId(0), &wake_fd)?;
+    let control = recover(&config.recovery(), PartitionId(0), &wake_fd)?;
     let mut notes = control.notes.clone();
     let mut probes = Probes::start(config, &mut notes);
     let mut assembly = Assembly::new(config, health.clone(), tls.clone())?;
@@ -39,13 +40,13 @@ pub(super) fn start(config: &Config, health: Arc<Health>) -> anyhow::Result<Node
     let router = RouterAgent::new(RouterParts {
         section,
         sealer: sealer(&assembly.token_keys),
-        ports: ReaderPorts { gateway: gateway_port, web: web.port },
+        ports: ReaderPorts::new(gateway_port, web.port),
         reload: reload.clone(),
         figures: assembly.delivery_figures.clone(),
         board: board.clone(),
     })?;
     let figures = assembly.figures(&control);
-    let (control, shadow) = control.with_shadow(config)?;
+    let (control, shadow) = control.with_shadow(&config.recovery())?;
     let control = assembly.partition(control, vec![bootstrap, control_source], &mut probes);
     let latencies = probes.drain.as_ref().map(Drain::reader);
     let hiccups = start_hiccups(config, probes.clock.as_ref(), &mut notes);

@@ -1,0 +1,104 @@
+//! What stands between the updating and the flush thread: the gateway's ring, or a channel in its
+//! place.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use weir_marketgate::gateway::ring::{RingReader, RingWriter, Slots, ring};
+use weir_marketgate::gateway::told::Told;
+
+/// Slots, of all of them.
+const SLOTS: usize = 256;
+
+/// The end that writes.
+pub enum Writer {
+    Ring(RingWriter<Told>),
+    Crossbeam(crossbeam_channel::Sender<Told>),
+    Std(std::sync::mpsc::Sender<Told>, Arc<AtomicUsize>),
+}
+
+/// The end that reads.
+pub enum Reader {
+    Ring(RingReader<Told>),
+    Crossbeam(crossbeam_channel::Receiver<Told>),
+    Std(std::sync::mpsc::Receiver<Told>, Arc<AtomicUsize>),
+}
+
+/// Both ends, by name.
+pub fn handoff(name: &str) -> (Writer, Reader) {
+    match name {
+        "disruptor" => {
+            let (writer, mut readers) = ring(SLOTS, 1);
+            (Writer::Ring(writer), Reader::Ring(readers.remove(0)))
+        }
+        "crossbeam" => {
+            let (sender, receiver) = crossbeam_channel::bounded(SLOTS);
+            (Writer::Crossbeam(sender), Reader::Crossbeam(receiver))
+        }
+        "std" => {
+            // The bounded one cannot be asked whether it is full before a message is made.
+            let (sender, receiver) = std::sync::mpsc::channel();
+            let count = Arc::new(AtomicUsize::new(0));
+            (Writer::Std(sender, count.clone()), Reader::Std(receiver, count))
+        }
+        other => panic!("unknown hand-off {other}"),
+    }
+}
+
+fn made(write: impl FnOnce(&mut Told)) -> Told {
+    let mut told = Told::default();
+    write(&mut told);
+    told
+}
+
+impl Slots<Told> for Writer {
+    fn write(&mut self, write: impl FnOnce(&mut Told)) -> bool {
+        match self {
+            Writer::Ring(ring) => ring.write(write),
+            Writer::Crossbeam(sender) => {
+                let has_room = !sender.is_full();
+                if has_room {
+                    sender.try_send(made(write)).expect("there is room and a reader");
+                }
+                has_room
+            }
+            Writer::Std(sender, count) => {
+                // SYNC: the channel orders the messages; the count is a bound and nothing else.
+                let has_room = count.load(Ordering::Relaxed) < SLOTS;
+                if has_room {
+                    count.fetch_add(1, Ordering::Relaxed);
+                    sender.send(made(write)).expect("there is a reader");
+                }
+                has_room
+            }
+        }
+    }
+}
+
+impl Reader {
+    /// Hands what was written to `take`, at most `max`; how much it was.
+    pub fn take(&mut self, max: u64, mut take: impl FnMut(&Told)) -> usize {
+        let mut count = 0;
+        match self {
+            Reader::Ring(ring) => return ring.take(max, take),
+            Reader::Crossbeam(receiver) => {
+                while count < max as usize
+                    && let Ok(told) = receiver.try_recv()
+                {
+                    take(&told);
+                    count += 1;
+                }
+            }
+            Reader::Std(receiver, waiting) => {
+                while count < max as usize
+                    && let Ok(told) = receiver.try_recv()
+                {
+                    waiting.fetch_sub(1, Ordering::Relaxed);
+                    take(&told);
+                    count += 1;
+                }
+            }
+        }
+        count
+    }
+}

@@ -1,0 +1,228 @@
+//! `weir-bench delivery-isolation`: a hundred good clients beside three that are not.
+//!
+//! One does not read, one reads a kilobyte a second, one sends forged tokens, other sessions'
+//! questions and garbage as fast as it is let. In each pair of runs the three are once at the node
+//! that the good clients are at, and once, as the control, at another node of the same machine:
+//! what they cost the machine is in both, what they cost the good clients in one only.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use anyhow::ensure;
+use serde_json::{Value, json};
+use weir_cli::endpoint::span;
+use weir_client::Admin;
+use weir_types::{PartitionId, SessionId};
+
+use super::pests::{Passes, Pests};
+use super::stand::{Emulator, FIRST_SOURCE, Stand, class, number};
+use crate::roundtrip::{Estimate, median_with_interval};
+
+/// The good clients' p99 may be so much larger, the store take in so much less.
+const GOAL_P99: f64 = 1.10;
+const GOAL_RATE: f64 = 0.95;
+/// The node's memory may be so much larger at the end than after the first pair, in bytes: what an
+/// allocator keeps, and nothing that goes on growing.
+const GOAL_BYTES: u64 = 32 << 20;
+/// One reads all, nine 1 % each, ninety 0.1 % each.
+const GOOD: &str = "all:1,firm:9,account:90";
+const WARM_UP: f64 = 1.0;
+/// Between runs: to log on, to be told all orders, to leave.
+const BETWEEN: f64 = 12.0;
+
+/// Options of `weir-bench delivery-isolation`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct IsolationArgs {
+    /// Changes per second.
+    #[arg(long, default_value_t = 20_000)]
+    rate: u32,
+    /// Pairs of runs.
+    #[arg(long, default_value_t = 40)]
+    pairs: u32,
+    /// Seconds of each run.
+    #[arg(long, default_value_t = 3.0)]
+    seconds: f64,
+    /// Live orders.
+    #[arg(long, default_value_t = 20_000)]
+    orders: u32,
+}
+
+/// What one run came to.
+struct Run {
+    p50: f64,
+    p99: f64,
+    taken_in_per_s: f64,
+    resident: u64,
+    anonymous: u64,
+    /// What its store has asked for.
+    store: u64,
+    pests: Value,
+}
+
+/// Runs the benchmark and prints its JSON object as the last line.
+///
+/// # Errors
+/// When a process does not start or ends early.
+pub fn run(args: IsolationArgs) -> anyhow::Result<()> {
+    let in_range = args.seconds >= 1.0 && args.seconds <= 60.0 && args.pairs > 0 && args.rate > 0;
+    ensure!(in_range, "--seconds from 1 to 60, --pairs and --rate at least 1");
+    // No more ended orders than are there after the first run: what is left to grow is the fault
+    // of readers.
+    let kept = format!("[delivery]\nended_orders_max = {}\n", args.orders);
+    let start = || Stand::start_with(1, 1_000, &kept);
+    let (stand, decoy) = (start()?, start()?);
+    let whole = (args.seconds + WARM_UP + BETWEEN) * f64::from(args.pairs) * 2.0;
+    let mut cores = [core(&stand, &args, args.rate, whole)?, core(&decoy, &args, 1, whole)?];
+    let (here, there) = (Visits::allow(&stand)?, Visits::allow(&decoy)?);
+    for core in &mut cores {
+        core.begin()?;
+    }
+    let (mut with, mut control) = (Vec::new(), Vec::new());
+    for pair in 1..=args.pairs {
+        // Which goes first changes, so that what drifts is in both.
+        for is_with in [pair % 2 == 1, pair % 2 == 0] {
+            let (visits, runs) = if is_with { (&here, &mut with) } else { (&there, &mut control) };
+            runs.push(measure(&stand, visits, &args)?);
+        }
+        let (Some(with), Some(control)) = (with.last(), control.last()) else { continue };
+        tell(pair, with, control);
+    }
+    drop(cores);
+    println!("{}", result(&args, &with, &control));
+    Ok(())
+}
+
+fn core(stand: &Stand, args: &IsolationArgs, rate: u32, whole: f64) -> anyhow::Result<Emulator> {
+    stand.core(&[
+        "--rate",
+        &rate.to_string(),
+        "--orders",
+        &args.orders.to_string(),
+        "--duration",
+        &whole.to_string(),
+    ])
+}
+
+/// Where the three may go.
+struct Visits {
+    node: SocketAddr,
+    passes: Passes,
+}
+
+impl Visits {
+    fn allow(stand: &Stand) -> anyhow::Result<Visits> {
+        let who = (SessionId(1), stand.node.key());
+        let mut admin = Admin::connect(stand.node.address(), who, ANSWER_TIME)?;
+        let passes = Passes::issue(&mut admin)?;
+        admin.close()?;
+        Ok(Visits { node: stand.node.address(), passes })
+    }
+}
+
+const ANSWER_TIME: std::time::Duration = std::time::Duration::from_secs(5);
+
+fn measure(stand: &Stand, visits: &Visits, args: &IsolationArgs) -> anyhow::Result<Run> {
+    let pests = Pests::at(visits.node, PartitionId(FIRST_SOURCE), &visits.passes);
+    let mut crowd = stand.clients(&[
+        "--mix",
+        GOOD,
+        "--rows-min",
+        "20",
+        "--wait-max-us",
+        "500",
+        "--duration",
+        &args.seconds.to_string(),
+        "--warm-up",
+        &WARM_UP.to_string(),
+    ])?;
+    let (rows, begun) = (stand.rows()?, Instant::now());
+    crowd.begin()?;
+    let report = crowd.finish()?;
+    let (taken, span) = (stand.rows()? - rows, begun.elapsed());
+    let pests = pests.leave();
+    ensure!(report["lost"] == 0, "good clients were lost: {}", report["lost_why"]);
+    let delay = &class(&report, "all")["delay"];
+    Ok(Run {
+        p50: number(&delay["p50"]),
+        p99: number(&delay["p99"]),
+        taken_in_per_s: taken as f64 / span.as_secs_f64(),
+        resident: stand.node.resident_bytes()?,
+        anonymous: stand.node.anonymous_bytes()?,
+        store: stand.store_bytes()?,
+        pests,
+    })
+}
+
+fn ratio(with: &[Run], control: &[Run], of: impl Fn(&Run) -> f64) -> Estimate {
+    let pairs = with.iter().zip(control);
+    median_with_interval(&mut pairs.map(|(w, c)| of(w) / of(c).max(1.0)).collect::<Vec<_>>())
+}
+
+/// What an interval says of a goal that larger values break, or smaller ones.
+fn judge(is_met: bool, is_broken: bool) -> &'static str {
+    match (is_met, is_broken) {
+        (true, _) => "met",
+        (_, true) => "not met",
+        _ => "not resolved",
+    }
+}
+
+fn side(runs: &[Run]) -> Value {
+    let median =
+        |of: fn(&Run) -> f64| median_with_interval(&mut runs.iter().map(of).collect::<Vec<_>>());
+    json!({
+        "p50_ns": median(|run| run.p50).json(),
+        "p99_ns": median(|run| run.p99).json(),
+        "taken_in_per_s": median(|run| run.taken_in_per_s).json(),
+        "pests": runs.iter().map(|run| &run.pests).collect::<Vec<_>>(),
+    })
+}
+
+fn result(args: &IsolationArgs, with: &[Run], control: &[Run]) -> Value {
+    let p50 = ratio(with, control, |run| run.p50);
+    let p99 = ratio(with, control, |run| run.p99);
+    let rate = ratio(with, control, |run| run.taken_in_per_s);
+    let resident: Vec<u64> = with.iter().map(|run| run.resident).collect();
+    let grown = resident.last().unwrap_or(&0).saturating_sub(resident[0]);
+    json!({
+        "bench": "delivery-isolation",
+        "rate": args.rate,
+        "orders": args.orders,
+        "row_bytes": 600,
+        "good": GOOD,
+        "pairs": args.pairs,
+        "run_seconds": args.seconds,
+        "ratio_p50": p50.json(),
+        "ratio_p99": p99.json(),
+        "ratio_taken_in": rate.json(),
+        "goal_p99": judge(p99.high <= GOAL_P99, p99.low > GOAL_P99),
+        "goal_taken_in": judge(rate.low >= GOAL_RATE, rate.high < GOAL_RATE),
+        "resident_bytes": resident,
+        "anonymous_bytes": with.iter().map(|run| run.anonymous).collect::<Vec<_>>(),
+        "store_bytes": with.iter().map(|run| run.store).collect::<Vec<_>>(),
+        "grown_bytes": grown,
+        "goal_memory": judge(grown <= GOAL_BYTES, grown > GOAL_BYTES),
+        "with": side(with),
+        "control": side(control),
+        "durability": "memory",
+        "wait": "park",
+        "cores": std::thread::available_parallelism().map_or(0, usize::from),
+    })
+}
+
+fn tell(pair: u32, with: &Run, control: &Run) {
+    let of = |ns: f64| span(ns as u64);
+    eprintln!(
+        "{pair:>3}: good p50 {} against {}, p99 {} against {}; {:.0} taken in/s against {:.0}; \
+         {} MiB, {} of them in no file, {} the store's",
+        of(with.p50),
+        of(control.p50),
+        of(with.p99),
+        of(control.p99),
+        with.taken_in_per_s,
+        control.taken_in_per_s,
+        with.resident >> 20,
+        with.anonymous >> 20,
+        with.store >> 20,
+    );
+}

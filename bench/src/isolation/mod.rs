@@ -1,0 +1,305 @@
+//! `weir-bench isolation`: what good sessions notice of those that are none.
+//!
+//! Ten sessions trade at a steady rate on a node, and a *party* does what it does: does not read
+//! its reports, floods, or is a thousand hostile connections. All of them share the cores of one
+//! machine, so a run beside the party must not be compared with one without: it would tell what
+//! the party's own process takes. Each run is paired with a *control* that has the same load on
+//! the machine. In it the same party turns to a second node of the same kind, where nobody trades;
+//! what the good sessions still notice is the machine's, and the ratio of the two is the node's.
+//! A session that does not read has the same session reading as its control. The party takes only
+//! what others leave of the cores (`SCHED_IDLE`), in both.
+//!
+//! * [`party`]: those others, a process of their own.
+//! * [`hostile`]: a thousand connections that mean no good.
+//! * [`stand`]: the nodes, the good sessions, one run.
+
+pub mod hostile;
+mod party;
+mod stand;
+
+use std::time::Duration;
+
+use party::{Order, PartyKind};
+use serde_json::{Value, json};
+use weir_cli::endpoint::span;
+use weir_client::clock::sharpen_timers;
+use weir_client::load::{Quantiles, Verdict};
+use weir_types::Durability;
+
+use crate::roundtrip::{Estimate, LargerPart, WorkDir, median_with_interval};
+
+pub use party::{PartyArgs, run_party};
+use stand::{Run, Setting, Stand};
+
+/// The good sessions' figures may be so many times their control's.
+const GOAL: f64 = 1.10;
+
+/// Deadlines that end nothing during a run, and little room for who does not read.
+const PATIENT: &str = "[gateway]\nstall_max_ms = 60000\noutput_bytes_max = 65536\n";
+/// Short deadlines, so that each is met in a run, and fewer places than a crowd of 1,000 has.
+const IMPATIENT: &str = "[gateway]\nlogon_timeout_ms = 1000\nstall_max_ms = 1000\n\
+                         output_bytes_max = 65536\nlobby_per_address_max = 125\n";
+
+/// Options of `weir-bench isolation`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct IsolationArgs {
+    /// Pairs of runs of each scenario.
+    #[arg(long, default_value_t = 15)]
+    pairs: u32,
+    /// Seconds of each run, without the fifth before it that is not measured.
+    #[arg(long, default_value_t = 1.5)]
+    seconds: f64,
+    /// Orders a second of the ten good sessions together.
+    #[arg(long, default_value_t = 2_000)]
+    rate: u32,
+    /// The nodes' durability level.
+    #[arg(long, default_value = "memory")]
+    durability: Durability,
+    /// Orders a second that the flooding session may send in the scenario with a throttle.
+    #[arg(long, default_value_t = 1_000)]
+    order_rate: u32,
+    /// Hostile connections.
+    #[arg(long, default_value_t = 1_000)]
+    hostile: usize,
+    /// Only these scenarios: silent, flood, throttled, hostile.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Where the logs lie during the run; the system's temporary directory when not given.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<std::path::PathBuf>,
+}
+
+/// What is measured beside what.
+struct Scenario {
+    name: &'static str,
+    what: &'static str,
+    kind: PartyKind,
+    config: &'static str,
+    is_throttled: bool,
+    /// The party's orders with and in the control.
+    orders: [Order; 2],
+}
+
+const SCENARIOS: [Scenario; 4] = [
+    Scenario {
+        name: "silent",
+        what: "one session that everybody trades with does not read its reports",
+        kind: PartyKind::Maker,
+        config: PATIENT,
+        is_throttled: false,
+        orders: [Order::SilentTo(0), Order::To(0)],
+    },
+    Scenario {
+        name: "flood",
+        what: "one session sends orders as fast as it can",
+        kind: PartyKind::Flood,
+        config: PATIENT,
+        is_throttled: false,
+        orders: [Order::To(0), Order::To(1)],
+    },
+    Scenario {
+        name: "throttled",
+        what: "the same, and its orders are refused beyond its rate",
+        kind: PartyKind::Flood,
+        config: PATIENT,
+        is_throttled: true,
+        orders: [Order::To(0), Order::To(1)],
+    },
+    Scenario {
+        name: "hostile",
+        what: "hostile connections of 13 kinds",
+        kind: PartyKind::Hostile,
+        config: IMPATIENT,
+        is_throttled: false,
+        orders: [Order::To(0), Order::To(1)],
+    },
+];
+
+/// Runs the benchmark and prints its JSON object as the last line.
+///
+/// # Errors
+/// When a process does not start or a connection ends.
+pub fn run(args: IsolationArgs) -> anyhow::Result<()> {
+    let in_range = args.seconds > 0.0 && args.seconds <= 60.0 && args.pairs > 0 && args.rate > 0;
+    anyhow::ensure!(in_range, "--seconds up to 60, --pairs and --rate at least 1");
+    for name in &args.only {
+        let is_known = SCENARIOS.iter().any(|scenario| scenario.name == name);
+        anyhow::ensure!(is_known, "no scenario {name:?}: silent, flood, throttled, hostile");
+    }
+    sharpen_timers();
+    let work = WorkDir::create(args.dir.as_deref())?;
+    let mut scenarios = Vec::new();
+    let wanted = |s: &&Scenario| args.only.is_empty() || args.only.iter().any(|n| n == s.name);
+    for scenario in SCENARIOS.iter().filter(wanted) {
+        eprintln!("\n{}: {}", scenario.name, scenario.what);
+        let pairs = measure(scenario, &args, &work)?;
+        tell(&pairs);
+        scenarios.push(pairs.json(scenario));
+    }
+    let result = json!({
+        "bench": "isolation",
+        "pairs": args.pairs,
+        "run_seconds": args.seconds,
+        "rate": args.rate,
+        "good_sessions": 10,
+        "hostile_connections": args.hostile,
+        "order_rate_of_the_throttled": args.order_rate,
+        "durability": args.durability.to_string(),
+        "wait": "park",
+        "goal": GOAL,
+        "generator_niceness": LargerPart::niceness(),
+        "cores": std::thread::available_parallelism().map_or(0, usize::from),
+        "scenarios": scenarios,
+    });
+    println!("{result}");
+    Ok(())
+}
+
+fn measure(scenario: &Scenario, args: &IsolationArgs, work: &WorkDir) -> anyhow::Result<Pairs> {
+    let setting = Setting {
+        kind: scenario.kind,
+        durability: args.durability,
+        config: scenario.config,
+        order_rate_max: if scenario.is_throttled { args.order_rate } else { 0 },
+        rate: args.rate,
+        run: Duration::from_secs_f64(args.seconds),
+        count: args.hostile,
+    };
+    let mut stand = Stand::start(scenario.name, setting, work)?;
+    let mut pairs = Pairs { with: Vec::new(), control: Vec::new() };
+    let [with, control] = scenario.orders;
+    for pair in 0..args.pairs {
+        let seed = u64::from(pair) + 1;
+        // Turn about, so that neither side is always the one that follows the other.
+        if pair % 2 == 0 {
+            pairs.with.push(stand.run(with, seed)?);
+            pairs.control.push(stand.run(control, seed)?);
+        } else {
+            pairs.control.push(stand.run(control, seed)?);
+            pairs.with.push(stand.run(with, seed)?);
+        }
+    }
+    Ok(pairs)
+}
+
+/// The runs of a scenario, in pairs.
+struct Pairs {
+    with: Vec<Run>,
+    control: Vec<Run>,
+}
+
+type Pick = fn(&Quantiles) -> Option<u64>;
+
+const PICKS: [(&str, Pick); 2] = [("p50", |q| Some(q.p50)), ("p99", |q| q.p99)];
+
+/// What an interval says of the goal.
+fn judge(ratio: Estimate) -> &'static str {
+    match ratio {
+        Estimate { high, .. } if high <= GOAL => "met",
+        Estimate { low, .. } if low > GOAL => "not met",
+        _ => "not resolved",
+    }
+}
+
+impl Pairs {
+    /// Runs whose generator sent more orders late than a run alone may have. Their figures hold
+    /// all the same: they count from when an order was sent.
+    fn late_count(&self) -> usize {
+        let runs = self.with.iter().chain(&self.control);
+        runs.filter(|run| run.report.verdict != Verdict::Valid).count()
+    }
+
+    /// Pair by pair, the figure with the party over its control's.
+    fn ratio(&self, figure: impl Fn(&Run) -> Option<f64>) -> Option<Estimate> {
+        let pairs = self.with.iter().zip(&self.control);
+        let ratios: Option<Vec<f64>> =
+            pairs.map(|(with, control)| Some(figure(with)? / figure(control)?.max(1.0))).collect();
+        ratios.map(|mut r| median_with_interval(&mut r))
+    }
+
+    fn json(&self, scenario: &Scenario) -> Value {
+        let mut value = json!({
+            "scenario": scenario.name,
+            "what": scenario.what,
+            "late_runs": self.late_count(),
+            "runs": self.with.len() + self.control.len(),
+            "with": side_json(&self.with),
+            "control": side_json(&self.control),
+        });
+        for (name, pick) in PICKS {
+            let ratio = self.ratio(|run| latency(run, pick));
+            value[format!("ratio_{name}")] = ratio.map_or(Value::Null, Estimate::json);
+            value[format!("goal_{name}")] = json!(ratio.map_or("no verdict", judge));
+        }
+        value
+    }
+}
+
+/// From when an order was sent, not from when it was due: how late the generator is on a core that
+/// it shares is none of the node's doing, and the next order does not wait for an answer.
+fn latency(run: &Run, pick: Pick) -> Option<f64> {
+    pick(&run.report.latency_from_sent).map(|ns| ns as f64)
+}
+
+fn latency_from_due(run: &Run, pick: Pick) -> Option<f64> {
+    pick(&run.report.latency).map(|ns| ns as f64)
+}
+
+fn median(runs: &[Run], figure: impl Fn(&Run) -> f64) -> f64 {
+    median_with_interval(&mut runs.iter().map(figure).collect::<Vec<_>>()).median
+}
+
+fn side_json(runs: &[Run]) -> Value {
+    let of = |pick: Pick| median(runs, |run| latency(run, pick).unwrap_or(0.0));
+    let from_due = |pick: Pick| median(runs, |run| latency_from_due(run, pick).unwrap_or(0.0));
+    json!({
+        "p50_ns": of(PICKS[0].1),
+        "p99_ns": of(PICKS[1].1),
+        "max_ns": runs.iter().map(|run| run.report.latency_from_sent.max).max(),
+        "from_due_p50_ns": from_due(PICKS[0].1),
+        "from_due_p99_ns": from_due(PICKS[1].1),
+        "door_to_door_p50_ns": median(runs, |run| run.report.t0_to_t6.p50 as f64),
+        "door_to_door_p99_ns":
+            median(runs, |run| run.report.t0_to_t6.p99.unwrap_or(run.report.t0_to_t6.max) as f64),
+        "late_share": median(runs, |run| run.report.late_share),
+        "core_thread_cpu_ms": median(runs, |run| run.core.as_secs_f64() * 1e3),
+        "nodes_cpu_ms": median(runs, |run| run.nodes.as_secs_f64() * 1e3),
+        "party_did": median(runs, |run| run.party as f64),
+    })
+}
+
+/// For people.
+fn tell(pairs: &Pairs) {
+    for (side, runs) in [("with", &pairs.with), ("control", &pairs.control)] {
+        let of = |pick: Pick| span(median(runs, |run| latency(run, pick).unwrap_or(0.0)) as u64);
+        eprintln!(
+            "  {side:<8} p50 {:>9} p99 {:>9}  order path's thread {:>5.0} ms, nodes {:>5.0} ms, \
+             party did {:.0}",
+            of(PICKS[0].1),
+            of(PICKS[1].1),
+            median(runs, |run| run.core.as_secs_f64() * 1e3),
+            median(runs, |run| run.nodes.as_secs_f64() * 1e3),
+            median(runs, |run| run.party as f64),
+        );
+    }
+    eprintln!("  the generator was late in {} runs", pairs.late_count());
+    for (name, pick) in PICKS {
+        match pairs.ratio(|run| latency(run, pick)) {
+            Some(ratio) => eprintln!("  {name} {ratio}, goal {GOAL:.2}: {}", judge(ratio)),
+            None => eprintln!("  {name}: no verdict, too few orders"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_goal_is_met_only_when_the_whole_interval_says_so() {
+        let of = |low, high| judge(Estimate { median: f64::midpoint(low, high), low, high });
+        assert_eq!(of(0.9, 1.1), "met");
+        assert_eq!(of(0.9, 1.11), "not resolved");
+        assert_eq!(of(1.11, 1.3), "not met");
+    }
+}

@@ -1,0 +1,370 @@
+//! `weir-bench party`: those that a good session is not to notice, in a process of their own.
+//!
+//! A party does one of three things to the node that it is told, line by line on its standard
+//! input, and takes only what others leave of the cores: a real one has a machine of its own.
+//!
+//! | kind | what it does |
+//! | --- | --- |
+//! | `maker` | rests large orders that all trade with, and reads its reports, or never does |
+//! | `flood` | one session that sends orders as fast as its socket takes them |
+//! | `hostile` | a thousand connections of [`super::hostile`], in rounds |
+
+use std::io::BufRead;
+use std::net::SocketAddr;
+use std::str::FromStr;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use weir_cli::endpoint::TIMEOUT;
+use weir_client::request::{LimitOrder, cancel};
+use weir_client::session::{Submit, Times};
+use weir_client::{Client, Limits, SessionConfig, resolve};
+use weir_probe::thread::{Share, ask_for};
+use weir_types::{AccountId, ClOrdId, InstrumentId, Price, Qty, SessionId, Side, TimeInForce};
+use weir_wire::Request;
+
+use super::hostile::{Cast, Crowd, Kind, ROUND};
+use super::stand::{
+    FIRST_INSTRUMENT, FLOODER, INSIDERS, INSTRUMENT_COUNT, MAKER, MIDDLE, TRADING, VICTIM, key_of,
+};
+
+/// Requests that a flood puts together before it writes.
+const BURST: usize = 256;
+/// No more than this waits to be written.
+const BACKLOG_MAX: usize = 64 * 1024;
+/// What a silent maker asks before it stops reading, so that its answers pile up at once.
+const QUESTIONS: usize = 20_000;
+/// The receive buffer of who does not read, in bytes: the rest is the node's to keep.
+const SILENT_BUFFER: usize = 4 * 1024;
+const FLOOD_UNANSWERED_MAX: usize = 1 << 20;
+/// Rounds after which a crowd is what it will be.
+const ROUNDS_TO_BEGIN: u32 = 3;
+
+/// Options of `weir-bench party`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct PartyArgs {
+    /// maker, flood or hostile.
+    #[arg(long)]
+    kind: PartyKind,
+    /// The nodes, in the order of their numbers.
+    #[arg(long, value_delimiter = ',')]
+    nodes: Vec<String>,
+    /// Connections of a hostile crowd.
+    #[arg(long, default_value_t = 1_000)]
+    count: usize,
+}
+
+/// What a party does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartyKind {
+    /// Rests orders.
+    Maker,
+    /// Floods.
+    Flood,
+    /// Means no good.
+    Hostile,
+}
+
+impl FromStr for PartyKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<PartyKind, String> {
+        match text {
+            "maker" => Ok(PartyKind::Maker),
+            "flood" => Ok(PartyKind::Flood),
+            "hostile" => Ok(PartyKind::Hostile),
+            other => Err(format!("{other:?} is neither maker, flood nor hostile")),
+        }
+    }
+}
+
+/// What a party is told to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Go away.
+    Off,
+    /// Turn to this node; a maker reads its reports.
+    To(usize),
+    /// As [`Order::To`], and reads nothing.
+    SilentTo(usize),
+}
+
+impl FromStr for Order {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Order, String> {
+        let number = |text: &str| text.parse().map_err(|_| format!("{text:?} is no node"));
+        match text.split_once(' ') {
+            None if text == "off" => Ok(Order::Off),
+            None => number(text).map(Order::To),
+            Some((node, "silent")) => number(node).map(Order::SilentTo),
+            Some(_) => Err(format!("{text:?} is no order")),
+        }
+    }
+}
+
+impl std::fmt::Display for Order {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Order::Off => f.write_str("off"),
+            Order::To(node) => write!(f, "{node}"),
+            Order::SilentTo(node) => write!(f, "{node} silent"),
+        }
+    }
+}
+
+trait Party {
+    /// Carries out an order; back when the party is what it will be.
+    fn turn(&mut self, node: Option<SocketAddr>, is_silent: bool) -> anyhow::Result<()>;
+    /// Goes on for a moment.
+    fn step(&mut self) -> anyhow::Result<()>;
+    /// What it has done so far: requests or rounds.
+    fn done(&self) -> u64;
+}
+
+/// Does what it is told until its standard input ends.
+///
+/// # Errors
+/// When a node cannot be reached, or cuts off who did nothing that is not allowed.
+pub fn run_party(args: PartyArgs) -> anyhow::Result<()> {
+    ask_for(Share::Leftover).context("cannot stand back behind others")?;
+    let nodes: Result<Vec<_>, _> = args.nodes.iter().map(|node| resolve(node)).collect();
+    let nodes = nodes?;
+    let mut party: Box<dyn Party> = match args.kind {
+        PartyKind::Maker => Box::new(Maker { client: None, is_silent: false, done: 0 }),
+        PartyKind::Flood => Box::new(Flood { client: None, done: 0 }),
+        PartyKind::Hostile => Box::new(Hostiles::new(args.count)),
+    };
+    let orders = orders();
+    loop {
+        let order = match orders.try_recv() {
+            Ok(order) => order,
+            Err(TryRecvError::Empty) => {
+                party.step()?;
+                continue;
+            }
+            Err(TryRecvError::Disconnected) => return Ok(()),
+        };
+        match order.map_err(anyhow::Error::msg)? {
+            Order::Off => party.turn(None, false)?,
+            Order::To(node) => party.turn(nodes.get(node).copied(), false)?,
+            Order::SilentTo(node) => party.turn(nodes.get(node).copied(), true)?,
+        }
+        println!("ready {}", party.done());
+    }
+}
+
+/// The lines of standard input, until it ends.
+fn orders() -> Receiver<Result<Order, String>> {
+    let (sender, orders) = channel();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines() {
+            let Ok(line) = line else { return };
+            if sender.send(line.parse()).is_err() {
+                return;
+            }
+        }
+    });
+    orders
+}
+
+fn log_on(node: SocketAddr, id: SessionId, unanswered_count_max: usize) -> anyhow::Result<Client> {
+    let limits = Limits { outbox_len_max: 64 << 20, ..Limits::default() };
+    let mut client = Client::connect(node, limits)?;
+    let config = SessionConfig {
+        unanswered_count_max,
+        heartbeat_interval_ms: 60_000,
+        ..SessionConfig::new(id, key_of(id))
+    };
+    // The connection before it may not have ended yet for the node.
+    let deadline = Instant::now() + TIMEOUT;
+    loop {
+        match client.log_on(config, TIMEOUT) {
+            Ok(()) => return Ok(client),
+            Err(error) if Instant::now() > deadline => return Err(error.into()),
+            Err(_) => client = Client::connect(node, limits)?,
+        }
+    }
+}
+
+fn submit(client: &mut Client, id: SessionId, request: Request) -> anyhow::Result<()> {
+    match client.submit(id, (TRADING, request), Times::default()) {
+        Submit::Sent(_) => Ok(()),
+        other => bail!("a request was not sent: {other:?}"),
+    }
+}
+
+/// An order that nobody has named before.
+fn order(account: SessionId, instrument: u32, (side, price, qty): (Side, i64, u64)) -> LimitOrder {
+    LimitOrder {
+        cl_ord_id: ClOrdId::from_number(weir_client::clock::unix_time().0),
+        instrument_id: InstrumentId(instrument),
+        account_id: AccountId(account.0),
+        side,
+        price: Price(price),
+        order_qty: Qty(qty),
+        time_in_force: TimeInForce::Gtc,
+    }
+}
+
+/// Rests orders at the middle, ahead of everybody's.
+struct Maker {
+    client: Option<Client>,
+    is_silent: bool,
+    done: u64,
+}
+
+impl Party for Maker {
+    fn turn(&mut self, node: Option<SocketAddr>, is_silent: bool) -> anyhow::Result<()> {
+        self.client = None;
+        self.is_silent = is_silent;
+        let Some(node) = node else { return Ok(()) };
+        let mut client = log_on(node, MAKER, FLOOD_UNANSWERED_MAX)?;
+        for instrument in FIRST_INSTRUMENT..FIRST_INSTRUMENT + INSTRUMENT_COUNT {
+            for (side, price) in [(Side::Buy, MIDDLE), (Side::Sell, MIDDLE + 1)] {
+                let order = order(MAKER, instrument, (side, price, 100_000));
+                submit(&mut client, MAKER, order.request())?;
+                while client.sessions()[0].unanswered_count() > 0 {
+                    client.poll(TIMEOUT, |_, _| {})?;
+                }
+            }
+        }
+        if is_silent {
+            rustix::net::sockopt::set_socket_recv_buffer_size(client.connection(), SILENT_BUFFER)?;
+            let nothing = ClOrdId::new("no-such-order").expect("a short name");
+            for _ in 0..QUESTIONS {
+                let request = cancel(nothing, nothing, InstrumentId(FIRST_INSTRUMENT));
+                submit(&mut client, MAKER, request)?;
+            }
+            // Until the node takes no more questions from who does not read its answers.
+            let mut left = usize::MAX;
+            while client.connection().backlog_len() < left {
+                left = client.connection().backlog_len();
+                client.flush()?;
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+        self.client = Some(client);
+        Ok(())
+    }
+
+    fn step(&mut self) -> anyhow::Result<()> {
+        match &mut self.client {
+            Some(client) if !self.is_silent => {
+                self.done += client.poll(Duration::from_millis(20), |_, _| {})? as u64;
+            }
+            _ => std::thread::sleep(Duration::from_millis(20)),
+        }
+        Ok(())
+    }
+
+    fn done(&self) -> u64 {
+        self.done
+    }
+}
+
+/// Orders that trade with nobody, as many as the socket takes.
+struct Flood {
+    client: Option<Client>,
+    done: u64,
+}
+
+impl Party for Flood {
+    fn turn(&mut self, node: Option<SocketAddr>, _: bool) -> anyhow::Result<()> {
+        self.client = None;
+        if let Some(node) = node {
+            self.client = Some(log_on(node, FLOODER, FLOOD_UNANSWERED_MAX)?);
+            for _ in 0..100 {
+                self.step()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&mut self) -> anyhow::Result<()> {
+        let Some(client) = &mut self.client else {
+            std::thread::sleep(Duration::from_millis(5));
+            return Ok(());
+        };
+        if client.connection().backlog_len() < BACKLOG_MAX {
+            let order = order(FLOODER, FIRST_INSTRUMENT, (Side::Buy, 1, 1));
+            let order = LimitOrder { time_in_force: TimeInForce::Ioc, ..order };
+            for _ in 0..BURST {
+                submit(client, FLOODER, order.request())?;
+            }
+        }
+        let before = client.connection().backlog_len();
+        let got = client.poll(Duration::ZERO, |_, _| {})?;
+        self.done += got as u64;
+        if got == 0 && client.connection().backlog_len() == before {
+            // Neither end moves: who waits for it gives the core away.
+            self.done += client.poll(Duration::from_millis(1), |_, _| {})? as u64;
+        }
+        Ok(())
+    }
+
+    fn done(&self) -> u64 {
+        self.done
+    }
+}
+
+struct Hostiles {
+    crowd: Crowd,
+    node: Option<SocketAddr>,
+    /// When the round may begin.
+    next_at: Instant,
+}
+
+impl Hostiles {
+    fn new(count: usize) -> Hostiles {
+        let insiders = INSIDERS.map(credentials).collect();
+        let victim = credentials(VICTIM.0);
+        let instrument_id = InstrumentId(FIRST_INSTRUMENT);
+        let crowd = Crowd::gather(&Cast { count, victim, insiders, instrument_id });
+        Hostiles { crowd, node: None, next_at: Instant::now() }
+    }
+}
+
+fn credentials(id: u32) -> super::hostile::Credentials {
+    let session_id = SessionId(id);
+    super::hostile::Credentials { session_id, key: key_of(session_id) }
+}
+
+impl Party for Hostiles {
+    fn turn(&mut self, node: Option<SocketAddr>, _: bool) -> anyhow::Result<()> {
+        self.crowd.round(None);
+        self.node = node;
+        for _ in 0..ROUNDS_TO_BEGIN {
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self) -> anyhow::Result<()> {
+        std::thread::sleep(self.next_at.saturating_duration_since(Instant::now()));
+        self.next_at = Instant::now() + ROUND;
+        self.crowd.round(self.node);
+        Ok(())
+    }
+
+    fn done(&self) -> u64 {
+        let opened = |kind: &Kind| self.crowd.tallies().get(kind).map_or(0, |tally| tally.opened);
+        Kind::ALL.iter().map(opened).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_read_back_and_nonsense_is_refused() {
+        for order in [Order::Off, Order::To(1), Order::SilentTo(0)] {
+            assert_eq!(order.to_string().parse(), Ok(order));
+        }
+        for text in ["", "on", "1 loud", "x silent", "-1"] {
+            assert!(text.parse::<Order>().is_err(), "{text:?}");
+        }
+    }
+}

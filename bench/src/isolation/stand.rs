@@ -1,0 +1,249 @@
+//! What a scenario of the isolation benchmark stands on: two like nodes, good sessions on the first
+//! of them, and the party that turns to the one or the other.
+
+use std::io::{BufRead, BufReader, Write};
+use std::ops::Range;
+use std::process::{ChildStdin, ChildStdout, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use weir_cli::endpoint::TIMEOUT;
+use weir_client::clock::WaitStrategy;
+use weir_client::load::setup::key_hash;
+use weir_client::load::{
+    Arrivals, Generator, LoadPlan, LoadReport, Mix, MixSource, Pace, Schedule, SetupPlan, set_up,
+};
+use weir_client::{Admin, Client, Limits, SessionConfig};
+use weir_types::{
+    AccountId, CredentialKind, Durability, FirmId, Nanos, PartitionId, RequestNo, Role, SessionId,
+    Switch, Symbol,
+};
+use weir_wire::reference::{DefineAccount, DefineFirm, DefineSession};
+use weir_wire::session::ApiKey;
+
+use super::party::{Order, PartyKind};
+use crate::programs;
+use crate::roundtrip::{Child, CpuTime, LargerPart, WorkDir};
+
+/// The partition that trades.
+pub(super) const TRADING: PartitionId = PartitionId(1);
+/// What the good sessions trade.
+pub(super) const FIRST_INSTRUMENT: u32 = 900_000;
+pub(super) const INSTRUMENT_COUNT: u32 = 4;
+/// The middle of their prices.
+pub(super) const MIDDLE: i64 = 10_000;
+/// The good sessions, each on a connection of its own.
+const GOOD_COUNT: u32 = 10;
+/// The session whose logon is repeated; it is on.
+pub(super) const VICTIM: SessionId = SessionId(100);
+pub(super) const INSIDERS: Range<u32> = 101..121;
+pub(super) const FLOODER: SessionId = SessionId(130);
+pub(super) const MAKER: SessionId = SessionId(140);
+const PARTY_FIRM: FirmId = FirmId(100);
+const LIVE_COUNT_MAX: usize = 1_000;
+/// An order sent later than this after it was due was late.
+const LATE_AFTER: Nanos = Nanos(200_000);
+/// A run with more late orders than this has a late generator.
+const LATE_SHARE_MAX: f64 = 0.01;
+/// The node's thread that orders wait for.
+const CORE_THREAD: &str = "core";
+
+/// The key of a session of a party: nothing that the benchmark's nodes do is a secret.
+pub(super) fn key_of(id: SessionId) -> ApiKey {
+    let mut key = [0x5a; 32];
+    key[..4].copy_from_slice(&id.0.to_le_bytes());
+    ApiKey(key)
+}
+
+/// What differs between scenarios.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setting {
+    pub(super) kind: PartyKind,
+    pub(super) durability: Durability,
+    /// The nodes' configuration.
+    pub(super) config: &'static str,
+    /// Orders a second that the flooding session may send; zero for as many as it likes.
+    pub(super) order_rate_max: u32,
+    /// Orders a second of all good sessions together.
+    pub(super) rate: u32,
+    pub(super) run: Duration,
+    /// Connections of a hostile crowd.
+    pub(super) count: usize,
+}
+
+/// A party's process.
+struct PartyProcess {
+    process: std::process::Child,
+    orders: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl PartyProcess {
+    fn start(setting: &Setting, nodes: &[Child; 2]) -> anyhow::Result<PartyProcess> {
+        let kind = format!("{:?}", setting.kind).to_lowercase();
+        let nodes = nodes.each_ref().map(|node| node.address().to_string()).join(",");
+        let mut process = programs::this()?
+            .args(["party", "--kind", &kind, "--nodes", &nodes])
+            .args(["--count", &setting.count.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start a party")?;
+        let orders = process.stdin.take().expect("it was asked for");
+        let answers = BufReader::new(process.stdout.take().expect("it was asked for"));
+        Ok(PartyProcess { process, orders, answers })
+    }
+
+    /// Gives an order and waits until it is carried out; what the party has done so far.
+    fn tell(&mut self, order: Order) -> anyhow::Result<u64> {
+        writeln!(self.orders, "{order}").context("the party is gone")?;
+        let mut line = String::new();
+        self.answers.read_line(&mut line)?;
+        let done = line.trim().strip_prefix("ready ").and_then(|done| done.parse().ok());
+        done.with_context(|| format!("the party did not do {order}"))
+    }
+}
+
+impl Drop for PartyProcess {
+    fn drop(&mut self) {
+        // One that ended before is what its own error said; nothing is left to end.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// What a run was.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    pub(super) report: LoadReport,
+    /// Processor time of the first node's order path, and of both nodes together.
+    pub(super) core: Duration,
+    pub(super) nodes: Duration,
+    /// What the party did meanwhile.
+    pub(super) party: u64,
+}
+
+/// See the module's documentation.
+pub(super) struct Stand {
+    setting: Setting,
+    generator: Generator,
+    source: MixSource,
+    victims: Vec<Client>,
+    party: PartyProcess,
+    nodes: [Child; 2],
+}
+
+impl Stand {
+    /// Starts the nodes, defines who takes part and logs the good ones on.
+    pub(super) fn start(name: &str, setting: Setting, work: &WorkDir) -> anyhow::Result<Stand> {
+        let config = work.path().join(format!("{name}.toml"));
+        std::fs::write(&config, setting.config)?;
+        let config = config.to_str().context("the directory's name is not UTF-8")?;
+        let level = (setting.durability, WaitStrategy::Park);
+        let node = |number: u32| {
+            let name = format!("{name}-{number}");
+            Child::node_with(&name, level, &["--config", config], work)
+        };
+        let nodes = [node(0)?, node(1)?];
+        let mut good = Vec::new();
+        for node in &nodes {
+            let mut admin = Admin::connect(node.target(), (SessionId(1), node.key()), TIMEOUT)?;
+            define_party(&mut admin, setting.order_rate_max)?;
+            let plan = SetupPlan {
+                first_id: FIRST_INSTRUMENT,
+                session_count: GOOD_COUNT,
+                instrument_count: INSTRUMENT_COUNT,
+                unanswered_count_max: 1 << 16,
+            };
+            good.push(set_up(&mut admin, &plan)?);
+            admin.close()?;
+        }
+        let (traders, listings) = good.swap_remove(0);
+        let accounts: Vec<_> = traders.iter().map(|trader| trader.account_id).collect();
+        let mix = Mix { adds: 1, cancels: 1, replaces: 0, crosses: 2 };
+        let source = MixSource::new(mix, listings, &accounts, LIVE_COUNT_MAX);
+        let generator = Generator::connect(nodes[0].target(), &traders, traders.len())?;
+        let victims = nodes.iter().map(log_victim_on).collect::<anyhow::Result<_>>()?;
+        let party = PartyProcess::start(&setting, &nodes)?;
+        Ok(Stand { setting, generator, source, victims, party, nodes })
+    }
+
+    /// One run of the good sessions while the party does as ordered.
+    pub(super) fn run(&mut self, order: Order, seed: u64) -> anyhow::Result<Run> {
+        let before = self.party.tell(order)?;
+        let cpu = self.cpu()?;
+        let schedule = Schedule::new(Arrivals::Poisson, f64::from(self.setting.rate), seed);
+        self.source.begin(schedule, seed);
+        let plan = LoadPlan {
+            pace: Pace::Open,
+            warm_up: self.setting.run / 5,
+            duration: self.setting.run,
+            wait: WaitStrategy::Park,
+            late_after: LATE_AFTER,
+            late_share_max: LATE_SHARE_MAX,
+        };
+        let part = LargerPart::take();
+        let report = self.generator.run(&plan, &mut self.source, &mut |_| {})?;
+        drop(part);
+        let after = self.cpu()?;
+        self.generator.settle(TIMEOUT)?;
+        let done = self.party.tell(Order::Off)?;
+        for victim in &mut self.victims {
+            victim.poll(Duration::ZERO, |_, _| {})?;
+        }
+        ensure!(report.counts.answered > 0, "no order was answered");
+        Ok(Run {
+            report,
+            core: after.0.named.saturating_sub(cpu.0.named),
+            nodes: (after.0.all + after.1.all).saturating_sub(cpu.0.all + cpu.1.all),
+            party: done - before,
+        })
+    }
+
+    fn cpu(&self) -> anyhow::Result<(CpuTime, CpuTime)> {
+        Ok((self.nodes[0].cpu_time(CORE_THREAD)?, self.nodes[1].cpu_time(CORE_THREAD)?))
+    }
+}
+
+fn log_victim_on(node: &Child) -> anyhow::Result<Client> {
+    let mut client = Client::connect(node.target(), Limits::default())?;
+    let config = SessionConfig {
+        heartbeat_interval_ms: 60_000,
+        ..SessionConfig::new(VICTIM, key_of(VICTIM))
+    };
+    client.log_on(config, TIMEOUT)?;
+    Ok(client)
+}
+
+/// Defines the sessions of all parties, each with an account.
+fn define_party(admin: &mut Admin, order_rate_max: u32) -> anyhow::Result<()> {
+    let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
+    let name = Symbol::new("PARTY").expect("a short name");
+    admin.define_firm(DefineFirm { request_no, name, session_id, firm_id: PARTY_FIRM })?;
+    let ids = INSIDERS.chain([VICTIM.0, FLOODER.0, MAKER.0]);
+    for id in ids {
+        let id = SessionId(id);
+        admin.define_session(DefineSession {
+            request_no,
+            valid_until: Nanos(0),
+            credential: key_hash(&key_of(id)),
+            session_id,
+            defined_session_id: id,
+            firm_id: PARTY_FIRM,
+            order_rate_max: if id == FLOODER { order_rate_max } else { 0 },
+            in_flight_max: 0,
+            role: Role::Trader,
+            credential_kind: CredentialKind::ApiKey,
+        })?;
+        let (account_id, firm_id) = (AccountId(id.0), PARTY_FIRM);
+        let unlimited = Switch::On;
+        admin.define_account(DefineAccount {
+            request_no,
+            session_id,
+            account_id,
+            firm_id,
+            unlimited,
+        })?;
+    }
+    Ok(())
+}

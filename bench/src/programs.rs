@@ -1,0 +1,31 @@
+//! The programs that benchmarks start as processes of their own: the `weir` that is shipped, and
+//! this program itself, for the parts that only benchmarks need.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+
+/// The shipped program: `WEIR_BIN`, or `weir` in the folder of this program, where
+/// `cargo build --release -p weir` puts it.
+///
+/// # Errors
+/// When there is no such file.
+pub fn weir() -> anyhow::Result<Command> {
+    let path = match std::env::var_os("WEIR_BIN") {
+        Some(path) => PathBuf::from(path),
+        None => std::env::current_exe().context("this program's own path")?.with_file_name("weir"),
+    };
+    let build =
+        "build it in the same profile (cargo build --release -p weir) or name it by WEIR_BIN";
+    ensure!(path.is_file(), "{} does not exist: {build}", path.display());
+    Ok(Command::new(path))
+}
+
+/// This program.
+///
+/// # Errors
+/// When the system does not tell its path.
+pub fn this() -> anyhow::Result<Command> {
+    Ok(Command::new(std::env::current_exe().context("this program's own path")?))
+}

@@ -1,0 +1,380 @@
+//! The processes that a benchmark measures: a node, an echo; and the directory they work in.
+//!
+//! A child is this same program. It ends when its handle goes, and the directory with it.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use crate::programs;
+use anyhow::Context;
+use weir_cli::endpoint::hex;
+use weir_client::Target;
+use weir_client::clock::WaitStrategy;
+use weir_client::load::setup::fresh_key;
+use weir_tls::ClientTls;
+use weir_tls::authority::{Authority, Usage};
+use weir_tls::client::Trust;
+use weir_types::Durability;
+use weir_wire::session::ApiKey;
+
+/// Where a node under measurement listens.
+const LISTEN: &str = "127.0.0.1:0";
+const LISTEN_ANY: &str = "0.0.0.0:0";
+
+/// A directory that is removed when its handle goes.
+#[derive(Debug)]
+pub(crate) struct WorkDir {
+    path: PathBuf,
+}
+
+impl WorkDir {
+    /// Makes one in `parent`, or in the system's place for temporary files.
+    pub(crate) fn create(parent: Option<&Path>) -> anyhow::Result<WorkDir> {
+        let parent = parent.map_or_else(std::env::temp_dir, Path::to_path_buf);
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = parent.join(format!("weir-bench-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path)
+            .with_context(|| format!("cannot make {}", path.display()))?;
+        Ok(WorkDir { path })
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The type of the file system it is on, as the kernel names it.
+    pub(super) fn file_system(&self) -> Option<String> {
+        let path = self.path.canonicalize().ok()?;
+        let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
+        mounts
+            .lines()
+            .filter_map(|line| {
+                let mut words = line.split(' ').skip(1);
+                Some((words.next()?, words.next()?))
+            })
+            .filter(|(mount, _)| path.starts_with(mount))
+            .max_by_key(|(mount, _)| mount.len())
+            .map(|(_, kind)| kind.to_owned())
+    }
+}
+
+impl Drop for WorkDir {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.path) {
+            eprintln!("weir: {} stays behind: {error}", self.path.display());
+        }
+    }
+}
+
+/// Certificates of a run, in its directory.
+#[derive(Debug)]
+pub(super) struct Certificates {
+    certificate: PathBuf,
+    key: PathBuf,
+    /// The authority, for further processes.
+    pub(super) ca: PathBuf,
+    tls: ClientTls,
+}
+
+/// What the certificates are for.
+pub(super) const SERVER_NAME: &str = "weir.bench";
+
+impl Certificates {
+    /// Makes them.
+    pub(super) fn make(work_dir: &WorkDir) -> anyhow::Result<Certificates> {
+        let authority = Authority::new("weir bench")?;
+        let signed = authority.sign(&[SERVER_NAME], Usage::Server)?;
+        let path = |name: &str| work_dir.path.join(name);
+        let (certificate, key, ca) = (path("node.pem"), path("node.key"), path("ca.pem"));
+        std::fs::write(&certificate, signed.certificate)?;
+        std::fs::write(&key, signed.key)?;
+        std::fs::write(&ca, authority.certificate())?;
+        let tls = ClientTls::new(Trust::Authority(&ca), SERVER_NAME)?;
+        Ok(Certificates { certificate, key, ca, tls })
+    }
+
+    /// The options of a process that shows them.
+    fn options(&self) -> [String; 4] {
+        let path = |path: &Path| path.display().to_string();
+        let (certificate, key) = (path(&self.certificate), path(&self.key));
+        ["--tls-certificate".to_owned(), certificate, "--tls-key".to_owned(), key]
+    }
+}
+
+/// Processor time of a child's threads.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CpuTime {
+    /// Of all of them.
+    pub(crate) all: Duration,
+    /// Of the one that was asked for.
+    pub(crate) named: Duration,
+}
+
+/// A process under measurement.
+#[derive(Debug)]
+pub(crate) struct Child {
+    process: std::process::Child,
+    address: SocketAddr,
+    /// A node's status page.
+    http: Option<SocketAddr>,
+    key: ApiKey,
+    tls: Option<ClientTls>,
+}
+
+impl Child {
+    /// Starts an echo.
+    pub(super) fn echo(wait: WaitStrategy, work_dir: &WorkDir) -> anyhow::Result<Child> {
+        let arguments = ["echo", "--wait", &wait.to_string()].map(str::to_owned);
+        Child::start(
+            programs::this()?,
+            &arguments,
+            ApiKey([0; 32]),
+            &work_dir.path.join("echo.log"),
+        )
+    }
+
+    /// Starts a node with a log of its own.
+    pub(super) fn node(
+        durability: Durability,
+        wait: WaitStrategy,
+        work_dir: &WorkDir,
+    ) -> anyhow::Result<Child> {
+        let name = format!("node-{durability}-{wait}");
+        Child::node_with(&name, (durability, wait), &[], work_dir)
+    }
+
+    /// Starts a node with a log of its own under `name`, with further options of `weir serve`.
+    pub(crate) fn node_with(
+        name: &str,
+        (durability, wait): (Durability, WaitStrategy),
+        options: &[&str],
+        work_dir: &WorkDir,
+    ) -> anyhow::Result<Child> {
+        Child::node_at((name, LISTEN), (durability, wait), options, work_dir)
+    }
+
+    fn node_at(
+        (name, listen): (&str, &str),
+        (durability, wait): (Durability, WaitStrategy),
+        options: &[&str],
+        work_dir: &WorkDir,
+    ) -> anyhow::Result<Child> {
+        let key = fresh_key()?;
+        let dir = work_dir.path.join(name);
+        let mut arguments = [
+            "serve",
+            "--dir",
+            dir.to_str().context("the directory's name is not UTF-8")?,
+            "--durability",
+            &durability.to_string(),
+            "--listen",
+            listen,
+            "--http",
+            "127.0.0.1:0",
+            "--wait",
+            &wait.to_string(),
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        arguments.extend(options.iter().map(|option| (*option).to_owned()));
+        Child::start(programs::weir()?, &arguments, key, &work_dir.path.join(format!("{name}.log")))
+    }
+
+    fn start(
+        mut program: Command,
+        arguments: &[String],
+        key: ApiKey,
+        log: &Path,
+    ) -> anyhow::Result<Child> {
+        let mut process = program
+            .args(arguments)
+            // By the environment: arguments are every user's to read.
+            .env("WEIR_BOOTSTRAP_KEY", hex(&key.0))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(File::create(log).context("a child's log")?)
+            .spawn()
+            .context("cannot start a child")?;
+        let stdout = process.stdout.take().expect("it was asked for");
+        let mut line = String::new();
+        let read = BufReader::new(stdout).read_line(&mut line);
+        let ready = read.ok().and_then(|_| ready_address(&line, "order-entry="));
+        match ready {
+            Some(address) => {
+                let http = ready_address(&line, "http=");
+                Ok(Child { process, address, http, key, tls: None })
+            }
+            None => {
+                // It may have ended already; its log says why.
+                let _ = process.kill();
+                let _ = process.wait();
+                let said = std::fs::read_to_string(log).unwrap_or_default();
+                anyhow::bail!("`weir {}` did not start: {said}", arguments.join(" "))
+            }
+        }
+    }
+
+    /// Stops it, so that it takes nothing from what is measured meanwhile, or lets it go on.
+    pub(super) fn pause(&self, paused: bool) -> anyhow::Result<()> {
+        use rustix::process::{Pid, Signal, kill_process};
+        let signal = if paused { Signal::STOP } else { Signal::CONT };
+        let pid = Pid::from_raw(i32::try_from(self.process.id())?).context("a child has an id")?;
+        kill_process(pid, signal).with_context(|| format!("process {pid} cannot be paused"))
+    }
+
+    /// The processor time of its threads so far: of all, and of the one with this name.
+    pub(crate) fn cpu_time(&self, name: &str) -> anyhow::Result<CpuTime> {
+        let times = self.thread_times()?;
+        let named = times.get(name).copied().unwrap_or_default();
+        Ok(CpuTime { all: times.values().sum(), named })
+    }
+
+    /// An echo for many connections, over rustls where there are certificates.
+    pub(super) fn echo_for_many(
+        certificates: Option<&Certificates>,
+        work_dir: &WorkDir,
+    ) -> anyhow::Result<Child> {
+        let mut arguments = ["echo", "--many"].map(str::to_owned).to_vec();
+        arguments.extend(certificates.iter().flat_map(|found| found.options()));
+        let mut child = Child::start(
+            programs::this()?,
+            &arguments,
+            ApiKey([0; 32]),
+            &work_dir.path.join("many.log"),
+        )?;
+        child.tls = certificates.map(|found| found.tls.clone());
+        Ok(child)
+    }
+
+    /// As [`Child::node`], parked when idle, with TLS where there are certificates; at every
+    /// loopback address ([`Child::address_at`]).
+    pub(super) fn node_for_many(
+        durability: Durability,
+        certificates: Option<&Certificates>,
+        work_dir: &WorkDir,
+    ) -> anyhow::Result<Child> {
+        let options: Vec<_> = certificates.iter().flat_map(|found| found.options()).collect();
+        let options: Vec<_> = options.iter().map(String::as_str).collect();
+        let name = format!("many-{durability}-{}", if options.is_empty() { "tcp" } else { "tls" });
+        let level = (durability, WaitStrategy::Park);
+        let mut child = Child::node_at((&name, LISTEN_ANY), level, &options, work_dir)?;
+        child.address.set_ip(Ipv4Addr::LOCALHOST.into());
+        child.tls = certificates.map(|found| found.tls.clone());
+        Ok(child)
+    }
+
+    /// Where it listens and how it is known.
+    pub(crate) fn target(&self) -> Target {
+        Target { address: self.address, tls: self.tls.clone() }
+    }
+
+    /// Bytes of memory that it has in use.
+    pub(crate) fn resident_bytes(&self) -> anyhow::Result<u64> {
+        self.mapped_bytes("Rss:")
+    }
+
+    /// Its memory that no file stands behind: what it has asked for and touched.
+    pub(crate) fn anonymous_bytes(&self) -> anyhow::Result<u64> {
+        self.mapped_bytes("Anonymous:")
+    }
+
+    fn mapped_bytes(&self, name: &str) -> anyhow::Result<u64> {
+        let path = format!("/proc/{}/smaps_rollup", self.process.id());
+        let text = std::fs::read_to_string(&path).with_context(|| path.clone())?;
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        Ok(kib.with_context(|| format!("{path} tells no {name}"))? * 1024)
+    }
+
+    /// The loopback address number `index`, where a node for many listens as well. Between two
+    /// addresses there are some 28,000 ports for those who connect, and finding a free one takes
+    /// the longer the fewer are left: milliseconds with 12,000 taken.
+    pub(super) fn address_at(&self, index: usize) -> SocketAddr {
+        let octets = u16::try_from(index).expect("few addresses are in use").to_be_bytes();
+        SocketAddr::new(Ipv4Addr::new(127, 1, octets[0], octets[1]).into(), self.address.port())
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where a node's status page is.
+    ///
+    /// # Panics
+    /// When the child is no node.
+    pub(crate) fn http(&self) -> SocketAddr {
+        self.http.expect("a node has a status page")
+    }
+
+    /// Processor time of each of its threads so far, by name; threads of one name together.
+    pub(crate) fn thread_times(&self) -> anyhow::Result<BTreeMap<String, Duration>> {
+        thread_times(self.process.id())
+    }
+
+    /// The key of session 1.
+    pub(crate) fn key(&self) -> ApiKey {
+        self.key
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // A child that ended before is what its own error said; nothing is left to end.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Processor time of all threads of a process so far.
+pub(crate) fn process_time(pid: u32) -> anyhow::Result<Duration> {
+    Ok(thread_times(pid)?.values().sum())
+}
+
+fn thread_times(pid: u32) -> anyhow::Result<BTreeMap<String, Duration>> {
+    let mut times = BTreeMap::new();
+    let tasks = format!("/proc/{}/task", pid);
+    for task in std::fs::read_dir(&tasks).with_context(|| tasks.clone())? {
+        let path = task?.path();
+        let read = |file: &str| std::fs::read_to_string(path.join(file));
+        // A thread may end meanwhile; the node's own do not.
+        let (Ok(schedstat), Ok(thread)) = (read("schedstat"), read("comm")) else { continue };
+        // Nanoseconds on a core come first (Linux, Documentation/scheduler/sched-stats).
+        let ns = schedstat.split(' ').next().and_then(|field| field.parse().ok());
+        let spent = Duration::from_nanos(ns.with_context(|| format!("{tasks}: no times"))?);
+        *times.entry(thread.trim().to_owned()).or_default() += spent;
+    }
+    Ok(times)
+}
+
+/// An address in `weir ready order-entry=ADDRESS http=ADDRESS`.
+fn ready_address(line: &str, name: &str) -> Option<SocketAddr> {
+    let words = line.strip_prefix("weir ready ")?;
+    words.split_whitespace().find_map(|word| word.strip_prefix(name))?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ready_line_tells_the_address() {
+        let cases = [
+            ("weir ready order-entry=127.0.0.1:7001 http=127.0.0.1:7080\n", true),
+            ("weir ready http=127.0.0.1:7080 order-entry=[::1]:5\n", true),
+            ("weir is not ready\n", false),
+            ("", false),
+        ];
+        for (line, want) in cases {
+            assert_eq!(ready_address(line, "order-entry=").is_some(), want, "{line:?}");
+        }
+    }
+}

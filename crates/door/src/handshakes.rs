@@ -1,0 +1,396 @@
+//! Handshakes of TLS, on a thread of their own: they cost a signature each, and a peer may take
+//! its time over one. No order waits for either.
+//!
+//! The agent owns the socket that listens. A connection whose handshake is done goes to the thread
+//! of its door through a ring; one that fails, or is not done in time, is closed, counted by
+//! kind and told to the log. At most [`HandshakeLimits::pending_max`] are under way; beyond that
+//! connections wait in the system's own queue.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token};
+use rtrb::Producer;
+use weir_io::{Clock, SystemClock};
+use weir_runtime::{Agent, LineLimit, Poller, Wake};
+use weir_tls::link::SCRATCH_LEN;
+use weir_tls::{Failure, Link, ServerFiles, ServerTls, TlsError};
+use weir_types::Nanos;
+
+use super::transport::{TlsTransport, Transport};
+
+const LISTENER: Token = Token(usize::MAX);
+const WAKER: Token = Token(usize::MAX - 1);
+/// Connections accepted in one cycle.
+const ACCEPTS_MAX: usize = 16;
+/// Handshakes taken further in one cycle, so that the core is offered to others in between.
+const STEPS_MAX: usize = 4;
+/// How often deadlines are looked at.
+const TIMER_INTERVAL: u64 = 20_000_000;
+/// Connections on their way to those that have not logged on.
+pub const SECURED_MAX: usize = 256;
+
+/// What a handshake may take.
+#[derive(Clone, Copy, Debug)]
+pub struct HandshakeLimits {
+    /// Handshakes at the same time.
+    pub pending_max: usize,
+    /// How long one may take.
+    pub time_max: Nanos,
+}
+
+/// Who the node is, what became of handshakes, and what there is to tell about them. The agent,
+/// the thread that reloads certificates and the status page share it.
+#[derive(Debug)]
+pub struct TlsDoor {
+    files: ServerFiles,
+    tls: Mutex<ServerTls>,
+    completed: AtomicU64,
+    failed: [AtomicU64; Failure::ALL.len()],
+    pending: AtomicU64,
+    reloads: AtomicU64,
+    reloads_failed: AtomicU64,
+    lines: Mutex<LineLimit>,
+}
+
+/// The figures of handshakes.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct TlsReport {
+    /// Handshakes done.
+    pub completed: u64,
+    /// Handshakes that failed, by kind.
+    pub failed: std::collections::BTreeMap<&'static str, u64>,
+    /// Handshakes under way.
+    pub pending: u64,
+    /// Times that certificates were read anew.
+    pub reloads: u64,
+    /// Times that new certificates were refused; the old ones stayed.
+    pub reloads_failed: u64,
+}
+
+impl TlsDoor {
+    /// Reads the certificates.
+    ///
+    /// # Errors
+    /// [`TlsError`], naming the file.
+    pub fn open(files: ServerFiles) -> Result<TlsDoor, TlsError> {
+        let tls = Mutex::new(ServerTls::load(&files)?);
+        Ok(TlsDoor {
+            files,
+            tls,
+            completed: AtomicU64::new(0),
+            failed: Default::default(),
+            pending: AtomicU64::new(0),
+            reloads: AtomicU64::new(0),
+            reloads_failed: AtomicU64::new(0),
+            lines: Mutex::default(),
+        })
+    }
+
+    /// Reads the certificates anew, for connections from now on; those that are there go on.
+    ///
+    /// # Errors
+    /// [`TlsError`]; the old ones stay.
+    pub fn reload(&self) -> Result<(), TlsError> {
+        let read = ServerTls::load(&self.files);
+        let count = if read.is_ok() { &self.reloads } else { &self.reloads_failed };
+        count.fetch_add(1, Ordering::Relaxed);
+        *self.tls.lock().unwrap_or_else(PoisonError::into_inner) = read?;
+        Ok(())
+    }
+
+    /// The figures now.
+    #[must_use]
+    pub fn report(&self) -> TlsReport {
+        let load = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
+        let failed = Failure::ALL.into_iter().zip(&self.failed);
+        TlsReport {
+            completed: load(&self.completed),
+            failed: failed.map(|(failure, count)| (failure.name(), load(count))).collect(),
+            pending: load(&self.pending),
+            reloads: load(&self.reloads),
+            reloads_failed: load(&self.reloads_failed),
+        }
+    }
+
+    fn accept(&self) -> Result<Link, weir_tls::LinkError> {
+        let tls = self.tls.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Ok(tls.accept()?)
+    }
+
+    fn count(&self, peer: SocketAddr, failure: Failure, why: &dyn std::fmt::Display) {
+        self.failed[failure as usize].fetch_add(1, Ordering::Relaxed);
+        let mut limit = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(left_out) = limit.permit(SystemClock.now()) {
+            let outcome = failure.name();
+            tracing::warn!(%peer, outcome, %why, left_out, "no TLS with a peer");
+        }
+    }
+}
+
+/// A connection whose handshake is done.
+#[derive(Debug)]
+pub struct Secured(Box<TlsTransport>);
+
+impl Secured {
+    /// The connection, for the door that takes it over.
+    #[must_use]
+    pub fn into_transport(self) -> Transport {
+        Transport::Tls(self.0)
+    }
+}
+
+struct Handshake {
+    transport: Box<TlsTransport>,
+    peer: SocketAddr,
+    deadline: Nanos,
+    /// Whether it is in the list of those to take further.
+    is_ready: bool,
+}
+
+/// What the agent is made of.
+pub struct HandshakesParts {
+    /// The socket that listens.
+    pub listener: std::net::TcpListener,
+    /// Who the node is.
+    pub door: Arc<TlsDoor>,
+    /// Where connections go.
+    pub secured: Producer<Secured>,
+    /// Who takes them.
+    pub wake: Wake,
+    /// Limits.
+    pub limits: HandshakeLimits,
+    /// Set when the node stops: nothing more is taken in.
+    pub draining: Arc<AtomicBool>,
+}
+
+/// The agent.
+pub struct Handshakes {
+    poll: Poll,
+    poll_events: Events,
+    listener: TcpListener,
+    accepting: bool,
+    slots: Vec<Option<Handshake>>,
+    free: Vec<usize>,
+    ready: VecDeque<usize>,
+    done: VecDeque<Secured>,
+    parts: Shared,
+    scratch: Vec<u8>,
+    timers_at: Nanos,
+}
+
+struct Shared {
+    door: Arc<TlsDoor>,
+    secured: Producer<Secured>,
+    wake: Wake,
+    limits: HandshakeLimits,
+    draining: Arc<AtomicBool>,
+}
+
+impl Handshakes {
+    /// An agent that listens.
+    ///
+    /// # Errors
+    /// When the operating system refuses a poll or the listener.
+    pub fn new(parts: HandshakesParts) -> std::io::Result<Handshakes> {
+        let poll = Poll::new()?;
+        parts.listener.set_nonblocking(true)?;
+        let mut listener = TcpListener::from_std(parts.listener);
+        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+        Ok(Handshakes {
+            poll,
+            poll_events: Events::with_capacity(256),
+            listener,
+            accepting: true,
+            slots: Vec::new(),
+            free: Vec::new(),
+            ready: VecDeque::new(),
+            done: VecDeque::new(),
+            parts: Shared {
+                door: parts.door,
+                secured: parts.secured,
+                wake: parts.wake,
+                limits: parts.limits,
+                draining: parts.draining,
+            },
+            scratch: vec![0; SCRATCH_LEN],
+            timers_at: Nanos(0),
+        })
+    }
+
+    fn pending(&self) -> usize {
+        self.slots.len() - self.free.len() + self.done.len()
+    }
+
+    fn accept(&mut self, now: Nanos) -> usize {
+        let mut accepted = 0;
+        while self.accepting
+            && accepted < ACCEPTS_MAX
+            && self.pending() < self.parts.limits.pending_max
+        {
+            match self.listener.accept() {
+                Ok((stream, peer)) => {
+                    accepted += 1;
+                    self.begin(stream, peer, now);
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    self.accepting = false;
+                }
+                // The peer gave up, or descriptors ran out: the next cycle tries again.
+                Err(_) => break,
+            }
+        }
+        accepted
+    }
+
+    fn begin(&mut self, mut stream: TcpStream, peer: SocketAddr, now: Nanos) {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let registered = stream
+            .set_nodelay(true)
+            .and_then(|()| self.poll.registry().register(&mut stream, Token(slot), interest))
+            .map_err(weir_tls::LinkError::Io)
+            .and_then(|()| self.parts.door.accept());
+        let link = match registered {
+            Ok(link) => link,
+            Err(error) => {
+                self.parts.door.count(peer, Failure::of(&error), &error);
+                self.free.push(slot);
+                return;
+            }
+        };
+        let deadline = Nanos(now.0 + self.parts.limits.time_max.0);
+        let transport = Box::new(TlsTransport { stream, link });
+        self.slots[slot] = Some(Handshake { transport, peer, deadline, is_ready: true });
+        self.ready.push_back(slot);
+    }
+
+    /// Takes handshakes further that may go on; returns how many.
+    fn step(&mut self) -> usize {
+        let mut steps = 0;
+        while steps < STEPS_MAX
+            && let Some(slot) = self.ready.pop_front()
+        {
+            let Some(handshake) = &mut self.slots[slot] else { continue };
+            steps += 1;
+            handshake.is_ready = false;
+            let TlsTransport { stream, link } = &mut *handshake.transport;
+            match link.handshake(stream, &mut self.scratch) {
+                Ok(false) => {}
+                Ok(true) => self.complete(slot),
+                Err(error) => self.fail(slot, Failure::of(&error), &error),
+            }
+        }
+        steps
+    }
+
+    fn complete(&mut self, slot: usize) {
+        let Some(mut handshake) = self.slots[slot].take() else { return };
+        self.free.push(slot);
+        let left = self.poll.registry().deregister(&mut handshake.transport.stream);
+        if left.is_ok() {
+            self.parts.door.completed.fetch_add(1, Ordering::Relaxed);
+            self.done.push_back(Secured(handshake.transport));
+        }
+    }
+
+    fn fail(&mut self, slot: usize, failure: Failure, why: &dyn std::fmt::Display) {
+        let Some(mut handshake) = self.slots[slot].take() else { return };
+        self.free.push(slot);
+        self.parts.door.count(handshake.peer, failure, why);
+        // A socket that is closed leaves the poll by itself; an error here changes nothing.
+        drop(self.poll.registry().deregister(&mut handshake.transport.stream));
+    }
+
+    /// Hands connections over as far as it has room; returns how many.
+    fn hand_over(&mut self) -> usize {
+        let mut count = 0;
+        while let Some(secured) = self.done.pop_front() {
+            if let Err(rtrb::PushError::Full(secured)) = self.parts.secured.push(secured) {
+                self.done.push_front(secured);
+                break;
+            }
+            count += 1;
+        }
+        if count > 0 {
+            self.parts.wake.wake();
+        }
+        count
+    }
+
+    fn end_late_ones(&mut self, now: Nanos) {
+        for slot in 0..self.slots.len() {
+            let late = self.slots[slot].as_ref().is_some_and(|h| now >= h.deadline);
+            if late {
+                self.fail(slot, Failure::TimedOut, &"the handshake took too long");
+            }
+        }
+    }
+}
+
+impl Poller for Handshakes {
+    fn poll(&mut self, timeout: Option<Duration>) {
+        if let Err(error) = self.poll.poll(&mut self.poll_events, timeout) {
+            assert!(
+                error.kind() == std::io::ErrorKind::Interrupted,
+                "the poll of handshakes failed: {error}"
+            );
+            return;
+        }
+        for event in &self.poll_events {
+            match event.token() {
+                LISTENER => self.accepting = true,
+                WAKER => {}
+                Token(slot) => {
+                    if let Some(Some(handshake)) = self.slots.get_mut(slot)
+                        && !std::mem::replace(&mut handshake.is_ready, true)
+                    {
+                        self.ready.push_back(slot);
+                    }
+                }
+            }
+        }
+    }
+
+    fn waker(&self) -> std::io::Result<mio::Waker> {
+        mio::Waker::new(self.poll.registry(), WAKER)
+    }
+}
+
+impl Agent for Handshakes {
+    fn name(&self) -> &'static str {
+        "handshakes"
+    }
+
+    fn do_work(&mut self, now: Nanos) -> usize {
+        let mut done = self.step();
+        if !self.parts.draining.load(Ordering::Relaxed) {
+            done += self.accept(now);
+        }
+        done += self.hand_over();
+        if now >= self.timers_at {
+            self.timers_at = Nanos(now.0 + TIMER_INTERVAL);
+            self.end_late_ones(now);
+        }
+        self.parts.door.pending.store(self.pending() as u64, Ordering::Relaxed);
+        done
+    }
+
+    fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
+        if !self.done.is_empty() {
+            return Some(Nanos(now.0 + 500_000));
+        }
+        (self.pending() > 0).then_some(self.timers_at)
+    }
+
+    fn stop(&mut self, _now: Nanos) -> bool {
+        true
+    }
+}

@@ -1,0 +1,109 @@
+//! How a session logs on at a door where no partition tells it anything that could be resumed.
+
+use weir_types::{FirmId, Nanos, Reason, Role, SessionId};
+use weir_wire::ClientMessage;
+use weir_wire::dialogue::put_logon_ack;
+use weir_wire::frame::{RawMessage, put_frame};
+use weir_wire::session::{LogonAck, LogonReject};
+
+use crate::directory::KnownSession;
+use crate::reception::{Reception, Via, heartbeat_granted, refusal};
+
+/// A session that is logged on.
+#[derive(Clone, Copy, Debug)]
+pub struct LoggedOn {
+    /// Which.
+    pub session_id: SessionId,
+    /// Its firm; zero for those of none.
+    pub firm_id: FirmId,
+    /// What it may do.
+    pub role: Role,
+    /// In nanoseconds.
+    pub heartbeat_interval: u64,
+    /// When its key's time is over; zero for never.
+    pub valid_until: Nanos,
+}
+
+/// What became of a message of a logon. What there is to say is said.
+#[derive(Clone, Copy, Debug)]
+pub enum Welcome {
+    /// The session is logged on.
+    Open(LoggedOn),
+    /// It is not, and was told why.
+    Refused,
+    /// It was given a challenge.
+    Challenged,
+    /// More signatures came than are verified now: the message is to be taken again.
+    Wait,
+    /// The message is none of a logon's.
+    Other,
+}
+
+/// Takes a message of a logon. `may` says whether a session that is who it says is let in here;
+/// what is said goes to `out`.
+pub fn take_logon(
+    reception: &mut Reception,
+    (raw, message): (&RawMessage<'_>, &ClientMessage<'_>),
+    via: Via,
+    may: impl FnOnce(SessionId, Role) -> Result<(), Reason>,
+    out: &mut Vec<u8>,
+) -> Welcome {
+    let (known, session_id, asked_ms, point_count) = match message {
+        ClientMessage::Logon(logon, points) => {
+            let known = reception.prove_by_key(logon, via);
+            (known, logon.session_id, logon.heartbeat_interval_ms, points.len())
+        }
+        ClientMessage::SignedLogon(logon, points) => {
+            let Some(known) = reception.prove_by_signature((raw, logon), via) else {
+                return Welcome::Wait;
+            };
+            (known, logon.session_id, logon.heartbeat_interval_ms, points.len())
+        }
+        ClientMessage::ChallengeRequest(request) => {
+            return match reception.challenge(request.session_id, via) {
+                Ok(challenge) => {
+                    put_frame(&challenge, out);
+                    Welcome::Challenged
+                }
+                Err(reject) => refuse(&reject, out),
+            };
+        }
+        _ => return Welcome::Other,
+    };
+    let known = known.and_then(|known| {
+        let refused = |reason| refusal(session_id, reason);
+        may(session_id, known.role).map_err(refused)?;
+        if point_count > 0 { Err(refused(Reason::WrongPartition)) } else { Ok(known) }
+    });
+    match known {
+        Ok(known) => Welcome::Open(open(&known, (session_id, asked_ms), via.now, out)),
+        Err(reject) => refuse(&reject, out),
+    }
+}
+
+fn refuse(reject: &LogonReject, out: &mut Vec<u8>) -> Welcome {
+    put_frame(reject, out);
+    Welcome::Refused
+}
+
+fn open(
+    known: &KnownSession,
+    (session_id, asked_ms): (SessionId, u32),
+    now: Nanos,
+    out: &mut Vec<u8>,
+) -> LoggedOn {
+    let KnownSession { firm_id, role, valid_until, in_flight_max, order_rate_max } = *known;
+    let heartbeat_interval_ms = heartbeat_granted(asked_ms);
+    let ack = LogonAck {
+        server_time: now,
+        session_id,
+        firm_id,
+        heartbeat_interval_ms,
+        order_rate_max,
+        in_flight_max,
+        role,
+    };
+    put_logon_ack(&ack, &[], out);
+    let heartbeat_interval = u64::from(heartbeat_interval_ms) * 1_000_000;
+    LoggedOn { session_id, firm_id, role, heartbeat_interval, valid_until }
+}

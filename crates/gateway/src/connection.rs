@@ -1,0 +1,378 @@
+//! One TCP connection: its buffers, and whose sessions it carries.
+//!
+//! It moves bytes; what a frame means is the gateway's. Both buffers are bounded: input by its
+//! fixed size, output by the gateway, which stops producing for a connection that does not read
+//! ([`Connection::has_room`]). A connection that is idle has neither: it reads into a buffer that
+//! is lent to it and keeps only what it could not deal with.
+
+use weir_door::ConnectionId;
+use weir_door::transport::{Ending, Transport};
+use weir_probe::{TraceId, Tsc};
+use weir_tls::link::SCRATCH_LEN;
+use weir_types::{Nanos, SessionId};
+
+/// Bytes of the input buffer: many small frames at once, or one of the longest.
+const INPUT_LEN: usize = 64 * 1024;
+/// The longest rest of a read that a connection keeps in a buffer of its own; with more it keeps
+/// the one that it was lent.
+const REST_MAX: usize = 2 * 1024;
+/// Input buffers kept for the next read.
+const SPARE_MAX: usize = 4;
+/// An output buffer that grew beyond this is given back once it is empty and nothing was sent for
+/// [`OUTPUT_IDLE`].
+const OUTPUT_KEPT: usize = 4 * 1024;
+/// How long an empty output buffer is kept.
+const OUTPUT_IDLE: u64 = 1_000_000_000;
+
+/// Buffers that connections are lent while they read.
+#[derive(Debug)]
+pub struct ReadBuffers {
+    spare: Vec<Box<[u8]>>,
+    /// Where the bytes of a connection with TLS come before they are opened.
+    pub(super) sealed: Box<[u8]>,
+}
+
+impl Default for ReadBuffers {
+    fn default() -> ReadBuffers {
+        ReadBuffers { spare: Vec::new(), sealed: vec![0; SCRATCH_LEN].into_boxed_slice() }
+    }
+}
+
+impl ReadBuffers {
+    fn lend(&mut self) -> Box<[u8]> {
+        self.spare.pop().unwrap_or_else(|| vec![0; INPUT_LEN].into_boxed_slice())
+    }
+
+    fn take_back(&mut self, buffer: Box<[u8]>) {
+        if buffer.len() == INPUT_LEN && self.spare.len() < SPARE_MAX {
+            self.spare.push(buffer);
+        }
+    }
+}
+
+/// Bytes read and not yet consumed. The gateway takes it out of the connection while it looks at
+/// its frames, so that the frames can be lent while the connection's output grows.
+///
+/// INVARIANT: either `lent` is there, and the bytes are its `start..end`, or it is empty, and they
+/// are `rest[start..end]`.
+#[derive(Debug, Default)]
+pub struct Input {
+    lent: Box<[u8]>,
+    rest: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Input {
+    /// The bytes not yet consumed.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        let all = if self.lent.is_empty() { &self.rest[..] } else { &self.lent[..] };
+        &all[self.start..self.end]
+    }
+
+    /// Consumes a frame.
+    pub fn consume(&mut self, len: usize) {
+        self.start += len;
+        assert!(self.start <= self.end, "consumed more than was read");
+    }
+
+    /// True when nothing waits to be consumed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// Room to read into, behind what waits.
+    fn room(&mut self, buffers: &mut ReadBuffers) -> &mut [u8] {
+        let len = self.end - self.start;
+        if self.lent.is_empty() {
+            let mut lent = buffers.lend();
+            lent[..len].copy_from_slice(self.bytes());
+            (self.lent, self.start, self.end) = (lent, 0, len);
+            self.rest.clear();
+        } else if self.start > 0 {
+            self.lent.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, len);
+        }
+        &mut self.lent[self.end..]
+    }
+
+    /// Gives the buffer back unless much of it waits.
+    fn give_back(&mut self, buffers: &mut ReadBuffers) {
+        let len = self.end - self.start;
+        if self.lent.is_empty() || len > REST_MAX {
+            return;
+        }
+        self.rest.clear();
+        self.rest.extend_from_slice(&self.lent[self.start..self.end]);
+        (self.start, self.end) = (0, len);
+        buffers.take_back(std::mem::take(&mut self.lent));
+    }
+}
+
+/// What reading or writing left of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadOutcome {
+    /// Bytes came, or none were there.
+    Open,
+    /// The peer closed or the connection broke; [`Connection::ending`] says which.
+    Gone,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub struct Connection {
+    pub(super) id: ConnectionId,
+    pub(super) transport: Transport,
+    pub(super) input: Input,
+    pub(super) output: Vec<u8>,
+    output_sent: usize,
+    pub(super) readable: bool,
+    /// Whether the socket says that its peer sends nothing more.
+    read_closed: bool,
+    writable: bool,
+    /// The counter when the newest input was read.
+    pub(super) ingress: Tsc,
+    /// The sessions logged on through it.
+    pub(super) sessions: Vec<SessionId>,
+    /// Malformed messages so far.
+    pub(super) error_count: u32,
+    /// When something last came and went.
+    pub(super) received_at: Nanos,
+    pub(super) sent_at: Nanos,
+    /// Since when output waits without progress.
+    pub(super) stalled_since: Option<Nanos>,
+    /// Close once the output is sent, at the latest then.
+    pub(super) closing_by: Option<Nanos>,
+    /// Orders whose answers are in the output, for the egress point.
+    pub(super) answered: Vec<TraceId>,
+    /// Whether it is in the gateway's list of connections with output.
+    pub(super) in_flush_list: bool,
+    /// Whether sessions of it are behind and wait for room in its output.
+    pub(super) catches_up_later: bool,
+    /// Whether the delivery store was told to make no pages for it.
+    pub(super) pages_paused: bool,
+    /// Whether its next frame found no room where it goes, or its turn was over before its frames.
+    pub(super) must_wait: bool,
+    /// Whether nothing more is taken from it until its output has room again.
+    pub(super) waits_for_room: bool,
+    /// The last span in which it sent something, see [`super::fairness`].
+    pub(super) heard_in: u64,
+    /// Whether it is in the gateway's list of connections to read.
+    pub(super) in_read_list: bool,
+    /// Who is at the other end, for people.
+    pub peer: Option<std::net::SocketAddr>,
+    /// What ended it, once it is gone.
+    pub(super) ending: Option<Ending>,
+}
+
+impl Connection {
+    /// A connection just accepted.
+    #[must_use]
+    pub fn new(id: ConnectionId, transport: Transport, now: Nanos) -> Connection {
+        Connection {
+            id,
+            transport,
+            input: Input::default(),
+            output: Vec::new(),
+            output_sent: 0,
+            readable: true,
+            read_closed: false,
+            writable: true,
+            ingress: Tsc::ZERO,
+            sessions: Vec::new(),
+            error_count: 0,
+            received_at: now,
+            sent_at: now,
+            stalled_since: None,
+            closing_by: None,
+            answered: Vec::new(),
+            in_flush_list: false,
+            catches_up_later: false,
+            pages_paused: false,
+            must_wait: false,
+            waits_for_room: false,
+            heard_in: 0,
+            in_read_list: false,
+            peer: None,
+            ending: None,
+        }
+    }
+
+    /// It comes to another table and another poll, which will say what its socket can.
+    pub fn moves_to(&mut self, id: ConnectionId) {
+        self.id = id;
+        (self.in_read_list, self.in_flush_list) = (false, false);
+        (self.readable, self.writable) = (true, true);
+    }
+
+    /// Reads once, as much as fits and at most `len_max` bytes.
+    pub fn fill(&mut self, now: Nanos, buffers: &mut ReadBuffers, len_max: usize) -> ReadOutcome {
+        let mut sealed = std::mem::take(&mut buffers.sealed);
+        let room = self.input.room(buffers);
+        let len = room.len().min(len_max);
+        let room = &mut room[..len];
+        let outcome = if room.is_empty() {
+            ReadOutcome::Open
+        } else {
+            match self.transport.read(room, &mut sealed) {
+                Ok(got) => {
+                    self.input.end += got.len;
+                    // The end that came with these bytes brings no event of its own.
+                    self.readable = got.more || self.read_closed;
+                    if got.moved {
+                        self.received_at = now;
+                    }
+                    ReadOutcome::Open
+                }
+                Err(ending) => {
+                    self.ending = Some(ending);
+                    ReadOutcome::Gone
+                }
+            }
+        };
+        buffers.sealed = sealed;
+        outcome
+    }
+
+    /// Gives back what it was lent to read with, as far as it can.
+    pub fn settle_input(&mut self, buffers: &mut ReadBuffers) {
+        self.input.give_back(buffers);
+    }
+
+    /// Writes as much as the socket takes.
+    pub fn flush(&mut self, now: Nanos) -> ReadOutcome {
+        if !self.writable {
+            return ReadOutcome::Open;
+        }
+        match self.transport.write(&self.output[self.output_sent..]) {
+            Ok(put) => {
+                self.output_sent += put.len;
+                if put.moved {
+                    self.sent_at = now;
+                    self.stalled_since = None;
+                }
+                if put.blocked {
+                    self.writable = false;
+                    self.stalled_since.get_or_insert(now);
+                }
+            }
+            Err(ending) => {
+                self.ending = Some(ending);
+                return ReadOutcome::Gone;
+            }
+        }
+        if self.output_sent == self.output.len() {
+            self.output.clear();
+            self.output_sent = 0;
+        } else if self.output_sent > self.output.len() / 2 {
+            self.output.drain(..self.output_sent);
+            self.output_sent = 0;
+        }
+        ReadOutcome::Open
+    }
+
+    /// Tells the peer, where the transport has a word for it, that nothing more comes; true when
+    /// that is sent.
+    pub fn say_farewell(&mut self, now: Nanos) -> bool {
+        self.transport.say_farewell();
+        self.flush(now) == ReadOutcome::Gone || self.output_len() == 0
+    }
+
+    /// Gives the memory of a quiet connection's output back.
+    pub fn tidy_output(&mut self, now: Nanos) {
+        if self.output_idle_at().is_some_and(|at| now > at) {
+            self.output = Vec::new();
+        }
+    }
+
+    /// When the memory of the output is to be given back if nothing more is sent.
+    #[must_use]
+    pub fn output_idle_at(&self) -> Option<Nanos> {
+        let is_held = self.output.is_empty() && self.output.capacity() > OUTPUT_KEPT;
+        is_held.then_some(Nanos(self.sent_at.0 + OUTPUT_IDLE))
+    }
+
+    /// Bytes waiting to be sent, those in records of TLS that the socket has not taken included.
+    #[must_use]
+    pub fn output_len(&self) -> usize {
+        self.output.len() - self.output_sent + self.transport.unsent_len()
+    }
+
+    /// Whether less than `len_max` bytes wait to be sent.
+    #[must_use]
+    pub fn has_room(&self, len_max: usize) -> bool {
+        self.output_len() < len_max
+    }
+
+    /// The socket says that it can be read or written again, or that its end is there to be read.
+    pub fn on_ready(&mut self, event: &mio::event::Event) {
+        self.readable |= event.is_readable() || event.is_read_closed();
+        self.read_closed |= event.is_read_closed();
+        self.writable |= event.is_writable();
+    }
+
+    /// Whether it can be written at once.
+    #[must_use]
+    pub fn can_write(&self) -> bool {
+        self.writable
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads `bytes` into an input as a connection does.
+    fn read(input: &mut Input, bytes: &[u8], buffers: &mut ReadBuffers) {
+        input.room(buffers)[..bytes.len()].copy_from_slice(bytes);
+        input.end += bytes.len();
+    }
+
+    #[test]
+    fn what_was_not_consumed_stays_in_order_whoever_has_the_buffer() {
+        let stream: Vec<u8> = (0..20_000_u32).map(|i| (i % 251) as u8).collect();
+        let mut buffers = ReadBuffers::default();
+        let mut input = Input::default();
+        let (mut read_len, mut consumed) = (0, 0);
+        // Reads and rests of many lengths: nothing left, a little, more than is copied.
+        for step in [1, 100, REST_MAX, REST_MAX + 1, 3 * REST_MAX, 5].into_iter().cycle() {
+            let len = step.min(stream.len() - read_len);
+            read(&mut input, &stream[read_len..read_len + len], &mut buffers);
+            read_len += len;
+            let done = if step % 2 == 0 { input.bytes().len() } else { input.bytes().len() / 2 };
+            assert_eq!(input.bytes(), &stream[consumed..read_len]);
+            input.consume(done);
+            consumed += done;
+            input.give_back(&mut buffers);
+            assert_eq!(input.bytes(), &stream[consumed..read_len]);
+            let rest = read_len - consumed;
+            assert_eq!(input.lent.is_empty(), rest <= REST_MAX, "with a rest of {rest}");
+            if read_len == stream.len() {
+                return;
+            }
+        }
+    }
+
+    #[test]
+    fn connections_share_a_buffer_and_many_that_are_given_back_are_not_kept() {
+        let mut buffers = ReadBuffers::default();
+        let mut inputs: Vec<_> = (0..10).map(|_| Input::default()).collect();
+        for input in &mut inputs {
+            read(input, b"a frame", &mut buffers);
+            input.consume(7);
+            input.give_back(&mut buffers);
+            assert!(input.is_empty() && input.lent.is_empty());
+        }
+        assert_eq!(buffers.spare.len(), 1);
+        for input in &mut inputs {
+            read(input, b"a frame", &mut buffers);
+        }
+        for input in &mut inputs {
+            input.consume(7);
+            input.give_back(&mut buffers);
+        }
+        assert_eq!(buffers.spare.len(), SPARE_MAX);
+    }
+}

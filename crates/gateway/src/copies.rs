@@ -1,0 +1,221 @@
+//! Drop copy's state: which records are whose reports, and how far each stream of copies is.
+//!
+//! A feed is what can be copied: the reports to one firm's sessions, or all of a partition. An
+//! addressed event is noted in the feed of all and in its firm's, whether anybody listens or not,
+//! so that a stream can begin at any place that is kept. A stream has no buffer: it knows the place
+//! of its next record, and what it has not got yet stays in the event log.
+//!
+//! INVARIANT: a stream that is not behind has had every record of its feed and port.
+
+use std::collections::{HashMap, VecDeque};
+
+use weir_door::ConnectionId;
+use weir_partition::event_reader::PastEvents;
+use weir_types::{FirmId, Nanos, PartitionId, SessionId};
+
+use super::record_index::RecordIndex;
+
+/// The feed of all addressed events. The others are firms'.
+pub(super) const ALL: usize = 0;
+/// How many records more than a firm's feed that of all keeps.
+const ALL_FACTOR: usize = 4;
+
+/// Which stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StreamKey {
+    pub(super) feed: usize,
+    pub(super) port: usize,
+    /// Whose it is.
+    pub(super) session_id: SessionId,
+    /// The firm as it was asked for.
+    pub(super) firm_id: FirmId,
+}
+
+/// A stream of copies.
+pub(super) struct CopyStream {
+    pub(super) key: StreamKey,
+    pub(super) partition_id: PartitionId,
+    pub(super) connection: ConnectionId,
+    /// The place of the next record to send.
+    pub(super) next_place: u64,
+    /// The record before that; zero for none.
+    pub(super) previous: u64,
+    /// When it was last told something.
+    pub(super) told_at: Nanos,
+    pub(super) is_behind: bool,
+    /// Where it reads while it is behind.
+    pub(super) past: Option<Box<PastEvents>>,
+}
+
+impl CopyStream {
+    /// Takes note that its next record is sent.
+    #[inline]
+    pub(super) fn sent(&mut self, record: u64, now: Nanos) {
+        self.next_place += 1;
+        self.previous = record;
+        self.told_at = now;
+    }
+}
+
+/// A feed's part of one port.
+pub(super) struct FeedPort {
+    pub(super) index: RecordIndex,
+    pub(super) streams: Vec<CopyStream>,
+}
+
+struct Feed {
+    firm_id: FirmId,
+    ports: Vec<FeedPort>,
+}
+
+/// All feeds and their streams.
+pub(super) struct Copies {
+    feeds: Vec<Feed>,
+    feed_of: HashMap<FirmId, usize>,
+    /// The first record of each port's event log.
+    first_records: Vec<u64>,
+    retained: usize,
+    stream_count: usize,
+    behind: VecDeque<StreamKey>,
+}
+
+impl Copies {
+    /// The feeds of a gateway whose ports' event logs begin at `first_records`; a firm's feed keeps
+    /// `retained` records of each.
+    pub(super) fn new(first_records: Vec<u64>, retained: usize) -> Copies {
+        let mut copies = Copies {
+            feeds: Vec::new(),
+            feed_of: HashMap::new(),
+            first_records,
+            retained,
+            stream_count: 0,
+            behind: VecDeque::new(),
+        };
+        copies.add_feed(FirmId::NONE, retained.saturating_mul(ALL_FACTOR));
+        copies
+    }
+
+    fn add_feed(&mut self, firm_id: FirmId, retained: usize) -> usize {
+        let begin = |first: &u64| FeedPort {
+            index: RecordIndex::new(*first, retained),
+            streams: Vec::new(),
+        };
+        let ports = self.first_records.iter().map(begin).collect();
+        self.feeds.push(Feed { firm_id, ports });
+        self.feeds.len() - 1
+    }
+
+    /// The feed of a firm, that of all for none. A firm's is made when it is first asked for, which
+    /// is before the first event of any of its sessions: an event log says that a session is
+    /// defined before it says anything to it.
+    pub(super) fn feed_of(&mut self, firm_id: FirmId) -> usize {
+        if firm_id.is_none() {
+            return ALL;
+        }
+        if let Some(feed) = self.feed_of.get(&firm_id) {
+            return *feed;
+        }
+        let feed = self.add_feed(firm_id, self.retained);
+        self.feed_of.insert(firm_id, feed);
+        feed
+    }
+
+    /// The firm of a feed; none for that of all.
+    pub(super) fn firm_of(&self, feed: usize) -> FirmId {
+        self.feeds[feed].firm_id
+    }
+
+    /// Notes a record of the firm's feed, or only of that of all; true when somebody listens.
+    #[inline]
+    pub(super) fn note(&mut self, feed: usize, port: usize, record: u64) -> bool {
+        let all = &mut self.feeds[ALL].ports[port];
+        all.index.push(record);
+        let mut is_heard = !all.streams.is_empty();
+        if feed != ALL {
+            let firms = &mut self.feeds[feed].ports[port];
+            firms.index.push(record);
+            is_heard |= !firms.streams.is_empty();
+        }
+        is_heard
+    }
+
+    /// A feed's part of a port.
+    pub(super) fn feed_port(&mut self, feed: usize, port: usize) -> &mut FeedPort {
+        &mut self.feeds[feed].ports[port]
+    }
+
+    /// Adds a stream that has to catch up, in the place of one of the same key.
+    pub(super) fn add(&mut self, stream: CopyStream) {
+        assert!(stream.is_behind, "a stream begins behind");
+        let key = stream.key;
+        self.remove(key);
+        self.feeds[key.feed].ports[key.port].streams.push(stream);
+        self.stream_count += 1;
+        self.behind.push_back(key);
+    }
+
+    /// Takes a stream away; false when it is not there.
+    pub(super) fn remove(&mut self, key: StreamKey) -> bool {
+        let streams = &mut self.feeds[key.feed].ports[key.port].streams;
+        let Some(at) = streams.iter().position(|stream| stream.key == key) else { return false };
+        if streams.swap_remove(at).is_behind {
+            self.behind.retain(|behind| *behind != key);
+        }
+        self.stream_count -= 1;
+        true
+    }
+
+    /// A stream's index, and the stream.
+    pub(super) fn stream(&mut self, key: StreamKey) -> Option<(&RecordIndex, &mut CopyStream)> {
+        let FeedPort { index, streams } = &mut self.feeds[key.feed].ports[key.port];
+        let stream = streams.iter_mut().find(|stream| stream.key == key)?;
+        Some((index, stream))
+    }
+
+    /// When a stream was last told something.
+    pub(super) fn told_at(&self, key: StreamKey) -> Option<Nanos> {
+        let streams = &self.feeds[key.feed].ports[key.port].streams;
+        streams.iter().find(|stream| stream.key == key).map(|stream| stream.told_at)
+    }
+
+    /// Offers the record just noted to the streams of a feed and port that are not behind; those
+    /// that `send` could not serve are behind from then on.
+    pub(super) fn tell_listeners(
+        &mut self,
+        (feed, port): (usize, usize),
+        now: Nanos,
+        mut send: impl FnMut(&CopyStream) -> bool,
+    ) {
+        let FeedPort { index, streams } = &mut self.feeds[feed].ports[port];
+        let (place, record) = (index.next_place() - 1, index.newest());
+        for stream in streams.iter_mut().filter(|stream| !stream.is_behind) {
+            assert_eq!(stream.next_place, place, "a stream that is not behind has had all");
+            if send(stream) {
+                stream.sent(record, now);
+            } else {
+                stream.is_behind = true;
+                self.behind.push_back(stream.key);
+            }
+        }
+    }
+
+    /// The next stream that is behind, to be caught up; it is put back while it stays so.
+    pub(super) fn next_behind(&mut self) -> Option<StreamKey> {
+        self.behind.pop_front()
+    }
+
+    /// Puts a stream that stays behind back.
+    pub(super) fn still_behind(&mut self, key: StreamKey) {
+        self.behind.push_back(key);
+    }
+
+    /// How many streams are behind.
+    pub(super) fn behind_count(&self) -> usize {
+        self.behind.len()
+    }
+
+    /// How many streams there are.
+    pub(super) fn stream_count(&self) -> usize {
+        self.stream_count
+    }
+}

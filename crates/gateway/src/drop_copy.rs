@@ -1,0 +1,337 @@
+//! Drop copy: the reports to a firm's sessions, told to sessions that may hear them.
+//!
+//! A copy goes out behind its owner's own report. A stream whose connection has no room, or that
+//! begins at an old record, is behind: it is caught up from the event log, all such streams
+//! together a bounded number of records a cycle, and nobody waits for it. One that is behind what
+//! is kept is ended, and told from where it can begin again.
+
+use weir_partition::lineage::{Stand, Verdict};
+use weir_types::{CopyNo, Epoch, FirmId, Nanos, Reason, Role, SessionId, Switch};
+use weir_wire::drop_copy::{CopyMark, DropCopyRequest, DropCopyState, ReportCopy};
+use weir_wire::frame::{RawMessage, parse_message, put_frame};
+use weir_wire::report::StageTimes;
+
+use super::addressed::{Address, address_of, put_event};
+use super::connection::Connection;
+use super::copies::{ALL, CopyStream, StreamKey};
+use super::refusals::Refusal;
+use super::{Gateway, Port};
+
+/// Streams of copies that a session may have.
+const STREAMS_MAX: usize = 256;
+/// Records that streams behind are taken on by in one cycle, those of other firms that lie between
+/// theirs included.
+const STEPS_MAX: u64 = 512;
+/// What a stream's first record of a cycle counts: its place has to be found.
+const SEEK_STEPS: u64 = 64;
+
+/// An event as it is to be copied.
+#[derive(Clone, Copy)]
+pub(super) struct Copied<'a> {
+    pub(super) record_no: u64,
+    pub(super) raw: &'a RawMessage<'a>,
+    pub(super) address: &'a Address,
+}
+
+impl Copied<'_> {
+    /// Appends the copy's two frames. Stage times are left out, so that a copy is the same bytes
+    /// whenever it is sent.
+    fn put(&self, stream: &CopyStream, owner_firm_id: FirmId, connection: &mut Connection) {
+        let head = ReportCopy {
+            copy_no: CopyNo(self.record_no),
+            previous_copy_no: CopyNo(stream.previous),
+            session_id: stream.key.session_id,
+            firm_id: stream.key.firm_id,
+            owner_session_id: self.address.session_id,
+            owner_firm_id,
+            partition_id: stream.partition_id,
+        };
+        put_frame(&head, &mut connection.output);
+        put_event(self.raw, StageTimes::default(), &mut connection.output);
+    }
+}
+
+impl Gateway {
+    /// Answers a question for a stream of copies, or for its end.
+    pub(super) fn take_copy_request(
+        &mut self,
+        from: &mut Connection,
+        request: &DropCopyRequest,
+        now: Nanos,
+    ) {
+        let Some(session) = self.sessions.logged_on(request.session_id, from.id) else {
+            self.put_reject(from, Refusal::of_copies(request), Reason::NotLoggedOn);
+            return;
+        };
+        session.heard_at = now;
+        let (role, own_firm) = (session.role, session.firm_id);
+        let key = self.stream_asked_for(role, own_firm, request);
+        let state = match (key, request.wanted) {
+            (Ok(key), Switch::On) => self.begin_stream(from, key, request, now),
+            (Ok(key), Switch::Off) => {
+                self.end_stream(key);
+                self.state_of(key, Reason::None)
+            }
+            (Err(reason), _) => DropCopyState { reason, ..unknown_stream(request) },
+        };
+        if state.reason != Reason::None {
+            self.counters.copies_refused.add(state.reason);
+        }
+        put_frame(&state, &mut from.output);
+        self.flush_list.add(from);
+    }
+
+    /// The stream that a request is about, when its session may have it.
+    ///
+    /// | role                 | firm asked for | feed                                  |
+    /// | -------------------- | -------------- | ------------------------------------- |
+    /// | trader               | any            | refused: a copy is for other eyes     |
+    /// | drop copy            | none, its own  | its firm's                            |
+    /// | drop copy            | another        | refused                               |
+    /// | supervisor, operator | none           | all                                   |
+    /// | supervisor, operator | one that is    | that firm's                           |
+    /// | supervisor, operator | one that isn't | refused: there may be one some day,   |
+    /// |                      |                | and nobody would know that it is none |
+    fn stream_asked_for(
+        &mut self,
+        role: Role,
+        own_firm: FirmId,
+        request: &DropCopyRequest,
+    ) -> Result<StreamKey, Reason> {
+        let (asked, own) = (request.firm_id, own_firm);
+        let firm_id = match role {
+            Role::Trader | Role::Source => return Err(Reason::NotEntitled),
+            Role::DropCopy if asked.is_none() || asked == own => own,
+            Role::DropCopy => return Err(Reason::NotEntitled),
+            Role::Supervisor | Role::Operator => asked,
+        };
+        if !firm_id.is_none() && !self.reception.directory.has_firm(firm_id) {
+            return Err(Reason::UnknownFirm);
+        }
+        let wanted = request.partition_id;
+        let port = self.ports.iter().position(|port| port.ring.partition_id == wanted);
+        let port = port.ok_or(Reason::WrongPartition)?;
+        let feed = self.copies.feed_of(firm_id);
+        Ok(StreamKey { feed, port, session_id: request.session_id, firm_id: asked })
+    }
+
+    fn begin_stream(
+        &mut self,
+        from: &Connection,
+        key: StreamKey,
+        request: &DropCopyRequest,
+        now: Nanos,
+    ) -> DropCopyState {
+        let Port { events, lineage, trail, .. } = &self.ports[key.port];
+        let index = &self.copies.feed_port(key.feed, key.port).index;
+        let first = request.from_copy_no;
+        let next = events.next_record();
+        let other_from =
+            match trail.judge(Stand { epoch: request.epoch, next: first.0 }, next, lineage) {
+                Verdict::Same => None,
+                Verdict::OtherFrom(number) => Some(number),
+                Verdict::Unknown => Some(index.floor()),
+            };
+        let range = index.floor()..=next;
+        if let Some(other_from) = other_from {
+            let state = self.state_of(key, Reason::ResumeOtherHistory);
+            return DropCopyState { next_copy_no: CopyNo(other_from), ..state };
+        }
+        if !first.is_none() && !range.contains(&first.0) {
+            return self.state_of(key, Reason::ResumeOutOfRange);
+        }
+        let is_new = first.is_none();
+        let place = if is_new { index.next_place() } else { index.place_from(first.0) };
+        let stream = CopyStream {
+            key,
+            partition_id: request.partition_id,
+            connection: from.id,
+            next_place: place,
+            previous: index.before(place),
+            told_at: now,
+            is_behind: true,
+            past: None,
+        };
+        let session = self.sessions.entry(key.session_id);
+        if !session.copy_streams.contains(&key) {
+            if session.copy_streams.len() == STREAMS_MAX {
+                return self.state_of(key, Reason::TooManyCopyStreams);
+            }
+            session.copy_streams.push(key);
+        }
+        self.copies.add(stream);
+        self.state_of(key, Reason::None)
+    }
+
+    /// How a stream stands; one that is not there, where it can begin.
+    fn state_of(&mut self, key: StreamKey, reason: Reason) -> DropCopyState {
+        let (partition_id, end) = {
+            let port = &self.ports[key.port];
+            (port.ring.partition_id, CopyNo(port.events.next_record()))
+        };
+        let index = &self.copies.feed_port(key.feed, key.port).index;
+        let (oldest, newest) = (CopyNo(index.floor()), CopyNo(index.newest()));
+        let open = self.copies.stream(key).filter(|_| reason == Reason::None);
+        let (previous, next) = match &open {
+            Some((index, stream)) => {
+                let next = index.get(stream.next_place).map_or(end, CopyNo);
+                (CopyNo(stream.previous), next)
+            }
+            None => (CopyNo::NONE, end),
+        };
+        DropCopyState {
+            oldest_copy_no: oldest,
+            previous_copy_no: previous,
+            next_copy_no: next,
+            high_water: newest,
+            session_id: key.session_id,
+            firm_id: key.firm_id,
+            epoch: self.ports[key.port].lineage.current(),
+            partition_id,
+            wanted: if open.is_some() { Switch::On } else { Switch::Off },
+            reason,
+        }
+    }
+
+    fn end_stream(&mut self, key: StreamKey) {
+        self.copies.remove(key);
+        if let Some(session) = self.sessions.get_mut(key.session_id) {
+            session.copy_streams.retain(|open| *open != key);
+        }
+    }
+
+    /// Ends all streams of a session that is gone from its connection.
+    pub(super) fn end_streams(&mut self, session_id: SessionId) {
+        let Some(session) = self.sessions.get_mut(session_id) else { return };
+        for key in std::mem::take(&mut session.copy_streams) {
+            self.copies.remove(key);
+        }
+    }
+
+    /// Sends an event that was just noted to those who listen to its feed or to that of all.
+    pub(super) fn copy_event(&mut self, feed: usize, port: usize, event: Copied<'_>, now: Nanos) {
+        let owner_firm_id = self.copies.firm_of(feed);
+        let limit = self.config.output_len_max;
+        let feeds = [ALL, feed];
+        for &feed in if feed == ALL { &feeds[..1] } else { &feeds[..] } {
+            self.copies.tell_listeners((feed, port), now, |stream| {
+                let connection = self.connections.get_mut(stream.connection);
+                let Some(connection) = connection.filter(|to| to.has_room(limit)) else {
+                    return false;
+                };
+                event.put(stream, owner_firm_id, connection);
+                self.counters.copies += 1;
+                self.flush_list.add(connection);
+                true
+            });
+        }
+    }
+
+    /// Sends streams that are behind more of what they missed; returns how many copies.
+    pub(super) fn catch_up_copies(&mut self, now: Nanos) -> usize {
+        let (mut sent, mut steps_left) = (0, STEPS_MAX);
+        for _ in 0..self.copies.behind_count() {
+            if steps_left == 0 {
+                break;
+            }
+            let Some(key) = self.copies.next_behind() else { break };
+            let taken = self.catch_up_stream(key, &mut steps_left, now);
+            sent += taken;
+        }
+        self.counters.copies += sent as u64;
+        sent
+    }
+
+    fn catch_up_stream(&mut self, key: StreamKey, steps_left: &mut u64, now: Nanos) -> usize {
+        let mut sent = 0;
+        loop {
+            let Some((index, stream)) = self.copies.stream(key) else { return sent };
+            if stream.next_place == index.next_place() {
+                stream.is_behind = false;
+                stream.past = None;
+                return sent;
+            }
+            let Some(connection) = self.connections.get_mut(stream.connection) else { return sent };
+            if *steps_left == 0 || !connection.has_room(self.config.output_len_max) {
+                self.copies.still_behind(key);
+                return sent;
+            }
+            let events = &self.ports[key.port].events;
+            let past = stream.past.get_or_insert_with(|| Box::new(events.past()));
+            let record_no = index.get(stream.next_place);
+            let record = record_no.and_then(|no| past.read_at(no, &mut self.old_record));
+            let (Some(record_no), Some(record)) = (record_no, record) else {
+                self.cut_stream(key, now);
+                return sent;
+            };
+            let raw = parse_message(record).expect("the event log holds messages of our own");
+            let address = address_of(&raw).expect("only addressed events are in a feed");
+            let owner = self.sessions.get(address.session_id).and_then(|owner| owner.feed);
+            let owner_firm_id = owner.map_or(FirmId::NONE, |feed| self.copies.firm_of(feed));
+            let Some((_, stream)) = self.copies.stream(key) else { return sent };
+            let event = Copied { record_no, raw: &raw, address: &address };
+            event.put(stream, owner_firm_id, connection);
+            let steps = if sent == 0 { SEEK_STEPS } else { record_no - stream.previous };
+            *steps_left = steps_left.saturating_sub(steps);
+            stream.sent(record_no, now);
+            sent += 1;
+            self.flush_list.add(connection);
+        }
+    }
+
+    /// Ends a stream that was behind for longer than records are kept.
+    fn cut_stream(&mut self, key: StreamKey, now: Nanos) {
+        self.end_stream(key);
+        let state = self.state_of(key, Reason::SlowConsumer);
+        let Some(session) = self.sessions.get_mut(key.session_id) else { return };
+        let Some(connection) = session.connection.and_then(|id| self.connections.get_mut(id))
+        else {
+            return;
+        };
+        put_frame(&state, &mut connection.output);
+        self.flush_list.add(connection);
+        self.lines.cut_copies(&mut self.counters, key, now);
+    }
+
+    /// Tells a session how far its streams go that were told nothing for `interval`.
+    pub(super) fn put_copy_marks(
+        &mut self,
+        connection: &mut Connection,
+        (session_id, interval): (SessionId, u64),
+        now: Nanos,
+    ) {
+        let Some(session) = self.sessions.get(session_id) else { return };
+        for key in &session.copy_streams {
+            let Some((index, stream)) = self.copies.stream(*key) else { continue };
+            if now.since(stream.told_at).0 < interval {
+                continue;
+            }
+            stream.told_at = now;
+            let mark = CopyMark {
+                sending_time: now,
+                high_water: CopyNo(index.newest()),
+                session_id,
+                firm_id: key.firm_id,
+                partition_id: stream.partition_id,
+            };
+            put_frame(&mark, &mut connection.output);
+            self.flush_list.add(connection);
+        }
+    }
+}
+
+/// Of a request whose stream could not be told: nothing can be asked from.
+fn unknown_stream(request: &DropCopyRequest) -> DropCopyState {
+    DropCopyState {
+        oldest_copy_no: CopyNo::NONE,
+        previous_copy_no: CopyNo::NONE,
+        next_copy_no: CopyNo::NONE,
+        high_water: CopyNo::NONE,
+        session_id: request.session_id,
+        firm_id: request.firm_id,
+        epoch: Epoch::NONE,
+        partition_id: request.partition_id,
+        wanted: Switch::Off,
+        reason: Reason::None,
+    }
+}

@@ -1,0 +1,400 @@
+//! From bytes to the log: frames are found, checked, and handed to where they belong.
+//!
+//! What is wrong is answered with a typed reject that names the field, counted, and costs the
+//! sender its connection when it goes on; nobody else notices.
+
+use weir_door::ConnectionId;
+use weir_door::entitlement::entitlement_of;
+use weir_door::keys::Lock;
+use weir_door::reader_rings::{DeliveryRequest, Fetch};
+use weir_partition::handoff::Submission;
+use weir_probe::{Point, TraceId};
+use weir_types::{Nanos, Reason, Role, SessionId};
+use weir_wire::delivery::FetchOrders;
+use weir_wire::dialogue::{ClientMessage, Tokens};
+use weir_wire::frame::{BrokenFrame, CLIENT_FRAME_LEN_MAX, Framing, RawMessage, next_frame};
+use weir_wire::{Command, DecodeError, Destination, Request};
+
+use super::Gateway;
+use super::connection::{Connection, ReadOutcome};
+use super::fairness::{FRAMES_MAX, OF_A_STRANGER, Pace, STRANGERS_MAX, Share};
+use super::refusals::{Refusal, put_malformed, put_reject, reason_of};
+use super::sessions::Session;
+
+/// What became of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// It was dealt with.
+    Done,
+    /// Where it should go has no room: the connection waits with it.
+    NoRoom,
+    /// Its session is far beyond its rate: the connection waits with it.
+    TooSoon,
+}
+
+impl Gateway {
+    /// Reads connections with sessions that have input and takes their frames, of each its share;
+    /// returns how many frames.
+    pub(super) fn read_sessions(&mut self, now: Nanos) -> usize {
+        let share = self.fairness.share();
+        let mut frames = 0;
+        for _ in 0..self.read_list.len() {
+            if frames >= FRAMES_MAX {
+                break;
+            }
+            let Some(id) = self.read_list.pop_front() else { break };
+            frames += self.read_one(id, share, now);
+        }
+        frames
+    }
+
+    /// As [`Gateway::read_sessions`], of connections that carry none; returns how many of them.
+    pub(super) fn read_strangers(&mut self, now: Nanos) -> usize {
+        let mut count = 0;
+        while count < STRANGERS_MAX {
+            let Some(id) = self.strangers.pop_front() else { break };
+            count += 1;
+            self.read_one(id, OF_A_STRANGER, now);
+        }
+        count
+    }
+
+    fn read_one(&mut self, id: ConnectionId, share: Share, now: Nanos) -> usize {
+        let Some(mut connection) = self.connections.take(id) else { return 0 };
+        connection.in_read_list = false;
+        let mut frames = 0;
+        let outcome = self.read_connection(&mut connection, (share, now), &mut frames);
+        connection.settle_input(&mut self.buffers);
+        if frames > 0 && !connection.sessions.is_empty() {
+            self.fairness.heard(&mut connection.heard_in);
+        }
+        match outcome {
+            ReadOutcome::Gone => self.drop_connection(connection, now),
+            ReadOutcome::Open => self.put_back(connection),
+        }
+        frames
+    }
+
+    fn read_connection(
+        &mut self,
+        connection: &mut Connection,
+        (share, now): (Share, Nanos),
+        frames: &mut usize,
+    ) -> ReadOutcome {
+        if connection.closing_by.is_some() {
+            return ReadOutcome::Open;
+        }
+        if !connection.has_room(self.config.output_len_max) {
+            // Who does not read its answers asks no more questions.
+            connection.waits_for_room = true;
+            return ReadOutcome::Open;
+        }
+        // Frames that an earlier turn left over come before new bytes.
+        if !connection.input.is_empty() {
+            *frames += self.take_frames(connection, share.frames, now);
+        }
+        if connection.must_wait || !connection.readable || connection.closing_by.is_some() {
+            return ReadOutcome::Open;
+        }
+        if connection.fill(now, &mut self.buffers, share.bytes) == ReadOutcome::Gone {
+            return ReadOutcome::Gone;
+        }
+        connection.ingress = self.recorder.now();
+        *frames += self.take_frames(connection, share.frames - *frames, now);
+        ReadOutcome::Open
+    }
+
+    /// Takes at most `count_max` of the whole frames in the connection's input, until one has to
+    /// wait; returns how many.
+    fn take_frames(&mut self, connection: &mut Connection, count_max: usize, now: Nanos) -> usize {
+        // The input is lent to the frames while the connection's output grows.
+        let mut input = std::mem::take(&mut connection.input);
+        let mut frames = 0;
+        let waited = std::mem::take(&mut connection.must_wait);
+        while connection.closing_by.is_none() {
+            if frames == count_max {
+                connection.must_wait = !input.is_empty();
+                break;
+            }
+            match next_frame(input.bytes(), CLIENT_FRAME_LEN_MAX) {
+                Framing::Incomplete => break,
+                Framing::Broken(broken) => self.refuse_stream(connection, broken, now),
+                Framing::Frame { len, message } => {
+                    match self.take_frame(connection, message, now) {
+                        Taken::Done => {}
+                        Taken::NoRoom => {
+                            self.counters.back_pressure += 1;
+                            connection.must_wait = true;
+                            break;
+                        }
+                        Taken::TooSoon => {
+                            self.counters.held_to_rate += u64::from(!waited || frames > 0);
+                            connection.must_wait = true;
+                            // What waits here was said: nobody on the connection is silent.
+                            connection.received_at = now;
+                            break;
+                        }
+                    }
+                    input.consume(len);
+                    frames += 1;
+                }
+            }
+        }
+        connection.input = input;
+        frames
+    }
+
+    fn refuse_stream(&mut self, connection: &mut Connection, broken: BrokenFrame, now: Nanos) {
+        self.counters.broken_streams += 1;
+        self.close(connection, reason_of(broken), now);
+    }
+
+    fn take_frame(
+        &mut self,
+        connection: &mut Connection,
+        message: Result<RawMessage<'_>, DecodeError>,
+        now: Nanos,
+    ) -> Taken {
+        let malformed = |error| self.refuse_malformed(connection, None, error, now);
+        let Ok(raw) = message.map_err(malformed) else { return Taken::Done };
+        match ClientMessage::decode(&raw) {
+            Ok(ClientMessage::Request(request)) => self.take_request(connection, &request, now),
+            Ok(ClientMessage::FetchOrders(fetch, tokens)) => {
+                self.take_fetch(connection, &fetch, tokens)
+            }
+            Ok(ClientMessage::CancelFetch(cancel)) => {
+                let what = DeliveryRequest::Cancel(connection.id, cancel.correlation_id);
+                self.tell_store(connection, what, Refusal::of_cancel(&cancel))
+            }
+            Ok(ClientMessage::AddCredit(more)) => {
+                let what = DeliveryRequest::AddCredit(connection.id, more);
+                self.tell_store(connection, what, Refusal::of_credit(&more))
+            }
+            Ok(ClientMessage::DropCopyRequest(request)) => {
+                self.take_copy_request(connection, &request, now);
+                Taken::Done
+            }
+            Ok(ClientMessage::Heartbeat(heartbeat)) => {
+                self.heard_from(heartbeat.session_id, connection.id, now);
+                Taken::Done
+            }
+            Ok(ClientMessage::Logon(logon, points)) => {
+                self.log_on(connection, &logon, points, now);
+                Taken::Done
+            }
+            Ok(ClientMessage::ChallengeRequest(request)) => {
+                self.challenge(connection, request.session_id, now);
+                Taken::Done
+            }
+            Ok(ClientMessage::SignedLogon(logon, points)) => {
+                self.log_on_signed(connection, (&raw, &logon), points, now)
+            }
+            Ok(ClientMessage::Logout(logout)) => {
+                self.log_out(connection, logout.session_id, now);
+                Taken::Done
+            }
+            Ok(
+                ClientMessage::OpenSource(_)
+                | ClientMessage::SourceBatch(..)
+                | ClientMessage::FollowSource(_)
+                | ClientMessage::CreateSubscription(..)
+                | ClientMessage::SubscriptionRequest(..)
+                | ClientMessage::AttachSubscription(..)
+                | ClientMessage::DetachSubscription(_)
+                | ClientMessage::AckMessages(_)
+                | ClientMessage::PublishMessage(..)
+                | ClientMessage::NamedToken(..)
+                | ClientMessage::Market(_),
+            ) => {
+                self.put_reject(connection, Refusal::misplaced(&raw), Reason::NotServedHere);
+                Taken::Done
+            }
+            Err(error) => {
+                self.refuse_malformed(connection, Some(&raw), error, now);
+                Taken::Done
+            }
+        }
+    }
+
+    fn take_request(&mut self, from: &mut Connection, request: &Request, now: Nanos) -> Taken {
+        let session_id = request.session_id();
+        let Some(session) = self.sessions.logged_on(session_id, from.id) else {
+            self.refuse(from, request, Reason::NotLoggedOn);
+            return Taken::Done;
+        };
+        session.heard_at = now;
+        if !may_send(session.role, request) {
+            self.refuse(from, request, Reason::NotEntitled);
+            return Taken::Done;
+        }
+        let has_room = session.has_window();
+        // The control partition takes no orders.
+        let pace = pace_with(session, request, self.ports.len() as u64 - 1, now);
+        if let Some(field) = field_out_of_range(request) {
+            let refusal = Refusal { field, ..Refusal::of(request) };
+            self.put_reject(from, refusal, Reason::FieldOutOfRange);
+            return Taken::Done;
+        }
+        if !has_room {
+            self.counters.in_flight_refused += 1;
+            self.refuse(from, request, Reason::TooManyInFlight);
+            return Taken::Done;
+        }
+        let port = match self.route(request.destination()) {
+            Ok(port) => port,
+            Err(reason) => {
+                self.refuse(from, request, reason);
+                return Taken::Done;
+            }
+        };
+        let Some(pace) = pace else { return Taken::TooSoon };
+        let taken = self.submit(port, from, Command::Request(*request));
+        if taken == Taken::Done
+            && let Some(session) = self.sessions.get_mut(session_id)
+        {
+            session.in_flight += 1;
+            session.pace = pace;
+        }
+        taken
+    }
+
+    /// Where a request goes.
+    fn route(&self, destination: Destination) -> Result<usize, Reason> {
+        let partition_id = match destination {
+            Destination::Control => weir_types::PartitionId(0),
+            Destination::Partition(partition_id) => partition_id,
+            Destination::Instrument(instrument_id) => self
+                .reception
+                .directory
+                .partition_of(instrument_id)
+                .ok_or(Reason::UnknownInstrument)?,
+        };
+        let port = self.ports.iter().position(|port| port.ring.partition_id == partition_id);
+        port.ok_or(Reason::WrongPartition)
+    }
+
+    fn submit(&mut self, port: usize, from: &Connection, command: Command) -> Taken {
+        // The loss of a session is sequenced before whatever the session does when it is back.
+        self.submit_losses();
+        if !self.losses.is_empty() {
+            return Taken::NoRoom;
+        }
+        let ring = &mut self.ports[port].ring;
+        if ring.submissions.is_full() {
+            return Taken::NoRoom;
+        }
+        let trace = if self.recorder.is_enabled() { self.trace_ids.next() } else { TraceId::NONE };
+        self.recorder.record_at(trace, Point::Ingress, from.ingress);
+        let t0 = self.recorder.record(trace, Point::T0);
+        let submission = Submission { trace, ingress: from.ingress, t0, command };
+        assert!(ring.submissions.push(submission).is_ok(), "a ring with room takes one more");
+        self.ports[port].handed_over = true;
+        self.counters.requests += 1;
+        Taken::Done
+    }
+
+    fn take_fetch(
+        &mut self,
+        from: &mut Connection,
+        fetch: &FetchOrders,
+        tokens: Tokens<'_>,
+    ) -> Taken {
+        let Some(session) = self.sessions.logged_on(fetch.session_id, from.id) else {
+            self.put_reject(from, Refusal::of_fetch(fetch), Reason::NotLoggedOn);
+            return Taken::Done;
+        };
+        let Some(entitlement) = entitlement_of(session.role, session.firm_id) else {
+            self.put_reject(from, Refusal::of_fetch(fetch), Reason::NotEntitled);
+            return Taken::Done;
+        };
+        let (token, min_token) = (tokens.token.to_vec(), tokens.min_token.to_vec());
+        let fetch = Fetch { connection: from.id, fetch: *fetch, token, min_token, entitlement };
+        if self.delivery.ask(DeliveryRequest::Fetch(Box::new(fetch))) {
+            Taken::Done
+        } else {
+            Taken::NoRoom
+        }
+    }
+
+    /// Tells of a question something that nothing answers, of whichever of the connection's
+    /// sessions: pages go to connections. `refusal` is for a session that is not there.
+    fn tell_store(
+        &mut self,
+        from: &mut Connection,
+        request: DeliveryRequest,
+        refusal: Refusal,
+    ) -> Taken {
+        if self.sessions.logged_on(refusal.session_id, from.id).is_none() {
+            self.put_reject(from, refusal, Reason::NotLoggedOn);
+            return Taken::Done;
+        }
+        if self.delivery.ask(request) { Taken::Done } else { Taken::NoRoom }
+    }
+
+    fn refuse(&mut self, to: &mut Connection, request: &Request, reason: Reason) {
+        self.put_reject(to, Refusal::of(request), reason);
+    }
+
+    fn refuse_malformed(
+        &mut self,
+        to: &mut Connection,
+        raw: Option<&RawMessage<'_>>,
+        error: DecodeError,
+        now: Nanos,
+    ) {
+        let closes = put_malformed(to, raw, error, &mut self.counters);
+        self.flush_list.add(to);
+        if let Some(reason) = closes {
+            self.close(to, reason, now);
+        }
+    }
+
+    /// Answers with a reject that has no event number.
+    pub(super) fn put_reject(&mut self, to: &mut Connection, refusal: Refusal, reason: Reason) {
+        put_reject(to, refusal, reason, &mut self.counters);
+        self.flush_list.add(to);
+    }
+
+    fn heard_from(&mut self, session_id: SessionId, via: ConnectionId, now: Nanos) {
+        if let Some(session) = self.sessions.logged_on(session_id, via) {
+            session.heard_at = now;
+        }
+    }
+}
+
+/// The field of a request that no partition can be asked about.
+fn field_out_of_range(request: &Request) -> Option<&'static str> {
+    if request.request_no().is_none() {
+        return Some("request_no");
+    }
+    match request {
+        Request::DefineSession(d)
+            if Lock::new(d.credential_kind, &d.credential) == Lock::Sealed =>
+        {
+            Some("credential")
+        }
+        _ => None,
+    }
+}
+
+/// The pace of a session with this request; nothing where it is to wait. The engines refuse what is
+/// beyond a session's rate, each of the partitions for itself; the gateway lets through an eighth
+/// more than all of them take, so that refusals are heard and cost little.
+fn pace_with(session: &Session, request: &Request, partitions: u64, now: Nanos) -> Option<Pace> {
+    match request {
+        Request::NewOrder(_) | Request::ReplaceOrder(_) => {
+            let rate = u64::from(session.order_rate_max) * partitions;
+            session.pace.after_one_more(rate + rate.div_ceil(8), now)
+        }
+        _ => Some(session.pace),
+    }
+}
+
+/// Whether a role may send a request at all; what exactly it may touch is the engine's to say.
+fn may_send(role: Role, request: &Request) -> bool {
+    match request {
+        Request::NewOrder(_) | Request::ReplaceOrder(_) => role == Role::Trader,
+        Request::CancelOrder(_) | Request::MassCancel(_) => role.may_cancel(),
+        _ => role == Role::Operator,
+    }
+}

@@ -1,0 +1,577 @@
+//! The gateway: order entry and delivery over TCP, many sessions on each connection.
+//!
+//! One agent owns the sockets of all sessions; those that have not logged on are [`newcomers`],
+//! on another thread. Its duty cycle reads and hands on requests ([`intake`]), turns the
+//! partitions' events into reports ([`reports`]), passes pages of order state through, keeps
+//! sessions alive ([`logon`], [`timers`]) and writes what is due. It decides nothing about orders
+//! and keeps nothing that a restart could not rebuild from the event logs.
+//!
+//! INVARIANT: every buffer is bounded. Input by its size; output because nothing is produced for
+//! a connection without room; requests because a full ring stops the reading.
+
+mod addressed;
+mod connection;
+mod connections;
+mod copies;
+mod counters;
+mod drop_copy;
+mod fairness;
+mod intake;
+mod lines;
+mod logon;
+pub mod newcomers;
+mod opening;
+mod reason_counts;
+mod record_index;
+mod refusals;
+mod reports;
+mod sessions;
+mod stream;
+mod timer_wheel;
+mod timers;
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use mio::{Events, Interest, Poll, Token};
+use weir_io::Rng;
+use weir_probe::{Recorder, TraceIds};
+use weir_types::{EventNo, FirmId, Nanos, RequestNo, SessionId};
+use weir_wire::reference::SessionLost;
+use weir_wire::session::NodeId;
+use weir_wire::{Definition, Event};
+
+pub use counters::GatewayCounters;
+
+use crate::reason_counts::ReasonCounts;
+use connection::{Connection, ReadBuffers, ReadOutcome};
+use connections::{Connections, FlushList, ReadList};
+use copies::Copies;
+use fairness::{ARRIVALS_MAX, Fairness};
+use lines::Lines;
+use newcomers::{Arrival, NewcomersPort};
+use sessions::{BehindList, Sessions};
+use timer_wheel::TimerWheel;
+use weir_door::directory::Directory;
+use weir_door::lobby::{Lobby, LobbyLimits};
+use weir_door::reader_rings::DeliveryPort;
+use weir_door::reception::Reception;
+use weir_partition::event_reader::EventReader;
+use weir_partition::handoff::{PartitionPort, StageStamps};
+use weir_partition::lineage::{Lineage, Trail};
+use weir_partition::stage_clock::StageClock;
+use weir_runtime::Agent;
+use weir_runtime::Poller;
+
+const WAKER: Token = Token(usize::MAX - 1);
+const DISK: Token = Token(usize::MAX - 2);
+
+/// What can be set.
+#[derive(Clone, Debug)]
+pub struct GatewayConfig {
+    /// Bytes that may wait for a connection before nothing more is produced for it.
+    pub output_len_max: usize,
+    /// Connections at the same time, those that have not logged on included.
+    pub connections_max: usize,
+    /// How long a connection may leave its output unread before it is closed.
+    pub stall_max: Nanos,
+    /// Connections that have not logged on.
+    pub lobby: LobbyLimits,
+    /// Reports of a firm in a partition that copies can be asked from.
+    pub copies_retained_max: usize,
+}
+
+impl Default for GatewayConfig {
+    fn default() -> Self {
+        GatewayConfig {
+            output_len_max: 1 << 20,
+            connections_max: 16 * 1024,
+            stall_max: Nanos(10_000_000_000),
+            lobby: LobbyLimits::default(),
+            copies_retained_max: 1 << 20,
+        }
+    }
+}
+
+/// What other threads see of the gateway.
+#[derive(Debug, Default)]
+pub struct GatewayStatus {
+    /// Its own counters, as of the last tenth of a second.
+    pub counters: GatewayCounters,
+    /// Those of connections that have not logged on.
+    pub newcomers: GatewayCounters,
+    /// The instruments.
+    pub instruments: Vec<weir_wire::reference::DefineInstrument>,
+    /// How many definitions the gateway knows of.
+    pub definitions: u64,
+}
+
+/// The gateway's side of one partition.
+struct Port {
+    ring: PartitionPort,
+    events: EventReader,
+    /// The partition's epochs.
+    lineage: Lineage,
+    /// Where the records of addressed events pass the ends of epochs.
+    trail: Trail,
+    /// The newest stage times taken off the ring.
+    stamps: Option<StageStamps>,
+    /// The last command whose answer was stamped.
+    answered: u64,
+    /// Whether this cycle handed the partition something.
+    handed_over: bool,
+}
+
+/// What a gateway has of a partition.
+pub struct PortParts {
+    /// Where its requests go.
+    pub ring: PartitionPort,
+    /// What it says, from the oldest that is retained.
+    pub events: EventReader,
+    /// Its epochs.
+    pub lineage: Lineage,
+}
+
+/// What a gateway is made of.
+pub struct GatewayParts {
+    /// Its partitions; the control partition first.
+    pub ports: Vec<PortParts>,
+    /// The delivery store.
+    pub delivery: DeliveryPort,
+    /// Stamps ingress, t0, t7, egress.
+    pub recorder: Recorder,
+    /// Turns stamps into times.
+    pub clock: StageClock,
+    /// The node's identity, for challenges.
+    pub node_id: NodeId,
+    /// Draws nonces: the system's own, for they are not to be guessed.
+    pub rng: Box<dyn Rng + Send>,
+    /// Limits.
+    pub config: GatewayConfig,
+    /// Set when the node stops: nothing more is taken in.
+    pub draining: Arc<AtomicBool>,
+    /// For others to read.
+    pub status: Arc<Mutex<GatewayStatus>>,
+}
+
+/// What decides who is let in, for fuzz targets: the gateway's own, without its sockets.
+pub mod fuzzing {
+    pub use super::sessions::{Session, Sessions};
+    pub use super::stream::{Noted, Stream};
+    pub use crate::opening::open;
+    pub use weir_door::directory::KnownSession;
+    pub use weir_door::lobby::Lobby;
+    pub use weir_door::reception::{Asked, Reception, Via};
+}
+
+/// The gateway.
+pub struct Gateway {
+    poll: Poll,
+    poll_events: Events,
+    newcomers: Option<NewcomersPort>,
+    connections: Connections,
+    buffers: ReadBuffers,
+    /// Connections with sessions that have input, and those without.
+    read_list: ReadList,
+    strangers: ReadList,
+    fairness: Fairness,
+    flush_list: FlushList,
+    lobby: Lobby,
+    sessions: Sessions,
+    behind: BehindList,
+    lost_sessions: Vec<SessionId>,
+    losses: VecDeque<(usize, SessionLost)>,
+    reception: Reception,
+    copies: Copies,
+    ports: Vec<Port>,
+    delivery: DeliveryPort,
+    recorder: Recorder,
+    trace_ids: TraceIds,
+    clock: StageClock,
+    config: GatewayConfig,
+    counters: GatewayCounters,
+    lines: Lines,
+    status: Arc<Mutex<GatewayStatus>>,
+    record: Vec<u8>,
+    old_record: Vec<u8>,
+    /// Each connection's first deadline, by its slot.
+    timers: TimerWheel,
+    status_at: Nanos,
+    /// When a stop waits no longer for connections.
+    stop_by: Nanos,
+    draining: Arc<AtomicBool>,
+    stopping: bool,
+}
+
+impl Gateway {
+    /// A gateway that listens.
+    ///
+    /// # Errors
+    /// When the operating system refuses a poll or the listener.
+    pub fn new(parts: GatewayParts) -> std::io::Result<Gateway> {
+        let poll = Poll::new()?;
+        let ports: Vec<_> = parts
+            .ports
+            .into_iter()
+            .map(|PortParts { ring, events, lineage }| Port {
+                ring,
+                trail: Trail::starting_at(events.next_record()),
+                events,
+                lineage,
+                stamps: None,
+                answered: 0,
+                handed_over: false,
+            })
+            .collect();
+        let first_records = ports.iter().map(|port| port.events.next_record()).collect();
+        Ok(Gateway {
+            poll,
+            poll_events: Events::with_capacity(1024),
+            newcomers: None,
+            connections: Connections::default(),
+            buffers: ReadBuffers::default(),
+            read_list: ReadList::default(),
+            strangers: ReadList::default(),
+            fairness: Fairness::default(),
+            flush_list: FlushList::default(),
+            lobby: Lobby::new(parts.config.lobby),
+            sessions: Sessions::new(ports.len()),
+            behind: BehindList::default(),
+            lost_sessions: Vec::new(),
+            losses: VecDeque::new(),
+            reception: Reception::new(parts.node_id, parts.rng),
+            copies: Copies::new(first_records, parts.config.copies_retained_max),
+            ports,
+            delivery: parts.delivery,
+            recorder: parts.recorder,
+            trace_ids: TraceIds::new(1),
+            clock: parts.clock,
+            config: parts.config,
+            counters: GatewayCounters::default(),
+            lines: Lines::default(),
+            status: parts.status,
+            record: Vec::with_capacity(1024),
+            old_record: Vec::with_capacity(1024),
+            timers: TimerWheel::new(Nanos(0)),
+            status_at: Nanos(0),
+            stop_by: Nanos(0),
+            draining: parts.draining,
+            stopping: false,
+        })
+    }
+
+    /// How many definitions it knows of.
+    #[must_use]
+    pub fn definition_count(&self) -> u64 {
+        self.reception.directory.version()
+    }
+
+    /// Takes in all events that are there, before anybody is let in, so that every session's
+    /// streams and the directory are complete.
+    pub fn take_in_the_past(&mut self, now: Nanos) {
+        (0..self.ports.len()).for_each(|port| self.note_beginning(port));
+        while self.pump_events(now) > 0 {}
+        // What was told before this start was counted then.
+        self.counters.told_by = ReasonCounts::default();
+    }
+
+    /// Takes it that a session is of a firm, or of none; for all sessions of a recovered engine,
+    /// before the past is taken in: its event log may have lost their definitions.
+    pub fn know_firm(&mut self, id: SessionId, firm_id: FirmId) {
+        let feed = self.copies.feed_of(firm_id);
+        self.sessions.entry(id).feed = Some(feed);
+    }
+
+    /// Agrees with a recovered engine on where a session stands.
+    pub fn agree(&mut self, port: usize, id: SessionId, next: EventNo, last: RequestNo) {
+        self.sessions.agree(id, port, next, last);
+    }
+
+    /// Wakes the gateway's thread when this descriptor is readable: a disk's completions.
+    ///
+    /// # Errors
+    /// When the poll does not take it.
+    pub fn watch(&self, fd: std::os::fd::RawFd) -> std::io::Result<()> {
+        let mut source = mio::unix::SourceFd(&fd);
+        self.poll.registry().register(&mut source, DISK, Interest::READABLE)
+    }
+
+    /// Who can be known to those that decide on first logons, and the gateway's ends of what goes
+    /// to them and comes from them. Call it once the past is taken in.
+    pub fn meet(&mut self, newcomers: NewcomersPort, rng: Box<dyn Rng + Send>) -> Reception {
+        self.newcomers = Some(newcomers);
+        self.reception.beside(rng)
+    }
+
+    /// Who may log on, for readers that come another way. Call it once the past is taken in.
+    #[must_use]
+    pub fn directory_beside(&self, rng: &mut dyn Rng) -> Directory {
+        self.reception.directory_beside(rng)
+    }
+
+    /// Takes in connections whose first session has proved to be itself; returns how many.
+    fn take_arrivals(&mut self, now: Nanos) -> usize {
+        let mut count = 0;
+        while count < ARRIVALS_MAX {
+            let arrival = self.newcomers.as_mut().and_then(|from| from.arrivals.pop().ok());
+            let Some(arrival) = arrival else { break };
+            count += 1;
+            self.admit(arrival, now);
+        }
+        count
+    }
+
+    fn admit(&mut self, arrival: Arrival, now: Nanos) {
+        let Arrival { mut connection, lock, challenges } = arrival;
+        let id = self.connections.reserve();
+        connection.moves_to(id);
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let socket = connection.transport.socket();
+        if self.poll.registry().register(socket, Token(id.slot()), interest).is_err() {
+            self.drop_connection(connection, now);
+            return;
+        }
+        self.reception.take_over(id, challenges);
+        match self.lobby.enter(id, connection.peer.map(|peer| peer.ip()), now) {
+            Ok(()) => {
+                self.log_on_arrival(&mut connection, &lock, now);
+                self.set_timer(&mut connection, now);
+                self.want_read(&mut connection);
+            }
+            Err(reason) => {
+                self.counters.address_refused += 1;
+                self.close(&mut connection, reason, now);
+            }
+        }
+        self.flush_list.add(&mut connection);
+        self.connections.put_back(connection);
+    }
+
+    /// Puts a connection back after reading; it stays in the list while it has more.
+    fn put_back(&mut self, mut connection: Box<Connection>) {
+        if connection.must_wait || connection.readable {
+            self.want_read(&mut connection);
+        }
+        self.connections.put_back(connection);
+    }
+
+    /// Puts a connection into the list in which its turn to be read comes, unless it is closing
+    /// or has to read its answers first.
+    fn want_read(&mut self, connection: &mut Connection) {
+        if connection.closing_by.is_some() || connection.waits_for_room {
+            return;
+        }
+        match connection.sessions.is_empty() {
+            true => self.strangers.add(connection),
+            false => self.read_list.add(connection),
+        }
+    }
+
+    /// Writes what is due; returns how many connections.
+    fn flush(&mut self, now: Nanos) -> usize {
+        let ids = self.flush_list.take();
+        let count = ids.len();
+        for id in ids {
+            let Some(mut connection) = self.connections.take(id) else { continue };
+            connection.in_flush_list = false;
+            let mut gone = connection.flush(now) == ReadOutcome::Gone;
+            Gateway::stamp_egress(&mut connection, &mut self.recorder);
+            gone |= connection.closing_by.is_some()
+                && connection.output_len() == 0
+                && connection.say_farewell(now);
+            if gone {
+                self.drop_connection(connection, now);
+            } else {
+                if connection.output_len() > 0 && connection.can_write() {
+                    self.flush_list.add(&mut connection);
+                }
+                self.on_room(&mut connection);
+                self.set_output_timer(&connection);
+                self.connections.put_back(connection);
+            }
+        }
+        count
+    }
+
+    /// Lets go on what waited for room in a connection's output.
+    fn on_room(&mut self, connection: &mut Connection) {
+        self.resume_pages(connection);
+        self.resume_catching_up(connection);
+        if connection.waits_for_room && connection.has_room(self.config.output_len_max) {
+            connection.waits_for_room = false;
+            self.want_read(connection);
+        }
+    }
+
+    /// Serves those that orders do not wait for: deadlines, newcomers, strangers. Returns how much
+    /// it did.
+    fn serve_others(&mut self, is_open: bool, now: Nanos) -> usize {
+        let mut done = self.run_timers(now);
+        if is_open {
+            // Who has gone makes room for who comes.
+            done += self.read_strangers(now);
+            done += self.take_arrivals(now);
+            self.submit_losses();
+            self.wake_partitions();
+        }
+        self.flush(now);
+        done
+    }
+
+    /// Passes pages through to their connections; returns how many.
+    fn pump_pages(&mut self) -> usize {
+        let mut count = 0;
+        while let Some(pages) = self.delivery.next_pages() {
+            count += 1;
+            if let Some(connection) = self.connections.get_mut(pages.connection) {
+                connection.output.extend_from_slice(&pages.bytes);
+                if !connection.pages_paused && !connection.has_room(self.config.output_len_max) {
+                    connection.pages_paused = true;
+                    self.delivery.set_writable(connection.id, false);
+                }
+                self.flush_list.add(connection);
+            }
+            self.delivery.recycle(pages.bytes);
+        }
+        count
+    }
+
+    /// Wakes the partitions that were handed something.
+    fn wake_partitions(&mut self) {
+        for port in &mut self.ports {
+            if std::mem::take(&mut port.handed_over) {
+                port.ring.wake.wake();
+            }
+        }
+        self.delivery.wake_if_asked();
+    }
+
+    /// Takes in an event that is addressed to nobody.
+    fn on_unaddressed(&mut self, port: usize, record: &[u8]) {
+        let Ok(Event::Defined(_, definition)) = Event::decode(record) else { return };
+        if let Definition::DefineSession(d) = &definition {
+            // Each partition says it before it says anything to the session.
+            self.know_firm(d.defined_session_id, d.firm_id);
+        }
+        if port == 0 {
+            if let (Some(newcomers), Definition::DefineSession(d)) =
+                (&mut self.newcomers, &definition)
+            {
+                newcomers.tell(*d);
+            }
+            let redefined = self.reception.directory.define(&definition);
+            redefined.iter().for_each(|redefined| self.redefine(redefined));
+        }
+    }
+
+    fn publish_status(&mut self) {
+        self.counters.connections = self.connections.count() as u64;
+        let checks = self.reception.directory.checks();
+        self.counters.api_keys_checked = checks.api_keys;
+        self.counters.signatures_checked = checks.signatures;
+        self.counters.copy_streams = self.copies.stream_count() as u64;
+        self.counters.copy_streams_behind = self.copies.behind_count() as u64;
+        self.counters.sessions = self.sessions.logged_on_count() as u64;
+        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        status.counters.clone_from(&self.counters);
+        if status.definitions != self.reception.directory.version() {
+            status.definitions = self.reception.directory.version();
+            status.instruments = self.reception.directory.instruments();
+        }
+    }
+}
+
+impl Poller for Gateway {
+    fn poll(&mut self, timeout: Option<Duration>) {
+        if let Err(error) = self.poll.poll(&mut self.poll_events, timeout) {
+            assert!(
+                error.kind() == std::io::ErrorKind::Interrupted,
+                "the gateway's poll failed: {error}"
+            );
+            return;
+        }
+        for event in &self.poll_events {
+            match event.token() {
+                WAKER | DISK => {}
+                Token(slot) => {
+                    if let Some(connection) = self.connections.in_slot(slot) {
+                        connection.on_ready(event);
+                        let is_heard =
+                            connection.closing_by.is_none() && !connection.waits_for_room;
+                        match connection.sessions.is_empty() {
+                            _ if !is_heard => {}
+                            true => self.strangers.add(connection),
+                            false => self.read_list.add(connection),
+                        }
+                        if event.is_writable() && connection.output_len() > 0 {
+                            self.flush_list.add(connection);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn waker(&self) -> std::io::Result<mio::Waker> {
+        mio::Waker::new(self.poll.registry(), WAKER)
+    }
+}
+
+impl Agent for Gateway {
+    fn name(&self) -> &'static str {
+        "gateway"
+    }
+
+    fn do_work(&mut self, now: Nanos) -> usize {
+        let is_open = !self.stopping && !self.draining.load(Ordering::Relaxed);
+        let mut done = 0;
+        // Where partitions share the thread it comes twice in a cycle, the second time for what
+        // they said: nothing new is read for that.
+        if self.fairness.is_new_cycle(now) && is_open {
+            done += self.read_sessions(now);
+        }
+        let has_orders = done > 0;
+        self.submit_losses();
+        self.wake_partitions();
+        done += self.pump_events(now);
+        done += self.pump_pages();
+        if !self.behind.is_empty() {
+            done += self.catch_up(now);
+        }
+        if self.copies.behind_count() > 0 {
+            done += self.catch_up_copies(now);
+        }
+        self.end_lost_sessions(now);
+        done += self.flush(now);
+        if self.fairness.is_turn_of_others(has_orders) {
+            done += self.serve_others(is_open, now);
+        }
+        done
+    }
+
+    fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
+        let is_behind = !self.behind.is_empty() || self.copies.behind_count() > 0;
+        let waits = !self.read_list.is_empty() || !self.strangers.is_empty();
+        if waits || is_behind || !self.losses.is_empty() {
+            return Some(Nanos(now.0 + 500_000));
+        }
+        Some(self.status_at.min(self.timers.look_again_at()))
+    }
+
+    fn stop(&mut self, now: Nanos) -> bool {
+        if !self.stopping {
+            self.stopping = true;
+            // Who was let in at the last moment is told too.
+            while self.take_arrivals(now) > 0 {}
+            // What the partitions still said goes out before the farewell, as far as there is room;
+            // the rest is had by resuming.
+            while self.pump_events(now) > 0 {}
+            self.pump_pages();
+            self.say_goodbye(now);
+        }
+        self.flush(now);
+        self.connections.count() == 0 || now >= self.stop_by
+    }
+}

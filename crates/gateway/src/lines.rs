@@ -1,0 +1,122 @@
+//! What the gateway tells those who run it: who came, who was refused, who was cut and why.
+//!
+//! Strangers can cause each of these as often as they like, so each kind has its limit of lines;
+//! the counters count them all.
+
+use std::net::SocketAddr;
+
+use weir_runtime::LineLimit;
+use weir_types::{Nanos, Reason, SessionId};
+
+use super::GatewayCounters;
+use super::connection::Connection;
+use super::copies::StreamKey;
+
+/// A limit for each kind of line.
+#[derive(Debug, Default)]
+pub struct Lines {
+    logons: LineLimit,
+    refusals: LineLimit,
+    closings: LineLimit,
+    losses: LineLimit,
+    turned_away: LineLimit,
+    copies_cut: LineLimit,
+}
+
+impl Lines {
+    pub(super) fn logged_on(&mut self, connection: &Connection, session: SessionId, now: Nanos) {
+        if let Some(left_out) = self.logons.permit(now) {
+            let peer = peer_of(connection);
+            tracing::info!(session = session.0, peer, left_out, "session logged on");
+        }
+    }
+
+    pub(super) fn refused_logon(
+        &mut self,
+        counters: &mut GatewayCounters,
+        connection: &Connection,
+        (session, reason): (SessionId, Reason),
+        now: Nanos,
+    ) {
+        counters.logons_refused += 1;
+        counters.logons_refused_by.add(reason);
+        if let Some(left_out) = self.refusals.permit(now) {
+            let peer = peer_of(connection);
+            tracing::warn!(session = session.0, peer, ?reason, left_out, "logon refused");
+        }
+    }
+
+    pub(super) fn closing(
+        &mut self,
+        counters: &mut GatewayCounters,
+        connection: &Connection,
+        reason: Reason,
+        now: Nanos,
+    ) {
+        counters.closed_by.add(reason);
+        if let Some(left_out) = self.closings.permit(now) {
+            let (peer, sessions) = (peer_of(connection), sessions_of(connection));
+            if matches!(reason, Reason::LogoutRequested | Reason::Stopping) {
+                tracing::info!(peer, sessions, ?reason, left_out, "connection closed");
+            } else {
+                tracing::warn!(peer, sessions, ?reason, left_out, "connection cut");
+            }
+        }
+    }
+
+    /// A session goes without having said so.
+    pub(super) fn lost(
+        &mut self,
+        counters: &mut GatewayCounters,
+        connection: &Connection,
+        (session, why): (SessionId, &'static str),
+        now: Nanos,
+    ) {
+        counters.sessions_lost += 1;
+        if let Some(left_out) = self.losses.permit(now) {
+            let peer = peer_of(connection);
+            tracing::warn!(session = session.0, peer, why, left_out, "session lost");
+        }
+    }
+
+    /// A stream of copies was behind what is kept.
+    pub(super) fn cut_copies(
+        &mut self,
+        counters: &mut GatewayCounters,
+        key: StreamKey,
+        now: Nanos,
+    ) {
+        counters.copy_streams_cut += 1;
+        if let Some(left_out) = self.copies_cut.permit(now) {
+            let (session, firm) = (key.session_id.0, key.firm_id.0);
+            tracing::warn!(session, firm, left_out, "copies ended: too slow for what is kept");
+        }
+    }
+
+    /// There is no place for one more connection beside `connections`.
+    pub(super) fn turned_away(
+        &mut self,
+        counters: &mut GatewayCounters,
+        (peer, connections): (Option<SocketAddr>, usize),
+        now: Nanos,
+    ) {
+        counters.connections_refused += 1;
+        if let Some(left_out) = self.turned_away.permit(now) {
+            let peer = text_of(peer);
+            tracing::warn!(peer, connections, left_out, "connection turned away: no place");
+        }
+    }
+}
+
+pub(super) fn peer_of(connection: &Connection) -> String {
+    text_of(connection.peer)
+}
+
+fn text_of(peer: Option<SocketAddr>) -> String {
+    peer.map_or_else(String::new, |peer| peer.to_string())
+}
+
+fn sessions_of(connection: &Connection) -> String {
+    let ids: Vec<String> = connection.sessions.iter().map(SessionId::to_string).collect();
+    ids.join(",")
+}

@@ -1,0 +1,291 @@
+//! Sessions come and go: logon with resume, logout, and what a lost connection means.
+
+use weir_door::directory::{KnownSession, Redefined};
+use weir_door::keys::Lock;
+use weir_door::reception::{Asked, Via};
+use weir_door::transport::Ending;
+use weir_partition::handoff::Submission;
+use weir_types::{Nanos, Reason, Role, SessionId, Switch};
+use weir_wire::Command;
+use weir_wire::dialogue::{ClientMessage, put_logon_ack};
+use weir_wire::frame::{CLIENT_FRAME_LEN_MAX, Framing, RawMessage, next_frame, put_frame};
+use weir_wire::group::Group;
+use weir_wire::reference::SessionLost;
+use weir_wire::session::{
+    Logon, LogonAck, LogonReject, Logout, PartitionState, ResumePoint, SignedLogon,
+};
+
+use super::Gateway;
+use super::connection::Connection;
+use super::intake::Taken;
+use super::opening::open;
+use super::refusals::put_refused_logon;
+use super::sessions::{Behind, Session};
+
+/// How long a closing connection may take to read its last words.
+pub(super) const CLOSING_TIME: u64 = 1_000_000_000;
+
+impl Gateway {
+    /// Opens a session by its API key, or says why not.
+    pub(super) fn log_on(
+        &mut self,
+        connection: &mut Connection,
+        logon: &Logon,
+        points: Group<'_, ResumePoint>,
+        now: Nanos,
+    ) {
+        let via = Via { connection: connection.id, now };
+        let known = self.reception.prove_by_key(logon, via);
+        self.answer_logon(connection, known, Asked::of_logon(logon, points), now);
+    }
+
+    /// Gives a challenge to whoever asks: whether there is such a session is not told.
+    pub(super) fn challenge(
+        &mut self,
+        connection: &mut Connection,
+        session_id: SessionId,
+        now: Nanos,
+    ) {
+        match self.reception.challenge(session_id, Via { connection: connection.id, now }) {
+            Ok(challenge) => {
+                put_frame(&challenge, &mut connection.output);
+                self.counters.challenges += 1;
+                self.flush_list.add(connection);
+            }
+            Err(reject) => self.refuse_logon(connection, &reject, now),
+        }
+    }
+
+    /// Opens a session by a signature of its challenge, or says why not. It waits while more
+    /// signatures came than are to be verified.
+    pub(super) fn log_on_signed(
+        &mut self,
+        connection: &mut Connection,
+        (raw, logon): (&RawMessage<'_>, &SignedLogon),
+        points: Group<'_, ResumePoint>,
+        now: Nanos,
+    ) -> Taken {
+        let via = Via { connection: connection.id, now };
+        let Some(known) = self.reception.prove_by_signature((raw, logon), via) else {
+            return Taken::NoRoom;
+        };
+        self.answer_logon(connection, known, Asked::of_signed(logon, points), now);
+        Taken::Done
+    }
+
+    /// Opens the session whose logon a connection came in by, or says why not. The proof was
+    /// given where newcomers are; the logon is what the connection's input begins with.
+    pub(super) fn log_on_arrival(&mut self, connection: &mut Connection, lock: &Lock, now: Nanos) {
+        let mut input = std::mem::take(&mut connection.input);
+        let Framing::Frame { len, message: Ok(raw) } =
+            next_frame(input.bytes(), CLIENT_FRAME_LEN_MAX)
+        else {
+            unreachable!("it was let in for this frame")
+        };
+        let asked = match ClientMessage::decode(&raw) {
+            Ok(ClientMessage::Logon(logon, points)) => Asked::of_logon(&logon, points),
+            Ok(ClientMessage::SignedLogon(logon, points)) => Asked::of_signed(&logon, points),
+            _ => unreachable!("it was let in for a logon"),
+        };
+        let known = self.reception.accept_proof(asked.session_id, lock);
+        self.answer_logon(connection, known, asked, now);
+        input.consume(len);
+        connection.must_wait = !input.is_empty();
+        connection.input = input;
+    }
+
+    fn answer_logon(
+        &mut self,
+        connection: &mut Connection,
+        known: Result<KnownSession, LogonReject>,
+        asked: Asked<'_>,
+        now: Nanos,
+    ) {
+        let session_id = asked.session_id;
+        let ports = &self.ports;
+        let lineage_of = |id| {
+            let port = ports.iter().position(|port| port.ring.partition_id == id)?;
+            Some((port, &ports[port].lineage))
+        };
+        let via = Via { connection: connection.id, now };
+        let sessions = &mut self.sessions;
+        let opened = known.and_then(|known| open(sessions, &known, (asked, via), &lineage_of));
+        match opened {
+            Ok(()) => {
+                connection.sessions.push(session_id);
+                self.acknowledge_logon(connection, session_id, now);
+                self.lines.logged_on(connection, session_id, now);
+                self.set_timer(connection, now);
+            }
+            Err(reject) => self.refuse_logon(connection, &reject, now),
+        }
+        self.flush_list.add(connection);
+    }
+
+    fn refuse_logon(&mut self, connection: &mut Connection, reject: &LogonReject, now: Nanos) {
+        let to = (&mut self.counters, &mut self.lines);
+        let closes = put_refused_logon(connection, reject, to, now);
+        self.flush_list.add(connection);
+        if let Some(reason) = closes {
+            self.close(connection, reason, now);
+        }
+    }
+
+    fn acknowledge_logon(&mut self, connection: &mut Connection, id: SessionId, now: Nanos) {
+        self.lobby.logged_on(connection.id);
+        let Some(session) = self.sessions.get(id) else { return };
+        let ack = LogonAck {
+            server_time: now,
+            session_id: id,
+            firm_id: session.firm_id,
+            heartbeat_interval_ms: (session.heartbeat_interval.0 / 1_000_000) as u32,
+            order_rate_max: session.order_rate_max,
+            in_flight_max: session.in_flight_max,
+            role: session.role,
+        };
+        let states = self.partition_states(session);
+        put_logon_ack(&ack, &states, &mut connection.output);
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        for (port, stream) in session.streams.iter_mut().enumerate() {
+            self.behind.add(Behind { session_id: id, port }, stream);
+        }
+    }
+
+    fn partition_states(&self, session: &Session) -> Vec<PartitionState> {
+        let with_ports = session.streams.iter().zip(&self.ports);
+        with_ports
+            .map(|(stream, port)| PartitionState {
+                last_request_no: stream.last_request_no(),
+                next_event_no: stream.next_event_no(),
+                oldest_event_no: stream.oldest(),
+                epoch: port.lineage.current(),
+                partition_id: port.ring.partition_id,
+            })
+            .collect()
+    }
+
+    /// Closes a session in order, or the whole connection when the session is zero. The orders of
+    /// a session that logs out stay, unless it chose cancel-on-disconnect.
+    pub(super) fn log_out(&mut self, connection: &mut Connection, id: SessionId, now: Nanos) {
+        if id.is_none() {
+            self.close(connection, Reason::LogoutRequested, now);
+            return;
+        }
+        if self.sessions.logged_on(id, connection.id).is_none() {
+            return;
+        }
+        connection.sessions.retain(|session| *session != id);
+        self.end_session(id);
+        put_frame(
+            &Logout { session_id: id, reason: Reason::LogoutRequested },
+            &mut connection.output,
+        );
+        self.set_timer(connection, now);
+        self.flush_list.add(connection);
+    }
+
+    /// Tells the peer why and closes the connection once that is sent.
+    pub(super) fn close(&mut self, connection: &mut Connection, reason: Reason, now: Nanos) {
+        if connection.closing_by.is_some() {
+            return;
+        }
+        put_frame(&Logout { session_id: SessionId::NONE, reason }, &mut connection.output);
+        connection.closing_by = Some(Nanos(now.0 + CLOSING_TIME));
+        self.lines.closing(&mut self.counters, connection, reason, now);
+        for id in std::mem::take(&mut connection.sessions) {
+            self.end_session(id);
+        }
+        self.set_timer(connection, now);
+        self.flush_list.add(connection);
+    }
+
+    /// Forgets a connection whose peer is gone.
+    pub(super) fn drop_connection(&mut self, mut connection: Box<Connection>, now: Nanos) {
+        for id in std::mem::take(&mut connection.sessions) {
+            let why = "the connection is gone";
+            self.lines.lost(&mut self.counters, &connection, (id, why), now);
+            self.end_session(id);
+        }
+        match connection.ending {
+            Some(Ending::Truncated) => self.counters.tls_truncated += 1,
+            Some(Ending::Broken) => self.counters.tls_broken += 1,
+            Some(Ending::Closed) | None => {}
+        }
+        self.timers.cancel(connection.id.slot());
+        self.lobby.gone(connection.id);
+        if connection.closing_by.is_some() {
+            self.counters.connections_cut += 1;
+        } else {
+            self.counters.connections_gone += 1;
+        }
+        if let Some(newcomers) = &self.newcomers {
+            newcomers.places.give_back();
+        }
+        // A socket that is closed leaves the poll by itself; an error here changes nothing.
+        drop(self.poll.registry().deregister(connection.transport.socket()));
+        self.delivery.connection_is_gone(connection.id);
+        self.reception.forget(connection.id);
+        self.connections.release(connection.id);
+    }
+
+    /// Takes over what a definition says anew of a session that is logged on. One whose key was
+    /// replaced is ended soon: who came in by the old key may be who it was taken from.
+    pub(super) fn redefine(&mut self, redefined: &Redefined) {
+        let Some(session) = self.sessions.get_mut(redefined.session_id) else { return };
+        session.valid_until = redefined.known.valid_until;
+        session.in_flight_max = redefined.known.in_flight_max;
+        session.order_rate_max = redefined.known.order_rate_max;
+        if let (Some(via), Nanos(1..)) = (session.connection, session.valid_until) {
+            self.timers.set_no_later_than(via.slot(), session.valid_until);
+        }
+        if redefined.is_key_replaced && session.connection.is_some() {
+            session.ending = Some(Reason::KeyReplaced);
+            self.lost_sessions.push(redefined.session_id);
+        }
+    }
+
+    /// Takes a session off its connection and tells the logs.
+    pub(super) fn end_session(&mut self, id: SessionId) {
+        self.end_streams(id);
+        self.sessions.detach(id);
+        let Some(session) = self.sessions.get(id) else { return };
+        if session.role != Role::Trader || session.cancel_on_disconnect == Switch::Off {
+            return;
+        }
+        let lost =
+            SessionLost { session_id: id, cancel_on_disconnect: session.cancel_on_disconnect };
+        for (port, state) in self.ports.iter().enumerate() {
+            if state.ring.partition_id.0 != 0 {
+                self.losses.push_back((port, lost));
+            }
+        }
+    }
+
+    /// Hands lost sessions to the partitions, as far as there is room; the rest waits.
+    pub(super) fn submit_losses(&mut self) {
+        while let Some((port, lost)) = self.losses.front().copied() {
+            let ring = &mut self.ports[port].ring;
+            let submission = Submission::internal(Command::SessionLost(lost));
+            if ring.submissions.push(submission).is_err() {
+                return;
+            }
+            self.ports[port].handed_over = true;
+            self.losses.pop_front();
+        }
+    }
+
+    /// Tells every session that the node stops.
+    pub(super) fn say_goodbye(&mut self, now: Nanos) {
+        for id in self.connections.ids() {
+            let Some(mut connection) = self.connections.take(id) else { continue };
+            // The orders stay: the operator stops the node, the sessions did not go away.
+            for session in std::mem::take(&mut connection.sessions) {
+                self.end_streams(session);
+                self.sessions.detach(session);
+            }
+            self.close(&mut connection, Reason::Stopping, now);
+            self.connections.put_back(connection);
+        }
+        self.stop_by = Nanos(now.0 + CLOSING_TIME);
+    }
+}

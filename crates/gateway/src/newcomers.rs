@@ -1,0 +1,720 @@
+//! Connections that have not logged on, on a thread of their own.
+//!
+//! Whoever can reach the port can connect, say anything and hang up, as often as it likes. That
+//! costs this thread its time and the order path none: the gateway gets a connection when its first
+//! session has proved to be itself, with the bytes that it has sent, its logon first. Whether that
+//! session may be opened, and where its streams begin, is the gateway's to say; a connection whose
+//! logon it refuses, or whose last session has left, stays there.
+//!
+//! INVARIANT: a connection is this thread's or the gateway's, never both's, and the number of
+//! [`Places`] taken is that of both.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use mio::{Events, Interest, Poll, Token};
+use rtrb::{Consumer, Producer, RingBuffer};
+use weir_door::challenges::OpenChallenges;
+use weir_door::keys::Lock;
+use weir_door::lobby::Lobby;
+use weir_door::reception::{Reception, Via};
+use weir_door::transport::{Ending, Transport};
+use weir_door::{Door, Entrance};
+use weir_runtime::{Agent, Poller, Wake};
+use weir_types::{Nanos, Reason, SessionId};
+use weir_wire::Definition;
+use weir_wire::dialogue::ClientMessage;
+use weir_wire::frame::{CLIENT_FRAME_LEN_MAX, Framing, RawMessage, next_frame, put_frame};
+use weir_wire::reference::DefineSession;
+use weir_wire::session::{Logon, LogonReject, Logout, SignedLogon};
+
+use super::connection::{Connection, ReadBuffers, ReadOutcome};
+use super::connections::{Connections, FlushList, ReadList};
+use super::counters::GatewayCounters;
+use super::fairness::{OF_A_STRANGER, Share};
+use super::lines::{Lines, peer_of};
+use super::logon::CLOSING_TIME;
+use super::refusals::{Refusal, put_malformed, put_refused_logon, put_reject, reason_of};
+use super::timer_wheel::TimerWheel;
+use super::timers::{STATUS_INTERVAL, after};
+use super::{GatewayConfig, GatewayStatus};
+
+const LISTENER: Token = Token(usize::MAX);
+const WAKER: Token = Token(usize::MAX - 1);
+/// Connections accepted in one cycle.
+const ACCEPTS_MAX: usize = 16;
+/// Connections read in one cycle.
+const READS_MAX: usize = 16;
+/// Connections whose deadlines are dealt with in one cycle.
+const DEADLINES_MAX: usize = 16;
+/// Bytes of answers that may wait for a connection before nothing more is taken from it.
+const OUTPUT_LEN_MAX: usize = 16 * 1024;
+/// Connections on their way to the gateway.
+const ARRIVALS_MAX: usize = 256;
+/// Definitions on their way from the gateway.
+const DEFINITIONS_MAX: usize = 1024;
+
+/// How many connections there are, here and at the gateway.
+#[derive(Clone, Debug, Default)]
+pub struct Places(Arc<AtomicUsize>);
+
+impl Places {
+    fn taken(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn take_one(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A connection is gone.
+    pub fn give_back(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A connection whose first session has proved to be itself. Its input begins with that logon.
+pub struct Arrival {
+    pub(super) connection: Box<Connection>,
+    /// What the session has opened: if it is another one by now, it has not.
+    pub(super) lock: Lock,
+    /// The challenges that it was given for further sessions.
+    pub(super) challenges: OpenChallenges,
+}
+
+/// The gateway's side.
+pub struct NewcomersPort {
+    pub(super) arrivals: Consumer<Arrival>,
+    definitions: Producer<DefineSession>,
+    pub(super) places: Places,
+    wake: Wake,
+}
+
+/// The newcomers' side.
+pub struct GatewayPort {
+    arrivals: Producer<Arrival>,
+    definitions: Consumer<DefineSession>,
+    places: Places,
+    wake: Wake,
+}
+
+/// What connects the two; each is given what wakes the other.
+#[must_use]
+pub fn link(gateway: Wake, newcomers: Wake) -> (NewcomersPort, GatewayPort) {
+    let (arrivals_in, arrivals_out) = RingBuffer::new(ARRIVALS_MAX);
+    let (definitions_in, definitions_out) = RingBuffer::new(DEFINITIONS_MAX);
+    let places = Places::default();
+    let port = NewcomersPort {
+        arrivals: arrivals_out,
+        definitions: definitions_in,
+        places: places.clone(),
+        wake: newcomers,
+    };
+    let other =
+        GatewayPort { arrivals: arrivals_in, definitions: definitions_out, places, wake: gateway };
+    (port, other)
+}
+
+impl NewcomersPort {
+    /// Whether one more definition finds room.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        !self.definitions.is_full()
+    }
+
+    /// Tells of a session.
+    ///
+    /// # Panics
+    /// Without room.
+    pub fn tell(&mut self, definition: DefineSession) {
+        assert!(self.definitions.push(definition).is_ok(), "it was asked for room");
+        self.wake.wake();
+    }
+}
+
+/// What the agent is made of.
+pub struct NewcomersParts {
+    /// Where connections come from.
+    pub door: Door,
+    /// Where they go.
+    pub gateway: GatewayPort,
+    /// Who there is; what changes comes from the gateway.
+    pub reception: Reception,
+    /// The gateway's limits, which are this agent's too.
+    pub config: GatewayConfig,
+    /// Set when the node stops: nothing more is taken in.
+    pub draining: Arc<AtomicBool>,
+    /// For others to read.
+    pub status: Arc<Mutex<GatewayStatus>>,
+}
+
+/// See the module's documentation.
+pub struct Newcomers {
+    poll: Poll,
+    poll_events: Events,
+    entrance: Entrance,
+    connections: Connections,
+    buffers: ReadBuffers,
+    read_list: ReadList,
+    flush_list: FlushList,
+    lobby: Lobby,
+    reception: Reception,
+    gateway: GatewayPort,
+    proved: VecDeque<Arrival>,
+    timers: TimerWheel,
+    counters: GatewayCounters,
+    lines: Lines,
+    config: GatewayConfig,
+    draining: Arc<AtomicBool>,
+    status: Arc<Mutex<GatewayStatus>>,
+    status_at: Nanos,
+    stop_by: Option<Nanos>,
+}
+
+/// What became of a frame.
+enum Taken {
+    Done,
+    /// As many signatures were verified as may be now.
+    NotNow,
+    /// It is the logon of a session that has proved to be itself.
+    Proved(Lock),
+}
+
+impl Newcomers {
+    /// An agent that listens.
+    ///
+    /// # Errors
+    /// When the operating system refuses a poll or the listener.
+    pub fn new(parts: NewcomersParts) -> std::io::Result<Newcomers> {
+        let poll = Poll::new()?;
+        let entrance = parts.door.open(poll.registry(), LISTENER)?;
+        Ok(Newcomers {
+            poll,
+            poll_events: Events::with_capacity(1024),
+            entrance,
+            connections: Connections::default(),
+            buffers: ReadBuffers::default(),
+            read_list: ReadList::default(),
+            flush_list: FlushList::default(),
+            lobby: Lobby::new(parts.config.lobby),
+            reception: parts.reception,
+            gateway: parts.gateway,
+            proved: VecDeque::new(),
+            timers: TimerWheel::new(Nanos(0)),
+            counters: GatewayCounters::default(),
+            lines: Lines::default(),
+            config: parts.config,
+            draining: parts.draining,
+            status: parts.status,
+            status_at: Nanos(0),
+            stop_by: None,
+        })
+    }
+
+    /// Takes in what changed of sessions; returns how many did.
+    fn take_definitions(&mut self) -> usize {
+        let mut count = 0;
+        while let Ok(definition) = self.gateway.definitions.pop() {
+            // Whoever logged on by a key that was replaced is the gateway's by now.
+            self.reception.directory.define(&Definition::DefineSession(definition));
+            count += 1;
+        }
+        count
+    }
+
+    fn accept(&mut self, now: Nanos) -> usize {
+        let mut accepted = 0;
+        while accepted < ACCEPTS_MAX
+            && let Some((transport, peer)) = self.entrance.accept()
+        {
+            accepted += 1;
+            self.admit(transport, peer, now);
+        }
+        accepted
+    }
+
+    fn admit(&mut self, mut transport: Transport, peer: Option<SocketAddr>, now: Nanos) {
+        let taken = self.gateway.places.taken();
+        if taken >= self.config.connections_max {
+            self.lines.turned_away(&mut self.counters, (peer, taken), now);
+            return;
+        }
+        let id = self.connections.reserve();
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let (registry, token) = (self.poll.registry(), Token(id.slot()));
+        let ready = transport
+            .set_nodelay()
+            .and_then(|()| registry.register(transport.socket(), token, interest));
+        if ready.is_err() {
+            self.connections.release(id);
+            return;
+        }
+        self.counters.accepted += 1;
+        self.gateway.places.take_one();
+        let mut connection = Box::new(Connection::new(id, transport, now));
+        connection.peer = peer;
+        tracing::debug!(peer = peer_of(&connection), "connection accepted");
+        match self.lobby.enter(id, peer.map(|peer| peer.ip()), now) {
+            Ok(()) => {
+                self.set_timer(&connection);
+                self.read_list.add(&mut connection);
+            }
+            Err(reason) => {
+                self.counters.address_refused += 1;
+                self.close(&mut connection, reason, now);
+            }
+        }
+        self.connections.put_back(connection);
+    }
+
+    /// Reads connections that have input; returns how many.
+    fn read(&mut self, now: Nanos) -> usize {
+        let mut count = 0;
+        for _ in 0..self.read_list.len().min(READS_MAX) {
+            let Some(id) = self.read_list.pop_front() else { break };
+            let Some(mut connection) = self.connections.take(id) else { continue };
+            connection.in_read_list = false;
+            let read = self.read_connection(&mut connection, OF_A_STRANGER, now);
+            connection.settle_input(&mut self.buffers);
+            // Who has more to say than it may now is not what keeps this thread awake.
+            count += usize::from(!connection.must_wait);
+            match read {
+                Ok(None) => {
+                    if connection.must_wait || connection.readable {
+                        self.want_read(&mut connection);
+                    }
+                    self.connections.put_back(connection);
+                }
+                Ok(Some(lock)) => self.let_in(connection, lock),
+                Err(()) => self.drop_connection(connection),
+            }
+        }
+        count
+    }
+
+    /// Takes the next frames of a connection; what its logon opened, once it has proved to be its
+    /// session's. An error when the peer is gone.
+    fn read_connection(
+        &mut self,
+        connection: &mut Connection,
+        share: Share,
+        now: Nanos,
+    ) -> Result<Option<Lock>, ()> {
+        if connection.closing_by.is_some() {
+            return Ok(None);
+        }
+        if !connection.has_room(OUTPUT_LEN_MAX) {
+            // Who does not read its answers asks no more questions.
+            connection.waits_for_room = true;
+            return Ok(None);
+        }
+        // Frames that an earlier turn left over come before new bytes.
+        let mut frames = share.frames;
+        if !connection.input.is_empty()
+            && let Some(lock) = self.take_frames(connection, &mut frames, now)
+        {
+            return Ok(Some(lock));
+        }
+        if connection.must_wait || !connection.readable || connection.closing_by.is_some() {
+            return Ok(None);
+        }
+        if connection.fill(now, &mut self.buffers, share.bytes) == ReadOutcome::Gone {
+            return Err(());
+        }
+        Ok(self.take_frames(connection, &mut frames, now))
+    }
+
+    /// Takes whole frames, as many as are left, until one has to wait or lets the connection in.
+    fn take_frames(
+        &mut self,
+        connection: &mut Connection,
+        left: &mut usize,
+        now: Nanos,
+    ) -> Option<Lock> {
+        // The input is lent to the frames while the connection's output grows.
+        let mut input = std::mem::take(&mut connection.input);
+        connection.must_wait = false;
+        let mut opened = None;
+        while connection.closing_by.is_none() {
+            if *left == 0 {
+                connection.must_wait = !input.is_empty();
+                break;
+            }
+            match next_frame(input.bytes(), CLIENT_FRAME_LEN_MAX) {
+                Framing::Incomplete => break,
+                Framing::Broken(broken) => {
+                    self.counters.broken_streams += 1;
+                    self.close(connection, reason_of(broken), now);
+                }
+                Framing::Frame { len, message } => {
+                    let taken = match message {
+                        Ok(raw) => self.take_message(connection, &raw, now),
+                        Err(error) => {
+                            let counters = &mut self.counters;
+                            let closes = put_malformed(connection, None, error, counters);
+                            self.answered(connection, closes, now)
+                        }
+                    };
+                    match taken {
+                        Taken::Done => input.consume(len),
+                        Taken::NotNow => {
+                            self.counters.back_pressure += 1;
+                            connection.must_wait = true;
+                            break;
+                        }
+                        Taken::Proved(lock) => {
+                            opened = Some(lock);
+                            break;
+                        }
+                    }
+                    *left -= 1;
+                }
+            }
+        }
+        connection.input = input;
+        opened
+    }
+
+    fn take_message(
+        &mut self,
+        connection: &mut Connection,
+        raw: &RawMessage<'_>,
+        now: Nanos,
+    ) -> Taken {
+        let refusal = match ClientMessage::decode(raw) {
+            Ok(ClientMessage::Logon(logon, _)) => return self.log_on(connection, &logon, now),
+            Ok(ClientMessage::SignedLogon(logon, _)) => {
+                return self.log_on_signed(connection, (raw, &logon), now);
+            }
+            Ok(ClientMessage::ChallengeRequest(request)) => {
+                return self.challenge(connection, request.session_id, now);
+            }
+            Ok(ClientMessage::Logout(logout)) => {
+                if logout.session_id.is_none() {
+                    self.close(connection, Reason::LogoutRequested, now);
+                }
+                return Taken::Done;
+            }
+            // There is nobody here whose sign of life it could be.
+            Ok(ClientMessage::Heartbeat(_)) => return Taken::Done,
+            Ok(ClientMessage::Request(request)) => Refusal::of(&request),
+            Ok(
+                ClientMessage::OpenSource(_)
+                | ClientMessage::SourceBatch(..)
+                | ClientMessage::FollowSource(_)
+                | ClientMessage::CreateSubscription(..)
+                | ClientMessage::SubscriptionRequest(..)
+                | ClientMessage::AttachSubscription(..)
+                | ClientMessage::DetachSubscription(_)
+                | ClientMessage::AckMessages(_)
+                | ClientMessage::PublishMessage(..)
+                | ClientMessage::NamedToken(..)
+                | ClientMessage::Market(_),
+            ) => {
+                let refusal = Refusal::misplaced(raw);
+                put_reject(connection, refusal, Reason::NotServedHere, &mut self.counters);
+                return self.answered(connection, None, now);
+            }
+            Ok(ClientMessage::FetchOrders(fetch, _)) => Refusal::of_fetch(&fetch),
+            Ok(ClientMessage::CancelFetch(cancel)) => Refusal::of_cancel(&cancel),
+            Ok(ClientMessage::AddCredit(more)) => Refusal::of_credit(&more),
+            Ok(ClientMessage::DropCopyRequest(request)) => Refusal::of_copies(&request),
+            Err(error) => {
+                let closes = put_malformed(connection, Some(raw), error, &mut self.counters);
+                return self.answered(connection, closes, now);
+            }
+        };
+        put_reject(connection, refusal, Reason::NotLoggedOn, &mut self.counters);
+        self.answered(connection, None, now)
+    }
+
+    fn log_on(&mut self, connection: &mut Connection, logon: &Logon, now: Nanos) -> Taken {
+        let via = Via { connection: connection.id, now };
+        match self.reception.prove_by_key(logon, via) {
+            Ok(_) => self.proved_to_be(logon.session_id),
+            Err(reject) => self.refuse_logon(connection, &reject, now),
+        }
+    }
+
+    fn log_on_signed(
+        &mut self,
+        connection: &mut Connection,
+        (raw, logon): (&RawMessage<'_>, &SignedLogon),
+        now: Nanos,
+    ) -> Taken {
+        let via = Via { connection: connection.id, now };
+        match self.reception.prove_by_signature((raw, logon), via) {
+            None => Taken::NotNow,
+            Some(Ok(_)) => self.proved_to_be(logon.session_id),
+            Some(Err(reject)) => self.refuse_logon(connection, &reject, now),
+        }
+    }
+
+    fn proved_to_be(&self, session_id: SessionId) -> Taken {
+        let lock = self.reception.directory.lock_of(session_id);
+        Taken::Proved(*lock.expect("it was opened"))
+    }
+
+    fn challenge(&mut self, connection: &mut Connection, id: SessionId, now: Nanos) -> Taken {
+        match self.reception.challenge(id, Via { connection: connection.id, now }) {
+            Ok(challenge) => {
+                put_frame(&challenge, &mut connection.output);
+                self.counters.challenges += 1;
+                self.answered(connection, None, now)
+            }
+            Err(reject) => self.refuse_logon(connection, &reject, now),
+        }
+    }
+
+    fn refuse_logon(
+        &mut self,
+        connection: &mut Connection,
+        reject: &LogonReject,
+        now: Nanos,
+    ) -> Taken {
+        let to = (&mut self.counters, &mut self.lines);
+        let closes = put_refused_logon(connection, reject, to, now);
+        self.answered(connection, closes, now)
+    }
+
+    /// Sends an answer, and closes the connection where there is a reason to.
+    fn answered(
+        &mut self,
+        connection: &mut Connection,
+        closes: Option<Reason>,
+        now: Nanos,
+    ) -> Taken {
+        self.flush_list.add(connection);
+        if let Some(reason) = closes {
+            self.close(connection, reason, now);
+        }
+        Taken::Done
+    }
+
+    fn close(&mut self, connection: &mut Connection, reason: Reason, now: Nanos) {
+        if connection.closing_by.is_some() {
+            return;
+        }
+        put_frame(&Logout { session_id: SessionId::NONE, reason }, &mut connection.output);
+        connection.closing_by = Some(Nanos(now.0 + CLOSING_TIME));
+        self.lines.closing(&mut self.counters, connection, reason, now);
+        self.set_timer(connection);
+        self.flush_list.add(connection);
+    }
+
+    /// Sends a connection on its way to the gateway.
+    fn let_in(&mut self, mut connection: Box<Connection>, lock: Lock) {
+        let challenges = self.reception.take_challenges(connection.id);
+        self.forget(&mut connection);
+        self.proved.push_back(Arrival { connection, lock, challenges });
+    }
+
+    fn drop_connection(&mut self, mut connection: Box<Connection>) {
+        match connection.ending {
+            Some(Ending::Truncated) => self.counters.tls_truncated += 1,
+            Some(Ending::Broken) => self.counters.tls_broken += 1,
+            Some(Ending::Closed) | None => {}
+        }
+        if connection.closing_by.is_some() {
+            self.counters.connections_cut += 1;
+        } else {
+            self.counters.connections_gone += 1;
+        }
+        self.reception.forget(connection.id);
+        self.forget(&mut connection);
+        self.gateway.places.give_back();
+    }
+
+    /// A connection is no longer here.
+    fn forget(&mut self, connection: &mut Connection) {
+        self.timers.cancel(connection.id.slot());
+        self.lobby.gone(connection.id);
+        // A socket that is closed leaves the poll by itself; an error here changes nothing.
+        drop(self.poll.registry().deregister(connection.transport.socket()));
+        self.connections.release(connection.id);
+    }
+
+    /// Hands connections to the gateway as far as it has room; returns how many.
+    fn hand_over(&mut self) -> usize {
+        let mut count = 0;
+        while let Some(arrival) = self.proved.pop_front() {
+            if let Err(rtrb::PushError::Full(arrival)) = self.gateway.arrivals.push(arrival) {
+                self.proved.push_front(arrival);
+                break;
+            }
+            count += 1;
+        }
+        if count > 0 {
+            self.gateway.wake.wake();
+        }
+        count
+    }
+
+    fn want_read(&mut self, connection: &mut Connection) {
+        if connection.closing_by.is_none() && !connection.waits_for_room {
+            self.read_list.add(connection);
+        }
+    }
+
+    /// Writes what is due; returns how many connections.
+    fn flush(&mut self, now: Nanos) -> usize {
+        let ids = self.flush_list.take();
+        let count = ids.len();
+        for id in ids {
+            let Some(mut connection) = self.connections.take(id) else { continue };
+            connection.in_flush_list = false;
+            let mut gone = connection.flush(now) == ReadOutcome::Gone;
+            gone |= connection.closing_by.is_some()
+                && connection.output_len() == 0
+                && connection.say_farewell(now);
+            if gone {
+                self.drop_connection(connection);
+                continue;
+            }
+            if connection.output_len() > 0 && connection.can_write() {
+                self.flush_list.add(&mut connection);
+            }
+            if connection.waits_for_room && connection.has_room(OUTPUT_LEN_MAX) {
+                connection.waits_for_room = false;
+                self.want_read(&mut connection);
+            }
+            self.set_timer(&connection);
+            self.connections.put_back(connection);
+        }
+        count
+    }
+
+    fn set_timer(&mut self, connection: &Connection) {
+        match self.deadline_of(connection) {
+            Some(deadline) => self.timers.set(connection.id.slot(), deadline),
+            None => self.timers.cancel(connection.id.slot()),
+        }
+    }
+
+    fn deadline_of(&self, connection: &Connection) -> Option<Nanos> {
+        if let Some(by) = connection.closing_by {
+            return Some(by);
+        }
+        let stall_max = self.config.stall_max.0;
+        let stalls_at = connection.stalled_since.map(|since| Nanos(since.0 + stall_max));
+        stalls_at.into_iter().chain(self.lobby.deadline_of(connection.id)).min().map(after)
+    }
+
+    /// Deals with connections whose deadline has passed, a bounded number; returns how many.
+    fn run_timers(&mut self, now: Nanos) -> usize {
+        let mut count = 0;
+        while count < DEADLINES_MAX {
+            let Some(slot) = self.timers.next_due(now) else { break };
+            count += 1;
+            let id = self.connections.in_slot(slot).map(|connection| connection.id);
+            let Some(mut connection) = id.and_then(|id| self.connections.take(id)) else {
+                continue;
+            };
+            if connection.closing_by.is_some_and(|by| now >= by) {
+                self.drop_connection(connection);
+                continue;
+            }
+            let stall_max = self.config.stall_max;
+            if connection.stalled_since.is_some_and(|since| now.since(since) > stall_max) {
+                self.counters.slow_consumers += 1;
+                self.close(&mut connection, Reason::SlowConsumer, now);
+            } else if self.lobby.is_overdue(connection.id, now) && connection.closing_by.is_none() {
+                self.counters.logon_timeouts += 1;
+                self.close(&mut connection, Reason::LogonTimeout, now);
+            } else {
+                self.set_timer(&connection);
+            }
+            self.connections.put_back(connection);
+        }
+        count
+    }
+
+    fn publish_status(&mut self) {
+        self.counters.connections = (self.connections.count() + self.proved.len()) as u64;
+        let checks = self.reception.directory.checks();
+        self.counters.api_keys_checked = checks.api_keys;
+        self.counters.signatures_checked = checks.signatures;
+        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        status.newcomers.clone_from(&self.counters);
+    }
+}
+
+impl Poller for Newcomers {
+    fn poll(&mut self, timeout: Option<Duration>) {
+        if let Err(error) = self.poll.poll(&mut self.poll_events, timeout) {
+            assert!(
+                error.kind() == std::io::ErrorKind::Interrupted,
+                "the newcomers' poll failed: {error}"
+            );
+            return;
+        }
+        for event in &self.poll_events {
+            match event.token() {
+                LISTENER => self.entrance.is_ready(),
+                WAKER => {}
+                Token(slot) => {
+                    let Some(connection) = self.connections.in_slot(slot) else { continue };
+                    connection.on_ready(event);
+                    if connection.closing_by.is_none() && !connection.waits_for_room {
+                        self.read_list.add(connection);
+                    }
+                    if event.is_writable() && connection.output_len() > 0 {
+                        self.flush_list.add(connection);
+                    }
+                }
+            }
+        }
+    }
+
+    fn waker(&self) -> std::io::Result<mio::Waker> {
+        mio::Waker::new(self.poll.registry(), WAKER)
+    }
+}
+
+impl Agent for Newcomers {
+    fn name(&self) -> &'static str {
+        "newcomers"
+    }
+
+    fn do_work(&mut self, now: Nanos) -> usize {
+        // Whoever logs on by what was just defined is known.
+        let mut done = self.take_definitions();
+        done += self.run_timers(now);
+        if !self.draining.load(Ordering::Relaxed) {
+            done += self.read(now);
+            done += self.accept(now);
+        }
+        done += self.hand_over();
+        done += self.flush(now);
+        if now >= self.status_at {
+            self.status_at = Nanos(now.0 + STATUS_INTERVAL);
+            self.publish_status();
+        }
+        done
+    }
+
+    fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
+        if !self.read_list.is_empty() || !self.proved.is_empty() {
+            return Some(Nanos(now.0 + 500_000));
+        }
+        Some(self.status_at.min(self.timers.look_again_at()))
+    }
+
+    fn stop(&mut self, now: Nanos) -> bool {
+        if self.stop_by.is_none() {
+            self.stop_by = Some(Nanos(now.0 + CLOSING_TIME));
+            for id in self.connections.ids() {
+                let Some(mut connection) = self.connections.take(id) else { continue };
+                self.close(&mut connection, Reason::Stopping, now);
+                self.connections.put_back(connection);
+            }
+        }
+        self.hand_over();
+        self.flush(now);
+        let is_done = self.connections.count() == 0 && self.proved.is_empty();
+        is_done || self.stop_by.is_some_and(|by| now >= by)
+    }
+}

@@ -1,0 +1,67 @@
+//! The opening of a session that has proved to be itself: resume points are checked against the
+//! session's streams, then the session gets its connection.
+//!
+//! INVARIANT: a session gets a connection only here, and only when it has none. A refused logon
+//! changes nothing.
+
+use weir_door::directory::KnownSession;
+use weir_door::reception::{Asked, Via, heartbeat_granted, refusal};
+use weir_partition::lineage::Lineage;
+use weir_types::{EventNo, Nanos, PartitionId, Reason};
+use weir_wire::session::LogonReject;
+
+use crate::sessions::Sessions;
+
+/// Opens a session that has proved to be itself. `lineage_of` tells a partition's place among the
+/// session's streams, and its epochs.
+///
+/// # Errors
+/// [`Reason::AlreadyLoggedOn`], and what is wrong with a resume point; nothing has changed then.
+pub fn open<'a>(
+    sessions: &mut Sessions,
+    known: &KnownSession,
+    (asked, via): (Asked<'_>, Via),
+    lineage_of: &dyn Fn(PartitionId) -> Option<(usize, &'a Lineage)>,
+) -> Result<(), LogonReject> {
+    let refused = |reason| refusal(asked.session_id, reason);
+    let session = sessions.entry(asked.session_id);
+    if session.connection.is_some() {
+        return Err(refused(Reason::AlreadyLoggedOn));
+    }
+    // All points are checked before any is applied: a refused logon changes nothing.
+    let mut starts = vec![EventNo::NONE; session.streams.len()];
+    for point in asked.points {
+        let Ok(point) = point else { return Err(refused(Reason::FieldOutOfRange)) };
+        let Some((port, lineage)) = lineage_of(point.partition_id) else {
+            return Err(refused(Reason::WrongPartition));
+        };
+        let stream = &session.streams[port];
+        stream.check_resume(point.next_event_no, point.epoch, lineage).map_err(|cannot| {
+            LogonReject {
+                oldest_event_no: cannot.oldest,
+                next_event_no: cannot.next,
+                epoch: lineage.current(),
+                partition_id: point.partition_id,
+                ..refused(cannot.reason)
+            }
+        })?;
+        starts[port] = point.next_event_no;
+    }
+    for (stream, start) in session.streams.iter_mut().zip(starts) {
+        stream.resume(start);
+    }
+    let heartbeat_ms = heartbeat_granted(asked.heartbeat_interval_ms);
+    session.heartbeat_interval = Nanos(u64::from(heartbeat_ms) * 1_000_000);
+    session.cancel_on_disconnect = asked.cancel_on_disconnect;
+    session.firm_id = known.firm_id;
+    session.role = known.role;
+    session.valid_until = known.valid_until;
+    session.in_flight_max = known.in_flight_max;
+    session.order_rate_max = known.order_rate_max;
+    // What was to end is gone; this one is another.
+    session.ending = None;
+    session.heard_at = via.now;
+    session.said_at = via.now;
+    sessions.attach(asked.session_id, via.connection);
+    Ok(())
+}

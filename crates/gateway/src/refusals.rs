@@ -1,0 +1,141 @@
+//! What a peer is told of what it said wrong, and what that costs it: the same whether it has
+//! logged on or not.
+
+use weir_types::{Nanos, Reason, RequestNo, SessionId};
+use weir_wire::delivery::{AddCredit, CancelFetch, FetchOrders};
+use weir_wire::dialogue::peek_session_and_request;
+use weir_wire::drop_copy::DropCopyRequest;
+use weir_wire::frame::{BrokenFrame, CLIENT_FRAME_LEN_MAX, RawMessage, put_frame};
+use weir_wire::session::{Label, LogonReject, Reject};
+use weir_wire::{DecodeError, Message, Request};
+
+use super::connection::Connection;
+use super::counters::GatewayCounters;
+use super::lines::Lines;
+
+/// Malformed messages and refused logons after which a connection is closed.
+const ERRORS_MAX: u32 = 16;
+
+/// What a reject refers to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refusal {
+    pub(super) session_id: SessionId,
+    pub(super) request_no: RequestNo,
+    pub(super) template_id: u16,
+    pub(super) field: &'static str,
+}
+
+impl Refusal {
+    pub(super) fn of_fetch(fetch: &FetchOrders) -> Refusal {
+        Refusal {
+            session_id: fetch.session_id,
+            request_no: RequestNo(fetch.correlation_id),
+            template_id: FetchOrders::TEMPLATE_ID,
+            field: "",
+        }
+    }
+
+    pub(super) fn of_credit(more: &AddCredit) -> Refusal {
+        Refusal {
+            session_id: more.session_id,
+            request_no: RequestNo(more.correlation_id),
+            template_id: AddCredit::TEMPLATE_ID,
+            field: "",
+        }
+    }
+
+    pub(super) fn of_cancel(cancel: &CancelFetch) -> Refusal {
+        Refusal {
+            session_id: cancel.session_id,
+            request_no: RequestNo(cancel.correlation_id),
+            template_id: CancelFetch::TEMPLATE_ID,
+            field: "",
+        }
+    }
+
+    /// Of a message that another listener serves.
+    pub(super) fn misplaced(raw: &RawMessage<'_>) -> Refusal {
+        let (session_id, request_no) = peek_session_and_request(raw);
+        Refusal { session_id, request_no, template_id: raw.template_id, field: "" }
+    }
+
+    pub(super) fn of_copies(request: &DropCopyRequest) -> Refusal {
+        Refusal {
+            session_id: request.session_id,
+            request_no: RequestNo::NONE,
+            template_id: DropCopyRequest::TEMPLATE_ID,
+            field: "",
+        }
+    }
+
+    pub(super) fn of(request: &Request) -> Refusal {
+        Refusal {
+            session_id: request.session_id(),
+            request_no: request.request_no(),
+            template_id: request.template_id(),
+            field: "",
+        }
+    }
+}
+
+/// Answers with a reject that has no event number.
+pub(super) fn put_reject(
+    to: &mut Connection,
+    refusal: Refusal,
+    reason: Reason,
+    counters: &mut GatewayCounters,
+) {
+    let reject = Reject {
+        request_no: refusal.request_no,
+        field: Label::new(refusal.field),
+        session_id: refusal.session_id,
+        ref_template_id: refusal.template_id,
+        reason,
+    };
+    put_frame(&reject, &mut to.output);
+    counters.rejects += 1;
+    counters.rejects_by.add(reason);
+}
+
+/// Answers what could not be read; why the connection is to be closed, where it is.
+pub(super) fn put_malformed(
+    to: &mut Connection,
+    raw: Option<&RawMessage<'_>>,
+    error: DecodeError,
+    counters: &mut GatewayCounters,
+) -> Option<Reason> {
+    let (session_id, request_no) = raw.map(peek_session_and_request).unwrap_or_default();
+    let refusal = Refusal {
+        session_id,
+        request_no,
+        template_id: raw.map_or(0, |raw| raw.template_id),
+        field: error.field(),
+    };
+    put_reject(to, refusal, error.reason(), counters);
+    counters.malformed += 1;
+    one_more_error(to)
+}
+
+/// Answers a logon that is refused; why the connection is to be closed, where it is.
+pub(super) fn put_refused_logon(
+    to: &mut Connection,
+    reject: &LogonReject,
+    (counters, lines): (&mut GatewayCounters, &mut Lines),
+    now: Nanos,
+) -> Option<Reason> {
+    put_frame(reject, &mut to.output);
+    lines.refused_logon(counters, to, (reject.session_id, reject.reason), now);
+    let too_many = one_more_error(to);
+    // Neither keys nor sessions are guessed on one connection.
+    if reject.reason == Reason::UnknownKey { Some(reject.reason) } else { too_many }
+}
+
+/// Why a connection whose bytes are no frames is closed.
+pub(super) fn reason_of(broken: BrokenFrame) -> Reason {
+    weir_door::reason_of(broken, CLIENT_FRAME_LEN_MAX)
+}
+
+fn one_more_error(of: &mut Connection) -> Option<Reason> {
+    of.error_count += 1;
+    (of.error_count >= ERRORS_MAX).then_some(Reason::TooManyErrors)
+}

@@ -1,0 +1,250 @@
+//! From the event log to the sessions: each event addressed to a session becomes its report.
+//!
+//! A session that listens and has room gets the event as it passes. One that comes back, or reads
+//! too slowly, falls behind; it is caught up from the log, a bounded number of events a cycle, and
+//! meanwhile costs the others nothing.
+
+use weir_partition::event_reader::ReadEvent;
+use weir_partition::handoff::{Feedback, StageStamps};
+use weir_probe::Point;
+use weir_types::{Nanos, Position, Reason};
+use weir_wire::frame::parse_message;
+use weir_wire::report::StageTimes;
+
+use super::addressed::{address_of, position_of, put_event};
+use super::connection::Connection;
+use super::drop_copy::Copied;
+use super::sessions::Behind;
+use super::{Gateway, Port};
+
+/// Events taken from one partition in one cycle.
+const EVENTS_MAX: usize = 1024;
+/// Old events sent to one session in one cycle.
+const CATCH_UP_MAX: usize = 256;
+/// Old events after which no other session gets more in the same cycle.
+const CATCH_UP_ALL_MAX: usize = 768;
+
+impl Gateway {
+    /// Notes where the events of a partition begin, when the oldest are gone.
+    pub(super) fn note_beginning(&mut self, port: usize) {
+        let Port { events, lineage, .. } = &mut self.ports[port];
+        let first = events.next_record();
+        if first == 1 {
+            return;
+        }
+        let record = events.read_at(first, &mut self.old_record);
+        // With none left nothing is known of where they lay.
+        let begin = record.map_or(Position(u64::MAX), |record| {
+            let raw = parse_message(record).expect("the event log holds messages of our own");
+            Position(position_of(&raw))
+        });
+        lineage.begins_at(begin);
+    }
+
+    /// Takes what the partitions said; returns how many events and answers.
+    pub(super) fn pump_events(&mut self, now: Nanos) -> usize {
+        let mut done = 0;
+        for port in 0..self.ports.len() {
+            for _ in 0..EVENTS_MAX {
+                if port == 0 && self.newcomers.as_ref().is_some_and(|to| !to.has_room()) {
+                    break;
+                }
+                let mut record = std::mem::take(&mut self.record);
+                let read = self.ports[port].events.next(&mut record);
+                if let ReadEvent::Record(record_no) = read {
+                    self.on_event(port, record_no, &record, now);
+                    done += 1;
+                }
+                self.record = record;
+                if read == ReadEvent::UpToDate {
+                    break;
+                }
+            }
+            done += self.take_refusals(port);
+        }
+        done
+    }
+
+    fn on_event(&mut self, port: usize, record_no: u64, record: &[u8], now: Nanos) {
+        let raw = parse_message(record).expect("the event log holds messages of our own");
+        let Some(address) = address_of(&raw) else {
+            self.on_unaddressed(port, record);
+            return;
+        };
+        if address.reason != 0 {
+            self.counters.told_by.add_code(address.reason);
+        }
+        let stamps = self.stamps_of(port, address.position);
+        let limit = self.config.output_len_max;
+        let session = self.sessions.entry(address.session_id);
+        if !address.request_no.is_none() && session.answered(port, address.position) {
+            self.counters.throttled += u64::from(address.reason == Reason::Throttled.code());
+        }
+        let stream = &mut session.streams[port];
+        if address.event_no.is_none() {
+            // A session that the partition does not know yet was refused: told once, not again.
+            let connection = session.connection.and_then(|id| self.connections.get_mut(id));
+            if let Some(connection) = connection {
+                put_event(&raw, StageTimes::default(), &mut connection.output);
+                self.flush_list.add(connection);
+            }
+            return;
+        }
+        let Port { lineage, trail, .. } = &mut self.ports[port];
+        stream.note(address.noted(record_no), lineage);
+        trail.note(record_no, Position(address.position), lineage);
+        let feed =
+            session.feed.expect("a partition defines a session before it numbers its events");
+        let connection = session.connection.and_then(|id| self.connections.get_mut(id));
+        if let Some(connection) = connection {
+            if stream.is_next_to_send(address.event_no) && connection.has_room(limit) {
+                stream.sent_one();
+                session.said_at = now;
+                let asked = !address.request_no.is_none();
+                let times = stamps.filter(|_| asked);
+                let stage_times =
+                    times.map_or_else(StageTimes::default, |s| self.clock.stage_times(&s));
+                put_event(&raw, stage_times, &mut connection.output);
+                if let Some(stamps) = times
+                    && self.ports[port].answered != address.position
+                {
+                    self.ports[port].answered = address.position;
+                    self.recorder.record(stamps.trace, Point::T7);
+                    connection.answered.push(stamps.trace);
+                }
+                self.counters.reports += 1;
+                self.flush_list.add(connection);
+            } else {
+                self.behind.add(Behind { session_id: address.session_id, port }, stream);
+            }
+        }
+        if self.copies.note(feed, port, record_no) {
+            self.copy_event(feed, port, Copied { record_no, raw: &raw, address: &address }, now);
+        }
+    }
+
+    /// The stage times of the command at `position`, when it was this gateway's.
+    fn stamps_of(&mut self, port: usize, position: u64) -> Option<StageStamps> {
+        loop {
+            let newest = &mut self.ports[port].stamps;
+            match newest {
+                Some(stamps) if stamps.position.0 == position => return Some(*stamps),
+                Some(stamps) if stamps.position.0 > position => return None,
+                _ => {}
+            }
+            match self.ports[port].ring.feedback.pop() {
+                Ok(Feedback::Stamps(stamps)) => self.ports[port].stamps = Some(stamps),
+                Ok(refused) => self.on_refused(refused),
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// Answers what the log did not take. Refusals come between stamps: those stay for their
+    /// events, so only a refusal at the head is taken here.
+    fn take_refusals(&mut self, port: usize) -> usize {
+        let mut done = 0;
+        while let Ok(Feedback::Refused { .. }) = self.ports[port].ring.feedback.peek() {
+            let Ok(refused) = self.ports[port].ring.feedback.pop() else { break };
+            self.on_refused(refused);
+            done += 1;
+        }
+        done
+    }
+
+    fn on_refused(&mut self, refused: Feedback) {
+        let Feedback::Refused { session_id, request_no, template_id, reason } = refused else {
+            return;
+        };
+        let Some(session) = self.sessions.get_mut(session_id) else { return };
+        session.settled();
+        let connection = session.connection;
+        let Some(mut connection) = connection.and_then(|id| self.connections.take(id)) else {
+            return;
+        };
+        let refusal = super::refusals::Refusal { session_id, request_no, template_id, field: "" };
+        self.put_reject(&mut connection, refusal, reason);
+        self.connections.put_back(connection);
+    }
+
+    /// Sends sessions that are behind more of what they missed; returns how many events.
+    pub(super) fn catch_up(&mut self, now: Nanos) -> usize {
+        let mut sent = 0;
+        for _ in 0..self.behind.len() {
+            if sent >= CATCH_UP_ALL_MAX {
+                break;
+            }
+            let Some(behind) = self.behind.pop_front() else { break };
+            if let Some(session) = self.sessions.get_mut(behind.session_id) {
+                session.streams[behind.port].is_listed = false;
+            }
+            sent += self.catch_up_one(behind, now);
+        }
+        sent
+    }
+
+    fn catch_up_one(&mut self, behind: Behind, now: Nanos) -> usize {
+        let Some(session) = self.sessions.get_mut(behind.session_id) else { return 0 };
+        let Some(id) = session.connection else { return 0 };
+        let Some(connection) = self.connections.get_mut(id) else { return 0 };
+        let mut sent = 0;
+        let stream = &mut session.streams[behind.port];
+        while let Some(record_no) = stream.next_record() {
+            if !connection.has_room(self.config.output_len_max) {
+                // It costs nothing until it has.
+                connection.catches_up_later = true;
+                break;
+            }
+            if sent == CATCH_UP_MAX {
+                self.behind.add(behind, stream);
+                break;
+            }
+            let events = &mut self.ports[behind.port].events;
+            let Some(record) = record_no.and_then(|no| events.read_at(no, &mut self.old_record))
+            else {
+                // Too slow for longer than events are kept: it has to log on again and is then
+                // told from where it can go on.
+                session.ending = Some(Reason::SlowConsumer);
+                self.lost_sessions.push(behind.session_id);
+                break;
+            };
+            let raw = parse_message(record).expect("the event log holds messages of our own");
+            put_event(&raw, StageTimes::default(), &mut connection.output);
+            stream.sent_one();
+            sent += 1;
+        }
+        if sent > 0 {
+            session.said_at = now;
+            self.counters.reports += sent as u64;
+            self.flush_list.add(connection);
+        }
+        sent
+    }
+
+    /// Lets the sessions of a connection that has room again go on catching up.
+    pub(super) fn resume_catching_up(&mut self, connection: &mut Connection) {
+        if !connection.catches_up_later || !connection.has_room(self.config.output_len_max / 2) {
+            return;
+        }
+        connection.catches_up_later = false;
+        for id in &connection.sessions {
+            let Some(session) = self.sessions.get_mut(*id) else { continue };
+            for (port, stream) in session.streams.iter_mut().enumerate() {
+                if stream.next_record().is_some() {
+                    self.behind.add(Behind { session_id: *id, port }, stream);
+                }
+            }
+        }
+    }
+
+    /// Counts the answers that went out with a connection's output.
+    pub(super) fn stamp_egress(connection: &mut Connection, recorder: &mut weir_probe::Recorder) {
+        if connection.answered.is_empty() || connection.output_len() > 0 {
+            return;
+        }
+        let egress = recorder.now();
+        for trace in connection.answered.drain(..) {
+            recorder.record_at(trace, Point::Egress, egress);
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! The gateway's table of sessions: who is logged on where, and what each has been sent.
+
+use std::collections::{HashMap, VecDeque};
+
+use weir_door::ConnectionId;
+use weir_types::{EventNo, FirmId, Nanos, Reason, RequestNo, Role, SessionId, Switch};
+
+use super::copies::StreamKey;
+use super::fairness::Pace;
+use super::stream::Stream;
+
+/// A session that has events or is logged on.
+#[derive(Debug)]
+pub struct Session {
+    /// Its firm.
+    pub firm_id: FirmId,
+    /// What it may do.
+    pub role: Role,
+    /// The connection it is logged on through; set by [`Sessions::attach`] and
+    /// [`Sessions::detach`].
+    pub connection: Option<ConnectionId>,
+    /// Whether the loss of the connection cancels its orders.
+    pub cancel_on_disconnect: Switch,
+    /// When the time of the key that it logged on by is over; zero for never.
+    pub valid_until: Nanos,
+    /// Requests that may be without an answer; zero for no bound.
+    pub in_flight_max: u32,
+    /// New orders and replaces a second in each partition, which engines hold it to; zero for no
+    /// bound.
+    pub order_rate_max: u32,
+    /// How fast its orders have come. It outlives connections.
+    pub pace: Pace,
+    /// Requests handed to partitions that have not answered them yet. It outlives connections.
+    pub in_flight: u32,
+    /// Why it is to be ended soon.
+    pub ending: Option<Reason>,
+    /// How often something must be heard and said.
+    pub heartbeat_interval: Nanos,
+    /// When something was last said to it or heard from it.
+    pub said_at: Nanos,
+    /// When something was last heard from it.
+    pub heard_at: Nanos,
+    /// Its events, by the place of the partition in the gateway's list of ports.
+    pub streams: Vec<Stream>,
+    /// The feed of copies that its events belong to; none while no event log has defined it.
+    pub feed: Option<usize>,
+    /// The streams of copies that it gets.
+    pub(super) copy_streams: Vec<StreamKey>,
+    /// Where the last answered request lies in the log of each port.
+    answered_at: Vec<u64>,
+}
+
+impl Session {
+    /// Whether one more request may be without an answer.
+    #[must_use]
+    pub fn has_window(&self) -> bool {
+        self.in_flight_max == 0 || self.in_flight < self.in_flight_max
+    }
+
+    /// Takes note of an answer to the command at `position`; true for the first one to it. A
+    /// command has one place in its log, and its events come one after the other.
+    pub fn answered(&mut self, port: usize, position: u64) -> bool {
+        if self.answered_at[port] == position {
+            return false;
+        }
+        self.answered_at[port] = position;
+        self.settled();
+        true
+    }
+
+    /// Takes note that a request is no longer under way. Answers of before a restart are to
+    /// requests that this gateway did not count.
+    pub fn settled(&mut self) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+    }
+}
+
+/// All sessions.
+///
+/// INVARIANT: `logged_on_count` is the number of those that have a connection.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    by_id: HashMap<SessionId, Session>,
+    port_count: usize,
+    logged_on_count: usize,
+}
+
+impl Sessions {
+    /// An empty table for a gateway with so many ports.
+    #[must_use]
+    pub fn new(port_count: usize) -> Sessions {
+        Sessions { by_id: HashMap::new(), port_count, logged_on_count: 0 }
+    }
+
+    /// Agrees with a recovered engine on where a session stands.
+    pub fn agree(&mut self, id: SessionId, port: usize, next: EventNo, last: RequestNo) {
+        self.entry(id).streams[port].agree(next, last);
+    }
+
+    /// The session, made when it is not there yet.
+    pub fn entry(&mut self, id: SessionId) -> &mut Session {
+        let port_count = self.port_count;
+        self.by_id.entry(id).or_insert_with(|| Session {
+            firm_id: FirmId::NONE,
+            role: Role::Trader,
+            connection: None,
+            cancel_on_disconnect: Switch::Off,
+            valid_until: Nanos(0),
+            in_flight_max: 0,
+            order_rate_max: 0,
+            pace: Pace::default(),
+            in_flight: 0,
+            ending: None,
+            heartbeat_interval: Nanos(0),
+            said_at: Nanos(0),
+            heard_at: Nanos(0),
+            streams: (0..port_count).map(|_| Stream::unknown()).collect(),
+            feed: None,
+            copy_streams: Vec::new(),
+            answered_at: vec![0; port_count],
+        })
+    }
+
+    /// The session, if it is there.
+    pub fn get_mut(&mut self, id: SessionId) -> Option<&mut Session> {
+        self.by_id.get_mut(&id)
+    }
+
+    /// The session, if it is there.
+    #[must_use]
+    pub fn get(&self, id: SessionId) -> Option<&Session> {
+        self.by_id.get(&id)
+    }
+
+    /// The session, if it is logged on through this connection.
+    pub fn logged_on(&mut self, id: SessionId, via: ConnectionId) -> Option<&mut Session> {
+        self.by_id.get_mut(&id).filter(|session| session.connection == Some(via))
+    }
+
+    /// How many are logged on.
+    #[must_use]
+    pub fn logged_on_count(&self) -> usize {
+        self.logged_on_count
+    }
+
+    /// Notes that a session is logged on through this connection.
+    pub fn attach(&mut self, id: SessionId, via: ConnectionId) {
+        let before = self.entry(id).connection.replace(via);
+        self.logged_on_count += usize::from(before.is_none());
+    }
+
+    /// Notes that a session is logged on no more.
+    pub fn detach(&mut self, id: SessionId) {
+        let before = self.by_id.get_mut(&id).and_then(|session| session.connection.take());
+        self.logged_on_count -= usize::from(before.is_some());
+    }
+}
+
+/// A stream that is behind: which session's, of which port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Behind {
+    /// The session.
+    pub session_id: SessionId,
+    /// The port.
+    pub port: usize,
+}
+
+/// The streams that are behind, each once.
+///
+/// INVARIANT: a stream is listed exactly while it says so ([`Stream::is_listed`]).
+#[derive(Debug, Default)]
+pub struct BehindList {
+    streams: VecDeque<Behind>,
+}
+
+impl BehindList {
+    /// Adds a stream unless it is in the list; `stream` is the one that `behind` names.
+    pub fn add(&mut self, behind: Behind, stream: &mut Stream) {
+        if !std::mem::replace(&mut stream.is_listed, true) {
+            self.streams.push_back(behind);
+        }
+    }
+
+    /// Takes the stream that waits longest, which the caller marks as not listed; if it stays
+    /// behind it is added again.
+    pub fn pop_front(&mut self) -> Option<Behind> {
+        self.streams.pop_front()
+    }
+
+    /// How many wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// True when nobody is behind.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.streams.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_types::{Epoch, Position};
+
+    use super::*;
+    use crate::stream::Noted;
+    use weir_partition::lineage::Lineage;
+
+    fn session(in_flight_max: u32, in_flight: u32) -> Session {
+        let mut sessions = Sessions::new(2);
+        let session = sessions.entry(SessionId(5));
+        (session.in_flight_max, session.in_flight) = (in_flight_max, in_flight);
+        sessions.by_id.remove(&SessionId(5)).unwrap()
+    }
+
+    #[test]
+    fn sessions_that_are_logged_on_are_counted_each_once() {
+        let (mut sessions, via) = (Sessions::new(1), ConnectionId(1));
+        sessions.detach(SessionId(1));
+        for id in [1, 2, 2] {
+            sessions.attach(SessionId(id), via);
+        }
+        assert_eq!(sessions.logged_on_count(), 2);
+        sessions.detach(SessionId(1));
+        sessions.detach(SessionId(1));
+        assert_eq!(sessions.logged_on_count(), 1);
+        assert!(sessions.logged_on(SessionId(2), via).is_some());
+        assert!(sessions.logged_on(SessionId(1), via).is_none());
+    }
+
+    #[test]
+    fn a_window_is_open_below_its_bound_and_always_without_one() {
+        for (bound, in_flight, is_open) in
+            [(0, 0, true), (0, 9_999, true), (2, 1, true), (2, 2, false), (2, 3, false)]
+        {
+            assert_eq!(session(bound, in_flight).has_window(), is_open, "{in_flight} of {bound}");
+        }
+    }
+
+    #[test]
+    fn a_stream_is_in_the_list_once_however_often_it_falls_behind() {
+        let mut sessions = Sessions::new(2);
+        let mut list = BehindList::default();
+        let behind = |session_id, port| Behind { session_id: SessionId(session_id), port };
+        for (id, port) in [(5, 1), (5, 0), (5, 1), (6, 1), (5, 1), (6, 1)] {
+            let stream = &mut sessions.entry(SessionId(id)).streams[port];
+            list.add(behind(id, port), stream);
+        }
+        // What its log tells first of a session changes nothing in that.
+        let first = Noted {
+            event_no: EventNo(9),
+            request_no: RequestNo(1),
+            position: Position(1),
+            record: 1,
+        };
+        let stream = &mut sessions.entry(SessionId(6)).streams[1];
+        stream.note(first, &Lineage::new(Epoch(1), &[]));
+        list.add(behind(6, 1), stream);
+        let take =
+            |list: &mut BehindList| std::iter::from_fn(|| list.pop_front()).collect::<Vec<_>>();
+        assert_eq!(take(&mut list), [behind(5, 1), behind(5, 0), behind(6, 1)]);
+        let stream = &mut sessions.entry(SessionId(6)).streams[1];
+        stream.is_listed = false;
+        list.add(behind(6, 1), stream);
+        assert_eq!(take(&mut list), [behind(6, 1)]);
+    }
+
+    #[test]
+    fn a_request_with_many_events_is_answered_once() {
+        let mut session = session(2, 2);
+        assert!(session.answered(1, 70));
+        assert!(!session.answered(1, 70));
+        assert_eq!(session.in_flight, 1);
+        // The same place in another partition's log is another request.
+        assert!(session.answered(0, 70));
+        assert_eq!(session.in_flight, 0);
+    }
+
+    #[test]
+    fn answers_to_requests_of_before_a_restart_open_no_window() {
+        let mut session = session(1, 0);
+        assert!(session.answered(1, 3));
+        assert_eq!(session.in_flight, 0);
+    }
+}

@@ -1,0 +1,297 @@
+//! A session's events of one partition: which there were, and how far they are sent.
+//!
+//! An event addressed to a session has a dense number there. The stream remembers for each at
+//! which record of the partition's event log it lies, so that a session that comes back, or that
+//! reads too slowly, is served from the log and not from a buffer of its own. It also remembers
+//! where the session's numbers pass the ends of epochs, so that a session that was told of what is
+//! lost is not led on in another history.
+//!
+//! INVARIANT: `oldest() <= next_to_send <= next_event_no()` while somebody listens.
+
+use std::collections::VecDeque;
+
+use weir_partition::lineage::{Lineage, Stand, Trail, Verdict};
+use weir_types::{Epoch, EventNo, Position, Reason, RequestNo};
+
+/// The most events of one session and partition that can be asked for again.
+pub const RETAINED_EVENTS_MAX: usize = 1 << 18;
+
+/// An event of a session, as its stream notes it.
+#[derive(Clone, Copy, Debug)]
+pub struct Noted {
+    /// Its number.
+    pub event_no: EventNo,
+    /// The request that it answers; none when it answers none.
+    pub request_no: RequestNo,
+    /// The command that caused it.
+    pub position: Position,
+    /// The record of the event log that holds it.
+    pub record: u64,
+}
+
+/// Why a stream cannot go on from a point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CannotResume {
+    /// [`Reason::ResumeOutOfRange`] or [`Reason::ResumeOtherHistory`].
+    pub reason: Reason,
+    /// The oldest event that can be asked for.
+    pub oldest: EventNo,
+    /// The number that the next event will have; with [`Reason::ResumeOtherHistory`] the number of
+    /// the first event that is not the one that the session was told.
+    pub next: EventNo,
+}
+
+/// A session's events of one partition.
+#[derive(Debug)]
+pub struct Stream {
+    records: VecDeque<u64>,
+    trail: Trail,
+    oldest: EventNo,
+    next_to_send: EventNo,
+    last_request_no: RequestNo,
+    /// Whether it is in the gateway's list of streams that are behind.
+    pub(super) is_listed: bool,
+    /// Whether `oldest` is known: a log whose beginning is gone tells only with its first event.
+    started: bool,
+}
+
+impl Stream {
+    /// A stream of which nothing is known: it begins with the first event that is noted.
+    #[must_use]
+    pub fn unknown() -> Stream {
+        Stream { started: false, ..Stream::starting_at(EventNo(1), RequestNo::NONE) }
+    }
+
+    /// A stream whose next event has the number `next_event_no`; older ones cannot be asked for.
+    #[must_use]
+    pub fn starting_at(next_event_no: EventNo, last_request_no: RequestNo) -> Stream {
+        Stream {
+            records: VecDeque::new(),
+            trail: Trail::starting_at(next_event_no.0),
+            oldest: next_event_no,
+            next_to_send: next_event_no,
+            last_request_no,
+            is_listed: false,
+            started: true,
+        }
+    }
+
+    /// Agrees with what the engine says of the session after recovery.
+    ///
+    /// # Panics
+    /// When the events read say otherwise: event log and command log contradict each other.
+    pub fn agree(&mut self, next_event_no: EventNo, last_request_no: RequestNo) {
+        if self.records.is_empty() {
+            let begun = Stream::starting_at(next_event_no, last_request_no);
+            *self = Stream { is_listed: self.is_listed, ..begun };
+        }
+        assert_eq!(self.next_event_no(), next_event_no, "the event log and the engine disagree");
+        self.last_request_no = self.last_request_no.max(last_request_no);
+    }
+
+    /// Notes an event. Events must come in order, without a gap.
+    ///
+    /// # Panics
+    /// When its number is not the next one: the event log contradicts itself.
+    pub fn note(&mut self, event: Noted, lineage: &Lineage) {
+        let event_no = event.event_no;
+        if !self.started {
+            let begun = Stream::starting_at(event_no, self.last_request_no);
+            *self = Stream { is_listed: self.is_listed, ..begun };
+        }
+        assert_eq!(event_no, self.next_event_no(), "an event's number is not the next one");
+        if self.records.len() == RETAINED_EVENTS_MAX {
+            self.records.pop_front();
+            self.oldest = self.oldest.next();
+        }
+        self.records.push_back(event.record);
+        self.trail.note(event_no.0, event.position, lineage);
+        self.last_request_no = self.last_request_no.max(event.request_no);
+    }
+
+    /// Counts the event just noted as sent, when it is the next to send.
+    pub fn is_next_to_send(&self, event_no: EventNo) -> bool {
+        self.next_to_send == event_no
+    }
+
+    /// Counts one more event as sent.
+    pub fn sent_one(&mut self) {
+        self.next_to_send = self.next_to_send.next();
+        assert!(self.next_to_send <= self.next_event_no(), "sent an event that never was");
+    }
+
+    /// The record of the next event to send; `None` when all are sent, `Some(None)` when it is
+    /// not retained any more.
+    #[must_use]
+    pub fn next_record(&self) -> Option<Option<u64>> {
+        if self.next_to_send == self.next_event_no() {
+            return None;
+        }
+        let index = self.next_to_send.0.checked_sub(self.oldest.0);
+        Some(index.and_then(|index| self.records.get(usize::try_from(index).ok()?).copied()))
+    }
+
+    /// Whether the stream can go on from `event_no` for somebody who was told the event before it
+    /// in `epoch`.
+    ///
+    /// | the events told are                     | and `event_no` is    | answer               |
+    /// | --------------------------------------- | -------------------- | -------------------- |
+    /// | the node's, as far as epochs tell       | none, or retained    | yes                  |
+    /// | the node's, as far as epochs tell       | neither              | `ResumeOutOfRange`   |
+    /// | others from a number on                 | any                  | `ResumeOtherHistory` |
+    /// | of an epoch that the node does not know | any                  | `ResumeOtherHistory` |
+    ///
+    /// # Errors
+    /// [`CannotResume`] with the range that can be asked for. Of an epoch that is not known nothing
+    /// can be vouched for: the first event that may be another is then the oldest retained.
+    pub fn check_resume(
+        &self,
+        event_no: EventNo,
+        epoch: Epoch,
+        lineage: &Lineage,
+    ) -> Result<(), CannotResume> {
+        let (oldest, next) = (self.oldest, self.next_event_no());
+        let other = |next| CannotResume { reason: Reason::ResumeOtherHistory, oldest, next };
+        match self.trail.judge(Stand { epoch, next: event_no.0 }, next.0, lineage) {
+            Verdict::OtherFrom(number) => Err(other(EventNo(number))),
+            Verdict::Unknown => Err(other(oldest)),
+            Verdict::Same if event_no.is_none() || (oldest..=next).contains(&event_no) => Ok(()),
+            Verdict::Same => Err(CannotResume { reason: Reason::ResumeOutOfRange, oldest, next }),
+        }
+    }
+
+    /// Goes on from `event_no`, or with what comes next when there is none.
+    ///
+    /// # Panics
+    /// When `event_no` is not retained: [`Stream::check_resume`] comes before.
+    pub fn resume(&mut self, event_no: EventNo) {
+        let start = if event_no.is_none() { self.next_event_no() } else { event_no };
+        assert!((self.oldest..=self.next_event_no()).contains(&start), "every start is checked");
+        self.next_to_send = start;
+    }
+
+    /// The number that the next event will have.
+    #[must_use]
+    pub fn next_event_no(&self) -> EventNo {
+        EventNo(self.oldest.0 + self.records.len() as u64)
+    }
+
+    /// The oldest event that can be asked for.
+    #[must_use]
+    pub fn oldest(&self) -> EventNo {
+        self.oldest
+    }
+
+    /// The highest request number that has an event.
+    #[must_use]
+    pub fn last_request_no(&self) -> RequestNo {
+        self.last_request_no
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one_epoch() -> Lineage {
+        Lineage::new(Epoch(1), &[])
+    }
+
+    fn noted(event_no: u64, request_no: u64, record: u64) -> Noted {
+        Noted {
+            event_no: EventNo(event_no),
+            request_no: RequestNo(request_no),
+            position: Position(10 * event_no),
+            record,
+        }
+    }
+
+    fn stream_of(count: u64) -> Stream {
+        let mut stream = Stream::starting_at(EventNo(1), RequestNo(0));
+        for n in 1..=count {
+            stream.note(noted(n, n * 2, 100 + n), &one_epoch());
+        }
+        stream
+    }
+
+    #[test]
+    fn a_resumed_session_gets_exactly_what_it_missed() {
+        let mut stream = stream_of(5);
+        stream.resume(EventNo(4));
+        let mut sent = Vec::new();
+        while let Some(record) = stream.next_record() {
+            sent.push(record.unwrap());
+            stream.sent_one();
+        }
+        assert_eq!(sent, [104, 105]);
+        assert_eq!(stream.last_request_no(), RequestNo(10));
+    }
+
+    #[test]
+    fn resuming_outside_the_retained_range_is_refused_with_the_range() {
+        let mut stream = Stream::starting_at(EventNo(7), RequestNo(3));
+        stream.note(noted(7, 4, 1), &one_epoch());
+        let check = |event_no| stream.check_resume(EventNo(event_no), Epoch(1), &one_epoch());
+        let (oldest, next) = (EventNo(7), EventNo(8));
+        let refused = CannotResume { reason: Reason::ResumeOutOfRange, oldest, next };
+        assert_eq!(
+            [6, 9, 7, 8, 0].map(check),
+            [Err(refused), Err(refused), Ok(()), Ok(()), Ok(())]
+        );
+        stream.resume(EventNo(8));
+        assert_eq!(stream.next_record(), None);
+        stream.resume(EventNo(7));
+        assert_eq!(stream.next_record(), Some(Some(1)));
+        stream.resume(EventNo::NONE);
+        assert_eq!(stream.next_record(), None);
+    }
+
+    #[test]
+    fn who_was_told_what_is_lost_is_refused_with_the_first_event_that_is_another() {
+        let ended = weir_log::EpochEnd { epoch: Epoch(1), last_valid: Position(25) };
+        let lineage = Lineage::new(Epoch(2), &[ended]);
+        let mut stream = Stream::starting_at(EventNo(1), RequestNo(0));
+        (1..=4).for_each(|n| stream.note(noted(n, n, n), &lineage));
+        let check =
+            |event_no, epoch| stream.check_resume(EventNo(event_no), Epoch(epoch), &lineage);
+        assert_eq!(check(3, 1), Ok(()));
+        let other = |next| {
+            let (oldest, next) = (EventNo(1), EventNo(next));
+            Err(CannotResume { reason: Reason::ResumeOtherHistory, oldest, next })
+        };
+        assert_eq!((check(4, 1), check(9, 1)), (other(3), other(3)));
+        assert_eq!((check(4, 2), check(4, 0), check(1, 7)), (Ok(()), Ok(()), Ok(())));
+        assert_eq!(check(2, 7), other(1), "of an epoch that nobody knows nothing is believed");
+        let reason = check(9, 2).unwrap_err().reason;
+        assert_eq!(reason, Reason::ResumeOutOfRange);
+    }
+
+    #[test]
+    fn events_past_the_retention_are_dropped_oldest_first() {
+        let stream = stream_of(RETAINED_EVENTS_MAX as u64 + 3);
+        assert_eq!(stream.oldest(), EventNo(4));
+        assert_eq!(stream.next_record(), Some(None));
+    }
+
+    #[test]
+    fn a_log_whose_beginning_is_gone_says_where_it_begins() {
+        let mut stream = Stream::unknown();
+        stream.note(noted(41, 9, 7), &one_epoch());
+        stream.agree(EventNo(42), RequestNo(9));
+        assert_eq!((stream.oldest(), stream.next_event_no()), (EventNo(41), EventNo(42)));
+    }
+
+    #[test]
+    fn a_session_without_retained_events_stands_where_the_engine_says() {
+        let mut stream = Stream::unknown();
+        stream.agree(EventNo(42), RequestNo(9));
+        let refused = stream.check_resume(EventNo(41), Epoch(1), &one_epoch()).unwrap_err();
+        assert_eq!((refused.oldest, refused.next), (EventNo(42), EventNo(42)));
+    }
+
+    #[test]
+    #[should_panic(expected = "not the next one")]
+    fn a_gap_in_a_sessions_events_is_never_passed_over() {
+        stream_of(2).note(noted(4, 0, 1), &one_epoch());
+    }
+}

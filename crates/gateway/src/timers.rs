@@ -1,0 +1,239 @@
+//! What happens because nothing happened: heartbeats, lost sessions, connections that stall.
+
+use weir_door::directory::KnownSession;
+use weir_types::{Nanos, Reason, SessionId};
+use weir_wire::frame::put_frame;
+use weir_wire::session::{Heartbeat, Logout};
+
+use super::Gateway;
+use super::connection::Connection;
+use super::fairness::DEADLINES_MAX;
+
+/// Heartbeat intervals of silence after which a session counts as lost, times ten.
+const SILENCE_TENTHS: u64 = 25;
+/// How often others see the counters.
+pub(super) const STATUS_INTERVAL: u64 = 50_000_000;
+
+impl Gateway {
+    /// Deals with connections whose deadline has passed, a bounded number; returns how many. A
+    /// connection has one deadline, the first of all that it may miss. What puts one off leaves it
+    /// where it is: the connection is then looked at in vain, once.
+    pub(super) fn run_timers(&mut self, now: Nanos) -> usize {
+        let mut count = 0;
+        while count < DEADLINES_MAX {
+            let Some(slot) = self.timers.next_due(now) else { break };
+            count += 1;
+            let id = self.connections.in_slot(slot).map(|connection| connection.id);
+            let Some(connection) = id.and_then(|id| self.connections.take(id)) else { continue };
+            self.run_timer(connection, now);
+        }
+        if now >= self.status_at {
+            self.status_at = Nanos(now.0 + STATUS_INTERVAL);
+            self.publish_status();
+        }
+        count
+    }
+
+    fn run_timer(&mut self, mut connection: Box<Connection>, now: Nanos) {
+        if connection.closing_by.is_some_and(|by| now >= by) {
+            self.drop_connection(connection, now);
+            return;
+        }
+        connection.tidy_output(now);
+        self.check_stall(&mut connection, now);
+        self.check_lobby(&mut connection, now);
+        for session_id in connection.sessions.clone() {
+            self.check_session(&mut connection, session_id, now);
+        }
+        self.set_timer(&mut connection, now);
+        self.connections.put_back(connection);
+    }
+
+    /// Sets a connection's deadline anew: when something began for it that may end sooner.
+    pub(super) fn set_timer(&mut self, connection: &mut Connection, now: Nanos) {
+        if connection.sessions.is_empty() && connection.closing_by.is_none() {
+            self.lobby.left_alone(connection.id, now);
+        }
+        match self.deadline_of(connection) {
+            Some(deadline) => self.timers.set(connection.id.slot(), deadline),
+            None => self.timers.cancel(connection.id.slot()),
+        }
+    }
+
+    /// As [`Gateway::set_timer`], for what writing alone may begin.
+    pub(super) fn set_output_timer(&mut self, connection: &Connection) {
+        let stalled = self.stalls_at(connection);
+        if let Some(at) = stalled.into_iter().chain(connection.output_idle_at()).min() {
+            self.timers.set_no_later_than(connection.id.slot(), after(at));
+        }
+    }
+
+    fn stalls_at(&self, connection: &Connection) -> Option<Nanos> {
+        let stall_max = self.config.stall_max.0;
+        connection.stalled_since.map(|since| Nanos(since.0 + stall_max))
+    }
+
+    /// When a connection is to be looked at next.
+    fn deadline_of(&self, connection: &Connection) -> Option<Nanos> {
+        if let Some(by) = connection.closing_by {
+            return Some(by);
+        }
+        let of_output = self.stalls_at(connection).into_iter().chain(connection.output_idle_at());
+        let of_sessions = connection.sessions.iter().filter_map(|id| {
+            let session = self.sessions.get(*id)?;
+            let interval = session.heartbeat_interval;
+            let heard_at = session.heard_at.max(connection.received_at);
+            let silent_at = Nanos(heard_at.0 + interval.0 * SILENCE_TENTHS / 10);
+            let speaks_at = Nanos(session.said_at.0 + heartbeat_after(interval, *id).0);
+            let first = silent_at.min(speaks_at);
+            let ends_at = Some(session.valid_until).filter(|until| until.0 > 0);
+            let told = session.copy_streams.iter().filter_map(|key| self.copies.told_at(*key));
+            let marks = told.map(|told_at| Nanos(told_at.0 + interval.0));
+            marks.chain(ends_at).chain([first]).min()
+        });
+        let in_lobby = self.lobby.deadline_of(connection.id);
+        of_output.chain(of_sessions).chain(in_lobby).min().map(after)
+    }
+
+    fn check_stall(&mut self, connection: &mut Connection, now: Nanos) {
+        let stalled =
+            connection.stalled_since.is_some_and(|t| now.since(t) > self.config.stall_max);
+        if stalled && connection.closing_by.is_none() {
+            self.counters.slow_consumers += 1;
+            self.close(connection, Reason::SlowConsumer, now);
+        }
+    }
+
+    fn check_lobby(&mut self, connection: &mut Connection, now: Nanos) {
+        if !connection.sessions.is_empty() || connection.closing_by.is_some() {
+            return;
+        }
+        if self.lobby.is_overdue(connection.id, now) {
+            self.counters.logon_timeouts += 1;
+            self.close(connection, Reason::LogonTimeout, now);
+        }
+    }
+
+    fn check_session(&mut self, connection: &mut Connection, id: SessionId, now: Nanos) {
+        let Some(session) = self.sessions.logged_on(id, connection.id) else { return };
+        if KnownSession::is_over(session.valid_until, now) {
+            self.counters.keys_ended += 1;
+            let why = "its key has expired";
+            self.lines.lost(&mut self.counters, connection, (id, why), now);
+            self.lose(connection, id, Reason::KeyExpired);
+            return;
+        }
+        let interval = session.heartbeat_interval.0;
+        if now.since(session.heard_at.max(connection.received_at)).0 * 10
+            > interval * SILENCE_TENTHS
+        {
+            self.lines.lost(&mut self.counters, connection, (id, "no heartbeat"), now);
+            self.lose(connection, id, Reason::HeartbeatLost);
+            return;
+        }
+        let speaks = now.since(session.said_at) >= heartbeat_after(session.heartbeat_interval, id);
+        if !session.copy_streams.is_empty() {
+            self.put_copy_marks(connection, (id, interval), now);
+        }
+        if speaks {
+            self.put_heartbeats(connection, id, now);
+        }
+    }
+
+    fn put_heartbeats(&mut self, connection: &mut Connection, id: SessionId, now: Nanos) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        session.said_at = now;
+        let load_permille = self.load_permille();
+        let Some(session) = self.sessions.get(id) else { return };
+        for (stream, port) in session.streams.iter().zip(&self.ports) {
+            let heartbeat = Heartbeat {
+                sending_time: now,
+                high_water: weir_types::EventNo(stream.next_event_no().0 - 1),
+                session_id: id,
+                partition_id: port.ring.partition_id,
+                load_permille,
+            };
+            put_frame(&heartbeat, &mut connection.output);
+        }
+        self.flush_list.add(connection);
+    }
+
+    /// How full the fullest ring towards a partition is, in thousandths.
+    fn load_permille(&self) -> u16 {
+        let used = |port: &super::Port| {
+            let ring = &port.ring.submissions;
+            let capacity = ring.buffer().capacity();
+            (capacity - ring.slots()) * 1000 / capacity
+        };
+        self.ports.iter().map(used).max().map_or(0, |load| load as u16)
+    }
+
+    fn lose(&mut self, connection: &mut Connection, id: SessionId, reason: Reason) {
+        connection.sessions.retain(|session| *session != id);
+        self.end_session(id);
+        put_frame(&Logout { session_id: id, reason }, &mut connection.output);
+        self.flush_list.add(connection);
+    }
+
+    /// Ends sessions that were too slow for longer than their events are kept, and those whose key
+    /// was replaced.
+    pub(super) fn end_lost_sessions(&mut self, now: Nanos) {
+        for id in std::mem::take(&mut self.lost_sessions) {
+            let Some(session) = self.sessions.get_mut(id) else { continue };
+            let (ending, connection) = (session.ending.take(), session.connection);
+            let Some(reason) = ending else { continue };
+            let Some(mut connection) = connection.and_then(|c| self.connections.take(c)) else {
+                continue;
+            };
+            let why = if reason == Reason::KeyReplaced {
+                self.counters.keys_ended += 1;
+                "its key is not the one that it has now"
+            } else {
+                self.counters.slow_consumers += 1;
+                "too slow for what is kept"
+            };
+            self.lines.lost(&mut self.counters, &connection, (id, why), now);
+            self.lose(&mut connection, id, reason);
+            // Without a session it has the time of a newcomer from now on.
+            self.set_timer(&mut connection, now);
+            self.connections.put_back(connection);
+        }
+    }
+
+    /// Lets pages flow again to a connection that caught up with its own.
+    pub(super) fn resume_pages(&mut self, connection: &mut Connection) {
+        if connection.pages_paused && connection.has_room(self.config.output_len_max / 2) {
+            connection.pages_paused = false;
+            self.delivery.set_writable(connection.id, true);
+        }
+    }
+}
+
+/// A deadline is missed after its time, not at it.
+pub(super) fn after(at: Nanos) -> Nanos {
+    Nanos(at.0 + 1)
+}
+
+/// How long after something was said to a session it gets a heartbeat: its interval or up to an
+/// eighth less, each session its own, so that those that came at once do not stay in step.
+fn heartbeat_after(interval: Nanos, id: SessionId) -> Nanos {
+    let part = u64::from(id.0.wrapping_mul(0x9e37_79b9) >> 24);
+    Nanos(interval.0 - interval.0 / 8 * part / 256)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heartbeats_of_sessions_that_came_at_once_are_spread_and_never_late() {
+        let interval = Nanos(60_000_000_000);
+        let mut times: Vec<u64> =
+            (1..=1_000).map(|id| heartbeat_after(interval, SessionId(id)).0).collect();
+        times.sort_unstable();
+        assert!(times[0] >= interval.0 / 8 * 7 && times[999] <= interval.0, "{times:?}");
+        // No more than a few of a thousand in a thousandth of the interval.
+        let most = times.chunk_by(|a, b| b - a < interval.0 / 4_000).map(<[u64]>::len).max();
+        assert!(most < Some(16), "{most:?}");
+    }
+}

@@ -1,0 +1,261 @@
+//! The part of a configuration that makes a node a market-data gateway.
+
+use std::net::SocketAddr;
+
+use serde::Deserialize;
+use weir_market::book::{BooksConfig, OrderIds};
+use weir_market::conflate::{ConflatorConfig, OnFull, Urgency};
+use weir_runtime::{ConfigError, WaitStrategy};
+use weir_types::{InstrumentId, Nanos};
+
+use super::receive::ReceiveWhenFull;
+use super::shm::ShmSection;
+use super::update::WhenFull;
+use crate::feeds::feed_by_name;
+use crate::post::PostSection;
+use crate::receiver::FeedSection;
+
+/// How receiving and updating share threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stages {
+    /// One thread does both: no hop between them. The default.
+    #[default]
+    Fused,
+    /// A thread each, and a ring between them.
+    Staged,
+}
+
+/// A market-data gateway.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MarketSection {
+    /// Where subscribers connect: the first flush thread's; the others' are on the ports behind it,
+    /// or on any where this one's is zero.
+    pub listen: SocketAddr,
+    /// The feed.
+    pub feed: FeedSection,
+    /// How receiving and updating share threads.
+    #[serde(default)]
+    pub stages: Stages,
+    /// Flush threads: each has its own subscribers.
+    #[serde(default = "default_flush_threads")]
+    pub flush_threads: usize,
+    /// What an idle thread of the pipeline does; the node's own without it.
+    pub wait: Option<WaitStrategy>,
+    /// Cores to pin receiving, updating where it has a thread, and the flush threads to, in this
+    /// order; empty pins nothing.
+    #[serde(default)]
+    pub cores: Vec<usize>,
+    /// Slots of the ring between receiving and updating.
+    #[serde(default = "default_ring_slots")]
+    pub receive_ring: usize,
+    /// What is done while that one is full: `wait`, or `drop`.
+    #[serde(default)]
+    pub receive_when_full: ReceiveWhenFull,
+    /// Slots of the ring towards the flush threads: few, since what waits there is not merged any
+    /// more and gets old.
+    #[serde(default = "default_flush_ring")]
+    pub flush_ring: usize,
+    /// What is done while that one is full: `merge`, or `wait`.
+    #[serde(default)]
+    pub when_full: WhenFull,
+    /// Connections of one flush thread.
+    #[serde(default = "default_connections_max")]
+    pub connections_max: usize,
+    /// Subscriptions of one subscriber.
+    #[serde(default = "default_subscriptions_max")]
+    pub subscriptions_max: u32,
+    /// Messages that a subscription may have queued.
+    #[serde(default = "default_queue_len_max")]
+    pub queue_len_max: u32,
+    /// Instruments have numbers below this.
+    #[serde(default = "default_instruments_max")]
+    pub instruments_max: u32,
+    /// Orders for which memory is taken at the start.
+    #[serde(default = "default_orders")]
+    pub orders: u32,
+    /// The least time between two messages of a quote where nothing is urgent, in microseconds.
+    #[serde(default = "default_interval_us")]
+    pub bbo_interval_us: u64,
+    /// The same of levels.
+    #[serde(default = "default_interval_us")]
+    pub book_interval_us: u64,
+    /// The same of statistics.
+    #[serde(default = "default_statistics_interval_us")]
+    pub statistics_interval_us: u64,
+    /// How far a price has to move for a quote not to wait, in millionths of the one last sent;
+    /// zero: never.
+    #[serde(default = "default_urgent_move_ppm")]
+    pub urgent_move_ppm: u32,
+    /// What is kept of what comes.
+    #[serde(default)]
+    pub post: PostSection,
+    /// A ring in shared memory for strategies on the same machine; none without it.
+    pub shm: Option<ShmSection>,
+}
+
+fn default_flush_threads() -> usize {
+    1
+}
+
+fn default_ring_slots() -> usize {
+    16_384
+}
+
+fn default_flush_ring() -> usize {
+    256
+}
+
+fn default_connections_max() -> usize {
+    4_096
+}
+
+fn default_subscriptions_max() -> u32 {
+    1_024
+}
+
+fn default_queue_len_max() -> u32 {
+    65_536
+}
+
+fn default_instruments_max() -> u32 {
+    1 << 20
+}
+
+fn default_orders() -> u32 {
+    1 << 18
+}
+
+fn default_interval_us() -> u64 {
+    15
+}
+
+fn default_statistics_interval_us() -> u64 {
+    1_000
+}
+
+fn default_urgent_move_ppm() -> u32 {
+    10_000
+}
+
+/// The most flush threads: names of threads are made for so many.
+pub const FLUSH_THREADS_MAX: usize = 8;
+
+impl MarketSection {
+    /// Checks what can be checked without opening anything.
+    ///
+    /// # Errors
+    /// [`ConfigError`], which names the value.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let count = |value: usize| u64::try_from(value).unwrap_or(u64::MAX);
+        let threads_max = count(FLUSH_THREADS_MAX);
+        let ranges = [
+            ("market.flush_threads", count(self.flush_threads), 1, threads_max, "1 to 8"),
+            ("market.receive_ring", count(self.receive_ring), 2, 1 << 24, "2 to 16777216"),
+            ("market.flush_ring", count(self.flush_ring), 2, 1 << 24, "2 to 16777216"),
+            ("market.connections_max", count(self.connections_max), 1, 65_536, "1 to 65536"),
+            (
+                "market.subscriptions_max",
+                u64::from(self.subscriptions_max),
+                1,
+                1 << 20,
+                "1 to 1048576",
+            ),
+            ("market.queue_len_max", u64::from(self.queue_len_max), 1, 1 << 24, "1 to 16777216"),
+            ("market.instruments_max", u64::from(self.instruments_max), 1, 1 << 26, "1 to 2^26"),
+            ("market.orders", u64::from(self.orders), 1, 1 << 26, "1 to 2^26"),
+            ("market.bbo_interval_us", self.bbo_interval_us, 0, 60_000_000, "0 to 60000000"),
+            ("market.book_interval_us", self.book_interval_us, 0, 60_000_000, "0 to 60000000"),
+            (
+                "market.statistics_interval_us",
+                self.statistics_interval_us,
+                0,
+                60_000_000,
+                "0 to 60000000",
+            ),
+        ];
+        for (key, value, low, high, want) in ranges {
+            if !(low..=high).contains(&value) {
+                return Err(ConfigError::OutOfRange { key, value: value.to_string(), want });
+            }
+        }
+        if self.post.audit.is_some() && self.feed.lines.is_empty() {
+            let (key, value) = ("market.post.audit", "(given)".to_owned());
+            let want = "lines of a feed: what comes from a file or a connection is not audited";
+            return Err(ConfigError::OutOfRange { key, value, want });
+        }
+        self.check_drop()?;
+        self.shm.as_ref().map_or(Ok(()), ShmSection::check)?;
+        self.post.check()?;
+        self.feed.check()
+    }
+
+    /// Only what comes by datagrams, over a ring, can be dropped in front of it.
+    fn check_drop(&self) -> Result<(), ConfigError> {
+        let has_ring = self.stages == Stages::Staged;
+        let is_live = !self.feed.lines.is_empty() && self.feed.capture.is_none();
+        if self.receive_when_full == ReceiveWhenFull::Wait || has_ring && is_live {
+            return Ok(());
+        }
+        let (key, value) = ("market.receive_when_full", "drop".to_owned());
+        let want = "`wait`, or stages = \"staged\" and a feed of lines";
+        Err(ConfigError::OutOfRange { key, value, want })
+    }
+
+    pub(super) fn books(&self) -> BooksConfig {
+        let feed = feed_by_name(&self.feed.name);
+        BooksConfig {
+            order_ids: feed.map_or(OrderIds::OfFeed, |entry| (entry.feed)().order_ids()),
+            orders: self.orders,
+            instruments_max: self.instruments_max,
+            ..BooksConfig::default()
+        }
+    }
+
+    pub(super) fn conflator(&self) -> ConflatorConfig {
+        let micros = |value: u64| Nanos(value * 1_000);
+        let move_ppm = (self.urgent_move_ppm > 0).then_some(self.urgent_move_ppm);
+        ConflatorConfig {
+            bbo_interval: micros(self.bbo_interval_us),
+            book_interval: micros(self.book_interval_us),
+            statistics_interval: micros(self.statistics_interval_us),
+            urgency: Urgency { move_ppm, move_abs: None },
+            instrument_id_max: InstrumentId(self.instruments_max - 1),
+            on_full: OnFull::Gap,
+            ..ConflatorConfig::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINES: &str = "[feed]\nname = \"itch\"\n[[feed.lines]]\na = \"127.0.0.1:1\"\n";
+    const FILE: &str = "[feed]\nname = \"itch\"\n[feed.capture]\nfile = \"x\"\n";
+
+    #[test]
+    fn datagrams_are_dropped_only_where_there_are_some_and_a_ring() {
+        let cases = [
+            ("", LINES, true),
+            ("receive_when_full = \"wait\"\n", FILE, true),
+            ("receive_when_full = \"drop\"\nstages = \"staged\"\n", LINES, true),
+            ("receive_when_full = \"drop\"\n", LINES, false),
+            ("receive_when_full = \"drop\"\nstages = \"staged\"\n", FILE, false),
+        ];
+        for (keys, feed, is_right) in cases {
+            let text = format!("listen = \"127.0.0.1:0\"\n{keys}{feed}");
+            let section: MarketSection = toml::from_str(&text).expect("it can be read");
+            match section.check() {
+                Ok(()) => assert!(is_right, "{text}"),
+                Err(error) => {
+                    assert!(!is_right, "{text}: {error}");
+                    assert!(error.to_string().contains("market.receive_when_full"), "{error}");
+                }
+            }
+        }
+        let unknown = format!("listen = \"127.0.0.1:0\"\nreceive_when_full = \"lose\"\n{LINES}");
+        assert!(toml::from_str::<MarketSection>(&unknown).is_err());
+    }
+}

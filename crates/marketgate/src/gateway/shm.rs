@@ -1,0 +1,519 @@
+//! The gateway's door for strategies on the same machine: messages in a ring in shared memory.
+//!
+//! It is a subscriber of its flush thread like any other, but that what it asks for stands in the
+//! configuration, and that its messages go into the ring, a frame a record, in the place of a
+//! socket. Any number of processes read the ring; none of them is known here, none can hold up or
+//! harm the gateway, and one that does not keep up is told by the ring that it lost something.
+//!
+//! Who came late or lost something asks for snapshots by a datagram to the socket beside the ring.
+//! Then a second subscriber gets, for the whole configuration, the first state of each instrument,
+//! and writes nothing else. It is polled only when the first one has nothing left, so that no
+//! older state comes behind a snapshot and no change of an order is told twice.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::Context as _;
+use mio::net::UnixDatagram;
+use mio::{Interest, Registry, Token};
+use serde::{Deserialize, Serialize};
+use weir_market::Definition;
+use weir_market::conflate::{
+    Content, Fanout, Pattern, Poll, Polled, SubscriberId, Subscription, Urgency,
+};
+use weir_market::line::State;
+use weir_runtime::ConfigError;
+use weir_shm::{Options, Writer};
+use weir_types::{InstrumentId, Nanos, SessionId};
+use weir_wire::frame::{Framing, next_frame};
+
+use super::mirror::Mirror;
+use super::stages::FlushProbe;
+use super::told::ChannelIndex;
+use super::writing::{Address, Drafts, instrument_of, put_channel, put_instrument, put_message};
+
+/// What is said in place of a connection's number.
+pub(super) const SHM_LINK: u64 = u64::MAX;
+/// What asks for snapshots.
+pub use weir_client::market_ring::ASK;
+/// Messages written in one cycle: more than come in one.
+const MESSAGES_MAX: usize = 4_096;
+/// Messages of snapshots in one cycle: who follows does not wait for them.
+const SNAPSHOTS_MAX: usize = 64;
+
+/// A door in shared memory.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShmSection {
+    /// The ring's file, in a file system of memory such as `/dev/shm`. `PATH.ask` is the socket.
+    pub path: PathBuf,
+    /// Bytes of the ring, a power of two: what a reader may be behind.
+    #[serde(default = "default_ring_bytes")]
+    pub ring_bytes: u64,
+    /// Who may read it and ask, as permissions of files in octal; `640` without it: the node's
+    /// user and group. Nobody but the node's user may write.
+    #[serde(default = "default_mode")]
+    pub mode: String,
+    /// Which instruments: `AAPL`, `AAPL*` or `*`.
+    #[serde(default = "default_patterns")]
+    pub patterns: Vec<String>,
+    /// What of them: bbo, depth, levels, orders, trades, statistics, status.
+    #[serde(default = "default_content")]
+    pub content: Vec<ShmContent>,
+    /// Levels of each side, of depth.
+    #[serde(default = "default_depth")]
+    pub depth: u16,
+    /// The least time between two messages of an instrument where nothing is urgent, in
+    /// microseconds.
+    #[serde(default)]
+    pub interval_us: u64,
+    /// The least time between two snapshots of everything, in milliseconds.
+    #[serde(default = "default_snapshot_ms")]
+    pub snapshot_ms: u64,
+}
+
+/// What the ring has of an instrument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs, reason = "they are the contents of subscriptions")]
+pub enum ShmContent {
+    Bbo,
+    Depth,
+    Levels,
+    Orders,
+    Trades,
+    Statistics,
+    Status,
+}
+
+fn default_ring_bytes() -> u64 {
+    16 << 20
+}
+
+fn default_mode() -> String {
+    "640".to_owned()
+}
+
+fn default_patterns() -> Vec<String> {
+    vec!["*".to_owned()]
+}
+
+fn default_content() -> Vec<ShmContent> {
+    vec![ShmContent::Bbo, ShmContent::Trades, ShmContent::Status]
+}
+
+fn default_depth() -> u16 {
+    10
+}
+
+fn default_snapshot_ms() -> u64 {
+    100
+}
+
+fn refused<T>(
+    key: &'static str,
+    value: impl ToString,
+    want: &'static str,
+) -> Result<T, ConfigError> {
+    Err(ConfigError::OutOfRange { key, value: value.to_string(), want })
+}
+
+impl ShmSection {
+    /// Checks what can be checked without opening anything.
+    ///
+    /// # Errors
+    /// [`ConfigError`], which names the value.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        // The longest message, a thousand levels, is far below an eighth of the smallest.
+        let is_len =
+            self.ring_bytes.is_power_of_two() && (1 << 20..=1 << 34).contains(&self.ring_bytes);
+        if !is_len {
+            let want = "a power of two, 1 MiB to 16 GiB";
+            return refused("market.shm.ring_bytes", self.ring_bytes, want);
+        }
+        if self.mode().is_none() {
+            let want = "permissions in octal, 600 to 666, for reading and writing alone";
+            return refused("market.shm.mode", &self.mode, want);
+        }
+        let is_pattern = |text: &String| Pattern::parse(text.as_bytes()).is_some();
+        if self.patterns.is_empty() || !self.patterns.iter().all(is_pattern) {
+            let want = "symbols, beginnings of symbols and a star, or a star";
+            return refused("market.shm.patterns", format!("{:?}", self.patterns), want);
+        }
+        if self.content.is_empty() {
+            return refused("market.shm.content", "[]", "one content at least");
+        }
+        if self.depth == 0 {
+            return refused("market.shm.depth", 0, "1 to 65535");
+        }
+        if self.interval_us > 60_000_000 {
+            return refused("market.shm.interval_us", self.interval_us, "0 to 60000000");
+        }
+        if !(1..=3_600_000).contains(&self.snapshot_ms) {
+            return refused("market.shm.snapshot_ms", self.snapshot_ms, "1 to 3600000");
+        }
+        Ok(())
+    }
+
+    /// The permissions: the owner's are always to read and write.
+    fn mode(&self) -> Option<u32> {
+        let mode = u32::from_str_radix(&self.mode, 8).ok()?;
+        (mode & !0o666 == 0 && mode & 0o600 == 0o600).then_some(mode)
+    }
+
+    /// The subscriptions, in the order of their handles from 1.
+    fn terms(&self, queue_len_max: u32) -> Vec<Subscription> {
+        let patterns = self.patterns.iter().filter_map(|text| Pattern::parse(text.as_bytes()));
+        let of = |pattern| {
+            self.content.iter().map(move |content| {
+                let mut terms = Subscription::new(pattern, content.content(self.depth));
+                terms.queue_len_max = queue_len_max;
+                if terms.content.kind().may_wait() {
+                    terms.interval = Nanos(self.interval_us * 1_000);
+                    terms.urgency = Urgency { move_ppm: Some(10_000), move_abs: None };
+                }
+                terms
+            })
+        };
+        patterns.flat_map(of).collect()
+    }
+}
+
+impl ShmContent {
+    fn content(self, depth: u16) -> Content {
+        match self {
+            ShmContent::Bbo => Content::Bbo,
+            ShmContent::Depth => Content::Depth(depth),
+            ShmContent::Levels => Content::Levels,
+            ShmContent::Orders => Content::Orders,
+            ShmContent::Trades => Content::Trades,
+            ShmContent::Statistics => Content::Statistics,
+            ShmContent::Status => Content::Status,
+        }
+    }
+}
+
+/// What the door counts.
+#[derive(Debug, Default)]
+pub struct ShmFigures {
+    path: PathBuf,
+    records: AtomicU64,
+    asks: AtomicU64,
+    snapshots: AtomicU64,
+    too_long: AtomicU64,
+}
+
+/// What the door counted.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ShmReport {
+    /// The ring's file.
+    pub path: String,
+    /// Records written.
+    pub records: u64,
+    /// Snapshots that readers asked for.
+    pub asks: u64,
+    /// Snapshots of everything that were begun.
+    pub snapshots: u64,
+    /// Messages too long for a record.
+    pub too_long: u64,
+}
+
+impl ShmFigures {
+    /// For the status page.
+    #[must_use]
+    pub fn report(&self) -> ShmReport {
+        let load = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
+        ShmReport {
+            path: self.path.display().to_string(),
+            records: load(&self.records),
+            asks: load(&self.asks),
+            snapshots: load(&self.snapshots),
+            too_long: load(&self.too_long),
+        }
+    }
+}
+
+/// What a flush thread lends the door.
+pub(super) struct Lent<'a> {
+    pub now: Nanos,
+    pub fanout: &'a mut Fanout,
+    pub mirror: &'a Mirror,
+    pub definitions: &'a [Option<Definition>],
+    pub channels: &'a [State],
+    pub drafts: &'a mut Drafts,
+    pub probe: &'a mut FlushProbe,
+}
+
+/// See the file's head.
+#[derive(Debug)]
+pub struct ShmDoor {
+    ring: Ring,
+    asks: UnixDatagram,
+    asks_at: PathBuf,
+    is_asking: bool,
+    is_asked: bool,
+    not_before: Nanos,
+    snapshot_interval: Nanos,
+    terms: Vec<Subscription>,
+    subscriber: Option<SubscriberId>,
+    snapshots: Option<SubscriberId>,
+    /// The subscriber may have something to be told.
+    is_hot: bool,
+}
+
+/// The ring, and what its readers were told of.
+#[derive(Debug)]
+struct Ring {
+    writer: Writer,
+    figures: Arc<ShmFigures>,
+    out: Vec<u8>,
+    /// Instruments that were described.
+    told: Vec<u64>,
+}
+
+impl ShmDoor {
+    /// Makes the ring and the socket beside it.
+    ///
+    /// # Errors
+    /// When the system refuses, or another process writes there.
+    pub fn open(section: &ShmSection, queue_len_max: u32) -> anyhow::Result<ShmDoor> {
+        let mode = section.mode().context("market.shm.mode")?;
+        let options = Options { len: section.ring_bytes, mode };
+        let writer = Writer::create(&section.path, &options).context("market.shm.path")?;
+        let asks_at = weir_client::market_ring::asks_at(&section.path);
+        let asks = bind(&asks_at, mode)
+            .with_context(|| format!("market.shm: the socket {}", asks_at.display()))?;
+        let path = section.path.clone();
+        let figures = Arc::new(ShmFigures { path, ..ShmFigures::default() });
+        Ok(ShmDoor {
+            ring: Ring { writer, figures, out: Vec::new(), told: Vec::new() },
+            asks,
+            asks_at,
+            is_asking: true,
+            is_asked: false,
+            not_before: Nanos(0),
+            snapshot_interval: Nanos(section.snapshot_ms * 1_000_000),
+            terms: section.terms(queue_len_max),
+            subscriber: None,
+            snapshots: None,
+            is_hot: true,
+        })
+    }
+
+    /// What it counts.
+    #[must_use]
+    pub fn figures(&self) -> Arc<ShmFigures> {
+        self.ring.figures.clone()
+    }
+
+    /// The poll tells of it by this token; its subscriptions begin.
+    pub(super) fn begin(
+        &mut self,
+        registry: &Registry,
+        token: Token,
+        fanout: &mut Fanout,
+    ) -> io::Result<()> {
+        registry.register(&mut self.asks, token, Interest::READABLE)?;
+        self.subscriber = Some(subscribe(fanout, Nanos(0), &self.terms));
+        Ok(())
+    }
+
+    /// Somebody asked.
+    pub(super) fn is_readable(&mut self) {
+        self.is_asking = true;
+    }
+
+    /// A subscriber heard something.
+    pub(super) fn note_ready(&mut self, subscriber: SubscriberId) {
+        self.is_hot |= self.subscriber == Some(subscriber);
+    }
+
+    /// An instrument is described anew.
+    pub(super) fn forget(&mut self, id: InstrumentId) {
+        if let Some(word) = self.ring.told.get_mut(id.0 as usize / 64) {
+            *word &= !(1 << (id.0 % 64));
+        }
+    }
+
+    /// How a channel stands.
+    pub(super) fn put_channel(&mut self, now: Nanos, channel: ChannelIndex, state: State) {
+        put_channel((SessionId::NONE, now), (channel, state), &mut self.ring.out);
+        self.ring.flush();
+    }
+
+    /// When there is something to do although nothing comes.
+    pub(super) fn next_due(&self, fanout: &Fanout, now: Nanos) -> Option<Nanos> {
+        if self.is_hot || self.is_asking || self.snapshots.is_some() {
+            return Some(now);
+        }
+        let asked = self.is_asked.then_some(self.not_before);
+        let due = self.subscriber.and_then(|subscriber| fanout.next_due(subscriber));
+        asked.into_iter().chain(due).min()
+    }
+
+    /// Writes what there is to be told; how much it was.
+    pub(super) fn tell(&mut self, lent: &mut Lent<'_>) -> usize {
+        self.hear_asks();
+        let Some(subscriber) = self.subscriber else { return 0 };
+        let is_due = lent.fanout.next_due(subscriber).is_some_and(|at| at <= lent.now);
+        let mut told = 0;
+        if self.is_hot || is_due {
+            let (count, left) = self.ring.poll(subscriber, false, lent);
+            (told, self.is_hot) = (count, left > 0);
+        }
+        if self.is_hot {
+            return told;
+        }
+        if self.is_asked && self.snapshots.is_none() && lent.now >= self.not_before {
+            self.begin_snapshots(lent);
+        }
+        if let Some(snapshots) = self.snapshots {
+            let (count, left) = self.ring.poll(snapshots, true, lent);
+            told += count;
+            if left == 0 {
+                lent.fanout.remove_subscriber(snapshots);
+                self.snapshots = None;
+            }
+        }
+        told
+    }
+
+    fn hear_asks(&mut self) {
+        let mut words = [0; 16];
+        while self.is_asking {
+            match self.asks.recv(&mut words) {
+                Ok(len) if words[..len] == ASK => {
+                    self.is_asked = true;
+                    add(&self.ring.figures.asks, 1);
+                }
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => self.is_asking = false,
+            }
+        }
+    }
+
+    fn begin_snapshots(&mut self, lent: &mut Lent<'_>) {
+        self.is_asked = false;
+        self.not_before = Nanos(lent.now.0.saturating_add(self.snapshot_interval.0));
+        add(&self.ring.figures.snapshots, 1);
+        // Who asked may know no instrument and no channel.
+        self.ring.told.fill(0);
+        for (channel, state) in (0..).zip(lent.channels) {
+            self.put_channel(lent.now, channel, *state);
+        }
+        // Trades have no state. The others keep their handles: they are told by the number of
+        // their subscription.
+        let terms: Vec<_> = self.terms.iter().collect();
+        self.snapshots = Some(subscribe(lent.fanout, lent.now, terms));
+    }
+}
+
+impl Drop for ShmDoor {
+    fn drop(&mut self) {
+        // One that cannot be removed is replaced by the next gateway.
+        let _ = fs::remove_file(&self.asks_at);
+    }
+}
+
+/// A subscriber with these subscriptions, which were checked.
+fn subscribe<'a>(
+    fanout: &mut Fanout,
+    now: Nanos,
+    terms: impl IntoIterator<Item = &'a Subscription>,
+) -> SubscriberId {
+    let subscriber = fanout.add_subscriber();
+    for one in terms {
+        // What is refused was refused by the configuration's check.
+        let _ = fanout.subscribe(now, subscriber, one);
+    }
+    subscriber
+}
+
+/// The socket for asks; who may read the ring may ask.
+fn bind(path: &Path, mode: u32) -> io::Result<UnixDatagram> {
+    // The ring is ours, so this is what a gateway left that is gone.
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let socket = UnixDatagram::bind(path)?;
+    // To send to a socket takes the permission to write to it.
+    let may_ask = mode & 0o444;
+    fs::set_permissions(path, Permissions::from_mode(0o600 | may_ask | may_ask >> 1))?;
+    Ok(socket)
+}
+
+fn add(figure: &AtomicU64, count: u64) {
+    figure.fetch_add(count, Ordering::Relaxed);
+}
+
+impl Ring {
+    /// Writes what a subscriber is told; how much, and how much is left.
+    fn poll(
+        &mut self,
+        subscriber: SubscriberId,
+        is_snapshot: bool,
+        lent: &mut Lent<'_>,
+    ) -> (usize, usize) {
+        let Lent { now, fanout, mirror, definitions, drafts, probe, .. } = lent;
+        let room = if is_snapshot { SNAPSHOTS_MAX } else { MESSAGES_MAX };
+        let poll = Poll { subscriber, now: *now, room };
+        let mut count = 0;
+        let polled = fanout.poll(poll, *mirror, &mut |message, mirror| {
+            if is_snapshot && !message.entry.is_snapshot {
+                return;
+            }
+            let now = (*now).max(message.entry.merged.ts_recv);
+            let handle = message.subscription.0 + 1;
+            let to = Address { session_id: SessionId::NONE, handle, now };
+            let id = instrument_of(message);
+            if self.is_new(id)
+                && let Some(Some(definition)) = definitions.get(id.0 as usize)
+            {
+                put_instrument(to, definition, &mut self.out);
+            }
+            put_message(to, message, mirror, drafts, &mut self.out);
+            self.flush();
+            probe.written(SHM_LINK, &message.entry);
+            count += 1;
+        });
+        probe.flushed(SHM_LINK, true);
+        match polled {
+            Polled::Sent { left, .. } => (count, left),
+            Polled::Disconnect(_) | Polled::Unknown => (count, 0),
+        }
+    }
+
+    /// True the first time that it is asked of an instrument.
+    fn is_new(&mut self, id: InstrumentId) -> bool {
+        let (word, bit) = (id.0 as usize / 64, 1_u64 << (id.0 % 64));
+        if self.told.len() <= word {
+            self.told.resize(word + 1, 0);
+        }
+        let is_new = self.told[word] & bit == 0;
+        self.told[word] |= bit;
+        is_new
+    }
+
+    /// Writes the frames that were made, a record each.
+    fn flush(&mut self) {
+        let mut rest = self.out.as_slice();
+        while let Framing::Frame { len, .. } = next_frame(rest, usize::MAX) {
+            let (frame, after) = rest.split_at(len);
+            match self.writer.write(frame) {
+                Ok(()) => add(&self.figures.records, 1),
+                Err(_) => add(&self.figures.too_long, 1),
+            }
+            rest = after;
+        }
+        self.out.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests;

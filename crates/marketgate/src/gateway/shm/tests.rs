@@ -1,0 +1,168 @@
+//! The configuration of the door, and what it tells whom.
+
+use weir_client::{MarketRing, RingEvent};
+use weir_market::SymbolText;
+use weir_market::conflate::{Bbo, Body, Entry, Stamp};
+use weir_types::Qty;
+use weir_wire::market::MarketFlags;
+use weir_wire::market_dialogue::MarketMessage;
+
+use super::*;
+
+const PAGE: &str = include_str!("../../../../../docs/market.md");
+
+fn on_page() -> ShmSection {
+    let begin = PAGE.find("[market.shm]").expect("the page has it");
+    let rest = &PAGE[begin + "[market.shm]".len()..];
+    toml::from_str(&rest[..rest.find("```").expect("it ends")]).expect("it can be read")
+}
+
+#[test]
+fn the_section_on_the_page_is_good_and_says_the_defaults() {
+    let page = on_page();
+    page.check().expect("it is good");
+    let least: ShmSection = toml::from_str("path = \"/dev/shm/weir-market\"").expect("all else");
+    assert_eq!(format!("{page:?}"), format!("{least:?}"));
+    let handles: Vec<_> = page.terms(5).iter().map(|one| one.content).collect();
+    assert_eq!(handles, [Content::Bbo, Content::Trades, Content::Status]);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_by_its_name() {
+    type Change = fn(&mut ShmSection);
+    let cases: [(&str, Change); 8] = [
+        ("market.shm.ring_bytes", |one| one.ring_bytes = 3 << 20),
+        ("market.shm.ring_bytes", |one| one.ring_bytes = 1 << 19),
+        ("market.shm.mode", |one| one.mode = "755".to_owned()),
+        ("market.shm.mode", |one| one.mode = "rw".to_owned()),
+        ("market.shm.patterns", |one| one.patterns.clear()),
+        ("market.shm.content", |one| one.content.clear()),
+        ("market.shm.depth", |one| one.depth = 0),
+        ("market.shm.snapshot_ms", |one| one.snapshot_ms = 0),
+    ];
+    for (key, change) in cases {
+        let mut section = on_page();
+        change(&mut section);
+        let error = section.check().expect_err(key).to_string();
+        assert!(error.contains(key), "{key}: {error}");
+    }
+}
+
+const INSTRUMENTS: u32 = 100;
+
+/// A door and what its flush thread has.
+struct Stand {
+    _dir: tempfile::TempDir,
+    _sockets: mio::Poll,
+    door: ShmDoor,
+    fanout: Fanout,
+    mirror: Mirror,
+    drafts: Drafts,
+    probe: FlushProbe,
+    ring: MarketRing,
+}
+
+impl Stand {
+    fn new() -> Stand {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("ring");
+        let text = format!("path = {path:?}\ncontent = [\"bbo\"]\nsnapshot_ms = 1");
+        let section: ShmSection = toml::from_str(&text).expect("a section");
+        let mut door = ShmDoor::open(&section, 1_000).expect("it opens");
+        let sockets = mio::Poll::new().expect("a poll");
+        let mut fanout = Fanout::new(InstrumentId(INSTRUMENTS), 8);
+        door.begin(sockets.registry(), Token(1), &mut fanout).expect("it begins");
+        for id in 1..=INSTRUMENTS {
+            let definition = Definition {
+                instrument_id: InstrumentId(id),
+                symbol: SymbolText::new(format!("I{id}").as_bytes()).expect("a symbol"),
+                round_lot: Qty(100),
+                previous_close: None,
+            };
+            fanout.define(Nanos(0), &definition);
+        }
+        Stand {
+            _dir: dir,
+            _sockets: sockets,
+            door,
+            fanout,
+            mirror: Mirror::new(INSTRUMENTS + 1),
+            drafts: Drafts::default(),
+            probe: FlushProbe::default(),
+            ring: MarketRing::new(&path),
+        }
+    }
+
+    /// The quote of each instrument changes.
+    fn change(&mut self, sequence: u64) {
+        for id in 1..=INSTRUMENTS {
+            let best = Bbo { bid_sz: Qty(sequence), ..Bbo::default() };
+            let stamp = Stamp { sequence, ..Stamp::default() };
+            let entry = Entry::change(InstrumentId(id), stamp, Body::Bbo(best));
+            self.fanout.apply(Nanos(sequence), &entry);
+        }
+        let door = &mut self.door;
+        self.fanout.take_ready(|subscriber| door.note_ready(subscriber));
+    }
+
+    /// One cycle of the flush thread.
+    fn cycle(&mut self, now: u64) {
+        let Stand { door, fanout, mirror, drafts, probe, .. } = self;
+        let (definitions, channels) = (&[][..], &[State::Live][..]);
+        let now = Nanos(now);
+        door.tell(&mut Lent { now, fanout, mirror, definitions, channels, drafts, probe });
+    }
+
+    /// What is new in the ring: quotes that are snapshots, and changes.
+    fn read(&mut self) -> (usize, usize) {
+        let (mut snapshots, mut changes) = (0, 0);
+        self.ring.poll(10_000, |event| {
+            if let RingEvent::Message(MarketMessage::Quote(quote)) = event {
+                let is_snapshot = quote.flags.contains(MarketFlags::SNAPSHOT);
+                *(if is_snapshot { &mut snapshots } else { &mut changes }) += 1;
+            }
+        });
+        (snapshots, changes)
+    }
+}
+
+#[test]
+fn a_snapshot_goes_out_in_parts_and_no_change_is_told_twice_meanwhile() {
+    let mut stand = Stand::new();
+    stand.change(1);
+    stand.cycle(1);
+    // The ring's reader comes, and asks.
+    assert_eq!(stand.read(), (0, 0));
+    stand.door.is_readable();
+    stand.cycle(2_000_000);
+    assert_eq!(stand.read(), (SNAPSHOTS_MAX, 0), "the first part");
+    stand.change(2);
+    stand.cycle(2_000_001);
+    let rest = INSTRUMENTS as usize - SNAPSHOTS_MAX;
+    assert_eq!(stand.read(), (rest, INSTRUMENTS as usize), "the rest, and each change once");
+    stand.change(3);
+    stand.cycle(2_000_002);
+    stand.cycle(2_000_003);
+    assert_eq!(stand.read(), (0, INSTRUMENTS as usize));
+    let report = stand.door.figures().report();
+    assert_eq!((report.asks, report.snapshots, report.too_long), (1, 1, 0));
+}
+
+#[test]
+fn snapshots_are_told_no_more_often_than_the_section_says() {
+    let mut stand = Stand::new();
+    stand.change(1);
+    stand.cycle(1);
+    assert_eq!(stand.read(), (0, 0));
+    for at in 0..10 {
+        let socket = std::os::unix::net::UnixDatagram::unbound().expect("a socket");
+        socket.send_to(&ASK, &stand.door.asks_at).expect("it is sent");
+        stand.door.is_readable();
+        (0..5).for_each(|_| stand.cycle(2_000_000 + at));
+    }
+    assert_eq!(stand.door.figures().report().snapshots, 1);
+    stand.cycle(3_000_000);
+    assert_eq!(stand.door.figures().report().snapshots, 2, "what was asked for meanwhile");
+    stand.cycle(9_000_000);
+    assert_eq!(stand.door.figures().report().snapshots, 2);
+}

@@ -1,0 +1,487 @@
+//! The update stage: books from updates, the first stage of conflation, and what goes to flush.
+//!
+//! It runs where its updates come from: on the receiving thread (fused), or behind a ring on one of
+//! its own (staged). What it tells goes out between packets only, so that nothing is told of half a
+//! message; and what came since is taken into the books together.
+
+use std::collections::VecDeque;
+
+use rtrb::Consumer;
+use weir_market::book::Statistics;
+use weir_market::conflate::{
+    Bbo, Body, BookView, Conflator, ConflatorConfig, DayStatistics, Entry, Interest, Kind, Stamp,
+    Status,
+};
+use weir_market::interval::Voided;
+use weir_market::line::State;
+use weir_market::{Action, Books, BooksConfig, Definition, FeedError, Update};
+use weir_runtime::Wake;
+use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
+
+use super::batch::Batch;
+use super::levels::PendingLevels;
+use super::post::{hand_over, tell_book, tell_channel, tell_void};
+use super::ring::{RingWriter, Slots};
+use super::saying::{Known, Saying, bbo_of};
+use super::stages::{Begun, UpdateProbe};
+use super::told::{ChannelIndex, Told, What};
+use crate::post::{PostEvent, PostSender};
+use crate::receiver::{ChannelEvent, ChannelKey, ClearReason, Origin, Output};
+
+/// Updates that are taken into the books together, at most: as many as fit beside the books' own
+/// lines in a core's first cache.
+pub const BATCH_MAX: usize = 128;
+
+/// What is done when a flush thread does not keep up and the ring towards it is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WhenFull {
+    /// States are merged where they are, in the priority queue. The default.
+    #[default]
+    Merge,
+    /// The stage waits, and so does the feed: for tests that must see every change.
+    Wait,
+}
+
+/// What the stage has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UpdateCounts {
+    /// Updates taken in.
+    pub updates: u64,
+    /// Slots told to flush.
+    pub told: u64,
+    /// Times that the ring to flush was full.
+    pub full: u64,
+}
+
+/// What goes out in its order beside entries.
+#[derive(Clone, Copy, Debug)]
+enum Notice {
+    Define(ChannelIndex, Definition),
+    Channel(ChannelIndex, ChannelKey, State),
+    NewSession(ChannelIndex),
+}
+
+/// One end of the queue of a flush thread's wishes.
+pub type Wishes = Consumer<Interest>;
+
+/// See the file's head.
+pub struct UpdateStage<D = RingWriter<Told>> {
+    books: Books,
+    saying: Saying,
+    batch: Batch,
+    batch_max: usize,
+    wanted_levels: Vec<u32>,
+    notices: VecDeque<Notice>,
+    door: D,
+    wakes: Vec<Wake>,
+    wishes: Vec<Wishes>,
+    when_full: WhenFull,
+    has_told: bool,
+    counts: UpdateCounts,
+}
+
+/// What conflation reads of the books.
+struct View<'a> {
+    books: &'a Books,
+    known: &'a [Known],
+}
+
+/// How the stage is made.
+pub struct UpdateParts<D = RingWriter<Told>> {
+    /// Room for books.
+    pub books: BooksConfig,
+    /// Updates that are taken into them together, at most: [`BATCH_MAX`], or 1 for one by one.
+    pub batch_max: usize,
+    /// The first stage's intervals.
+    pub conflator: ConflatorConfig,
+    /// Towards the flush threads.
+    pub door: D,
+    /// Their wakes.
+    pub wakes: Vec<Wake>,
+    /// Their wishes.
+    pub wishes: Vec<Wishes>,
+    /// What happens when one does not keep up.
+    pub when_full: WhenFull,
+    /// Where what bars and statistics are made of goes, where there are any.
+    pub post: Option<PostSender>,
+    /// Times messages.
+    pub probe: UpdateProbe,
+}
+
+impl<D: Slots<Told>> UpdateStage<D> {
+    /// A stage that has heard nothing.
+    #[must_use]
+    pub fn new(parts: UpdateParts<D>) -> UpdateStage<D> {
+        let saying = Saying {
+            known: Vec::new(),
+            channels: Vec::new(),
+            conflator: Conflator::new(&parts.conflator),
+            levels: PendingLevels::default(),
+            post: parts.post,
+            probe: parts.probe,
+            instruments_max: parts.books.instruments_max,
+        };
+        UpdateStage {
+            books: Books::new(&parts.books),
+            saying,
+            batch: Batch::with_capacity(parts.batch_max),
+            batch_max: parts.batch_max,
+            wanted_levels: Vec::new(),
+            notices: VecDeque::new(),
+            door: parts.door,
+            wakes: parts.wakes,
+            wishes: parts.wishes,
+            when_full: parts.when_full,
+            has_told: false,
+            counts: UpdateCounts::default(),
+        }
+    }
+
+    /// The books, as of the last turn.
+    #[must_use]
+    pub fn books(&self) -> &Books {
+        &self.books
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub fn counts(&self) -> UpdateCounts {
+        self.counts
+    }
+
+    /// What conflation counted.
+    #[must_use]
+    pub fn conflated(&self) -> weir_market::conflate::Counts {
+        self.saying.conflator.counts()
+    }
+
+    /// States in the throttle queue, and entries in the priority queue.
+    #[must_use]
+    pub fn queue_lens(&self) -> (usize, usize) {
+        (self.saying.conflator.waiting_count(), self.saying.conflator.queue_len())
+    }
+
+    /// The update that comes next is timed.
+    pub fn begin_trace(&mut self, begun: Begun) {
+        self.batch.begin_trace(begun);
+    }
+
+    /// When [`UpdateStage::turn`] has something to do although nothing came.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Nanos> {
+        self.saying.conflator.next_due()
+    }
+
+    /// Between packets: takes wishes, runs the timer, and tells what is to be told. Returns how
+    /// much was done.
+    pub fn turn(&mut self, now: Nanos) -> usize {
+        self.take_batch();
+        let mut done = self.take_wishes(now);
+        self.saying.conflator.tick(now);
+        done += self.tell_all(now);
+        if std::mem::take(&mut self.has_told) {
+            self.wakes.iter().for_each(Wake::wake);
+        }
+        done
+    }
+
+    fn take_wishes(&mut self, now: Nanos) -> usize {
+        let mut done = 0;
+        for index in 0..self.wishes.len() {
+            while let Ok(interest) = self.wishes[index].pop() {
+                done += 1;
+                self.wish(now, &interest);
+            }
+        }
+        done
+    }
+
+    fn wish(&mut self, now: Nanos, interest: &Interest) {
+        let Interest { instrument_id: id, kind, is_wanted } = *interest;
+        if id.0 >= self.saying.instruments_max {
+            return;
+        }
+        if kind == Kind::Book {
+            let index = id.0 as usize;
+            if self.wanted_levels.len() <= index {
+                self.wanted_levels.resize(index + 1, 0);
+            }
+            let count = &mut self.wanted_levels[index];
+            *count = if is_wanted { *count + 1 } else { count.saturating_sub(1) };
+            if is_wanted || *count == 0 {
+                self.saying.levels.want(id, is_wanted);
+            }
+        }
+        let Saying { conflator, known, .. } = &mut self.saying;
+        let view = View { books: &self.books, known };
+        conflator.interest(now, interest, &view);
+    }
+
+    fn tell_all(&mut self, now: Nanos) -> usize {
+        let mut done = 0;
+        while let Some(notice) = self.notices.front().copied() {
+            if !self.tell(|told| notice.write(now, told)) {
+                return done;
+            }
+            self.notices.pop_front();
+            done += 1;
+        }
+        // An entry that was taken must be told, so room comes first.
+        while self.saying.conflator.queue_len() > 0 {
+            let UpdateStage { door, books, saying, .. } = self;
+            let Saying { conflator, known, levels, probe, .. } = saying;
+            let is_told = door.write(|told| {
+                let entry = conflator.pop(now).expect("the queue is not empty");
+                write_entry(told, now, &entry, (books, known, levels));
+                told.trace = probe.told(&entry);
+            });
+            if !is_told {
+                self.counts.full += 1;
+                if self.when_full == WhenFull::Merge {
+                    break;
+                }
+                self.wakes.iter().for_each(Wake::wake);
+                std::thread::yield_now();
+                continue;
+            }
+            self.counts.told += 1;
+            self.has_told = true;
+            done += 1;
+        }
+        done
+    }
+
+    fn tell(&mut self, write: impl FnOnce(&mut Told)) -> bool {
+        let is_told = self.door.write(write);
+        self.counts.told += u64::from(is_told);
+        self.counts.full += u64::from(!is_told);
+        self.has_told |= is_told;
+        is_told
+    }
+
+    /// Takes into the books what came since, and says what it changed.
+    fn take_batch(&mut self) {
+        let UpdateStage { books, saying, batch, counts, .. } = self;
+        if batch.updates.is_empty() {
+            return;
+        }
+        counts.updates += batch.updates.len() as u64;
+        let mut begun_of = batch.traces();
+        let mut sources = batch.sources.iter().enumerate();
+        let mut cleared = None;
+        books.apply_all(&batch.updates, |update, change| {
+            let (at, source) = sources.next().expect("each update has its source");
+            saying.updated(source, begun_of(at), (update, change));
+            // The batch ends with what clears a book: said once the books are free.
+            if change.is_cleared {
+                cleared = Some((*source, change.instrument_id, Stamp::of(update, source.ts_recv)));
+            }
+        });
+        drop(begun_of);
+        batch.clear();
+        match cleared {
+            Some((source, InstrumentId(0), _)) => {
+                if let Some(post) = self.saying.post.as_mut().filter(|_| !source.is_snapshot) {
+                    tell_void(post, source.channel, Voided::Emptied);
+                }
+                self.clear(source.channel, false);
+            }
+            Some((source, id, stamp))
+                if !source.is_snapshot && id.0 < self.saying.instruments_max =>
+            {
+                self.saying.say_anew(source.ts_poll, &self.books, id, stamp);
+            }
+            _ => {}
+        }
+    }
+
+    /// All that is known of a channel's instruments is void.
+    fn clear(&mut self, channel: ChannelIndex, is_session: bool) {
+        for id in self.saying.of_channel(channel) {
+            let last_change = &mut self.saying.known[id.0 as usize].last_change;
+            if is_session {
+                last_change.sequence = 0;
+            }
+            let Stamp { sequence, ts_event, ts_recv } = *last_change;
+            let action = Action::Clear;
+            let _ = self.books.apply(&Update { instrument_id: id, sequence, ts_event, action });
+            self.saying.say_anew(ts_recv, &self.books, id, Stamp { sequence, ts_event, ts_recv });
+        }
+        if is_session {
+            self.notices.push_back(Notice::NewSession(channel));
+        }
+    }
+
+    /// A snapshot is whole: what it says is told as one change of each instrument.
+    fn joined(&mut self, channel: ChannelIndex, next: u64) {
+        for id in self.saying.of_channel(channel) {
+            let last_change = &mut self.saying.known[id.0 as usize].last_change;
+            last_change.sequence = next.saturating_sub(1);
+            let stamp = *last_change;
+            let Saying { post, known, .. } = &mut self.saying;
+            if let Some(post) = post {
+                tell_book(post, (id, &known[id.0 as usize]), &self.books);
+            }
+            self.saying.say_anew(stamp.ts_recv, &self.books, id, stamp);
+        }
+    }
+}
+
+impl<D: Slots<Told>> Output for UpdateStage<D> {
+    fn define(&mut self, origin: &Origin, definition: &Definition) {
+        self.take_batch();
+        let channel = self.saying.channel_index(origin.channel);
+        // Books and conflation count what is beyond their limits.
+        let _is_known = self.books.define(definition.instrument_id);
+        if let Some(post) = &mut self.saying.post {
+            hand_over(post, PostEvent::Define(*definition));
+        }
+        if self.saying.know(definition.instrument_id, channel).is_some() {
+            self.notices.push_back(Notice::Define(channel, *definition));
+        }
+    }
+
+    fn update(&mut self, origin: &Origin, update: Update) {
+        let clears = matches!(update.action, Action::Clear);
+        self.saying.prefetch(update.instrument_id);
+        self.batch.push(self.saying.source(origin), update);
+        if clears || self.batch.updates.len() >= self.batch_max {
+            self.take_batch();
+        }
+    }
+
+    fn channel(&mut self, channel: ChannelKey, event: &ChannelEvent) {
+        self.take_batch();
+        let index = self.saying.channel_index(channel);
+        if let Some(post) = &mut self.saying.post {
+            tell_channel(post, index, event);
+        }
+        match event {
+            ChannelEvent::State { to, .. } => {
+                self.saying.channels[usize::from(index)].1 = *to;
+                self.notices.push_back(Notice::Channel(index, channel, *to));
+            }
+            ChannelEvent::Damaged | ChannelEvent::Silent => {
+                self.notices.push_back(Notice::Channel(index, channel, State::Stale));
+            }
+            ChannelEvent::Heard => {
+                let state = self.saying.channels[usize::from(index)].1;
+                self.notices.push_back(Notice::Channel(index, channel, state));
+            }
+            ChannelEvent::Clear { reason } => {
+                self.clear(index, matches!(reason, ClearReason::Session { .. }));
+            }
+            ChannelEvent::Joined { next } => self.joined(index, *next),
+            ChannelEvent::Gap { .. }
+            | ChannelEvent::Stale { .. }
+            | ChannelEvent::EndOfSession { .. } => {}
+        }
+    }
+
+    fn refused(&mut self, _origin: &Origin, _error: FeedError) {}
+
+    fn end_of_packet(&mut self, _origin: &Origin) {}
+}
+
+impl Notice {
+    fn write(&self, now: Nanos, told: &mut Told) {
+        told.begin(now);
+        (told.channel, told.what) = match *self {
+            Notice::Define(channel, definition) => (channel, What::Define(definition)),
+            Notice::Channel(channel, key, state) => (channel, What::Channel(key, state)),
+            Notice::NewSession(channel) => (channel, What::NewSession),
+        };
+    }
+}
+
+fn write_entry(
+    told: &mut Told,
+    now: Nanos,
+    entry: &Entry,
+    (books, known, levels): (&Books, &[Known], &mut PendingLevels),
+) {
+    let id = entry.instrument_id;
+    let known = known.get(id.0 as usize).copied().unwrap_or_default();
+    told.begin(now);
+    told.channel = known.channel;
+    told.what = What::Entry(*entry);
+    let Stamp { sequence, ts_event, .. } = known.last_change;
+    let at = |action| Update { instrument_id: id, sequence, ts_event, action };
+    match entry.body {
+        Body::Statistics => told.statistics = day_of(&books.statistics(id)),
+        Body::Book => {
+            let updates = &mut told.updates;
+            let is_whole = levels.take(id, |change| {
+                updates.push(at(level_of(change.side, change.level)));
+            });
+            if is_whole {
+                updates.push(at(Action::Clear));
+                for side in [Side::Buy, Side::Sell] {
+                    let whole = books.levels(id, side, usize::MAX);
+                    updates.extend(whole.map(|level| at(level_of(side, level))));
+                }
+            }
+        }
+        Body::OrdersSnapshot | Body::Gap(Kind::Orders) => {
+            told.updates.push(at(Action::Clear));
+            for side in [Side::Buy, Side::Sell] {
+                told.updates.extend(books.orders(id, side).map(|order| {
+                    let (order_id, price, size) = (order.order_id, order.price, order.size);
+                    at(Action::Add { order_id, side, price, size })
+                }));
+            }
+        }
+        _ => {}
+    }
+}
+
+fn level_of(side: Side, level: weir_market::book::BookLevel) -> Action {
+    let weir_market::book::BookLevel { price, size, order_count } = level;
+    Action::Level { side, price, size, order_count, is_last: true }
+}
+
+fn day_of(statistics: &Statistics) -> DayStatistics {
+    DayStatistics {
+        open: statistics.open,
+        high: statistics.high,
+        low: statistics.low,
+        last: statistics.last,
+        volume: statistics.volume,
+        turnover: statistics.turnover,
+        trade_count: statistics.trade_count,
+    }
+}
+
+impl BookView for View<'_> {
+    fn best(&self, instrument_id: InstrumentId) -> Bbo {
+        bbo_of(&self.books.best(instrument_id))
+    }
+
+    fn levels(
+        &self,
+        instrument_id: InstrumentId,
+        side: Side,
+        depth: usize,
+        level: &mut dyn FnMut(Price, Qty, u32),
+    ) {
+        for at in self.books.levels(instrument_id, side, depth) {
+            level(at.price, at.size, at.order_count);
+        }
+    }
+
+    fn statistics(&self, instrument_id: InstrumentId) -> DayStatistics {
+        day_of(&self.books.statistics(instrument_id))
+    }
+
+    fn status(&self, instrument_id: InstrumentId) -> Option<Status> {
+        self.known.get(instrument_id.0 as usize)?.status
+    }
+
+    fn last_change(&self, instrument_id: InstrumentId) -> Stamp {
+        self.known.get(instrument_id.0 as usize).map_or(Stamp::default(), |known| known.last_change)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,224 @@
+//! The publisher's agent: the partition's events in, packets and answers out.
+//!
+//! It reads at its own pace and stops nobody: what a socket does not take is not sent again by
+//! itself, it can be asked for. After a start all events of before are heard again, so that numbers
+//! go on where they were; nothing is sent until then.
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use weir_market::publish::{Channel, RequestServer};
+use weir_runtime::Agent;
+use weir_types::{InstrumentId, Nanos};
+
+use super::figures::{MarketNow, PublishFigures};
+use super::hearing::{Heard, Hearing, HearingParts};
+
+/// Events heard in one cycle.
+const EVENTS_MAX: usize = 512;
+/// Requests answered in one cycle.
+const REQUESTS_MAX: usize = 64;
+/// Heartbeats are sent so often when nothing else is.
+const HEARTBEAT_INTERVAL: u64 = 1_000_000_000;
+/// Bytes of a request that are looked at; it has twenty.
+const REQUEST_LEN_MAX: usize = 64;
+
+/// What the agent is made of.
+pub struct PublishParts {
+    /// What is published.
+    pub hearing: HearingParts,
+    /// Numbers, packs and keeps messages.
+    pub channel: Channel,
+    /// Answers requests.
+    pub server: RequestServer,
+    /// What sends, without waiting.
+    pub sender: UdpSocket,
+    /// Where to: line A and, where there is one, line B.
+    pub lines: Vec<SocketAddrV4>,
+    /// Where requests come in, without waiting.
+    pub requests: UdpSocket,
+    /// How often events are looked for when there were none.
+    pub look_interval: Nanos,
+    /// Figures for others to read.
+    pub figures: Arc<PublishFigures>,
+}
+
+/// See the module's documentation.
+pub struct PublishAgent {
+    hearing: Hearing,
+    channel: Channel,
+    server: RequestServer,
+    out: Out,
+    requests: UdpSocket,
+    look_interval: Nanos,
+    left_out: Vec<(InstrumentId, String)>,
+}
+
+/// Where packets go.
+struct Out {
+    sender: UdpSocket,
+    lines: Vec<SocketAddrV4>,
+    figures: Arc<PublishFigures>,
+    /// When a heartbeat is due.
+    next_heartbeat: Nanos,
+}
+
+impl Out {
+    fn send(&mut self, packet: &[u8], now: Nanos) {
+        self.next_heartbeat = Nanos(now.0 + HEARTBEAT_INTERVAL);
+        for line in &self.lines {
+            match self.sender.send_to(packet, line) {
+                Ok(len) => {
+                    add(&self.figures.packets, 1);
+                    add(&self.figures.bytes, len as u64);
+                }
+                Err(_) => add(&self.figures.unsent, 1),
+            }
+        }
+    }
+}
+
+impl PublishAgent {
+    /// An agent that has heard nothing yet.
+    #[must_use]
+    pub fn new(parts: PublishParts) -> PublishAgent {
+        let PublishParts { channel, server, sender, lines, requests, figures, .. } = parts;
+        PublishAgent {
+            hearing: Hearing::new(parts.hearing),
+            channel,
+            server,
+            out: Out { sender, lines, figures, next_heartbeat: Nanos(0) },
+            requests,
+            look_interval: parts.look_interval,
+            left_out: Vec::new(),
+        }
+    }
+
+    /// Hears at most [`EVENTS_MAX`] events, and says what they come to.
+    fn hear(&mut self, now: Nanos) -> usize {
+        for count in 0..EVENTS_MAX {
+            let session = self.channel.session();
+            let PublishAgent { channel, out, hearing, .. } = self;
+            match hearing.hear(&mut channel.sink(|packet| out.send(packet, now))) {
+                Heard::Event { is_definition } => {
+                    let is_other = is_definition || self.channel.session() != session;
+                    if self.channel.is_live() && is_other {
+                        self.show_market();
+                    }
+                }
+                Heard::UpToDate => {
+                    self.is_up_to_date(now);
+                    self.tell(count);
+                    return count;
+                }
+            }
+        }
+        self.tell(EVENTS_MAX);
+        EVENTS_MAX
+    }
+
+    /// Nothing new: what is in the packet goes. Once all of before the start was heard, sends.
+    fn is_up_to_date(&mut self, now: Nanos) {
+        let PublishAgent { channel, out, hearing, .. } = self;
+        if !channel.is_live() {
+            if !hearing.is_live(&mut channel.sink(|packet| out.send(packet, now))) {
+                return;
+            }
+            channel.go_live();
+            out.figures.is_live.store(true, Ordering::Relaxed);
+            out.next_heartbeat = now;
+            self.show_market();
+        }
+        let PublishAgent { channel, out, .. } = self;
+        channel.flush(|packet| out.send(packet, now));
+        if now >= out.next_heartbeat
+            && let Some(packet) = channel.heartbeat()
+        {
+            out.send(packet, now);
+        }
+    }
+
+    /// Answers what was asked; returns how much that was.
+    fn answer(&mut self, now: Nanos) -> usize {
+        let PublishAgent { channel, server, requests, out, .. } = self;
+        let figures = &out.figures;
+        let mut datagram = [0; REQUEST_LEN_MAX];
+        for count in 0..REQUESTS_MAX {
+            let (len, from) = match requests.recv_from(&mut datagram) {
+                Ok(found) => found,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return count,
+                // Who asked before is not there any more: the system tells it here.
+                Err(_) => continue,
+            };
+            let SocketAddr::V4(from) = from else { continue };
+            let mut is_sent = false;
+            let answer = server.answer(channel, (*from.ip(), &datagram[..len]), now, |packet| {
+                is_sent = requests.send_to(packet, from).is_ok();
+            });
+            match answer {
+                Ok(messages) if is_sent => {
+                    add(&figures.answered, 1);
+                    add(&figures.resent, u64::from(messages));
+                }
+                Ok(_) => add(&figures.unsent, 1),
+                Err(refusal) => add(&figures.refused[refusal.index()], 1),
+            }
+        }
+        REQUESTS_MAX
+    }
+
+    /// Tells what was heard.
+    fn tell(&self, count: usize) {
+        if count == 0 {
+            return;
+        }
+        let (figures, channel) = (&self.out.figures, &self.channel);
+        add(&figures.events, count as u64);
+        figures.next_sequence.store(channel.next_sequence(), Ordering::Relaxed);
+        figures.oldest.store(channel.oldest(), Ordering::Relaxed);
+        let unsayable = self.hearing.publication().counts().unsayable_orders;
+        figures.unsayable_orders.store(unsayable, Ordering::Relaxed);
+    }
+
+    /// Tells which instruments are published, and of each that is newly left out, why.
+    fn show_market(&mut self) {
+        let publication = self.hearing.publication();
+        let left_out: Vec<_> = publication.unfit().map(|(id, why)| (id, why.to_string())).collect();
+        for (id, why) in left_out.iter().filter(|row| !self.left_out.contains(row)) {
+            tracing::warn!(instrument = id.0, why, "an instrument is not published");
+        }
+        let session = self.channel.session();
+        let session = session.map(|s| String::from_utf8_lossy(&s.0).into_owned());
+        self.out.figures.show(MarketNow {
+            session: session.unwrap_or_default(),
+            published: publication.published_count() as u64,
+            left_out: left_out.iter().map(|(id, why)| (id.0, why.clone())).collect(),
+        });
+        self.left_out = left_out;
+    }
+}
+
+fn add(figure: &AtomicU64, count: u64) {
+    figure.fetch_add(count, Ordering::Relaxed);
+}
+
+impl Agent for PublishAgent {
+    fn name(&self) -> &'static str {
+        "publish"
+    }
+
+    fn do_work(&mut self, now: Nanos) -> usize {
+        self.hear(now) + self.answer(now)
+    }
+
+    fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
+        Some(Nanos(now.0 + self.look_interval.0))
+    }
+
+    fn stop(&mut self, now: Nanos) -> bool {
+        // Another call follows while there are more.
+        self.hear(now) < EVENTS_MAX
+    }
+}

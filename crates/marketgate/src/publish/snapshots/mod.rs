@@ -1,0 +1,224 @@
+//! The snapshot server's agent: whoever joins the node's market late gets it whole, by GLIMPSE 5.0
+//! over SoupBinTCP, and goes on with the lines.
+//!
+//! It hears the partition's events by itself, on a thread of its own, so that a snapshot however
+//! large holds up neither orders nor what is sent on the lines; since what is said is a function
+//! of the events, its numbers are those of the lines. It may be a little behind the lines or ahead
+//! of them, as its clients know.
+//!
+//! What it holds is bounded: so many clients, and of each a snapshot of the moment of its login.
+//! Logins between two events share one. Who does not read is let go.
+
+mod client;
+mod figures;
+
+use std::io::ErrorKind;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use weir_market::feed::moldudp64::Session;
+use weir_market::feed::soupbin::Access;
+use weir_market::publish::{PublishSink, put_snapshot};
+use weir_types::Nanos;
+
+pub use figures::{SnapshotFigures, SnapshotReport};
+
+use self::client::{Client, Left, Step};
+use super::hearing::{Heard, Hearing, HearingParts};
+use weir_runtime::Agent;
+
+/// Events heard in one cycle.
+const EVENTS_MAX: usize = 512;
+/// Connections taken in one cycle.
+const NEWCOMERS_MAX: usize = 16;
+/// How often sockets are looked at while there are clients.
+const LOOK_INTERVAL: Nanos = Nanos(1_000_000);
+
+/// What the agent is made of.
+pub struct SnapshotParts {
+    /// What is published.
+    pub hearing: HearingParts,
+    /// Where clients connect, without waiting.
+    pub listener: TcpListener,
+    /// Who may log in.
+    pub access: Access,
+    /// Clients at the same time; further ones are closed at once.
+    pub clients_max: usize,
+    /// How long one may take.
+    pub timeout: Nanos,
+    /// How often events are looked for when there were none.
+    pub look_interval: Nanos,
+    /// Figures for others to read.
+    pub figures: Arc<SnapshotFigures>,
+}
+
+/// The number that the session's next message gets, by counting.
+#[derive(Debug)]
+struct Numbers {
+    session: Option<Session>,
+    next: u64,
+}
+
+impl PublishSink for Numbers {
+    fn session(&mut self, session: Session) {
+        (self.session, self.next) = (Some(session), 1);
+    }
+
+    fn message(&mut self, _message: &[u8]) {
+        self.next += 1;
+    }
+
+    fn end(&mut self) {}
+}
+
+/// A snapshot as packets, and what it is one of.
+struct Taken {
+    session: Session,
+    next: u64,
+    packets: Arc<Vec<u8>>,
+}
+
+/// See the module's documentation.
+pub struct SnapshotAgent {
+    hearing: Hearing,
+    numbers: Numbers,
+    is_live: bool,
+    listener: TcpListener,
+    access: Access,
+    clients: Vec<Client>,
+    clients_max: usize,
+    timeout: Nanos,
+    look_interval: Nanos,
+    /// The last one, as long as a client has it.
+    taken: Option<Taken>,
+    figures: Arc<SnapshotFigures>,
+}
+
+impl SnapshotAgent {
+    /// An agent that has heard nothing yet.
+    #[must_use]
+    pub fn new(parts: SnapshotParts) -> SnapshotAgent {
+        let SnapshotParts { listener, access, clients_max, timeout, figures, .. } = parts;
+        SnapshotAgent {
+            hearing: Hearing::new(parts.hearing),
+            numbers: Numbers { session: None, next: 1 },
+            is_live: false,
+            listener,
+            access,
+            clients: Vec::with_capacity(clients_max),
+            clients_max,
+            timeout,
+            look_interval: parts.look_interval.max(LOOK_INTERVAL),
+            taken: None,
+            figures,
+        }
+    }
+
+    /// Hears at most [`EVENTS_MAX`] events.
+    fn hear(&mut self, now: Nanos) -> usize {
+        let session = self.numbers.session;
+        let mut count = 0;
+        while count < EVENTS_MAX {
+            match self.hearing.hear(&mut self.numbers) {
+                Heard::Event { .. } => count += 1,
+                Heard::UpToDate => {
+                    self.is_live = self.hearing.is_live(&mut self.numbers);
+                    break;
+                }
+            }
+        }
+        if self.numbers.session != session {
+            // What they get belongs to a session that is over.
+            self.clients.iter_mut().for_each(|client| client.cut_off(now));
+        }
+        self.figures.is_live.store(self.is_live, Ordering::Relaxed);
+        count
+    }
+
+    /// Takes in who has connected.
+    fn welcome(&mut self, now: Nanos) -> usize {
+        for count in 0..NEWCOMERS_MAX {
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return count,
+                // The peer gave up, or descriptors ran out: it is tried again in the next cycle.
+                Err(_) => return count,
+            };
+            if self.clients.len() >= self.clients_max {
+                self.figures.note(Left::NoRoom);
+                continue;
+            }
+            if let Ok(client) = Client::new(stream, now) {
+                self.clients.push(client);
+            }
+        }
+        NEWCOMERS_MAX
+    }
+
+    /// Does for each client what can be done.
+    fn serve(&mut self, now: Nanos) -> usize {
+        let mut done = 0;
+        let mut at = 0;
+        while at < self.clients.len() {
+            let session = self.numbers.session.filter(|_| self.is_live);
+            let client = &mut self.clients[at];
+            match client.work((&self.access, session), (now, self.timeout)) {
+                Ok(Step::Did(count)) => {
+                    done += count;
+                    at += 1;
+                }
+                Ok(Step::LoggedIn) => {
+                    done += 1;
+                    if let Some(session) = session {
+                        let packets = self.take_snapshot(session);
+                        self.clients[at].give(session, packets, now);
+                    }
+                }
+                Err(left) => {
+                    done += 1;
+                    self.figures.note(left);
+                    self.clients.swap_remove(at);
+                }
+            }
+        }
+        self.taken.take_if(|taken| Arc::strong_count(&taken.packets) == 1);
+        self.figures.clients.store(self.clients.len() as u64, Ordering::Relaxed);
+        done
+    }
+
+    /// A snapshot of this moment: that of before where nothing has happened since.
+    fn take_snapshot(&mut self, session: Session) -> Arc<Vec<u8>> {
+        let next = self.numbers.next;
+        if let Some(taken) = &self.taken
+            && (taken.session, taken.next) == (session, next)
+        {
+            return taken.packets.clone();
+        }
+        let mut packets = Vec::new();
+        put_snapshot(self.hearing.publication(), next, &mut packets);
+        self.figures.taken.fetch_add(1, Ordering::Relaxed);
+        self.figures.len.store(packets.len() as u64, Ordering::Relaxed);
+        let packets = Arc::new(packets);
+        self.taken = Some(Taken { session, next, packets: packets.clone() });
+        packets
+    }
+}
+
+impl Agent for SnapshotAgent {
+    fn name(&self) -> &'static str {
+        "snapshots"
+    }
+
+    fn do_work(&mut self, now: Nanos) -> usize {
+        self.hear(now) + self.welcome(now) + self.serve(now)
+    }
+
+    fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
+        let interval = if self.clients.is_empty() { self.look_interval } else { LOOK_INTERVAL };
+        Some(Nanos(now.0 + interval.0))
+    }
+}
+
+#[cfg(test)]
+mod tests;

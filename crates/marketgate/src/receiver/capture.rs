@@ -1,0 +1,170 @@
+//! A capture or a day file as the source, at its own pace, faster, or as fast as it is read.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use weir_market::capture::Datagram;
+use weir_types::Nanos;
+
+use super::super::capture::{CaptureFile, FileError, Item};
+use super::counts::CaptureCounts;
+use crate::capture::{Pace, Speed};
+
+/// Items of one call.
+const ITEMS_MAX: usize = 64;
+
+/// What comes from a file.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Taken<'a> {
+    Datagram(Datagram<'a>),
+    /// A message of a day file, when it happened, and its number.
+    Message {
+        ts_event: Nanos,
+        message: &'a [u8],
+        sequence: u64,
+    },
+}
+
+/// What waits for its time.
+#[derive(Debug, Default)]
+struct Waiting {
+    is_there: bool,
+    due: Nanos,
+    ts: Nanos,
+    /// From, to; none for a message of a day file.
+    ends: Option<(SocketAddr, SocketAddr)>,
+    bytes: Vec<u8>,
+}
+
+/// A file that is read at its pace.
+#[derive(Debug)]
+pub(super) struct Capture {
+    file: CaptureFile,
+    pace: Pace,
+    start: Option<Nanos>,
+    waiting: Waiting,
+    pub is_over: bool,
+    pub error: Option<FileError>,
+    pub counts: CaptureCounts,
+}
+
+impl Capture {
+    pub fn new(file: CaptureFile, speed: Speed) -> Capture {
+        Capture {
+            file,
+            pace: Pace::new(speed),
+            start: None,
+            waiting: Waiting::default(),
+            is_over: false,
+            error: None,
+            counts: CaptureCounts::default(),
+        }
+    }
+
+    /// Hands on what is due, up to a bound; how much it was.
+    pub fn poll(&mut self, now: Nanos, take: &mut dyn FnMut(&Taken<'_>)) -> usize {
+        let start = *self.start.get_or_insert(now);
+        let mut done = 0;
+        while done < ITEMS_MAX {
+            if self.waiting.is_there {
+                if self.waiting.due > now {
+                    break;
+                }
+                self.waiting.is_there = false;
+                hand_on(&self.waiting.taken(&self.counts), &mut self.counts, take);
+                done += 1;
+            }
+            if self.is_over {
+                break;
+            }
+            done += self.read(start, now, take);
+        }
+        done
+    }
+
+    /// Reads one item, which is handed on or waits; how many were handed on.
+    fn read(&mut self, start: Nanos, now: Nanos, take: &mut dyn FnMut(&Taken<'_>)) -> usize {
+        let Capture { file, pace, waiting, counts, .. } = self;
+        let mut done = 0;
+        let more = file.next(&mut |item| {
+            let (taken, ts) = match item {
+                Item::Datagram(datagram) => (Taken::Datagram(*datagram), datagram.ts_recv),
+                Item::Message { ts_event, message } => {
+                    let (ts_event, sequence) = (*ts_event, counts.messages + 1);
+                    (Taken::Message { ts_event, message, sequence }, ts_event)
+                }
+                // It is as much a message as those that need it.
+                Item::Name { ts_event, message } => {
+                    let (ts_event, sequence) = (*ts_event, counts.messages + 1);
+                    (Taken::Message { ts_event, message, sequence }, ts_event)
+                }
+                Item::Other(_) => return,
+            };
+            let due = pace.due(ts).map_or(Nanos(0), |due| later(start, due));
+            if due > now {
+                waiting.keep(&taken, due);
+            } else {
+                hand_on(&taken, counts, take);
+                done = 1;
+            }
+        });
+        match more {
+            Ok(more) => self.is_over = !more,
+            Err(error) => (self.is_over, self.error) = (true, Some(error)),
+        }
+        done
+    }
+
+    /// When something is due next.
+    pub fn deadline(&self) -> Option<Nanos> {
+        match (self.waiting.is_there, self.is_over) {
+            (true, _) => Some(self.waiting.due),
+            (false, true) => None,
+            (false, false) => Some(Nanos(0)),
+        }
+    }
+
+    /// True when all was handed on.
+    pub fn is_done(&self) -> bool {
+        self.is_over && !self.waiting.is_there
+    }
+}
+
+fn hand_on(taken: &Taken<'_>, counts: &mut CaptureCounts, take: &mut dyn FnMut(&Taken<'_>)) {
+    match taken {
+        Taken::Datagram(_) => counts.datagrams += 1,
+        Taken::Message { .. } => counts.messages += 1,
+    }
+    take(taken);
+}
+
+fn later(start: Nanos, span: Duration) -> Nanos {
+    Nanos(start.0.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
+}
+
+impl Waiting {
+    fn keep(&mut self, taken: &Taken<'_>, due: Nanos) {
+        let (ts, ends, bytes) = match taken {
+            Taken::Datagram(Datagram { ts_recv, src, dst, payload }) => {
+                (*ts_recv, Some((*src, *dst)), *payload)
+            }
+            Taken::Message { ts_event, message, .. } => (*ts_event, None, *message),
+        };
+        (self.is_there, self.due, self.ts, self.ends) = (true, due, ts, ends);
+        self.bytes.clear();
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    fn taken(&self, counts: &CaptureCounts) -> Taken<'_> {
+        match self.ends {
+            Some((src, dst)) => {
+                let (ts_recv, payload) = (self.ts, self.bytes.as_slice());
+                Taken::Datagram(Datagram { ts_recv, src, dst, payload })
+            }
+            None => {
+                let (ts_event, sequence) = (self.ts, counts.messages + 1);
+                Taken::Message { ts_event, message: &self.bytes, sequence }
+            }
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! The receiving side of a market-data gateway: sockets and captures in, updates out.
+//!
+//! A [`Receiver`] owns one feed: the sockets of its lines, requests for what was lost, snapshots,
+//! and the codec. It has no thread and no book of its own: whoever polls it gets, by [`Output`],
+//! definitions, updates with the times at which they came, and what became of each channel. It
+//! never blocks and never fails for what a venue sends: what is not understood is counted.
+//!
+//! * [`config`]: which feed, from where. [`counts`]: what it counted. [`Output`]: what it tells.
+//! * `pair`: a pair of lines with its sockets; `inlet`: their packets, whatever brought them;
+//!   `taking`: packets as messages, messages as updates.
+//! * `requests`, `recovery`: what was lost, asked for again or had by a snapshot.
+//! * `stream`, `capture`: a connection or a file instead of lines; `soup`: SoupBinTCP's bytes.
+
+mod capture;
+pub mod config;
+pub mod counts;
+mod inlet;
+mod output;
+mod pair;
+mod recovery;
+mod requests;
+mod soup;
+mod stream;
+mod taking;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+
+use weir_market::feed::moldudp64::Session;
+use weir_market::line::{Line, LineConfig};
+use weir_market::{FeedError, PacketKind};
+use weir_types::Nanos;
+
+pub use self::config::{FeedSection, PasswordError};
+pub use self::counts::{
+    CaptureCounts, ChannelStatus, DecodeCounts, RequestCounts, SnapshotCounts, SocketStatus,
+    StreamCounts,
+};
+pub use self::output::{ChannelEvent, ChannelKey, ClearReason, Origin, Output};
+pub use self::recovery::RecoveryError;
+pub use self::stream::StreamError;
+
+use self::capture::{Capture, Taken};
+use self::inlet::{Inlet, Times};
+use self::pair::{Pair, Socket};
+use self::recovery::Recovery;
+use self::requests::Requester;
+use self::stream::{Framed, Stream, packet_of};
+use self::taking::Decoding;
+use super::capture::{CaptureFile, FileError, FileKind};
+use super::feeds::{AnyFeed, feed_by_name};
+use weir_runtime::ConfigError;
+
+/// Why a receiver did not open.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A password was not had.
+    #[error(transparent)]
+    Password(#[from] PasswordError),
+    /// A socket did not open.
+    #[error("{key} = {address}: {error}")]
+    Socket {
+        /// Which.
+        key: &'static str,
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// A file cannot be read.
+    #[error("feed.capture.file = {path}: {error}")]
+    File {
+        /// Which.
+        path: std::path::PathBuf,
+        /// Why.
+        error: FileError,
+    },
+}
+
+/// One feed.
+#[derive(Debug)]
+pub struct Receiver {
+    decoding: Decoding,
+    pairs: Vec<Pair>,
+    source: Option<FileSource>,
+    /// When it was last polled.
+    polled: Nanos,
+}
+
+/// A file, and whose what is in it is.
+#[derive(Debug)]
+struct FileSource {
+    capture: Capture,
+    places: Places,
+}
+
+/// Which pair's line an address is.
+#[derive(Debug)]
+struct Places {
+    by_address: BTreeMap<SocketAddr, (usize, Line)>,
+    /// Groups that no configuration names are pairs of their own.
+    takes_all: bool,
+    config: LineConfig,
+    framed: Framed,
+}
+
+/// Pairs that a capture without configured lines may come to: more would be no feed.
+const PAIRS_MAX: usize = 1_024;
+
+impl Receiver {
+    /// Opens a feed's sockets, or its file. Connections are made while it is polled.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open(section: &FeedSection) -> Result<Receiver, OpenError> {
+        section.check()?;
+        let want = "the name of a feed that there is";
+        let unknown = || ConfigError::OutOfRange { key: "feed.name", value: String::new(), want };
+        let entry = feed_by_name(&section.name).ok_or_else(unknown)?;
+        let mut receiver = Receiver {
+            decoding: Decoding::new((entry.feed)(), section.day()),
+            pairs: Vec::new(),
+            source: None,
+            polled: Nanos(0),
+        };
+        match (&section.capture, &section.tcp) {
+            (Some(_), _) => receiver.open_file(section)?,
+            (None, Some(tcp)) => {
+                let config = section.timing.lines();
+                let mut pair = Pair::new(Inlet::new(0, config, None));
+                pair.stream = Some(Stream::new(tcp.settings()?));
+                receiver.pairs.push(pair);
+            }
+            (None, None) => receiver.open_lines(section)?,
+        }
+        Ok(receiver)
+    }
+
+    fn open_lines(&mut self, section: &FeedSection) -> Result<(), OpenError> {
+        for (index, lines) in (0..).zip(&section.lines) {
+            let config = lines.line_config(&section.timing);
+            let mut pair = Pair::new(Inlet::new(index, config, section.silence()));
+            let sources = [
+                ("feed.lines.a", Line::A, Some(lines.a), lines.a_source),
+                ("feed.lines.b", Line::B, lines.b, lines.b_source),
+            ];
+            for (key, line, address, source) in sources {
+                let Some(address) = address else { continue };
+                let socket = Socket::open(line, address, source, section.receive_buffer_bytes);
+                let address = SocketAddr::V4(address.address);
+                let failed = |error| OpenError::Socket { key, address, error };
+                pair.sockets.push(socket.map_err(failed)?);
+            }
+            if let Some(server) = lines.request {
+                let (key, address) = ("feed.lines.request", SocketAddr::V4(server));
+                let failed = |error| OpenError::Socket { key, address, error };
+                pair.requester = Some(Requester::open(server).map_err(failed)?);
+            }
+            if let Some(glimpse) = &lines.glimpse {
+                pair.recovery = Some(Recovery::new(glimpse.settings()?));
+            }
+            self.pairs.push(pair);
+        }
+        Ok(())
+    }
+
+    fn open_file(&mut self, section: &FeedSection) -> Result<(), OpenError> {
+        let Some(capture) = &section.capture else { return Ok(()) };
+        let path = &capture.file;
+        let failed = |error| OpenError::File { path: path.clone(), error };
+        let file = CaptureFile::open(path).map_err(failed)?;
+        let is_dbn = matches!(self.decoding.feed, AnyFeed::Dbn(_));
+        let want = match file.kind() {
+            FileKind::Records if !self.decoding.is_mold => {
+                Some("a capture: a day file holds messages of `itch`")
+            }
+            FileKind::Dbn if !is_dbn => Some("a capture: this file is one of `dbn`"),
+            FileKind::Capture | FileKind::Records if is_dbn => Some("a file of DBN"),
+            _ => None,
+        };
+        if let Some(want) = want {
+            let (key, value) = ("feed.capture.file", path.display().to_string());
+            return Err(ConfigError::OutOfRange { key, value, want }.into());
+        }
+        let mut places = Places {
+            by_address: BTreeMap::new(),
+            takes_all: section.lines.is_empty(),
+            config: section.timing.lines(),
+            framed: Framed::default(),
+        };
+        for lines in &section.lines {
+            let place = places.add(&mut self.pairs, Some(SocketAddr::V4(lines.a.address)));
+            if let Some(b) = lines.b {
+                places.by_address.insert(SocketAddr::V4(b.address), (place, Line::B));
+            }
+        }
+        self.source = Some(FileSource { capture: Capture::new(file, capture.speed), places });
+        Ok(())
+    }
+
+    /// Takes what is there, up to a bound, and does what time demands; returns how much it was. It
+    /// never blocks. `now` is the system's time since the Unix epoch, by which lines wait; a
+    /// capture's lines go by the capture's.
+    pub fn poll(&mut self, now: Nanos, out: &mut impl Output) -> usize {
+        self.polled = now;
+        let Receiver { decoding, pairs, source, .. } = self;
+        match source {
+            Some(source) => source.poll(now, pairs, decoding, out),
+            None => pairs.iter_mut().map(|pair| pair.poll(now, decoding, out)).sum(),
+        }
+    }
+
+    /// When it must be polled again although nothing comes on a socket; `None` when only that gives
+    /// it work. Time that is over means at once.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Nanos> {
+        match &self.source {
+            Some(source) => source.capture.deadline(),
+            None => self.pairs.iter().filter_map(Pair::deadline).min(),
+        }
+        .map(|at| at.max(self.polled))
+    }
+
+    /// The UDP sockets, to be waited for. Connections are looked at by [`Receiver::deadline`].
+    pub fn descriptors(&self) -> impl Iterator<Item = RawFd> {
+        self.pairs.iter().flat_map(Pair::descriptors)
+    }
+
+    /// True when a file is at its end: nothing more will come.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.source.as_ref().is_some_and(|source| source.capture.is_done())
+    }
+
+    /// Why a file ended before its end.
+    #[must_use]
+    pub fn file_error(&self) -> Option<&FileError> {
+        self.source.as_ref()?.capture.error.as_ref()
+    }
+
+    /// What became of messages.
+    #[must_use]
+    pub fn decode_counts(&self) -> &DecodeCounts {
+        &self.decoding.counts
+    }
+
+    /// The last thing that was not understood.
+    #[must_use]
+    pub fn last_error(&self) -> Option<FeedError> {
+        self.decoding.last_error
+    }
+
+    /// All channels that were heard.
+    pub fn channels(&self) -> impl Iterator<Item = ChannelStatus> {
+        self.pairs.iter().flat_map(|pair| pair.inlet.channels())
+    }
+
+    /// All sockets, with the number of their pair.
+    pub fn sockets(&self) -> impl Iterator<Item = (u32, SocketStatus)> {
+        self.pairs.iter().flat_map(|pair| pair.sockets().map(|status| (pair.inlet.pair, status)))
+    }
+
+    /// Datagrams that were dropped because what follows had no room.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.pairs.iter().map(|pair| pair.inlet.dropped).sum()
+    }
+
+    /// What asking for lost messages came to, over all pairs.
+    #[must_use]
+    pub fn request_counts(&self) -> RequestCounts {
+        let mut sum = RequestCounts::default();
+        for requester in self.pairs.iter().filter_map(|pair| pair.requester.as_ref()) {
+            sum.sent += requester.counts.sent;
+            sum.unsent += requester.counts.unsent;
+        }
+        sum
+    }
+
+    /// What became of snapshots, by pair; none where a pair has no server for them.
+    pub fn snapshots(&self) -> impl Iterator<Item = (u32, SnapshotCounts)> {
+        let of = |pair: &Pair| pair.recovery.as_ref().map(|one| (pair.inlet.pair, one.counts));
+        self.pairs.iter().filter_map(of)
+    }
+
+    /// What became of a connection that carries the feed; `None` where none does.
+    #[must_use]
+    pub fn stream_counts(&self) -> Option<StreamCounts> {
+        self.pairs.iter().find_map(|pair| pair.stream.as_ref().map(|stream| stream.counts))
+    }
+
+    /// What a file came to; `None` where the source is none.
+    #[must_use]
+    pub fn capture_counts(&self) -> Option<CaptureCounts> {
+        self.source.as_ref().map(|source| source.capture.counts)
+    }
+}
+
+impl FileSource {
+    /// Hands on what is due.
+    fn poll<O: Output>(
+        &mut self,
+        now: Nanos,
+        pairs: &mut Vec<Pair>,
+        decoding: &mut Decoding,
+        out: &mut O,
+    ) -> usize {
+        let FileSource { capture, places } = self;
+        let mut elsewhere = 0;
+        let done = capture.poll(now, &mut |taken| {
+            if !places.take(taken, now, pairs, decoding, out) {
+                elsewhere += 1;
+            }
+        });
+        capture.counts.elsewhere += elsewhere;
+        done
+    }
+}
+
+impl Places {
+    /// A new pair, for what went to this address; a day file's has none.
+    fn add(&mut self, pairs: &mut Vec<Pair>, address: Option<SocketAddr>) -> usize {
+        let place = pairs.len();
+        let number = u32::try_from(place).unwrap_or(u32::MAX);
+        pairs.push(Pair::new(Inlet::new(number, self.config, None)));
+        if let Some(address) = address {
+            self.by_address.insert(address, (place, Line::A));
+        }
+        place
+    }
+
+    fn find(
+        &mut self,
+        address: Option<SocketAddr>,
+        pairs: &mut Vec<Pair>,
+    ) -> Option<(usize, Line)> {
+        let known = match address {
+            Some(address) => self.by_address.get(&address).copied(),
+            None => (!pairs.is_empty()).then_some((0, Line::A)),
+        };
+        let is_new = known.is_none() && self.takes_all && pairs.len() < PAIRS_MAX;
+        known.or_else(|| is_new.then(|| (self.add(pairs, address), Line::A)))
+    }
+
+    /// Takes what a file holds, at its own time; false when it is of no line.
+    fn take<O: Output>(
+        &mut self,
+        taken: &Taken<'_>,
+        now: Nanos,
+        pairs: &mut Vec<Pair>,
+        decoding: &mut Decoding,
+        out: &mut O,
+    ) -> bool {
+        let (ts, address) = match taken {
+            Taken::Datagram(datagram) => (datagram.ts_recv, Some(datagram.dst)),
+            Taken::Message { ts_event, .. } => (*ts_event, None),
+        };
+        let Some((place, line)) = self.find(address, pairs) else { return false };
+        let times = Times { ts_recv: ts, ts_poll: now, line: ts };
+        let inlet = &mut pairs[place].inlet;
+        match taken {
+            Taken::Datagram(datagram) => {
+                let _is_taken = inlet.datagram(line, datagram, times, decoding, out);
+            }
+            Taken::Message { message, sequence, .. } => {
+                let (name, framed) = (Session([b' '; 10]), self.framed.of(message));
+                let packet = packet_of(name, *sequence, PacketKind::Data, framed);
+                let _is_taken = inlet.packet(line, &packet, times, decoding, out);
+                inlet.end_of_packet(0, times, out);
+            }
+        }
+        inlet.tick(times, decoding, out);
+        true
+    }
+}

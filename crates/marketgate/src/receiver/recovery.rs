@@ -1,0 +1,402 @@
+//! Snapshots: what is lost of a channel comes back whole, by GLIMPSE over TCP.
+//!
+//! | stage | what happens | then |
+//! | --- | --- | --- |
+//! | idle | messages are lost, and the pause is over | connecting |
+//! | connecting | the connection is made | the channel begins to hold back: leading |
+//! | leading | longer than the server may be behind the lines | log in: coming |
+//! | coming | the login is accepted | books are cleared; each message is an update |
+//! | coming | the snapshot is whole | reaching |
+//! | reaching | the lines have said that there is all before the snapshot's number | joined: idle |
+//! | any | it fails, or takes too long | what was held back goes on, STALE; idle, with a pause |
+//! | any | another session begins on the lines | idle: its books were cleared with the session |
+//!
+//! The snapshot's number is believed once the lines have come to it: a number from elsewhere would
+//! have them pass over messages that no snapshot holds.
+
+use std::io;
+
+use weir_market::FeedError;
+use weir_market::feed::moldudp64::Session;
+use weir_market::feed::soupbin::{Glimpse, GlimpseError, Outcome, SoupPacket};
+use weir_market::line::Lines;
+use weir_types::Nanos;
+
+use super::config::Glimpsing;
+use super::counts::SnapshotCounts;
+use super::inlet::{Inlet, Times};
+use super::output::{ChannelEvent, ChannelKey, ClearReason, Origin, Output};
+use super::soup::{Arrived, Connection};
+use super::taking::Decoding;
+
+/// The one channel of MoldUDP64's lines.
+const CHANNEL: u32 = 0;
+/// Reads of one call.
+const READS_MAX: usize = 4;
+/// How often a connection is looked at by who rests meanwhile.
+const LOOK_EVERY: Nanos = Nanos(1_000_000);
+/// Longer than this after a snapshot, losses are no longer those that it failed to heal.
+const CALM: Nanos = Nanos(30_000_000_000);
+
+/// Why a snapshot failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecoveryError {
+    /// The connection failed.
+    #[error("the connection failed: {0}")]
+    Connection(io::ErrorKind),
+    /// The server ended the connection before the snapshot was whole.
+    #[error("the server ended the connection before the snapshot was whole")]
+    Closed,
+    /// What came is no snapshot.
+    #[error(transparent)]
+    Glimpse(#[from] GlimpseError),
+    /// It is of another session than the lines.
+    #[error("a snapshot of session `{theirs}`, and the lines are in `{ours}`",
+        theirs = .theirs.0.escape_ascii(), ours = .ours.0.escape_ascii())]
+    OtherSession {
+        /// The snapshot's.
+        theirs: Session,
+        /// That of the lines.
+        ours: Session,
+    },
+    /// A message without which the books would be wrong was not understood.
+    #[error("a message of the snapshot was not understood{}",
+        .0.map(|error| format!(": {error}")).unwrap_or_default())]
+    NotUnderstood(Option<FeedError>),
+    /// It took too long.
+    #[error("not whole after {0} ns")]
+    TooSlow(u64),
+    /// The lines did not come to the number that the snapshot ends with.
+    #[error("the snapshot goes on with message {next}, and the lines came to {heard_to}")]
+    NotReached {
+        /// With which message it goes on.
+        next: u64,
+        /// Where the lines came to.
+        heard_to: u64,
+    },
+    /// Another session began on the lines.
+    #[error("another session began")]
+    NewSession,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Idle,
+    Connecting,
+    Leading { since: Nanos },
+    Coming { glimpse: Glimpse, has_begun: bool },
+    Reaching { next: u64 },
+}
+
+/// What a step came to: work done, and what is next.
+enum Step {
+    Stay(usize),
+    Whole(u64),
+}
+
+/// The snapshots of one pair of lines.
+#[derive(Debug)]
+pub(super) struct Recovery {
+    settings: Glimpsing,
+    stage: Stage,
+    connection: Option<Connection>,
+    since: Nanos,
+    not_before: Nanos,
+    /// Attempts that failed, or healed nothing, in a row.
+    failures: u32,
+    joined_at: Option<Nanos>,
+    looked_at: Nanos,
+    pub counts: SnapshotCounts,
+}
+
+impl Recovery {
+    pub fn new(settings: Glimpsing) -> Recovery {
+        Recovery {
+            settings,
+            stage: Stage::Idle,
+            connection: None,
+            since: Nanos(0),
+            not_before: Nanos(0),
+            failures: 0,
+            joined_at: None,
+            looked_at: Nanos(0),
+            counts: SnapshotCounts::default(),
+        }
+    }
+
+    /// Does what can be done now; how much it was.
+    pub fn poll<O: Output>(
+        &mut self,
+        now: Nanos,
+        inlet: &mut Inlet,
+        decoding: &mut Decoding,
+        out: &mut O,
+    ) -> usize {
+        self.looked_at = now;
+        if std::mem::take(&mut inlet.notes.has_new_session) {
+            self.leave_session();
+        }
+        match self.step(now, inlet, decoding, out) {
+            Ok(Step::Stay(done)) => done,
+            Ok(Step::Whole(next)) => {
+                self.connection = None;
+                self.stage = Stage::Reaching { next };
+                self.since = now;
+                1
+            }
+            Err(error) => {
+                self.fail(error, now, inlet, decoding, out);
+                1
+            }
+        }
+    }
+
+    /// When it must be polled again although no line says anything.
+    pub fn deadline(&self, inlet: &Inlet) -> Option<Nanos> {
+        match self.stage {
+            Stage::Idle => inlet.notes.wants_snapshot.then_some(self.not_before),
+            _ => Some(after(self.looked_at, LOOK_EVERY)),
+        }
+    }
+
+    fn step<O: Output>(
+        &mut self,
+        now: Nanos,
+        inlet: &mut Inlet,
+        decoding: &mut Decoding,
+        out: &mut O,
+    ) -> Result<Step, RecoveryError> {
+        let spent = now.since(self.since);
+        match &self.stage {
+            Stage::Idle => {
+                if inlet.notes.wants_snapshot && now >= self.not_before {
+                    self.connect(now)?;
+                    return Ok(Step::Stay(1));
+                }
+                Ok(Step::Stay(0))
+            }
+            _ if spent >= self.settings.timeout => Err(RecoveryError::TooSlow(spent.0)),
+            Stage::Connecting => self.hold_back(now, inlet, decoding, out),
+            Stage::Leading { since } => {
+                if now.since(*since) < self.settings.lead {
+                    Ok(Step::Stay(0))
+                } else {
+                    self.log_in(now)
+                }
+            }
+            Stage::Coming { .. } => self.take(now, inlet, decoding, out),
+            Stage::Reaching { next } => {
+                let next = *next;
+                self.reach(next, now, inlet, decoding, out)
+            }
+        }
+    }
+
+    fn connect(&mut self, now: Nanos) -> Result<(), RecoveryError> {
+        self.counts.attempts += 1;
+        self.since = now;
+        self.stage = Stage::Connecting;
+        self.connection = Some(Connection::open(self.settings.address).map_err(failed)?);
+        Ok(())
+    }
+
+    /// Once the connection is made: what comes on the lines is held back from before the snapshot
+    /// can have been taken.
+    fn hold_back<O: Output>(
+        &mut self,
+        now: Nanos,
+        inlet: &mut Inlet,
+        decoding: &mut Decoding,
+        out: &mut O,
+    ) -> Result<Step, RecoveryError> {
+        let Some(connection) = &self.connection else { return Err(RecoveryError::Closed) };
+        if !connection.is_made().map_err(failed)? {
+            return Ok(Step::Stay(0));
+        }
+        self.stage = Stage::Leading { since: now };
+        let (lines, mut taking) = inlet.taking(now, now, decoding, out);
+        if let Ok(channel) = lines.channel_mut(CHANNEL) {
+            channel.begin_recovery(&mut taking);
+        }
+        Ok(Step::Stay(1))
+    }
+
+    fn log_in(&mut self, now: Nanos) -> Result<Step, RecoveryError> {
+        let Some(connection) = &mut self.connection else { return Err(RecoveryError::Closed) };
+        let glimpse = Glimpse::new(self.settings.login, now);
+        let login = glimpse.login();
+        self.stage = Stage::Coming { glimpse, has_begun: false };
+        connection.send(&login).map_err(failed)?;
+        Ok(Step::Stay(1))
+    }
+
+    fn take<O: Output>(
+        &mut self,
+        now: Nanos,
+        inlet: &Inlet,
+        decoding: &mut Decoding,
+        out: &mut O,
+    ) -> Result<Step, RecoveryError> {
+        let Recovery { stage: Stage::Coming { glimpse, has_begun }, .. } = self else {
+            return Ok(Step::Stay(0));
+        };
+        let Some(connection) = &mut self.connection else { return Err(RecoveryError::Closed) };
+        let channel = ChannelKey { pair: inlet.pair, number: CHANNEL };
+        let origin = Origin { channel, ts_recv: now, ts_poll: now, is_snapshot: true };
+        let mut done = 0;
+        for _ in 0..READS_MAX {
+            match connection.receive().map_err(failed)? {
+                Arrived::Some => done += 1,
+                Arrived::Nothing => break,
+                Arrived::Closed => return Err(RecoveryError::Closed),
+            }
+            while let Some(packet) = connection.next_packet() {
+                let ours = self.settings.is_same_session.then_some(inlet.notes.name);
+                check_session(packet, ours)?;
+                match glimpse.take(packet, now)? {
+                    Outcome::Nothing => {}
+                    Outcome::Accepted => {
+                        *has_begun = true;
+                        let reason = ClearReason::SnapshotBegins;
+                        out.channel(channel, &ChannelEvent::Clear { reason });
+                    }
+                    Outcome::Message(_, message) => {
+                        self.counts.messages += 1;
+                        if !decoding.message(&origin, 0, (Nanos(0), message), out) {
+                            return Err(RecoveryError::NotUnderstood(decoding.last_error));
+                        }
+                    }
+                    Outcome::Complete { next_sequence } => {
+                        out.end_of_packet(&origin);
+                        // Whether the server hears of it changes nothing.
+                        let _is_sent = connection.send(&SoupPacket::LogoutRequest);
+                        return Ok(Step::Whole(next_sequence));
+                    }
+                }
+            }
+            out.end_of_packet(&origin);
+        }
+        if glimpse.on_time(now)? {
+            connection.send(&SoupPacket::ClientHeartbeat).map_err(failed)?;
+        }
+        connection.flush().map_err(failed)?;
+        Ok(Step::Stay(done))
+    }
+
+    fn reach<O: Output>(
+        &mut self,
+        next: u64,
+        now: Nanos,
+        inlet: &mut Inlet,
+        decoding: &mut Decoding,
+        out: &mut O,
+    ) -> Result<Step, RecoveryError> {
+        let heard_to = inlet.only_channel().map_or(0, |channel| channel.heard_to());
+        if next > heard_to {
+            if now.since(self.since) >= self.settings.reach_timeout {
+                return Err(RecoveryError::NotReached { next, heard_to });
+            }
+            return Ok(Step::Stay(0));
+        }
+        let Some(session) = inlet.notes.session else { return Err(RecoveryError::NewSession) };
+        inlet.notes.wants_snapshot = false;
+        let (lines, mut taking) = inlet.taking(now, now, decoding, out);
+        let is_joined = lines
+            .channel_mut(CHANNEL)
+            .is_ok_and(|channel| channel.join(session, next, now, &mut taking));
+        if !is_joined {
+            return Err(RecoveryError::NewSession);
+        }
+        let times = Times::live(now, now);
+        inlet.settle_damage(times, decoding, out);
+        inlet.end_of_packet(CHANNEL, times, out);
+        self.counts.joined += 1;
+        self.stage = Stage::Idle;
+        // What is lost again at once was not healed: each further try comes later.
+        let is_calm = self.joined_at.is_none_or(|last| now.since(last) >= CALM);
+        self.failures = if is_calm { 0 } else { self.failures.saturating_add(1) };
+        self.joined_at = Some(now);
+        self.not_before = after(now, self.pause());
+        Ok(Step::Stay(1))
+    }
+
+    fn fail<O: Output>(
+        &mut self,
+        error: RecoveryError,
+        now: Nanos,
+        inlet: &mut Inlet,
+        decoding: &mut Decoding,
+        out: &mut O,
+    ) {
+        self.note_failure(error);
+        self.failures = self.failures.saturating_add(1);
+        self.not_before = after(now, self.pause());
+        inlet.notes.wants_snapshot = true;
+        let has_begun = match std::mem::replace(&mut self.stage, Stage::Idle) {
+            Stage::Idle | Stage::Connecting => return,
+            Stage::Leading { .. } => false,
+            Stage::Coming { has_begun, .. } => has_begun,
+            Stage::Reaching { .. } => true,
+        };
+        if has_begun {
+            let channel = ChannelKey { pair: inlet.pair, number: CHANNEL };
+            let reason = ClearReason::SnapshotFailed;
+            out.channel(channel, &ChannelEvent::Clear { reason });
+        }
+        let (lines, mut taking) = inlet.taking(now, now, decoding, out);
+        abandon(lines, now, &mut taking);
+        let times = Times::live(now, now);
+        inlet.settle_damage(times, decoding, out);
+        inlet.end_of_packet(CHANNEL, times, out);
+    }
+
+    /// The lines have left the session: what was held back went with it.
+    fn leave_session(&mut self) {
+        if !matches!(self.stage, Stage::Idle) {
+            self.note_failure(RecoveryError::NewSession);
+            self.stage = Stage::Idle;
+        }
+        self.failures = 0;
+        self.not_before = Nanos(0);
+    }
+
+    fn note_failure(&mut self, error: RecoveryError) {
+        self.connection = None;
+        self.counts.failed += 1;
+        self.counts.last_error = Some(error);
+    }
+
+    /// How long to wait before the next attempt.
+    fn pause(&self) -> Nanos {
+        let Glimpsing { retry_min, retry_max, .. } = self.settings;
+        let doubled = retry_min.0.saturating_mul(1 << self.failures.saturating_sub(1).min(30));
+        Nanos(doubled.min(retry_max.0))
+    }
+}
+
+fn abandon(lines: &mut Lines, now: Nanos, taking: &mut impl weir_market::line::Handler) {
+    if let Ok(channel) = lines.channel_mut(CHANNEL) {
+        channel.abandon_recovery(now, taking);
+    }
+}
+
+/// Refuses an answer to the login that names another session than `ours`.
+fn check_session(packet: &[u8], ours: Option<Session>) -> Result<(), RecoveryError> {
+    let (Some(b'A'), Some(ours)) = (packet.first(), ours) else { return Ok(()) };
+    match SoupPacket::read(packet) {
+        Ok(SoupPacket::LoginAccepted { session, .. })
+            if Session(session).number() != ours.number() =>
+        {
+            Err(RecoveryError::OtherSession { theirs: Session(session), ours })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn after(moment: Nanos, span: Nanos) -> Nanos {
+    Nanos(moment.0.saturating_add(span.0))
+}
+
+fn failed(error: io::Error) -> RecoveryError {
+    RecoveryError::Connection(error.kind())
+}

@@ -1,0 +1,610 @@
+//! The delivery stores' agent: follows the partition's events, answers questions for order state.
+//!
+//! Taking events in comes first in its cycle and does nothing for readers; readers look again
+//! within their latency budget (`look_interval`), so the partition never wakes this thread and
+//! never waits for it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use weir_delivery::{Asked, Desk, DeskConfig, Question, TokenKeys};
+use weir_door::ConnectionId;
+use weir_door::reader_ports::{PageSender, ReaderPorts};
+use weir_door::reader_rings::{DeliveryRequest, Fetch};
+use weir_runtime::{Agent, Wake};
+use weir_types::{Durability, Epoch, InstrumentId, Nanos, PartitionId};
+
+use crate::cold::{ColdAgent, ColdFeeder, ColdSources};
+use crate::ingest::own::OWN;
+use crate::ingest::{Feed, FeedParts, Feeds, IngestFigures, IngestPort};
+use crate::markets::Market;
+use crate::reader_list::{ReaderList, ReaderLister};
+use crate::replica::{ReplicaFigures, UpdatePort};
+use crate::stores::kept::{KeepSources, KeptSources, OwnFeed, SourceFeed};
+use crate::stores::own::OwnSource;
+use crate::stores::{StoreFigures, StoreSettings, SweepFigures, Sweeper};
+use crate::token_keys::sealer;
+
+/// Events taken in in one cycle.
+const INGEST_MAX: usize = 128;
+/// Questions taken in one cycle.
+const ASK_MAX: usize = 256;
+/// How long the store rests when nobody waits for what the partition says.
+const IDLE_INTERVAL: u64 = 2_000_000;
+/// After so long without news, looks are further apart by the factor below: ten thousand readers
+/// that wait for a closed market cost little.
+const QUIET_AFTER: u64 = 200_000_000;
+const QUIET_FACTOR: u64 = 4;
+/// Figures of the store that other threads read.
+#[derive(Debug, Default)]
+pub struct DeliveryFigures {
+    /// Orders in the store: live, and ended ones that are kept.
+    pub orders: AtomicU64,
+    /// Changes taken in.
+    pub ingested: AtomicU64,
+    /// Pages served.
+    pub pages: AtomicU64,
+    /// Rows in them.
+    pub rows: AtomicU64,
+    /// Readers that wait.
+    pub parked: AtomicU64,
+    /// Questions refused for want of room.
+    pub refused: AtomicU64,
+    /// Times that an event had to wait because the store was full.
+    pub full_waits: AtomicU64,
+    /// The store.
+    pub store: Mutex<StoreFigures>,
+    /// Sweeping, of all stores.
+    pub sweeps: SweepFigures,
+    /// What the events say of each instrument.
+    pub markets: Mutex<BTreeMap<InstrumentId, Market>>,
+    /// Who waits.
+    pub readers: ReaderList,
+}
+
+/// What the agent is made of.
+pub struct DeliveryParts {
+    /// The rings of the gateway, and of readers over HTTP where there are any.
+    pub ports: ReaderPorts,
+    /// The node's own partition, where it trades.
+    pub own: Option<OwnSource>,
+    /// The keys that seal and open tokens.
+    pub token_keys: TokenKeys,
+    /// How the stores of outside cores are to be, and what their acknowledgements survive.
+    pub sources: Vec<(StoreSettings, Durability)>,
+    /// What keeps what these let go, if anything does.
+    pub cold_sources: Option<ColdSources>,
+    /// A waiting reader's latency budget.
+    pub look_interval: Nanos,
+    /// Figures for others to read.
+    pub figures: Arc<DeliveryFigures>,
+    /// The ring that outside cores come over, and their figures.
+    pub ingest: (Option<IngestPort>, Arc<IngestFigures>),
+    /// The sources of another node that are followed, what comes of them, and its figures.
+    pub replica: Option<(Vec<StoreSettings>, UpdatePort, Arc<ReplicaFigures>)>,
+    /// How the stores survive a restart.
+    pub keep: KeepSources,
+    /// What keeps the partition's own orders when the store lets them go, if anything does.
+    pub cold: Option<ColdFeeder>,
+    /// The delivery agent's own thread.
+    pub wake: Wake,
+}
+
+/// The agent.
+pub struct DeliveryAgent {
+    /// The stores, the node's own partition's first, with their readers.
+    feeds: Feeds,
+    ports: ReaderPorts,
+    sweeper: Sweeper,
+    lister: ReaderLister,
+    /// Connections that the gateway says can take nothing.
+    paused: Vec<ConnectionId>,
+    /// Connections whose pages found the gateway's ring full.
+    blocked: Vec<ConnectionId>,
+    look_interval: Nanos,
+    has_more: bool,
+    /// Whether the last cycle found something to sweep.
+    is_sweeping: bool,
+    /// When the partition last said anything.
+    news_at: Nanos,
+    figures: Arc<DeliveryFigures>,
+}
+
+impl DeliveryAgent {
+    /// An agent whose own store has all retained events.
+    ///
+    /// # Errors
+    /// When a store cannot be brought back.
+    pub fn new(parts: DeliveryParts) -> anyhow::Result<(DeliveryAgent, KeptSources)> {
+        let desk = |store| Desk::new(DeskConfig::default(), store, sealer(&parts.token_keys));
+        let (port, figures) = parts.ingest;
+        let sources = (&parts.sources[..], parts.cold_sources.as_ref());
+        let kept = parts.keep.bring_back(parts.own, sources, &parts.wake)?;
+        let mut feeds = Vec::new();
+        if let Some(OwnFeed { store, stream, events, snapshot_every }) = kept.own {
+            let own = FeedParts::own(desk(store), stream, (events, snapshot_every));
+            feeds.push(FeedParts { cold: parts.cold, ..own });
+        }
+        let snapshot_every = parts.keep.snapshot_every;
+        for SourceFeed { store, stream, journal, tail, cold } in kept.feeds {
+            let (desk, is_replica, own) = (desk(store), false, None);
+            let parts =
+                FeedParts { desk, stream, journal, tail, is_replica, own, snapshot_every, cold };
+            feeds.push(parts);
+        }
+        let updates = parts.replica.map(|(followed, port, figures)| {
+            for settings in followed {
+                let desk = desk(settings.store(Epoch::NONE));
+                feeds.push(FeedParts::replica(settings.source, desk));
+            }
+            (port, figures)
+        });
+        let mut agent = DeliveryAgent {
+            feeds: Feeds::new(feeds, port, updates, (kept.port, figures)),
+            ports: parts.ports,
+            sweeper: Sweeper::default(),
+            lister: ReaderLister::default(),
+            paused: Vec::new(),
+            blocked: Vec::new(),
+            look_interval: parts.look_interval,
+            has_more: false,
+            is_sweeping: false,
+            news_at: Nanos(0),
+            figures: parts.figures,
+        };
+        agent.feed_cold_at_start();
+        while agent.ingest() > 0 {
+            agent.feed_cold_at_start();
+        }
+        if let Some(own) = agent.feeds.own() {
+            own.end_past_epochs();
+        }
+        agent.publish_markets();
+        agent.publish_store();
+        Ok((agent, KeptSources { writer: kept.writer, notes: kept.notes }))
+    }
+
+    /// The agents of what keeps older orders, for their thread.
+    pub fn take_cold(&mut self) -> Vec<ColdAgent> {
+        self.feeds.take_cold()
+    }
+
+    fn feed_cold_at_start(&mut self) {
+        if let Some(own) = self.feeds.own() {
+            own.feed_cold_at_start();
+        }
+    }
+
+    /// Takes in events of the node's own partition; returns how many.
+    fn ingest(&mut self) -> usize {
+        let Some(own) = self.feeds.own() else { return 0 };
+        let (taken, changes) = own.take_events(INGEST_MAX, &self.figures);
+        self.figures.ingested.fetch_add(changes, Ordering::Relaxed);
+        taken
+    }
+
+    /// Takes in all that is there. A question that is already here is answered from it: whoever
+    /// asks after a report gets at least what the report told.
+    fn ingest_all(&mut self, now: Nanos) -> usize {
+        let mut taken = 0;
+        loop {
+            let some = self.ingest();
+            self.feeds.feed_cold(now);
+            taken += some;
+            if some < INGEST_MAX {
+                return taken;
+            }
+        }
+    }
+
+    fn publish_markets(&mut self) {
+        if let Some(markets) = self.feeds.own().and_then(Feed::markets)
+            && markets.has_changes()
+        {
+            let mut table = self.figures.markets.lock().unwrap_or_else(PoisonError::into_inner);
+            markets.publish(&mut table);
+        }
+    }
+
+    fn publish_store(&self) {
+        let Some(store) = self.feeds.first_store() else { return };
+        let orders = u64::from(store.live_count()) + u64::from(store.ended_count());
+        self.figures.orders.store(orders, Ordering::Relaxed);
+        let figures = StoreFigures::of(store);
+        *self.figures.store.lock().unwrap_or_else(PoisonError::into_inner) = figures;
+    }
+
+    /// Sweeps a little of one of the stores.
+    fn sweep(&mut self) -> bool {
+        let turn = self.sweeper.next(self.feeds.desks_ref().map(Desk::store));
+        let desk = self.feeds.desks().nth(turn);
+        let was_sweeping = self.is_sweeping;
+        self.is_sweeping =
+            desk.is_some_and(|desk| Sweeper::step(desk.store_mut(), &self.figures.sweeps));
+        if was_sweeping && !self.is_sweeping {
+            self.feeds.publish();
+        }
+        self.is_sweeping
+    }
+
+    fn take_requests(&mut self, now: Nanos) -> usize {
+        for taken in 0..ASK_MAX {
+            match self.ports.next_request() {
+                None => return taken,
+                Some(DeliveryRequest::Fetch(fetch)) => self.ask(&fetch, now),
+                Some(DeliveryRequest::Cancel(id, number)) => {
+                    self.feeds.desks().for_each(|desk| desk.cancel(id.0, number));
+                }
+                Some(DeliveryRequest::AddCredit(id, more)) => {
+                    self.feeds.desks().for_each(|desk| desk.add_credit(id.0, &more, now));
+                }
+                Some(DeliveryRequest::Writable(id, true)) => {
+                    self.paused.retain(|paused| *paused != id);
+                    self.feeds.desks().for_each(|desk| desk.resume(id.0));
+                }
+                Some(DeliveryRequest::Writable(id, false)) => self.paused.push(id),
+                Some(DeliveryRequest::Gone(id)) => {
+                    self.paused.retain(|paused| *paused != id);
+                    self.feeds.desks().for_each(|desk| desk.drop_connection(id.0));
+                }
+            }
+        }
+        ASK_MAX
+    }
+
+    fn ask(&mut self, fetch: &Fetch, now: Nanos) {
+        let question = Question {
+            connection: fetch.connection.0,
+            fetch: &fetch.fetch,
+            token: &fetch.token,
+            min_token: &fetch.min_token,
+            entitlement: fetch.entitlement,
+        };
+        let desk = match fetch.fetch.source_id {
+            PartitionId::NONE => self.feeds.desk_of(OWN),
+            source => self.feeds.desk_of(source),
+        };
+        let asked = desk.map_or_else(Asked::Refused, |desk| desk.ask(&question, now));
+        if let Asked::Refused(reason) = asked {
+            self.figures.refused.fetch_add(1, Ordering::Relaxed);
+            self.ports.refuse(fetch, reason);
+        }
+    }
+
+    /// Serves readers; returns how many pages.
+    fn serve(&mut self, now: Nanos) -> usize {
+        for connection in std::mem::take(&mut self.blocked) {
+            if self.ports.has_room(connection) {
+                self.feeds.desks().for_each(|desk| desk.resume(connection.0));
+            } else {
+                self.blocked.push(connection);
+            }
+        }
+        let mut sink = PageSender {
+            ports: &mut self.ports,
+            paused: &self.paused,
+            blocked: &mut self.blocked,
+            current: None,
+        };
+        let (mut page_count, mut row_count, mut parked) = (0, 0, 0);
+        self.has_more = false;
+        for desk in self.feeds.desks() {
+            let polled = desk.poll(now, &mut sink);
+            page_count += polled.page_count;
+            row_count += u64::from(polled.row_count);
+            parked += desk.reader_count() as u64;
+            self.has_more |= polled.has_more;
+        }
+        sink.send_current();
+        if page_count > 0 {
+            self.ports.wake_all();
+        }
+        self.figures.pages.fetch_add(u64::from(page_count), Ordering::Relaxed);
+        self.figures.rows.fetch_add(row_count, Ordering::Relaxed);
+        self.figures.parked.store(parked, Ordering::Relaxed);
+        page_count as usize
+    }
+}
+
+impl Agent for DeliveryAgent {
+    fn name(&self) -> &'static str {
+        "delivery"
+    }
+
+    fn do_work(&mut self, now: Nanos) -> usize {
+        let mut ingested = self.ingest();
+        let has_older = self.feeds.feed_cold(now);
+        let fed = self.feeds.work(now);
+        let asked = self.take_requests(now);
+        if asked > 0 {
+            ingested += self.ingest_all(now);
+        }
+        let answered = self.feeds.take_older_pages();
+        let mut served = self.serve(now) + answered;
+        served += self.feeds.ask_for_older();
+        if ingested > 0 {
+            self.news_at = now;
+        }
+        let swept = self.sweep();
+        let listed = self.lister.step(&self.figures.readers, &mut self.feeds, now);
+        let is_followed = fed > 0 && self.feeds.own().is_none();
+        if ingested > 0 || swept || is_followed {
+            self.publish_markets();
+            self.publish_store();
+        }
+        // Having taken events in is no reason to look again at once: more come in the meantime
+        // and are cheaper together. A full cycle means that there are more already.
+        let more = [ingested >= INGEST_MAX, has_older, swept, listed, self.has_more];
+        more.map(usize::from).iter().sum::<usize>() + fed + asked + served
+    }
+
+    fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
+        let gap = self.feeds.next_deadline().unwrap_or(Nanos(u64::MAX)).max(now);
+        // Outside cores' batches wake this thread; only for the partition's events it has to look.
+        let own = self.feeds.desks_ref().find(|desk| desk.store().source() == OWN);
+        let interval = match own.map_or(0, Desk::reader_count) {
+            // The gateway takes pages and says nothing.
+            _ if !self.blocked.is_empty() => self.look_interval.0,
+            0 if !self.feeds.is_own_followed() => IDLE_INTERVAL,
+            _ if now.since(self.news_at).0 > QUIET_AFTER => QUIET_FACTOR * self.look_interval.0,
+            _ => self.look_interval.0,
+        };
+        let look = Nanos(now.0 + interval).min(gap);
+        let due = self.feeds.desks_ref().filter_map(Desk::next_deadline).min();
+        Some(due.map_or(look, |deadline| deadline.max(now).min(look)))
+    }
+
+    fn stop(&mut self, now: Nanos) -> bool {
+        self.do_work(now);
+        self.feeds.close();
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use weir_delivery::Entitlement;
+    use weir_log::EpochEnd;
+    use weir_log::tail::{TailConfig, tail};
+    use weir_types::{
+        AccountId, ClOrdId, EventNo, ExecId, ExecInst, ExecType, FirmId, InstrumentId, Liquidity,
+        MatchId, OrdStatus, OrdType, OrderId, Position, Price, Qty, Reason, Rec, RequestNo,
+        SelfTradePrevention, Seq, SessionId, Side, Switch, TimeInForce,
+    };
+    use weir_wire::Event;
+    use weir_wire::delivery::{FetchOrders, OrderPage};
+    use weir_wire::event::OrderEvent;
+    use weir_wire::frame::{Framing, next_frame};
+
+    use super::*;
+    use crate::stores::snapshots::SnapshotWriter;
+    use crate::token_keys::TokenKeyFile;
+    use weir_door::reader_rings::{GatewayPort, gateway_to_delivery};
+    use weir_partition::event_reader::EventReader;
+
+    /// The `number`-th order's acceptance.
+    fn accepted(number: u64) -> OrderEvent {
+        OrderEvent {
+            position: Position(number),
+            event_no: EventNo(number),
+            request_no: RequestNo(number),
+            rec: Rec(number),
+            seq: Seq(number),
+            order_id: OrderId::new(PartitionId(1), Rec(number)),
+            exec_id: ExecId(number),
+            match_id: MatchId::NONE,
+            transact_time: Nanos(number),
+            created_time: Nanos(number),
+            cl_ord_id: ClOrdId::from_number(number),
+            orig_cl_ord_id: ClOrdId::NONE,
+            price: Price(100),
+            stop_px: Price(0),
+            last_px: Price(0),
+            last_qty: Qty::ZERO,
+            order_qty: Qty(10),
+            leaves_qty: Qty(10),
+            cum_qty: Qty::ZERO,
+            display_qty: Qty::ZERO,
+            min_qty: Qty::ZERO,
+            expire_time: Nanos(0),
+            session_id: SessionId(1),
+            firm_id: FirmId(1),
+            account_id: AccountId(1),
+            instrument_id: InstrumentId(1),
+            partition_id: PartitionId(1),
+            reason: Reason::None,
+            side: Side::Buy,
+            ord_type: OrdType::Limit,
+            time_in_force: TimeInForce::Day,
+            exec_inst: ExecInst::NONE,
+            self_trade_prevention: SelfTradePrevention::None,
+            exec_type: ExecType::New,
+            ord_status: OrdStatus::New,
+            liquidity: Liquidity::None,
+        }
+    }
+
+    fn question() -> DeliveryRequest {
+        let fetch = FetchOrders {
+            correlation_id: 1,
+            session_id: SessionId(1),
+            firm_id: FirmId::NONE,
+            account_id: AccountId::NONE,
+            instrument_id: InstrumentId::NONE,
+            rows_max: 0,
+            rows_min: 0,
+            bytes_max: 0,
+            wait_max_us: 0,
+            credit: 1,
+            live_only: Switch::On,
+            source_id: PartitionId::NONE,
+            min_wait_us: 0,
+            credit_rows: 0,
+            credit_bytes: 0,
+        };
+        let (connection, entitlement) = (ConnectionId(7), Entitlement::all());
+        DeliveryRequest::Fetch(Box::new(Fetch {
+            connection,
+            fetch,
+            token: Vec::new(),
+            min_token: Vec::new(),
+            entitlement,
+        }))
+    }
+
+    fn settings(bytes_max: u64) -> StoreSettings {
+        let indexes = crate::stores::Indexes::default();
+        StoreSettings { source: OWN, ended_orders_max: 10, bytes_max, indexes }
+    }
+
+    #[test]
+    fn a_full_store_of_the_nodes_own_orders_waits_and_serves_what_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut tail, handle) = tail(TailConfig::new(32 << 20, 1));
+        let (mut to_store, port) = gateway_to_delivery(Wake::new(), Wake::new());
+        let figures = Arc::new(DeliveryFigures::default());
+        let events = EventReader::new(&handle, dir.path().join("events"), 1);
+        let parts = parts(dir.path(), (events, 6 << 20), port);
+        let parts = DeliveryParts { figures: figures.clone(), ..parts };
+        let mut agent = DeliveryAgent::new(parts).unwrap().0;
+        let count = 20_000;
+        append(&mut tail, 1..=count);
+        assert!(to_store.ask(question()));
+        for cycle in 1..=300 {
+            agent.do_work(Nanos(cycle * 1_000_000));
+        }
+        assert!(figures.full_waits.load(Ordering::Relaxed) > 0, "it never was full");
+        let store = *figures.store.lock().unwrap();
+        assert!(u64::from(store.live_orders) < count && store.live_orders > 1_000, "{store:?}");
+        let memory = store.memory.map(|memory| memory.total);
+        assert!(memory <= Some(6 << 20), "{memory:?}");
+        let pages = to_store.next_pages().expect("readers are served");
+        let Framing::Frame { message: Ok(raw), .. } = next_frame(&pages.bytes, 1 << 20) else {
+            panic!("no frame");
+        };
+        let page: OrderPage = raw.decode().unwrap();
+        assert!(page.row_count > 0);
+    }
+
+    /// Orders are accepted, each by an event.
+    fn append(tail: &mut weir_log::TailWriter, numbers: std::ops::RangeInclusive<u64>) {
+        let mut record = Vec::new();
+        for number in numbers {
+            record.clear();
+            Event::Plain(weir_wire::PlainEvent::OrderEvent(accepted(number))).encode(&mut record);
+            tail.append(&record);
+        }
+        tail.publish();
+    }
+
+    fn parts(
+        dir: &Path,
+        (events, bytes_max): (EventReader, u64),
+        gateway: GatewayPort,
+    ) -> DeliveryParts {
+        let own = OwnSource {
+            settings: settings(bytes_max),
+            events,
+            event_count: 0,
+            epoch: Epoch(1),
+            ended: Vec::new(),
+            log_id: 7,
+            snapshot_every: u64::MAX,
+            older_upto: None,
+        };
+        DeliveryParts {
+            ports: ReaderPorts::new(gateway, None),
+            own: Some(own),
+            token_keys: TokenKeyFile::own(dir).keys().unwrap(),
+            sources: Vec::new(),
+            look_interval: Nanos(1),
+            figures: Arc::new(DeliveryFigures::default()),
+            ingest: (None, Arc::default()),
+            keep: KeepSources::in_dir(dir),
+            replica: None,
+            cold: None,
+            cold_sources: None,
+            wake: Wake::new(),
+        }
+    }
+
+    #[test]
+    fn a_question_is_answered_with_all_that_was_said_before_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut tail, handle) = tail(TailConfig::new(8 << 20, 1));
+        let (mut to_store, port) = gateway_to_delivery(Wake::new(), Wake::new());
+        let events = EventReader::new(&handle, dir.path().join("events"), 1);
+        let mut agent = DeliveryAgent::new(parts(dir.path(), (events, u64::MAX), port)).unwrap().0;
+        let count = 5 * INGEST_MAX as u64 + 3;
+        append(&mut tail, 1..=count);
+        assert!(to_store.ask(question()));
+        agent.do_work(Nanos(1_000_000));
+        let pages = to_store.next_pages().expect("an answer in the same cycle");
+        let Framing::Frame { message: Ok(raw), .. } = next_frame(&pages.bytes, 1 << 20) else {
+            panic!("no frame");
+        };
+        let page: OrderPage = raw.decode().unwrap();
+        assert_eq!(u64::from(page.row_count), count);
+    }
+
+    /// A store of `count` events, as it comes back where its epochs ended so; what was said of it.
+    fn brought_back(
+        dir: &Path,
+        (handle, count): (&weir_log::tail::TailHandle, u64),
+        (epoch, ended): (u32, Vec<EpochEnd>),
+    ) -> (StoreFigures, Vec<String>, Option<SnapshotWriter>, DeliveryAgent) {
+        let (_to_store, port) = gateway_to_delivery(Wake::new(), Wake::new());
+        let events = EventReader::new(handle, dir.join("events"), 1);
+        let mut parts = parts(dir, (events, u64::MAX), port);
+        let own = parts.own.as_mut().expect("it trades");
+        (own.event_count, own.epoch, own.ended) = (count, Epoch(epoch), ended);
+        own.snapshot_every = 4_096;
+        let figures = parts.figures.clone();
+        let (agent, kept) = DeliveryAgent::new(parts).unwrap();
+        let store = *figures.store.lock().unwrap();
+        (store, kept.notes, kept.writer, agent)
+    }
+
+    #[test]
+    fn a_snapshot_of_what_was_lost_since_is_not_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut tail, handle) = tail(TailConfig::new(32 << 20, 1));
+        append(&mut tail, 1..=1_000);
+        let (_, notes, writer, mut agent) = brought_back(dir.path(), (&handle, 0), (1, vec![]));
+        assert!(notes.is_empty(), "{notes:?}");
+        let mut writer = writer.expect("a store that survives");
+        let store = dir.path().join("partition-1/store");
+        let is_there = || {
+            let mut names = std::fs::read_dir(&store).unwrap().map(|e| e.unwrap().file_name());
+            names.any(|name| name.to_string_lossy().ends_with(".wsnap"))
+        };
+        for cycle in 1..1_000 {
+            agent.do_work(Nanos(cycle * 1_000_000));
+            writer.do_work(Nanos(cycle * 1_000_000));
+        }
+        assert!(is_there(), "a snapshot is taken of what came in at the start");
+        append(&mut tail, 1_001..=1_010);
+        let end = |epoch, last_valid| EpochEnd { epoch: Epoch(epoch), last_valid };
+        let comes_from = |notes: &[String]| notes.iter().any(|note| note.contains("comes from"));
+        let all = |epoch, ended| brought_back(dir.path(), (&handle, 1_010), (epoch, ended));
+        // The epoch that it was taken in goes on, or ended after it.
+        for (epoch, ended) in [(1, vec![]), (2, vec![end(1, Position(1_000))])] {
+            let (store, notes, ..) = all(epoch, ended);
+            assert!(comes_from(&notes), "{notes:?}");
+            assert_eq!(store.live_orders, 1_010);
+        }
+        // It ended before: other events have these numbers now.
+        let (_, notes, ..) = all(2, vec![end(1, Position(999))]);
+        assert!(notes.iter().any(|note| note.contains("epoch 1 ended at 999")), "{notes:?}");
+        assert!(!comes_from(&notes));
+        // An epoch that the log never had.
+        let (_, notes, ..) = all(5, vec![end(4, Position(1_010))]);
+        assert!(notes.iter().any(|note| note.contains("its epoch 1 is not")), "{notes:?}");
+        // The log ends before it: it is removed, so that it is not taken for another's later.
+        let (_, notes, ..) = brought_back(dir.path(), (&handle, 999), (1, vec![]));
+        assert!(notes.is_empty() && !is_there(), "{notes:?}");
+    }
+}

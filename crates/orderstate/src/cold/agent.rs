@@ -1,0 +1,506 @@
+//! The archive's thread: takes what the store hands over, answers questions page by page as its
+//! pace allows, and does what the archive has to do, a step at a time, so that none of them starves
+//! another. Its disk blocks it and nobody else.
+//!
+//! ```text
+//! trouble                        | what is done
+//! -------------------------------+---------------------------------------------------------------
+//! a file is damaged              | named; readers before its end are told ResyncFloor, others not
+//! the disk cannot be read        | the question is rejected for now; its token stays good
+//! the disk has no room, or fails | tried again each second; changes wait in memory up to a limit,
+//!                                | then in the store; what that lets go meanwhile is a hole
+//! a hole                         | the archive begins anew behind it: ResyncFloor before it
+//! ```
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::Context;
+use rtrb::{Consumer, Producer, RingBuffer};
+use weir_cold::plant::{self, Plant};
+use weir_cold::{
+    Archive, Batch, ColdConfig, ColdError, OpenReport, Pace, Place as ColdPlace, SegmentError,
+    Worked,
+};
+use weir_delivery::{OlderAnswer, OlderAsk, Place, Ticket, TokenSealer};
+use weir_io::{Disk, DiskErrorKind, ThreadDisk};
+use weir_runtime::{Agent, Wake};
+use weir_types::{Epoch, Nanos, PartitionId};
+
+use super::feeder::{BATCHES_MAX, ColdNews, ColdPort, ColdRequest, cold_place, hot_place};
+use super::figures::ColdFigures;
+
+/// How long after a failure it is tried again, in nanoseconds.
+const RETRY_AFTER: u64 = 1_000_000_000;
+/// How long the thread rests when nothing comes: files grow old meanwhile.
+const REST: u64 = 100_000_000;
+/// How often what is told of the archive is brought up to date.
+const TOLD_EVERY: u64 = 100_000_000;
+/// Rows that may be read at once after a rest, as time of the pace.
+const BURST: Nanos = Nanos(10_000_000);
+/// While readers take pages, files are merged a block at a time after so many of them: merging took
+/// three quarters of the thread when each page had its step.
+const PAGES_A_MERGE_STEP: u32 = 16;
+/// Changes wait in memory, while the disk takes none, up to so many times a segment's.
+const OPEN_SEGMENTS_MAX: u64 = 2;
+
+/// What the agent is made of.
+pub struct ColdParts {
+    /// The archive's own directory.
+    pub dir: PathBuf,
+    /// What the archive is to be.
+    pub config: ColdConfig,
+    /// How many entries are looked at, in common with other archives of the thread.
+    pub pace: SharedPace,
+    /// Questions that may be out at once.
+    pub readers_max: u32,
+    /// Seals the tokens of pages.
+    pub sealer: TokenSealer,
+    /// The store's thread.
+    pub store: Wake,
+    /// The agent's own.
+    pub wake: Wake,
+    /// Figures for others to read.
+    pub figures: Arc<ColdFigures>,
+}
+
+/// What of the machine the readers of all archives of a thread get.
+pub type SharedPace = Arc<Mutex<Pace>>;
+
+/// Entries looked at a second, on average.
+#[must_use]
+pub fn pace_of(rows_per_second: u64) -> SharedPace {
+    Arc::new(Mutex::new(Pace::new(rows_per_second, BURST)))
+}
+
+/// The agent.
+pub struct ColdAgent<D = ThreadDisk> {
+    pub(super) archive: Archive<D>,
+    pub(super) sealer: TokenSealer,
+    pub(super) figures: Arc<ColdFigures>,
+    pub(super) rows: Vec<u8>,
+    pub(super) token: Vec<u8>,
+    /// When a segment was last closed for a reader's sake.
+    pub(super) closed_at: Nanos,
+    news: Consumer<ColdNews>,
+    empties: Producer<Batch>,
+    requests: Consumer<ColdRequest>,
+    answers: Producer<(Ticket, OlderAnswer)>,
+    rewound: Producer<Place>,
+    kept: Producer<Place>,
+    /// Questions, and the places that the archive is to have before it answers them.
+    waiting: VecDeque<(OlderAsk, ColdPlace)>,
+    /// What never was, by its source's last word, and is not forgotten yet.
+    rewind: Option<(Epoch, ColdPlace)>,
+    /// Whether it was rewound, and nothing was told again since.
+    is_rewound: bool,
+    /// Whether what was taken is to be on the disk as soon as it can.
+    must_keep: bool,
+    pace: SharedPace,
+    /// Pages that are read before the next step of a merge.
+    pages_to_merge: u32,
+    /// When the disk is tried again after a failure.
+    retry_at: Option<Nanos>,
+    open_bytes_max: u64,
+    told_at: Nanos,
+    store: Wake,
+}
+
+/// The directory of the archive of the node's own log: another log's places mean other changes.
+#[must_use]
+pub fn dir_of(dir: &Path, log_id: u128) -> PathBuf {
+    dir.join(format!("log-{log_id:032x}"))
+}
+
+/// The directory of the archive of an outside source, by the log of its batches where it has one.
+#[must_use]
+pub fn source_dir_of(dir: &Path, source: PartitionId, log_id: Option<u128>) -> PathBuf {
+    match log_id {
+        Some(log_id) => dir.join(format!("source-{source}-{log_id:032x}")),
+        None => dir.join(format!("source-{source}-memory")),
+    }
+}
+
+impl ColdAgent {
+    /// Opens the archive in its directory; what there is to say goes to `notes`.
+    ///
+    /// # Errors
+    /// When the directory cannot be read or made, another process has it, or its files are of a
+    /// later epoch than the log.
+    pub fn open(
+        parts: ColdParts,
+        notes: &mut Vec<String>,
+    ) -> anyhow::Result<(ColdPort, ColdAgent)> {
+        let dir = parts.dir.clone();
+        let at = || format!("cold order state in {}", dir.display());
+        let mut disk = ThreadDisk::open(&dir, None).with_context(at)?;
+        disk.lock().with_context(at)?;
+        ColdAgent::over(disk, parts, notes).with_context(at)
+    }
+
+    /// As [`ColdAgent::open`], of an outside source: see [`ColdAgent::over_source`].
+    ///
+    /// # Errors
+    /// As [`ColdAgent::open`].
+    pub fn open_source(
+        parts: ColdParts,
+        survives: bool,
+        notes: &mut Vec<String>,
+    ) -> anyhow::Result<(ColdPort, ColdAgent)> {
+        let dir = parts.dir.clone();
+        let at = || format!("cold order state in {}", dir.display());
+        let mut disk = ThreadDisk::open(&dir, None).with_context(at)?;
+        disk.lock().with_context(at)?;
+        ColdAgent::over_source(disk, parts, survives, notes).with_context(at)
+    }
+}
+
+impl<D: Disk> ColdAgent<D> {
+    /// As [`ColdAgent::open`], over a disk.
+    ///
+    /// # Errors
+    /// When the disk fails or its files are of a later epoch than the log.
+    pub fn over(
+        disk: D,
+        parts: ColdParts,
+        notes: &mut Vec<String>,
+    ) -> Result<(ColdPort, ColdAgent<D>), ColdError> {
+        let open_bytes_max = OPEN_SEGMENTS_MAX.saturating_mul(parts.config.segment_bytes_max);
+        let (archive, report) = Archive::open(disk, parts.config)?;
+        note(&report, &parts.figures, notes);
+        let out_max = parts.readers_max;
+        let (news, from_store) = RingBuffer::new(BATCHES_MAX);
+        let (empties, used) = RingBuffer::new(BATCHES_MAX);
+        // Each question that is out may be forgotten, too.
+        let (requests, asked) = RingBuffer::new(2 * out_max as usize + 1);
+        let (answers, answered) = RingBuffer::new(out_max as usize);
+        // The store asks once at a time.
+        let (rewound, is_rewound) = RingBuffer::new(1);
+        let (kept, is_kept) = RingBuffer::new(1);
+        let port = ColdPort {
+            news,
+            empties: used,
+            requests,
+            answers: answered,
+            rewound: is_rewound,
+            kept: is_kept,
+            out_max,
+            fed: hot_place(archive.fed()),
+            wake: parts.wake,
+            figures: parts.figures.clone(),
+        };
+        let agent = ColdAgent {
+            archive,
+            sealer: parts.sealer,
+            figures: parts.figures,
+            rows: Vec::new(),
+            token: Vec::new(),
+            closed_at: Nanos(0),
+            news: from_store,
+            empties,
+            requests: asked,
+            answers,
+            rewound,
+            kept,
+            waiting: VecDeque::new(),
+            rewind: None,
+            is_rewound: false,
+            must_keep: false,
+            pace: parts.pace,
+            pages_to_merge: 0,
+            retry_at: None,
+            open_bytes_max,
+            told_at: Nanos(0),
+            store: parts.store,
+        };
+        agent.tell(Nanos(0));
+        Ok((port, agent))
+    }
+
+    /// As [`ColdAgent::over`], of an outside source of which the node knows what it was left: files
+    /// of what it does not know any more are removed, all of them where nothing survives a restart.
+    ///
+    /// # Errors
+    /// As [`ColdAgent::over`].
+    pub fn over_source(
+        mut disk: D,
+        parts: ColdParts,
+        survives: bool,
+        notes: &mut Vec<String>,
+    ) -> Result<(ColdPort, ColdAgent<D>), ColdError> {
+        let ColdConfig { source, epoch, .. } = parts.config;
+        let known = survives.then_some(epoch);
+        let removed = weir_cold::remove_unknown(&mut disk, source, known)?;
+        if removed > 0 {
+            notes.push(format!("source {source}: cold order state begins anew"));
+        }
+        ColdAgent::over(disk, parts, notes)
+    }
+
+    /// Takes the batches that are there, closing segments as they fill: at a start, before the
+    /// thread begins.
+    pub fn take_batches(&mut self) {
+        self.take_changes(Nanos(0));
+        self.work(Nanos(0), false);
+    }
+
+    /// What the archive has after `place` never was, at a start; where to feed it from.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn rewind_at_start(&mut self, place: Place) -> Result<Place, ColdError> {
+        let from = self.archive.forget_after(cold_place(place))?;
+        self.note_damaged();
+        Ok(hot_place(from))
+    }
+
+    fn note_damaged(&mut self) {
+        for error in self.archive.take_damaged() {
+            self.figures.damaged.fetch_add(1, Ordering::Relaxed);
+            tracing::error!(%error, "cold order state is damaged: what is older is not served");
+        }
+    }
+
+    /// All news that were handed over by now, unless much waits for the disk; how many.
+    fn take_changes(&mut self, now: Nanos) -> usize {
+        let mut taken = 0;
+        while self.go_back(now)
+            && self.archive.open_bytes() < self.open_bytes_max
+            && let Ok(news) = self.news.pop()
+        {
+            taken += 1;
+            let batch = match news {
+                ColdNews::Batch(batch) => batch,
+                ColdNews::Rewind(epoch, valid_to) => {
+                    self.rewind = Some((epoch, cold_place(valid_to)));
+                    continue;
+                }
+            };
+            self.is_rewound = false;
+            if let Err(error) = self.archive.take_batch(&batch) {
+                self.on_trouble(&error, now);
+            }
+            self.figures.changes.fetch_add(batch.len() as u64, Ordering::Relaxed);
+            // Without room for it, it is freed here.
+            drop(self.empties.push(batch));
+        }
+        taken
+    }
+
+    /// Forgets what never was, if anything; false while the disk does not let it.
+    fn go_back(&mut self, now: Nanos) -> bool {
+        let Some((epoch, valid_to)) = self.rewind else { return true };
+        if self.is_resting(now) {
+            return false;
+        }
+        let from = match epoch > self.archive.epoch() {
+            true => self.archive.begin_epoch(epoch, valid_to),
+            false => self.archive.forget_after(valid_to),
+        };
+        self.note_damaged();
+        match from {
+            Ok(from) => {
+                (self.rewind, self.is_rewound) = (None, true);
+                let told = self.rewound.push(hot_place(from));
+                assert!(told.is_ok(), "one rewind is under way at a time");
+                self.store.wake();
+                true
+            }
+            Err(error) => {
+                self.on_trouble(&error, now);
+                false
+            }
+        }
+    }
+
+    /// Puts what was taken on the disk where that was asked for, and says how far it goes.
+    fn keep(&mut self, now: Nanos) {
+        let is_taken = self.rewind.is_none() && self.news.is_empty();
+        if !self.must_keep || !is_taken || self.is_resting(now) {
+            return;
+        }
+        match self.archive.close() {
+            Ok(_) => {
+                self.must_keep = false;
+                let told = self.kept.push(hot_place(self.archive.end()));
+                assert!(told.is_ok(), "it is asked once at a time");
+                self.store.wake();
+            }
+            Err(error) => self.on_trouble(&error, now),
+        }
+    }
+
+    /// Whether something was said that the archive has not taken yet, or will be said again.
+    pub(super) fn is_behind(&self) -> bool {
+        !self.news.is_empty() || self.rewind.is_some() || self.is_rewound
+    }
+
+    /// Whether the disk failed, and is not to be tried again yet.
+    pub(super) fn is_resting(&self, now: Nanos) -> bool {
+        self.retry_at.is_some_and(|at| now < at)
+    }
+
+    fn take_requests(&mut self) -> usize {
+        let mut taken = 0;
+        while let Ok(request) = self.requests.pop() {
+            match request {
+                ColdRequest::Page(ask, told_to) => {
+                    self.waiting.push_back((*ask, cold_place(told_to)));
+                }
+                ColdRequest::Keep => self.must_keep = true,
+                ColdRequest::Forget(ticket) => {
+                    let at = self.waiting.iter().position(|(ask, _)| ask.ticket == ticket);
+                    // One that was answered already needs no second answer.
+                    let is_waiting = at.and_then(|at| self.waiting.remove(at)).is_some();
+                    if is_waiting && !plant::is(Plant::ForgottenUnanswered) {
+                        self.say(ticket, OlderAnswer::NotNow);
+                    }
+                }
+            }
+            taken += 1;
+        }
+        taken
+    }
+
+    fn say(&mut self, ticket: Ticket, answer: OlderAnswer) {
+        let pushed = self.answers.push((ticket, answer));
+        assert!(pushed.is_ok(), "there is room for an answer to each question that is out");
+        self.store.wake();
+    }
+
+    fn pace(&self) -> MutexGuard<'_, Pace> {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One page, if the pace allows it; how many.
+    fn serve(&mut self, now: Nanos) -> usize {
+        if !self.pace().may_begin(now) {
+            return 0;
+        }
+        let Some((ask, told_to)) = self.waiting.pop_front() else { return 0 };
+        match self.answer((&ask, told_to), now) {
+            Some((answer, looked_at)) => {
+                self.pace().spend(now, u64::from(looked_at.max(1)));
+                self.say(ask.ticket, answer);
+                1
+            }
+            None => {
+                // Others need not wait for the same.
+                self.waiting.push_back((ask, told_to));
+                0
+            }
+        }
+    }
+
+    /// A step of what the archive has to do; whether there was one. Beside readers few are of
+    /// merges.
+    fn work(&mut self, now: Nanos, has_served: bool) -> bool {
+        if self.is_resting(now) {
+            return false;
+        }
+        self.pages_to_merge = match has_served {
+            true => self.pages_to_merge.checked_sub(1).unwrap_or(PAGES_A_MERGE_STEP),
+            false => 0,
+        };
+        let worked = match self.pages_to_merge {
+            0 => self.archive.work(now),
+            _ => self.archive.keep_up(now),
+        };
+        match worked {
+            Ok(worked) => {
+                self.retry_at = None;
+                self.figures.is_failing.store(false, Ordering::Relaxed);
+                if worked == Worked::Closed && self.figures.is_full.swap(false, Ordering::Relaxed) {
+                    tracing::info!("the disk of cold order state has room again");
+                }
+                worked != Worked::Nothing
+            }
+            Err(error) => {
+                self.on_trouble(&error, now);
+                false
+            }
+        }
+    }
+
+    /// Notes a failure, says it, and lets the disk rest.
+    pub(super) fn on_trouble(&mut self, error: &ColdError, now: Nanos) {
+        let disk_error = match error {
+            ColdError::Segment(error) if error.is_lost() => {
+                self.figures.damaged.fetch_add(1, Ordering::Relaxed);
+                tracing::error!(%error, "cold order state is damaged: what is older is not served");
+                return;
+            }
+            ColdError::Disk(error) | ColdError::Segment(SegmentError::Disk(error)) => error,
+            // The store tells its entries in order, and they are changes.
+            other => panic!("the archive cannot take what the store let go: {other}"),
+        };
+        self.figures.disk_errors.fetch_add(1, Ordering::Relaxed);
+        let is_full = disk_error.kind == DiskErrorKind::Full;
+        if !is_full || !self.figures.is_full.swap(true, Ordering::Relaxed) {
+            tracing::error!(error = %disk_error, "the disk of cold order state");
+        }
+        self.figures.is_failing.store(true, Ordering::Relaxed);
+        self.retry_at = Some(Nanos(now.0.saturating_add(RETRY_AFTER)));
+    }
+
+    fn tell(&self, now: Nanos) {
+        let first = self.archive.segments().next().map(|oldest| oldest.header.first_time);
+        let told = (self.archive.figures(), first.unwrap_or_default(), now);
+        *self.figures.archive.lock().unwrap_or_else(PoisonError::into_inner) = told;
+        self.figures.readers.store(self.waiting.len() as u64, Ordering::Relaxed);
+    }
+}
+
+fn note(report: &OpenReport, figures: &ColdFigures, notes: &mut Vec<String>) {
+    figures.damaged.fetch_add(report.damaged.len() as u64, Ordering::Relaxed);
+    notes.extend(report.damaged.iter().map(|error| format!("cold order state: {error}")));
+    let unreachable = report.unreachable.iter();
+    notes.extend(unreachable.map(|file| {
+        format!("cold order state: {file} is not served: a file between it and the rest is missing")
+    }));
+}
+
+impl<D: Disk + Send> Agent for ColdAgent<D> {
+    fn name(&self) -> &'static str {
+        "cold"
+    }
+
+    fn do_work(&mut self, now: Nanos) -> usize {
+        // In this order: what was handed over before a question is in the archive before it is
+        // answered.
+        let asked = self.take_requests();
+        let is_first = plant::is(Plant::AnsweredBeforeTaken);
+        let early = if is_first { self.serve(now) } else { 0 };
+        let taken = self.take_changes(now);
+        self.keep(now);
+        let served = early + self.serve(now);
+        let worked = self.work(now, served > 0);
+        let done = asked + taken + served + usize::from(worked);
+        if now.since(self.told_at).0 >= TOLD_EVERY {
+            self.tell(now);
+            self.told_at = now;
+        }
+        done
+    }
+
+    fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
+        let rest = Nanos(now.0 + REST);
+        if self.waiting.is_empty() {
+            return Some(rest);
+        }
+        // A question that waits for the pace, or for a segment that is to be closed for it.
+        Some(self.pace().next_begin().max(Nanos(now.0 + super::asks::CLOSE_EVERY / 10)).min(rest))
+    }
+
+    fn stop(&mut self, now: Nanos) -> bool {
+        self.take_changes(now);
+        // The next start has less to read again; without, it reads that from the log.
+        if let Err(error) = self.archive.close() {
+            tracing::warn!(%error, "the last changes are not in cold order state yet");
+        }
+        self.tell(now);
+        true
+    }
+}

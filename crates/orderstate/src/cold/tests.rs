@@ -1,0 +1,620 @@
+//! The store's desk, the archive's agent and what is between them, in one thread over a simulated
+//! disk: whoever asks with whatever token gets what a store that forgets nothing would tell.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use weir_cold::ColdConfig;
+use weir_delivery::{
+    Asked, Desk, DeskConfig, Entitlement, Kinds, NonceCounter, OrderStore, PageSink, Question,
+    Retention, StoreConfig, TokenKey, TokenSealer,
+};
+use weir_io::disk::sim::CrashChoice;
+use weir_io::{SimDisk, SimFaults};
+use weir_runtime::Agent;
+use weir_types::*;
+use weir_wire::delivery::{FetchOrders, OrderPage, OrderRow, RowFlags};
+use weir_wire::dialogue::NodeMessage;
+use weir_wire::frame::{Framing, next_frame};
+
+use super::*;
+
+const SOURCE: PartitionId = PartitionId(1);
+/// Later than what the feeder waits for.
+const STEP: u64 = 60_000_000;
+
+fn sealer(maker: u32) -> TokenSealer {
+    TokenSealer::new(TokenKey::new(1, &[7; 32]), NonceCounter::new(maker, Nanos(1)))
+}
+
+pub(super) fn row(seq: u64, rec: u64, firm: u32, ord_status: OrdStatus) -> OrderRow {
+    OrderRow {
+        rec: Rec(rec),
+        seq: Seq(seq),
+        order_id: OrderId::new(SOURCE, Rec(rec)),
+        transact_time: Nanos(1_000_000 + seq),
+        created_time: Nanos(1_000_000),
+        cl_ord_id: ClOrdId::from_number(rec),
+        price: Price(100 + (seq % 7).cast_signed()),
+        stop_px: Price(0),
+        last_px: Price(0),
+        last_qty: Qty(0),
+        order_qty: Qty(10),
+        leaves_qty: Qty(if ord_status.is_live() { 10 } else { 0 }),
+        cum_qty: Qty(0),
+        expire_time: Nanos(0),
+        merged_count: 0,
+        session_id: SessionId(1),
+        firm_id: FirmId(firm),
+        account_id: AccountId(firm),
+        instrument_id: InstrumentId(1),
+        partition_id: SOURCE,
+        reason: Reason::None,
+        side: Side::Buy,
+        ord_type: OrdType::Limit,
+        time_in_force: TimeInForce::Day,
+        exec_inst: ExecInst::NONE,
+        exec_type: ExecType::New,
+        ord_status,
+        flags: RowFlags::default(),
+        display_qty: Qty(0),
+    }
+}
+
+#[derive(Default)]
+struct Sink(Vec<u8>);
+
+impl PageSink for Sink {
+    fn buffer(&mut self, _connection: u64) -> Option<&mut Vec<u8>> {
+        Some(&mut self.0)
+    }
+}
+
+/// A reader with what it has.
+struct Reader {
+    firm: u32,
+    token: Vec<u8>,
+    mirror: BTreeMap<Rec, OrderRow>,
+    /// What changed later has to be told.
+    since: u64,
+    /// Whether it was refused, and its next page begins anew.
+    begins: bool,
+    resyncs: u32,
+    refusals: u32,
+}
+
+impl Reader {
+    fn new(firm: u32) -> Reader {
+        let (token, mirror) = (Vec::new(), BTreeMap::new());
+        Reader { firm, token, mirror, since: 0, begins: true, resyncs: 0, refusals: 0 }
+    }
+}
+
+struct World {
+    disk: SimDisk,
+    desk: Desk,
+    feeder: ColdFeeder<SimDisk>,
+    agent: ColdAgent<SimDisk>,
+    figures: std::sync::Arc<ColdFigures>,
+    /// What was said and was not disowned.
+    history: Vec<OrderRow>,
+    /// What is not said again in a full resend.
+    forgotten: BTreeSet<Rec>,
+    live: Vec<(u64, u32)>,
+    now: u64,
+    config: ColdConfig,
+    ended_max: u32,
+}
+
+fn store(ended_max: u32) -> OrderStore {
+    let retention = Retention { count_max: ended_max, bytes_max: u64::MAX };
+    let config = StoreConfig::new(SOURCE, Epoch(1));
+    OrderStore::new(StoreConfig { retention, kinds: Kinds::FULL, ..config })
+}
+
+fn config() -> ColdConfig {
+    ColdConfig {
+        interval: Nanos(25),
+        block_entries: 3,
+        merge_count: 2,
+        cached_blocks: 2,
+        keep_for: Nanos(u64::MAX),
+        ..ColdConfig::new(SOURCE, Epoch(1))
+    }
+}
+
+type Parts = (Desk, ColdFeeder<SimDisk>, ColdAgent<SimDisk>, std::sync::Arc<ColdFigures>);
+
+/// What a start makes of a log's rows and a disk.
+fn start(disk: SimDisk, history: &[OrderRow], (config, ended_max): (&ColdConfig, u32)) -> Parts {
+    let figures = std::sync::Arc::<ColdFigures>::default();
+    let parts = ColdParts {
+        dir: "".into(),
+        config: config.clone(),
+        pace: agent::pace_of(u64::MAX),
+        readers_max: 2,
+        sealer: sealer(2),
+        store: weir_runtime::Wake::new(),
+        wake: weir_runtime::Wake::new(),
+        figures: figures.clone(),
+    };
+    let (port, agent) = ColdAgent::over(disk, parts, &mut Vec::new()).unwrap();
+    let mut feeder = ColdFeeder::new(port, agent).before_a_small_store();
+    let mut desk = Desk::new(DeskConfig::default(), store(ended_max), sealer(1));
+    desk.keep_older(feeder.out_max());
+    for row in history {
+        ingest(desk.store_mut(), row);
+        feeder.feed_at_start(desk.store_mut());
+    }
+    let agent = feeder.take_agent();
+    (desk, feeder, agent, figures)
+}
+
+fn ingest(store: &mut OrderStore, row: &OrderRow) {
+    let mut block = Vec::new();
+    weir_wire::Message::encode_block(row, &mut block);
+    let _ = store.ingest_row(&block, &[]).unwrap();
+}
+
+impl World {
+    fn new(config: ColdConfig, ended_max: u32) -> World {
+        let disk = SimDisk::new(1);
+        let (desk, feeder, agent, figures) = start(disk.clone(), &[], (&config, ended_max));
+        World {
+            disk,
+            desk,
+            feeder,
+            agent,
+            figures,
+            history: Vec::new(),
+            forgotten: BTreeSet::new(),
+            live: Vec::new(),
+            now: STEP,
+            config,
+            ended_max,
+        }
+    }
+
+    /// With an order: a token of before the first one is the beginning, which is read anew.
+    fn begun(ended_max: u32) -> World {
+        let mut world = World::new(config(), ended_max);
+        world.insert(1);
+        world
+    }
+
+    fn say(&mut self, rec: u64, firm: u32, status: OrdStatus) {
+        let row = row(self.history.len() as u64 + 1, rec, firm, status);
+        self.history.push(row);
+        ingest(self.desk.store_mut(), &row);
+        self.feed();
+    }
+
+    fn feed(&mut self) {
+        self.now += STEP;
+        let _ = self.feeder.feed(self.desk.store_mut(), Nanos(self.now));
+    }
+
+    fn work(&mut self) {
+        self.now += STEP;
+        self.agent.do_work(Nanos(self.now));
+    }
+
+    fn insert(&mut self, firm: u32) {
+        let rec = self.history.len() as u64 + 1;
+        self.live.push((rec, firm));
+        self.say(rec, firm, OrdStatus::New);
+    }
+
+    fn change(&mut self, pick: usize, ends: bool) {
+        if self.live.is_empty() {
+            return;
+        }
+        let at = pick % self.live.len();
+        let (rec, firm) = if ends { self.live.swap_remove(at) } else { self.live[at] };
+        self.say(rec, firm, if ends { OrdStatus::Canceled } else { OrdStatus::New });
+    }
+
+    /// Power is lost: the store is made anew from the log, the archive from its disk.
+    fn crash(&mut self, choice: u64) {
+        self.disk = self.disk.after_power_loss(CrashChoice::Random(choice));
+        let (config, ended_max) = (self.config.clone(), self.ended_max);
+        let parts = start(self.disk.clone(), &self.history, (&config, ended_max));
+        (self.desk, self.feeder, self.agent, self.figures) = parts;
+    }
+
+    /// A page for a reader, from wherever it comes.
+    fn read(&mut self, reader: &mut Reader, rows_max: u32) -> bool {
+        let fetch = FetchOrders {
+            correlation_id: 1,
+            session_id: SessionId(1),
+            firm_id: FirmId(reader.firm),
+            account_id: AccountId::NONE,
+            instrument_id: InstrumentId::NONE,
+            rows_max,
+            rows_min: 0,
+            bytes_max: 0,
+            wait_max_us: 0,
+            credit: 1,
+            live_only: Switch::Off,
+            source_id: PartitionId::NONE,
+            min_wait_us: 0,
+            credit_rows: 0,
+            credit_bytes: 0,
+        };
+        let question = Question {
+            connection: 1,
+            fetch: &fetch,
+            token: &reader.token,
+            min_token: &[],
+            entitlement: Entitlement::all(),
+        };
+        assert_eq!(self.desk.ask(&question, Nanos(self.now)), Asked::Accepted);
+        let mut sink = Sink::default();
+        for _ in 0..10_000 {
+            // What the store lets go has to be handed over, whoever reads.
+            self.feed();
+            let _ = self.desk.poll(Nanos(self.now), &mut sink);
+            if !sink.0.is_empty() {
+                return self.take(reader, &sink.0);
+            }
+            self.feeder.ask(&mut self.desk);
+            self.work();
+            self.feeder.take_answers(&mut self.desk);
+        }
+        panic!("no page comes");
+    }
+
+    fn take(&self, reader: &mut Reader, mut bytes: &[u8]) -> bool {
+        let mut online = false;
+        while !bytes.is_empty() {
+            let Framing::Frame { message: Ok(raw), len } = next_frame(bytes, 1 << 24) else {
+                panic!("whole frames");
+            };
+            match NodeMessage::decode(&raw).unwrap() {
+                NodeMessage::OrderPage(page, token) => online = self.head(reader, &page, token),
+                NodeMessage::OrderPageBody(_, rows) => {
+                    for (row, _) in rows.map(Result::unwrap) {
+                        self.check_latest(&row);
+                        apply(reader, &row);
+                    }
+                }
+                NodeMessage::Reject(_) => reader.refusals += 1,
+                other => panic!("{other:?}"),
+            }
+            bytes = &bytes[len..];
+        }
+        online
+    }
+
+    /// An order is told once, as it is: nothing that the archive knows came later, and it was never
+    /// disowned.
+    fn check_latest(&self, row: &OrderRow) {
+        if row.flags.contains(RowFlags::LEAVE) {
+            return;
+        }
+        let told = OrderRow { merged_count: 0, ..*row };
+        let is_said = row.flags.contains(RowFlags::TOMBSTONE) || self.history.contains(&told);
+        assert!(is_said, "{row:?} never was");
+        let fed = self.agent.archive.fed().seq;
+        let is_later =
+            |other: &&OrderRow| other.rec == row.rec && other.seq > row.seq && other.seq <= fed;
+        assert_eq!(self.history.iter().find(is_later), None, "{row:?} is history");
+    }
+
+    fn head(&self, reader: &mut Reader, page: &OrderPage, token: &[u8]) -> bool {
+        if reader.begins && page.reason == Reason::None {
+            (reader.since, reader.begins) = (self.said(), false);
+        }
+        if page.reason != Reason::None {
+            assert!(matches!(page.reason, Reason::ResyncFloor | Reason::ResyncEpoch), "{page:?}");
+            reader.mirror.clear();
+            reader.begins = true;
+            reader.resyncs += 1;
+        }
+        reader.token = token.to_vec();
+        page.flags.contains(weir_wire::delivery::PageFlags::ONLINE)
+    }
+
+    /// The `seq` of the last change.
+    fn said(&self) -> u64 {
+        let last = self.history.last().map_or(Seq(0), |row| row.seq);
+        last.max(self.desk.store().head().seq).0
+    }
+
+    /// A reader that is online has what there is.
+    fn check(&self, reader: &Reader) {
+        let mut latest: BTreeMap<Rec, OrderRow> = BTreeMap::new();
+        latest.extend(self.history.iter().map(|row| (row.rec, *row)));
+        latest.retain(|_, row| reader.firm == 0 || row.firm_id.0 == reader.firm);
+        for (rec, has) in &reader.mirror {
+            assert_eq!(Some(&OrderRow { merged_count: 0, ..*has }), latest.get(rec), "{rec}");
+        }
+        for (rec, row) in &latest {
+            let is_kept = row.seq.0 > reader.since && !self.forgotten.contains(rec);
+            let is_due = row.ord_status.is_live() || is_kept;
+            assert!(!is_due || reader.mirror.contains_key(rec), "{row:?} was not told");
+        }
+    }
+
+    fn step(&mut self, step: Step, readers: &mut [Reader; 4]) {
+        match step {
+            Step::Insert(firm) => self.insert(firm),
+            Step::Change(pick, ends) => self.change(pick, ends),
+            Step::Work => self.work(),
+            Step::Crash(choice) => self.crash(choice),
+            Step::Read(reader, rows) => _ = self.read(&mut readers[reader], rows),
+        }
+    }
+
+    /// All readers have all, and nobody was refused.
+    fn end(&mut self, readers: &mut [Reader; 4]) {
+        for reader in readers {
+            self.read_all(reader);
+            assert_eq!((reader.resyncs, reader.refusals), (0, 0));
+        }
+        assert_eq!(self.figures.report(SOURCE).holes, 0);
+    }
+
+    fn read_all(&mut self, reader: &mut Reader) {
+        while !self.read(reader, 50) {}
+        self.check(reader);
+    }
+}
+
+fn apply(reader: &mut Reader, row: &OrderRow) {
+    if row.flags.contains(RowFlags::TOMBSTONE) || row.flags.contains(RowFlags::LEAVE) {
+        reader.mirror.remove(&row.rec);
+        return;
+    }
+    let before = reader.mirror.insert(row.rec, *row);
+    assert!(before.is_none_or(|before| before.seq < row.seq), "an order goes back");
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Insert(u32),
+    Change(usize, bool),
+    Work,
+    Crash(u64),
+    Read(usize, u32),
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (1..4u32).prop_map(Step::Insert),
+        10 => (0..1_000_000usize, prop::bool::weighted(0.4))
+            .prop_map(|(pick, ends)| Step::Change(pick, ends)),
+        4 => Just(Step::Work),
+        1 => any::<u64>().prop_map(Step::Crash),
+        8 => (0..4usize, 1..6u32).prop_map(|(reader, rows)| Step::Read(reader, rows)),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
+
+    #[test]
+    fn readers_pass_from_files_to_the_store_and_miss_nothing(
+        steps in prop::collection::vec(any_step(), 1..200),
+        ended_max in 1..12u32,
+    ) {
+        let mut world = World::begun(ended_max);
+        let mut readers = [0, 1, 2, 3].map(Reader::new);
+        steps.into_iter().for_each(|step| world.step(step, &mut readers));
+        world.end(&mut readers);
+    }
+}
+
+/// A world in which the store has let go what was behind a reader's first token.
+fn parked(config: ColdConfig) -> (World, Reader) {
+    let mut world = World::new(config, 4);
+    let mut reader = Reader::new(0);
+    (0..3).for_each(|_| world.insert(1));
+    world.read_all(&mut reader);
+    pass(&mut world, 40);
+    (world, reader)
+}
+
+/// Orders come and end.
+fn pass(world: &mut World, count: u32) {
+    for _ in 0..count {
+        world.insert(1);
+        let last = world.live.len() - 1;
+        world.change(last, true);
+        world.work();
+    }
+}
+
+#[test]
+fn a_token_that_is_older_than_what_is_kept_is_refused_and_the_next_is_whole() {
+    let (mut world, mut reader) = parked(ColdConfig { keep_bytes: 1, ..config() });
+    world.read_all(&mut reader);
+    assert_eq!(reader.resyncs, 1);
+    assert!(world.figures.report(SOURCE).resyncs >= 1);
+}
+
+#[test]
+fn a_damaged_file_is_counted_and_its_readers_are_refused() {
+    let (mut world, mut reader) = parked(config());
+    let segment = world.agent.archive.segments().next().unwrap();
+    // The last block's end: behind it are the index, 872 bytes for each block, and the footer.
+    let index_at = segment.file_len - 64 - 872 * segment.block_count() as u64;
+    world.disk.flip_bit(&segment.header.file_name(), 8 * (index_at - 5));
+    let (token, mirror) = (reader.token.clone(), reader.mirror.clone());
+    let mut second = Reader { token, mirror, since: reader.since, ..Reader::new(0) };
+    world.read_all(&mut reader);
+    assert_eq!((reader.resyncs, world.figures.report(SOURCE).damaged), (1, 1));
+    // Whoever comes later is told the same, though nobody reads the file any more.
+    world.read_all(&mut second);
+    assert_eq!((second.resyncs, world.figures.report(SOURCE).damaged), (1, 1));
+}
+
+#[test]
+fn a_file_that_was_taken_away_is_as_a_damaged_one() {
+    let (mut world, mut reader) = parked(config());
+    let name = world.agent.archive.segments().next().unwrap().header.file_name();
+    weir_io::Disk::remove(&mut world.disk.clone(), &name).unwrap();
+    world.read_all(&mut reader);
+    assert_eq!((reader.resyncs, world.figures.report(SOURCE).damaged), (1, 1));
+}
+
+#[test]
+fn without_room_the_store_goes_on_and_with_room_again_nothing_is_missing() {
+    let (mut world, mut reader) = parked(config());
+    world.disk.set_faults(SimFaults { full_from: Some(0), ..SimFaults::default() });
+    pass(&mut world, 20);
+    let report = world.figures.report(SOURCE);
+    assert!(report.is_full && report.disk_errors > 0, "{report:?}");
+    let mut fresh = Reader::new(0);
+    world.read_all(&mut fresh);
+    world.disk.set_faults(SimFaults::default());
+    // It is tried again after a second.
+    (0..20).for_each(|_| world.work());
+    world.read_all(&mut reader);
+    assert_eq!((reader.resyncs, world.figures.report(SOURCE).holes), (0, 0));
+    assert!(!world.figures.report(SOURCE).is_full);
+}
+
+#[test]
+fn a_reader_that_leaves_is_forgotten_and_holds_nobody_up() {
+    let (mut world, reader) = parked(config());
+    let fetch = |correlation_id| FetchOrders {
+        correlation_id,
+        session_id: SessionId(1),
+        firm_id: FirmId::NONE,
+        account_id: AccountId::NONE,
+        instrument_id: InstrumentId::NONE,
+        rows_max: 1,
+        rows_min: 0,
+        bytes_max: 0,
+        wait_max_us: 0,
+        credit: 100,
+        live_only: Switch::Off,
+        source_id: PartitionId::NONE,
+        min_wait_us: 0,
+        credit_rows: 0,
+        credit_bytes: 0,
+    };
+    for connection in 1..=20 {
+        let question = Question {
+            connection,
+            fetch: &fetch(connection),
+            token: &reader.token,
+            min_token: &[],
+            entitlement: Entitlement::all(),
+        };
+        assert_eq!(world.desk.ask(&question, Nanos(world.now)), Asked::Accepted);
+    }
+    let _ = world.desk.poll(Nanos(world.now), &mut Sink::default());
+    world.feeder.ask(&mut world.desk);
+    // Two are out, as many as may be, and the others wait at the desk.
+    assert_eq!(world.desk.below_floor_count(), 20);
+    let before = world.figures.report(SOURCE).pages;
+    (1..=20).for_each(|connection| world.desk.drop_connection(connection));
+    world.feeder.ask(&mut world.desk);
+    world.work();
+    world.feeder.take_answers(&mut world.desk);
+    assert_eq!((world.desk.below_floor_count(), world.desk.reader_count()), (0, 0));
+    assert_eq!(world.figures.report(SOURCE).pages, before, "nothing was read for who had left");
+    let mut reader = reader;
+    world.read_all(&mut reader);
+}
+
+/// A store that went on while the disk took nothing, until what it let go found no room anywhere.
+fn overtaken() -> (World, Reader) {
+    let (mut world, reader) = parked(ColdConfig { segment_bytes_max: 1_000, ..config() });
+    world.feeder.held_max = 8;
+    world.disk.set_faults(SimFaults { full_from: Some(0), ..SimFaults::default() });
+    pass(&mut world, 200);
+    world.disk.set_faults(SimFaults::default());
+    for _ in 0..40 {
+        world.work();
+        world.feed();
+    }
+    (world, reader)
+}
+
+#[test]
+fn what_was_not_handed_over_in_time_is_a_hole_that_readers_are_told_of() {
+    let (mut world, mut reader) = overtaken();
+    world.read_all(&mut reader);
+    let report = world.figures.report(SOURCE);
+    assert_eq!((reader.resyncs, report.holes), (1, 1), "{report:?}");
+}
+
+/// More than the rings hold ends before the archive's thread has its turn.
+#[test]
+fn what_the_store_holds_for_a_slow_archive_is_no_hole() {
+    let (mut world, mut reader) = parked(config());
+    for _ in 0..200 {
+        world.insert(1);
+        let last = world.live.len() - 1;
+        world.change(last, true);
+    }
+    assert!(world.desk.store().ended_count() > 100, "it holds what found no room");
+    (0..40).for_each(|_| {
+        world.work();
+        world.feed();
+    });
+    while world.desk.store_mut().sweep(16) {}
+    assert_eq!(world.desk.store().ended_count(), 4);
+    world.read_all(&mut reader);
+    assert_eq!((reader.resyncs, world.figures.report(SOURCE).holes), (0, 0));
+}
+
+mod epochs;
+
+#[cfg(feature = "planted")]
+mod planted {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::TestRunner;
+    use weir_cold::plant::{self, Plant};
+
+    use super::*;
+
+    /// Random steps, the same each time.
+    fn seam() {
+        let mut runner = TestRunner::deterministic();
+        let steps = prop::collection::vec(any_step(), 1..200);
+        for round in 0..48 {
+            let steps = steps.new_tree(&mut runner).unwrap().current();
+            let mut world = World::begun(1 + round % 11);
+            let mut readers = [0, 1, 2, 3].map(Reader::new);
+            steps.into_iter().for_each(|step| world.step(step, &mut readers));
+            world.end(&mut readers);
+        }
+    }
+
+    const SCENARIOS: [(&str, fn()); 8] = [
+        ("random steps", seam),
+        ("random steps through epochs", super::epochs::seam),
+        (
+            "snapshot",
+            super::epochs::a_snapshot_has_no_name_before_what_its_store_let_go_is_in_files,
+        ),
+        ("slow", what_the_store_holds_for_a_slow_archive_is_no_hole),
+        ("retired", a_token_that_is_older_than_what_is_kept_is_refused_and_the_next_is_whole),
+        ("damaged", a_damaged_file_is_counted_and_its_readers_are_refused),
+        ("overtaken", what_was_not_handed_over_in_time_is_a_hole_that_readers_are_told_of),
+        ("left", a_reader_that_leaves_is_forgotten_and_holds_nobody_up),
+    ];
+
+    #[test]
+    fn every_planted_bug_is_found() {
+        let mut unseen = Vec::new();
+        for planted in Plant::ALL {
+            plant::set(Some(planted));
+            let found =
+                SCENARIOS.iter().find(|(_, run)| catch_unwind(AssertUnwindSafe(run)).is_err());
+            plant::set(None);
+            match found {
+                Some((name, _)) => println!("{planted:?}: found by {name}"),
+                None => unseen.push(planted),
+            }
+        }
+        assert!(unseen.is_empty(), "not found: {unseen:?}");
+        SCENARIOS.iter().for_each(|(_, run)| run());
+    }
+}

@@ -1,0 +1,447 @@
+//! One source: its store with the readers' desk, its stream, and what both survive a restart by.
+
+use std::collections::VecDeque;
+
+use weir_delivery::stream::{SourceStream, Taken};
+use weir_delivery::{Desk, Place, SnapshotError, SnapshotStep};
+use weir_io::{OsRng, Rng, ThreadDisk};
+use weir_runtime::abort;
+use weir_types::{BatchNo, Nanos, PartitionId, Position, Reason};
+use weir_wire::ClientMessage;
+use weir_wire::frame::{Framing, next_frame, put_frame};
+use weir_wire::ingest::{OpenSource, SOURCE_FRAME_LEN_MAX, SourceReject};
+use weir_wire::replica::FollowSource;
+
+use super::feeds::WINDOW;
+use super::figures::SourceFigures;
+use super::followers::{Entries, Followed, Followers, History, passing_history};
+use super::following::Following;
+use super::handoff::{IngestAnswer, IngestPort};
+use super::own::OwnEvents;
+use crate::cold::ColdFeeder;
+use crate::stores::StoreFigures;
+use crate::stores::journal::Journal;
+use crate::stores::snapshots::{Piece, SnapshotPort};
+use crate::stores::tail::EntryTail;
+
+/// Records looked at in one cycle at the end of a full resend.
+const SWEEP_STEPS: u32 = 2_048;
+/// Answers that may wait for a commit before nothing more is taken in.
+const HELD_MAX: usize = 1_024;
+/// Replicas answered in one cycle: each gets some 40 to 300 KiB.
+const FOLLOWERS_A_CYCLE: usize = 2;
+/// Bytes of a snapshot made in one cycle: some tens of microseconds.
+const CHUNK_LEN: usize = 64 * 1024;
+
+/// A source's store with its readers, and its stream.
+pub struct Feed {
+    /// The store and its readers.
+    pub desk: Desk,
+    pub(super) stream: SourceStream,
+    journal: Option<Journal<ThreadDisk>>,
+    /// The newest entries, and the replicas that are given them.
+    pub(super) tail: EntryTail,
+    pub(super) followers: Followers,
+    /// How it is followed, where it is another node's source.
+    pub(super) following: Option<Following>,
+    /// What it is fed by, where it is the node's own partition.
+    pub(super) own: Option<OwnEvents>,
+    /// Answers that wait for what they tell to be committed, oldest first.
+    held: VecDeque<(Position, IngestAnswer)>,
+    /// A snapshot of the store on its way.
+    snapshot: Option<OnItsWay>,
+    /// What keeps the orders that the store lets go, where anything does.
+    pub(super) cold: Option<ColdFeeder>,
+    /// Bytes of the log after which a snapshot is taken.
+    snapshot_every: u64,
+}
+
+/// A snapshot of a store on its way.
+#[derive(Clone, Copy, Debug)]
+struct OnItsWay {
+    position: Position,
+    /// The floor of the store in it.
+    floor: Place,
+    /// Whether all of it is out.
+    is_out: bool,
+}
+
+/// How a snapshot goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SnapshotGoes {
+    /// A chunk is out.
+    On,
+    /// For the writer, or for the log.
+    Waits,
+    /// No snapshot comes of it: memory was short.
+    GivenUp,
+}
+
+/// What a feed is made of.
+pub struct FeedParts {
+    /// The store's desk.
+    pub desk: Desk,
+    /// Its stream.
+    pub stream: SourceStream,
+    /// What it survives a restart by, where it does.
+    pub journal: Option<Journal<ThreadDisk>>,
+    /// The newest entries of that.
+    pub tail: EntryTail,
+    /// Whether it is another node's source, which is followed.
+    pub is_replica: bool,
+    /// What it is fed by, where it is the node's own partition.
+    pub own: Option<OwnEvents>,
+    /// Bytes of the log after which a snapshot is taken.
+    pub snapshot_every: u64,
+    /// What keeps the orders that the store lets go, where anything does.
+    pub cold: Option<ColdFeeder>,
+}
+
+impl FeedParts {
+    /// The node's own partition, of which a snapshot is taken after so many bytes of events.
+    #[must_use]
+    pub fn own(
+        desk: Desk,
+        stream: SourceStream,
+        (events, snapshot_every): (OwnEvents, u64),
+    ) -> FeedParts {
+        FeedParts {
+            desk,
+            stream,
+            journal: None,
+            tail: EntryTail::new(Position::NONE),
+            is_replica: false,
+            own: Some(events),
+            snapshot_every,
+            cold: None,
+        }
+    }
+
+    /// A source of another node, of which nothing is there yet.
+    #[must_use]
+    pub fn replica(source: PartitionId, desk: Desk) -> FeedParts {
+        FeedParts {
+            desk,
+            stream: SourceStream::new(source, WINDOW),
+            journal: None,
+            tail: EntryTail::new(Position::NONE),
+            is_replica: true,
+            own: None,
+            snapshot_every: u64::MAX,
+            cold: None,
+        }
+    }
+}
+
+impl Feed {
+    pub(super) fn new(mut parts: FeedParts) -> Feed {
+        if let Some(cold) = &parts.cold {
+            parts.desk.keep_older(cold.out_max());
+        }
+        let history = match (&parts.own, &parts.journal) {
+            (Some(own), _) => own.history(),
+            (None, Some(journal)) => {
+                let (log_id, epoch) = journal.identity();
+                History::of_log(log_id, epoch)
+            }
+            (None, None) => passing_history(parts.stream.source(), OsRng.next_u64()),
+        };
+        Feed {
+            desk: parts.desk,
+            stream: parts.stream,
+            journal: parts.journal,
+            tail: parts.tail,
+            followers: Followers::new(history),
+            following: parts.is_replica.then(Following::default),
+            own: parts.own,
+            held: VecDeque::new(),
+            snapshot: None,
+            cold: parts.cold,
+            snapshot_every: parts.snapshot_every,
+        }
+    }
+
+    /// Whether nothing more may be taken in now: its log has no room, or much waits for a commit.
+    pub(super) fn must_wait(&self) -> bool {
+        let has_room = self.journal.as_ref().is_none_or(Journal::has_room);
+        !has_room || self.held.len() >= HELD_MAX
+    }
+
+    /// The position of the newest entry that was taken in.
+    fn taken(&self) -> Position {
+        match &self.own {
+            Some(_) => Position(self.stream.next_batch_no().0 - 1),
+            None => self.tail.last(),
+        }
+    }
+
+    /// The position up to which all survives what the source's level says.
+    fn committed(&self) -> Position {
+        self.journal.as_ref().map_or_else(|| self.taken(), Journal::committed)
+    }
+
+    /// Answers when all that was taken in by now is committed: an opening, a gap and a duplicate's
+    /// acknowledgement tell as much of it as any other.
+    fn say(&mut self, answer: IngestAnswer) {
+        self.held.push_back((self.taken(), answer));
+    }
+
+    /// What is to be done without a request: the end of a full resend, a gap that is told again.
+    pub(super) fn tend(&mut self, now: Nanos) -> usize {
+        let was_sweeping = self.stream.is_sweeping();
+        let before = self.stream.swept_before();
+        let ack = self.stream.sweep(SWEEP_STEPS, self.desk.store_mut());
+        if let (Some(before), false) = (before, self.stream.is_sweeping()) {
+            self.end_cold_resend(before);
+        }
+        let gap = self.stream.remind(now);
+        let mut bytes = Vec::new();
+        ack.iter().for_each(|ack| put_frame(ack, &mut bytes));
+        gap.iter().for_each(|gap| put_frame(gap, &mut bytes));
+        if let (Some(connection), false) = (self.stream.writer(), bytes.is_empty()) {
+            self.say(IngestAnswer { connection, bytes, taken_len: 0, is_refusal: false });
+        }
+        usize::from(was_sweeping)
+    }
+
+    pub(super) fn open(&mut self, connection: u64, open: &OpenSource, now: Nanos) {
+        let mut bytes = Vec::new();
+        let before = self.stream.epoch();
+        let opened = self.stream.open(open, connection, self.desk.store_mut());
+        let is_refusal = opened.is_err();
+        if self.stream.epoch() != before {
+            self.begin_cold_epoch();
+            let mut entry = Vec::new();
+            put_frame(open, &mut entry);
+            self.keep(entry, now);
+        }
+        match opened {
+            Ok(opened) => put_frame(&opened, &mut bytes),
+            Err(reject) => put_frame(&reject, &mut bytes),
+        }
+        self.say(IngestAnswer { connection, bytes, taken_len: 0, is_refusal });
+    }
+
+    fn keep(&mut self, entry: Vec<u8>, now: Nanos) {
+        if let Some(journal) = &mut self.journal {
+            journal.keep(entry.clone(), now);
+        }
+        self.tail.push(entry);
+    }
+
+    /// A replica asks for what comes next.
+    pub(super) fn follow(&mut self, connection: u64, follow: FollowSource, now: Nanos) {
+        if self.followers.ask(connection, follow, now) {
+            return;
+        }
+        let head = self.desk.store().head();
+        let reject = SourceReject {
+            batch_no: BatchNo::NONE,
+            next_batch_no: self.stream.next_batch_no(),
+            head_seq: head.seq,
+            head_rec: head.rec,
+            session_id: follow.session_id,
+            epoch: self.stream.epoch(),
+            row_no: 0,
+            source_id: follow.source_id,
+            reason: Reason::LimitReached,
+        };
+        let mut bytes = Vec::new();
+        put_frame(&reject, &mut bytes);
+        self.say(IngestAnswer { connection, bytes, taken_len: 0, is_refusal: true });
+    }
+
+    /// A connection is gone.
+    pub(super) fn forget(&mut self, connection: u64) {
+        self.stream.close(connection);
+        self.followers.close(connection, self.desk.store_mut());
+        if let Some(own) = &mut self.own {
+            own.forget(connection);
+        }
+    }
+
+    /// When it is to be looked at though nothing comes.
+    pub(super) fn next_deadline(&self) -> Option<Nanos> {
+        self.stream.next_deadline().into_iter().chain(self.followers.next_deadline()).min()
+    }
+
+    /// Gives replicas what there is; how many answers that were.
+    fn give(&mut self, now: Nanos, port: &mut IngestPort) -> usize {
+        let (taken, committed) = (self.taken(), self.committed());
+        let mut given = 0;
+        while given < FOLLOWERS_A_CYCLE && port.answers.slots() > 0 {
+            let (store, stream) = (self.desk.store_mut(), &self.stream);
+            let entries = match &mut self.own {
+                Some(own) => Entries::Events(own),
+                None => Entries::Kept(&self.tail),
+            };
+            let from = Followed { store, stream, entries, taken, committed };
+            let Some(answer) = self.followers.answer(from, now) else { break };
+            assert!(port.answers.push(answer).is_ok(), "room was found before");
+            given += 1;
+        }
+        given
+    }
+
+    /// Takes a batch, its whole frame.
+    pub(super) fn batch(&mut self, connection: u64, frame: Vec<u8>, now: Nanos) {
+        let Framing::Frame { message: Ok(raw), .. } = next_frame(&frame, SOURCE_FRAME_LEN_MAX)
+        else {
+            unreachable!("the ingest agent hands whole frames on");
+        };
+        let Ok(ClientMessage::SourceBatch(batch, rows)) = ClientMessage::decode(&raw) else {
+            unreachable!("the ingest agent hands batches on that decode");
+        };
+        let before = self.stream.next_batch_no();
+        let taken = self.stream.offer((&batch, rows), connection, self.desk.store_mut(), now);
+        let taken_len = frame.len();
+        let mut bytes = Vec::new();
+        match &taken {
+            Taken::Stands(ack) => put_frame(ack, &mut bytes),
+            Taken::Gap(gap) => put_frame(gap, &mut bytes),
+            Taken::Rejected(reject) => put_frame(reject, &mut bytes),
+            Taken::Sweeps | Taken::Early => {}
+        }
+        if self.stream.next_batch_no() != before {
+            self.keep(frame, now);
+        }
+        let is_refusal = matches!(taken, Taken::Rejected(_));
+        self.say(IngestAnswer { connection, bytes, taken_len, is_refusal });
+    }
+
+    /// Moves the log on, and gives the answers out that may go; how much it did.
+    pub(super) fn settle(&mut self, now: Nanos, port: &mut IngestPort) -> usize {
+        let mut done = 0;
+        if let Some(journal) = &mut self.journal {
+            let worked = journal.do_work(now);
+            done += worked.unwrap_or_else(|error| abort("the log of a source failed", &error));
+        }
+        let committed = self.committed();
+        while self.held.front().is_some_and(|(at, _)| *at <= committed)
+            && port.answers.slots() > 0
+            && let Some((_, mut answer)) = self.held.pop_front()
+        {
+            // One hand-off for all that a commit settles.
+            let connection = answer.connection;
+            let joins = |(at, next): &(Position, IngestAnswer)| {
+                *at <= committed && next.connection == connection
+            };
+            while !answer.is_refusal
+                && self.held.front().is_some_and(joins)
+                && let Some((_, next)) = self.held.pop_front()
+            {
+                answer.bytes.extend_from_slice(&next.bytes);
+                answer.taken_len += next.taken_len;
+                answer.is_refusal = next.is_refusal;
+            }
+            assert!(port.answers.push(answer).is_ok(), "room was found before");
+            done += 1;
+        }
+        done + self.give(now, port)
+    }
+
+    /// Begins a snapshot when there is enough new in the log; true when one is under way.
+    pub(super) fn begin_snapshot(&mut self, port: &mut SnapshotPort) -> bool {
+        let is_due = match (&self.own, &self.journal) {
+            (Some(own), _) => own.bytes_since >= self.snapshot_every,
+            (None, Some(journal)) => {
+                journal.bytes_since() >= self.snapshot_every && journal.has_room()
+            }
+            (None, None) => false,
+        };
+        if !is_due || port.pieces.slots() < 2 || self.desk.store().is_snapshot_under_way() {
+            return false;
+        }
+        let mut state = Vec::new();
+        let position = match (&mut self.own, &mut self.journal) {
+            (Some(own), _) => {
+                own.bytes_since = 0;
+                own.put_state(&mut state);
+                self.taken()
+            }
+            (None, Some(journal)) => journal.begin_snapshot(),
+            (None, None) => unreachable!("none is due"),
+        };
+        self.stream.put_state(&mut state);
+        self.desk.store_mut().begin_snapshot();
+        let begun = [Piece::Begin(self.stream.source(), position), Piece::Bytes(state)];
+        let pushed = begun.into_iter().all(|piece| port.pieces.push(piece).is_ok());
+        assert!(pushed, "room was found before");
+        let floor = self.desk.store().floor();
+        self.snapshot = Some(OnItsWay { position, floor, is_out: false });
+        true
+    }
+
+    /// Goes on with the snapshot under way by one chunk.
+    pub(super) fn go_on_with_snapshot(&mut self, port: &mut SnapshotPort) -> SnapshotGoes {
+        let Some(OnItsWay { position, floor, is_out }) = self.snapshot else {
+            return SnapshotGoes::Waits;
+        };
+        if port.pieces.is_full() {
+            return SnapshotGoes::Waits;
+        }
+        let committed = self.committed();
+        let (piece, goes) = if is_out {
+            // A start from it would find a hole in what keeps what went before.
+            let mut cold = self.cold.as_mut().filter(|_| self.journal.is_some());
+            let is_kept = cold.as_mut().is_none_or(|cold| cold.has_kept(floor));
+            if committed < position || !is_kept {
+                return SnapshotGoes::Waits;
+            }
+            self.snapshot = None;
+            (Piece::End, SnapshotGoes::Waits)
+        } else {
+            let mut chunk = Vec::with_capacity(CHUNK_LEN + 4_096);
+            match self.desk.store_mut().snapshot_chunk(CHUNK_LEN, &mut chunk) {
+                Ok(step) => {
+                    let is_out = step == SnapshotStep::Done;
+                    self.snapshot = Some(OnItsWay { position, floor, is_out });
+                    (Piece::Bytes(chunk), SnapshotGoes::On)
+                }
+                Err(SnapshotError::GivenUp | SnapshotError::NotBegun) => {
+                    self.snapshot = None;
+                    (Piece::GiveUp, SnapshotGoes::GivenUp)
+                }
+            }
+        };
+        assert!(port.pieces.push(piece).is_ok(), "room was found before");
+        port.wake.wake();
+        goes
+    }
+
+    /// A snapshot is on the medium: the log may lose what is before the oldest that is kept.
+    pub(super) fn cut_log(&mut self, oldest_kept: Position) {
+        if let Some(journal) = &mut self.journal {
+            journal.cut_before(oldest_kept);
+        }
+    }
+
+    /// All that was taken in is on the medium, and the log is closed.
+    pub(super) fn close(&mut self) {
+        if let Some(journal) = &mut self.journal
+            && let Err(error) = journal.close()
+        {
+            abort("the log of a source failed while stopping", &error);
+        }
+    }
+
+    pub(super) fn source(&self) -> PartitionId {
+        self.stream.source()
+    }
+
+    pub(super) fn figures(&self) -> SourceFigures {
+        let journal = self.journal.as_ref();
+        SourceFigures {
+            epoch: self.stream.epoch(),
+            next_batch_no: self.stream.next_batch_no(),
+            is_open: self.stream.is_open(),
+            is_whole: self.stream.is_whole(),
+            level: self.stream.level(),
+            followers: self.followers.count(),
+            log: journal.map(|journal| (journal.first(), journal.taken(), journal.committed())),
+            is_log_full: journal.is_some_and(Journal::is_full),
+            store: StoreFigures::of(self.desk.store()),
+            counters: self.stream.counters(),
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Order state at work: the agent that serves it, the stores it is served from, and all that feeds
+//! them.
+//!
+//! * [`agent`]: the delivery agent, which owns the stores and answers their readers;
+//!   [`reader_list`]: its readers, listed for an operator.
+//! * [`stores`]: snapshots and logs by which stores survive a restart. [`markets`]: the state of
+//!   each instrument, kept next to the store of the node's own orders.
+//! * [`ingest`]: outside cores that feed stores. [`replica`]: sources followed from another node.
+//! * [`cold`]: archives of the orders that stores let go.
+//! * [`router`]: order state of many nodes as one service.
+//! * [`token_keys`]: the keys that seal tokens.
+//!
+//! INVARIANT: ingest comes first in the duty cycle of a store, so that readers cannot starve it.
+
+pub mod agent;
+pub mod cold;
+pub mod ingest;
+pub mod markets;
+pub mod reader_list;
+pub mod replica;
+pub mod router;
+pub mod stores;
+pub mod token_keys;

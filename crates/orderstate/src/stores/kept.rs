@@ -1,0 +1,190 @@
+//! The stores of all sources at a start: brought back where their level says so, and new where not.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use weir_delivery::OrderStore;
+use weir_delivery::stream::SourceStream;
+use weir_io::{OsRng, Rng, ThreadDisk};
+use weir_log::LogConfig;
+use weir_partition::dirs::partition_dir;
+use weir_runtime::Wake;
+use weir_types::{Durability, Epoch, Position};
+
+use super::StoreSettings;
+use super::journal::{Journal, Kept, recover};
+use super::own::{self, OwnSource, OwnStore};
+use super::snapshots::{SnapshotPort, SnapshotWriter, StoreSnapshots, store_to_writer};
+use super::tail::EntryTail;
+use crate::cold::sources::BroughtStore;
+use crate::cold::{ColdFeeder, ColdSources};
+use crate::ingest::feeds::WINDOW;
+use crate::ingest::own::{OWN, OwnEvents};
+
+/// The directory of snapshots of the store, in the partition's.
+const OWN_STORE: &str = "store";
+
+/// How sources' stores survive a restart.
+#[derive(Clone, Debug)]
+pub struct KeepSources {
+    /// The node's directory.
+    pub dir: PathBuf,
+    /// Bytes of a segment of a source's log.
+    pub segment_bytes: u64,
+    /// Bytes of a log after which a snapshot is taken of its store.
+    pub snapshot_every: u64,
+    /// The thread that writes snapshots.
+    pub wake: Wake,
+}
+
+/// What a start brought back beside the stores.
+pub struct KeptSources {
+    /// Writes the snapshots; none where no source survives a restart.
+    pub writer: Option<SnapshotWriter>,
+    /// What there is to say, for people.
+    pub notes: Vec<String>,
+}
+
+/// The store of the node's own partition.
+pub struct OwnFeed {
+    /// The store.
+    pub store: OrderStore,
+    /// Its stream.
+    pub stream: SourceStream,
+    /// What it is fed by.
+    pub events: OwnEvents,
+    /// Bytes of events after which a snapshot is taken.
+    pub snapshot_every: u64,
+}
+
+/// The store of an outside source.
+pub struct SourceFeed {
+    /// The store.
+    pub store: OrderStore,
+    /// Its stream.
+    pub stream: SourceStream,
+    /// The log that it is fed from after a restart, where it survives one.
+    pub journal: Option<Journal<ThreadDisk>>,
+    /// The newest entries of that.
+    pub tail: EntryTail,
+    /// What keeps the orders that it lets go, where anything does.
+    pub cold: Option<ColdFeeder>,
+}
+
+/// All that a start brought back.
+pub struct BroughtBack {
+    /// The node's own partition, where it trades.
+    pub own: Option<OwnFeed>,
+    /// The sources.
+    pub feeds: Vec<SourceFeed>,
+    /// Where snapshots go.
+    pub port: Option<SnapshotPort>,
+    /// Who writes them.
+    pub writer: Option<SnapshotWriter>,
+    /// What there is to say, for people.
+    pub notes: Vec<String>,
+}
+
+impl KeepSources {
+    /// The defaults, below the node's directory.
+    #[must_use]
+    pub fn in_dir(dir: &Path) -> KeepSources {
+        KeepSources {
+            dir: dir.to_owned(),
+            segment_bytes: 64 << 20,
+            snapshot_every: 256 << 20,
+            wake: Wake::new(),
+        }
+    }
+
+    /// The stores of the node's own partition and of these sources, with what keeps what the latter
+    /// let go; `wake` is of the thread that has them.
+    ///
+    /// # Errors
+    /// When a log is damaged, newer or locked, or contradicts its snapshot.
+    pub fn bring_back(
+        &self,
+        own: Option<OwnSource>,
+        (sources, cold): (&[(StoreSettings, Durability)], Option<&ColdSources>),
+        wake: &Wake,
+    ) -> anyhow::Result<BroughtBack> {
+        let (mut feeds, mut stores, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+        let own = own.map(|source| self.bring_back_own(source, &mut stores, &mut notes));
+        let own = own.transpose()?;
+        for (settings, durability) in sources {
+            let source = settings.source;
+            if *durability == Durability::Memory {
+                let mut store = settings.store(Epoch::NONE);
+                let stream = SourceStream::new(source, WINDOW);
+                let brought = BroughtStore { store: &mut store, log_id: None, resends: 0 };
+                let cold = cold.map(|cold| cold.open(brought, &mut notes)).transpose()?;
+                let tail = EntryTail::new(Position::NONE);
+                feeds.push(SourceFeed { store, stream, journal: None, tail, cold });
+                continue;
+            }
+            // What keeps what goes is told all before anything does.
+            let count_max = cold.map_or(settings.ended_orders_max, |_| usize::MAX);
+            let unlimited = StoreSettings { ended_orders_max: count_max, ..*settings };
+            let kept = self.recover(&unlimited, *durability, wake)?;
+            notes.extend(kept.notes);
+            let (mut store, journal) = (kept.store, kept.journal);
+            let log_id = Some(journal.identity().0);
+            let brought = BroughtStore { store: &mut store, log_id, resends: kept.resends };
+            let cold = cold.map(|cold| cold.open(brought, &mut notes)).transpose()?;
+            store.set_retention(settings.config(Epoch::NONE).retention);
+            let log = ThreadDisk::open(&self.batches(settings), None)?;
+            stores.push(StoreSnapshots { source, snapshots: kept.snapshots, log: Some(log) });
+            let (stream, journal, tail) = (kept.stream, Some(journal), kept.tail);
+            feeds.push(SourceFeed { store, stream, journal, tail, cold });
+        }
+        if stores.is_empty() {
+            return Ok(BroughtBack { own, feeds, port: None, writer: None, notes });
+        }
+        let (port, writer) = store_to_writer(stores, self.wake.clone(), wake.clone());
+        Ok(BroughtBack { own, feeds, port: Some(port), writer: Some(writer), notes })
+    }
+
+    fn bring_back_own(
+        &self,
+        source: OwnSource,
+        stores: &mut Vec<StoreSnapshots>,
+        notes: &mut Vec<String>,
+    ) -> anyhow::Result<OwnFeed> {
+        let snapshot_every = source.snapshot_every;
+        let dir = self.dir.join(partition_dir(OWN)).join(OWN_STORE);
+        let brought = own::recover(source, &dir)?;
+        let OwnStore { store, stream, events, snapshots, notes: own_notes } = brought;
+        notes.extend(own_notes);
+        stores.push(StoreSnapshots { source: OWN, snapshots, log: None });
+        Ok(OwnFeed { store, stream, events, snapshot_every })
+    }
+
+    fn root(&self, settings: &StoreSettings) -> PathBuf {
+        self.dir.join(format!("source-{}", settings.source))
+    }
+
+    fn batches(&self, settings: &StoreSettings) -> PathBuf {
+        self.root(settings).join("batches")
+    }
+
+    fn recover(
+        &self,
+        settings: &StoreSettings,
+        durability: Durability,
+        wake: &Wake,
+    ) -> anyhow::Result<Kept<ThreadDisk, ThreadDisk>> {
+        let source = settings.source;
+        let root = self.root(settings);
+        let mut rng = OsRng;
+        let log_id = u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64());
+        let config = LogConfig {
+            durability,
+            segment_bytes: self.segment_bytes,
+            ..LogConfig::new(source, log_id)
+        };
+        let batches = ThreadDisk::open(&self.batches(settings), Some(wake.as_waker()))?;
+        let disks = (batches, ThreadDisk::open(&root.join("snapshots"), None)?);
+        recover(settings, WINDOW, config, disks)
+            .with_context(|| format!("source {source} in {}", root.display()))
+    }
+}

@@ -1,0 +1,172 @@
+//! How the store of the node's own partition comes back: from its newest snapshot, and the event
+//! log since.
+//!
+//! The store is a function of the event log, so that a snapshot only spares a start the reading of
+//! what it holds. It is made as those of outside cores are (`snapshots.rs`), at a record's number.
+//!
+//! ```text
+//! at a start                                   | the store is
+//! ---------------------------------------------+---------------------------------------------
+//! no snapshot                                  | empty, then all events
+//! a snapshot of a record that is there, and so | the snapshot's, then the events after it
+//! is the one after it, or will be              |
+//! a snapshot after the log's end               | not that: it is removed, the one before is taken
+//! a snapshot with what an epoch lost since     | not that, and the one before is tried
+//! damaged, of another format, of another log   | not that, and the one before is tried
+//! a snapshot that let go what the archive of   | not that, and the one before is tried
+//! older orders has not yet                     |
+//! ```
+//! State: version u8, the command u64 that the newest event about an order came of, length u32 and
+//! bytes of what the events say of instruments; then stream and store as of any source.
+
+use std::path::Path;
+
+use anyhow::Context;
+use weir_delivery::stream::SourceStream;
+use weir_delivery::{OrderStore, Place, StoreConfig};
+use weir_io::ThreadDisk;
+use weir_log::{EpochEnd, SnapshotStore};
+use weir_partition::event_reader::EventReader;
+use weir_types::{BatchNo, Epoch, Position};
+
+use super::StoreSettings;
+use super::journal::{decode, load};
+use crate::ingest::feeds::WINDOW;
+use crate::ingest::own::{OWN, OwnEvents, OwnStart};
+use crate::markets::Markets;
+
+/// The format of what comes before stream and store.
+const VERSION: u8 = 1;
+
+/// What the store is to be made of.
+pub struct OwnSource {
+    /// How it is to be.
+    pub settings: StoreSettings,
+    /// The partition's events, from the first retained one.
+    pub events: EventReader,
+    /// How many there are.
+    pub event_count: u64,
+    /// The partition's epoch.
+    pub epoch: Epoch,
+    /// Its epochs before, each with its last valid position.
+    pub ended: Vec<EpochEnd>,
+    /// The identity of its command log.
+    pub log_id: u128,
+    /// Bytes of events after which a snapshot is taken.
+    pub snapshot_every: u64,
+    /// The last place of what keeps the orders that the store lets go, where something does: a
+    /// snapshot whose floor is above it has let go what is not kept yet.
+    pub older_upto: Option<Place>,
+}
+
+/// The store and what goes on feeding it.
+pub struct OwnStore {
+    /// The store.
+    pub store: OrderStore,
+    /// Its stream.
+    pub stream: SourceStream,
+    /// The events after it.
+    pub events: OwnEvents,
+    /// Its snapshots.
+    pub snapshots: SnapshotStore<ThreadDisk>,
+    /// What there is to say, for people.
+    pub notes: Vec<String>,
+}
+
+/// What a snapshot holds.
+struct Base {
+    store: OrderStore,
+    stream: SourceStream,
+    markets: Markets,
+    command: Position,
+}
+
+/// Appends what comes before stream and store.
+pub fn put_head(command: Position, markets: &Markets, out: &mut Vec<u8>) {
+    out.push(VERSION);
+    out.extend_from_slice(&command.0.to_le_bytes());
+    let mut bytes = Vec::new();
+    markets.put_state(&mut bytes);
+    let len = u32::try_from(bytes.len()).expect("instruments are few");
+    out.extend_from_slice(&len.to_le_bytes());
+    out.append(&mut bytes);
+}
+
+/// The store as far as a snapshot in `dir` has it, and the events that are still to be taken in.
+///
+/// # Errors
+/// When the directory cannot be read.
+pub fn recover(source: OwnSource, dir: &Path) -> anyhow::Result<OwnStore> {
+    let disk = ThreadDisk::open(dir, None).with_context(|| format!("{}", dir.display()))?;
+    let mut snapshots = SnapshotStore::new(disk, source.log_id, OWN);
+    let mut notes = Vec::new();
+    let last = Position(source.event_count);
+    let found = load(&mut snapshots, last, OWN, &mut notes, |at, state| {
+        let base = decode_own(state, &source)?;
+        check(at, &base, &source)?;
+        Ok(base)
+    })?;
+    if let Some((at, _)) = &found {
+        notes.push(format!("source {OWN}: its store comes from the snapshot of event {at}"));
+    }
+    let base = found.map_or_else(|| nothing(&source), |(_, base)| base);
+    let OwnSource { mut events, settings, epoch, ended, log_id, .. } = source;
+    let Base { mut store, mut stream, markets, command } = base;
+    events.skip_to(stream.next_batch_no().0);
+    stream.end_replay();
+    store.set_bytes_max(settings.bytes_max);
+    let ends = ended.into_iter().filter(|end| end.epoch >= store.epoch()).collect();
+    let start = OwnStart { events, epoch, ends, log_id, markets, command };
+    Ok(OwnStore { store, stream, events: OwnEvents::new(start), snapshots, notes })
+}
+
+/// A store that holds nothing yet, to take in all events that there are.
+fn nothing(source: &OwnSource) -> Base {
+    let epoch = source.ended.first().map_or(source.epoch, |end| end.epoch);
+    let first = source.events.next_record();
+    Base {
+        store: source.settings.store(epoch),
+        stream: SourceStream::of_log(OWN, epoch, BatchNo(first)),
+        markets: Markets::new(first <= 1),
+        command: Position::NONE,
+    }
+}
+
+fn decode_own(state: &[u8], source: &OwnSource) -> anyhow::Result<Base> {
+    const SHORT: &str = "it is too short";
+    let (version, state) = state.split_first().context(SHORT)?;
+    anyhow::ensure!(*version <= VERSION, "its format {version} is newer than this program");
+    anyhow::ensure!(*version == VERSION, "its format {version} is not read any more");
+    let (command, state) = state.split_first_chunk::<8>().context(SHORT)?;
+    let (len, state) = state.split_first_chunk::<4>().context(SHORT)?;
+    let len = u32::from_le_bytes(*len) as usize;
+    let (markets, state) = state.split_at_checked(len).context(SHORT)?;
+    let markets = Markets::from_state(markets).context("its instruments cannot be read")?;
+    // What it was let in once it is let in again, whatever the limit is now.
+    let config = StoreConfig { bytes_max: u64::MAX, ..source.settings.config(Epoch::NONE) };
+    let (store, stream) = decode(state, config, WINDOW)?;
+    Ok(Base { store, stream, markets, command: Position(u64::from_le_bytes(*command)) })
+}
+
+/// Whether the events go on from the snapshot of record `at`.
+fn check(at: Position, base: &Base, source: &OwnSource) -> anyhow::Result<()> {
+    let (own, next) = (base.store.epoch(), base.stream.next_batch_no());
+    anyhow::ensure!(next.0 == at.0 + 1 && base.stream.is_log(), "it is not of record {at}");
+    let first = source.events.next_record();
+    anyhow::ensure!(next.0 >= first, "events {next} to {} are gone", first - 1);
+    let is_known = own == source.epoch || source.ended.iter().any(|end| end.epoch == own);
+    anyhow::ensure!(is_known, "its epoch {own} is not one of the log's");
+    let floor = base.store.floor();
+    let is_kept = source.older_upto.is_none_or(|upto| floor <= upto);
+    anyhow::ensure!(is_kept, "what went before seq {} is not all kept yet", floor.seq);
+    let lost = source.ended.iter().find(|end| end.epoch >= own && end.last_valid < base.command);
+    match lost {
+        None => Ok(()),
+        Some(end) => anyhow::bail!(
+            "epoch {} ended at {} and it goes to {}",
+            end.epoch,
+            end.last_valid,
+            base.command
+        ),
+    }
+}

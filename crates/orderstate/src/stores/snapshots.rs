@@ -1,0 +1,199 @@
+//! Snapshots of stores on their way to the disk: the store's thread makes a chunk at a time, a
+//! thread of its own writes.
+//!
+//! The store goes on taking in changes meanwhile. A snapshot gets its name when its last chunk is
+//! written and the log has committed what it holds; then what is before the older of those that are
+//! kept may go from the log. INVARIANT: one snapshot is under way at a time; a full ring makes the
+//! next chunk wait and nothing else.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rtrb::{Consumer, Producer, RingBuffer};
+use weir_io::{DiskError, ThreadDisk};
+use weir_log::{SnapshotPart, SnapshotStore};
+use weir_runtime::{Agent, Wake};
+use weir_types::{Nanos, PartitionId, Position};
+
+use super::journal::sync_log;
+
+/// Pieces that wait to be written: some 4 MiB.
+const PIECES_MAX: usize = 64;
+/// Snapshots kept of a store.
+const KEEP: usize = 2;
+/// How often the ring is looked at while nobody wakes the thread.
+const LOOK_INTERVAL: u64 = 100_000_000;
+
+/// Something for the writer.
+#[derive(Debug)]
+pub enum Piece {
+    /// A snapshot of a source's store at this position begins.
+    Begin(PartitionId, Position),
+    /// The next bytes of its state.
+    Bytes(Vec<u8>),
+    /// That was all, and the log has it.
+    End,
+    /// No snapshot comes of it.
+    GiveUp,
+}
+
+/// What became of a snapshot that was ended or could not be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Whose store.
+    pub source: PartitionId,
+    /// The oldest snapshot that is kept; `None` when this one could not be written.
+    pub oldest_kept: Option<Position>,
+}
+
+/// Counts, for others to read.
+#[derive(Debug, Default)]
+pub struct SnapshotFigures {
+    /// Snapshots written.
+    pub written: AtomicU64,
+    /// Snapshots that could not be written, or were given up for want of memory.
+    pub failed: AtomicU64,
+}
+
+/// The store's end.
+pub struct SnapshotPort {
+    /// To the writer.
+    pub pieces: Producer<Piece>,
+    /// What became of them.
+    pub written: Consumer<Written>,
+    /// Its thread.
+    pub wake: Wake,
+    /// Counts.
+    pub figures: Arc<SnapshotFigures>,
+}
+
+/// Where the snapshots of a source's store go.
+pub struct StoreSnapshots {
+    /// Whose store.
+    pub source: PartitionId,
+    /// The snapshots.
+    pub snapshots: SnapshotStore<ThreadDisk>,
+    /// The directory of its log; none of the node's own partition, whose store can be made of its
+    /// events again.
+    pub log: Option<ThreadDisk>,
+}
+
+/// The writer's agent.
+pub struct SnapshotWriter {
+    stores: Vec<StoreSnapshots>,
+    pieces: Consumer<Piece>,
+    written: Producer<Written>,
+    /// The store's thread, and the writer's own.
+    wake: Wake,
+    own_wake: Wake,
+    /// The snapshot under way: which store, and its file; no file after a failure.
+    current: Option<(usize, Option<SnapshotPart>)>,
+    figures: Arc<SnapshotFigures>,
+}
+
+/// Both ends, for these stores. `wake` is of the writer's thread, `store` of the stores'.
+#[must_use]
+pub fn store_to_writer(
+    stores: Vec<StoreSnapshots>,
+    wake: Wake,
+    store: Wake,
+) -> (SnapshotPort, SnapshotWriter) {
+    let (pieces, from_store) = RingBuffer::new(PIECES_MAX);
+    let (written, from_writer) = RingBuffer::new(4);
+    let figures = Arc::new(SnapshotFigures::default());
+    let own_wake = wake.clone();
+    let port = SnapshotPort { pieces, written: from_writer, wake, figures: figures.clone() };
+    let (pieces, wake, current) = (from_store, store, None);
+    (port, SnapshotWriter { stores, pieces, written, wake, own_wake, current, figures })
+}
+
+impl SnapshotWriter {
+    /// What wakes its thread.
+    #[must_use]
+    pub fn wake(&self) -> Wake {
+        self.own_wake.clone()
+    }
+
+    fn take(&mut self, piece: Piece) {
+        match piece {
+            Piece::Begin(source, at) => {
+                let index = self.stores.iter().position(|store| store.source == source);
+                let index = index.expect("the stores are those that there are");
+                let part = self.stores[index].snapshots.begin(at);
+                self.current = Some((index, self.told(index, part)));
+            }
+            Piece::Bytes(bytes) => self.put(&bytes),
+            Piece::End => self.finish(),
+            Piece::GiveUp => {
+                if let Some((index, Some(part))) = self.current.take() {
+                    self.stores[index].snapshots.give_up(part);
+                }
+            }
+        }
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        let Some((index, Some(part))) = &mut self.current else { return };
+        let (index, store) = (*index, &mut self.stores[*index].snapshots);
+        let put = store.put(part, bytes);
+        if put.is_err()
+            && let Some((_, Some(part))) = self.current.take()
+        {
+            store.give_up(part);
+            self.current = Some((index, None));
+        }
+        self.told(index, put);
+    }
+
+    fn finish(&mut self) {
+        let Some((index, part)) = self.current.take() else { return };
+        let StoreSnapshots { source, snapshots, log } = &mut self.stores[index];
+        let source = *source;
+        let mut synced = || log.as_mut().map_or(Ok(()), sync_log);
+        let finished = part.map(|part| match synced() {
+            Ok(()) => snapshots.finish(part).and_then(|()| snapshots.prune(KEEP)),
+            Err(error) => {
+                snapshots.give_up(part);
+                Err(error)
+            }
+        });
+        let oldest_kept = finished.and_then(|finished| self.told(index, finished).flatten());
+        let figures = &self.figures;
+        let figure = if oldest_kept.is_some() { &figures.written } else { &figures.failed };
+        figure.fetch_add(1, Ordering::Relaxed);
+        let told = self.written.push(Written { source, oldest_kept });
+        assert!(told.is_ok(), "one snapshot is under way at a time");
+        self.wake.wake();
+    }
+
+    /// Says what went wrong; the log is kept then as long as it has to be.
+    fn told<T>(&self, index: usize, what: Result<T, DiskError>) -> Option<T> {
+        let source = self.stores[index].source;
+        what.inspect_err(|error| tracing::error!(%source, %error, "no snapshot of a store")).ok()
+    }
+}
+
+impl Agent for SnapshotWriter {
+    fn name(&self) -> &'static str {
+        "store-snapshots"
+    }
+
+    fn do_work(&mut self, _now: Nanos) -> usize {
+        let mut done = 0;
+        while let Ok(piece) = self.pieces.pop() {
+            self.take(piece);
+            done += 1;
+            if done == PIECES_MAX / 2 {
+                break;
+            }
+        }
+        if done > 0 {
+            self.wake.wake();
+        }
+        done
+    }
+
+    fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
+        Some(Nanos(now.0 + LOOK_INTERVAL))
+    }
+}

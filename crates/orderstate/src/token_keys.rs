@@ -1,0 +1,159 @@
+//! The keys that seal tokens of order state: a node's own, or one that nodes and routers share.
+//!
+//! Tokens are good wherever the key is, so whoever serves the same clients has the same key file.
+//! Other keys may open tokens too: so a key is replaced while clients still have tokens of the one
+//! before, and while not every node seals with the new one.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use weir_delivery::{NonceCounter, SourcePlace, TokenKey, TokenKeys, TokenSealer};
+use weir_io::{Clock, OsRng, Rng, SystemClock};
+use weir_types::Nanos;
+
+/// The file of the key that a node makes for itself.
+const TOKEN_KEY_FILE: &str = "token.key";
+
+/// Where the key is, and whether a node that does not find one there makes it.
+#[derive(Clone, Debug)]
+pub struct TokenKeyFile {
+    path: PathBuf,
+    is_own: bool,
+    /// Files of keys that open tokens and seal none.
+    opened: Vec<PathBuf>,
+}
+
+/// A sealer with these keys, by nonces that nobody else draws.
+#[must_use]
+pub fn sealer(keys: &TokenKeys) -> TokenSealer {
+    let maker = (OsRng.next_u64() >> 32) as u32;
+    TokenSealer::of(keys, NonceCounter::new(maker, SystemClock.now()))
+}
+
+impl TokenKeyFile {
+    /// The keys of a node in `node_dir`: the key in `shared` seals, or the node's own key where no
+    /// file is named; the keys in `opened` only open tokens.
+    #[must_use]
+    pub fn of(node_dir: &Path, shared: Option<&Path>, opened: &[PathBuf]) -> TokenKeyFile {
+        let file = match shared {
+            Some(path) => TokenKeyFile::shared(path),
+            None => TokenKeyFile::own(node_dir),
+        };
+        TokenKeyFile { opened: opened.to_vec(), ..file }
+    }
+
+    /// The node's own, in its directory; made when it is first needed, so that tokens outlive a
+    /// restart.
+    #[must_use]
+    pub fn own(node_dir: &Path) -> TokenKeyFile {
+        TokenKeyFile { path: node_dir.join(TOKEN_KEY_FILE), is_own: true, opened: Vec::new() }
+    }
+
+    /// One that is shared, which nobody makes by themselves: two would make two.
+    #[must_use]
+    pub fn shared(path: &Path) -> TokenKeyFile {
+        TokenKeyFile { path: path.to_owned(), is_own: false, opened: Vec::new() }
+    }
+
+    /// The key that seals, and those that open.
+    ///
+    /// # Errors
+    /// When the one that seals can be neither read nor made, or another one not read.
+    pub fn keys(&self) -> anyhow::Result<TokenKeys> {
+        Ok(TokenKeys::new(self.key()?, self.others()?))
+    }
+
+    /// Reads all keys anew and puts them in the place of these.
+    ///
+    /// # Errors
+    /// As [`TokenKeyFile::keys`]; the keys then stay as they are.
+    pub fn read_into(&self, keys: &TokenKeys) -> anyhow::Result<()> {
+        keys.replace(self.key()?, self.others()?);
+        Ok(())
+    }
+
+    fn others(&self) -> anyhow::Result<Vec<TokenKey>> {
+        self.opened.iter().map(|path| TokenKeyFile::shared(path).key()).collect()
+    }
+
+    fn key(&self) -> anyhow::Result<TokenKey> {
+        let mut bytes = [0; 32];
+        match std::fs::File::open(&self.path) {
+            Ok(mut file) => file
+                .read_exact(&mut bytes)
+                .with_context(|| format!("{} holds no key", self.path.display()))?,
+            Err(error) if self.is_own && error.kind() == std::io::ErrorKind::NotFound => {
+                OsRng.fill(&mut bytes);
+                weir_io::durable::write_file(&self.path, &bytes, 0o600).with_context(|| {
+                    format!("cannot keep the token key in {}", self.path.display())
+                })?;
+            }
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot read {}", self.path.display()));
+            }
+        }
+        Ok(TokenKey::new(1, &bytes))
+    }
+
+    /// What a token says, as text or one JSON object a source.
+    ///
+    /// # Errors
+    /// When the key is missing or the token is none.
+    pub fn describe(&self, token: &[u8], json: bool) -> anyhow::Result<String> {
+        anyhow::ensure!(self.path.is_file(), "{} is not there", self.path.display());
+        let sealer = TokenSealer::new(self.key()?, NonceCounter::new(0, Nanos(0)));
+        let (head, places) = (sealer.peek_head(token)?, sealer.peek(token)?);
+        if json {
+            let sources: Vec<_> = places.iter().map(place_json).collect();
+            let object = serde_json::json!({
+                "version": head.version, "key_id": head.key_id, "scope_check": head.scope_check,
+                "maker": head.maker, "count": head.count, "sources": sources,
+            });
+            return Ok(object.to_string());
+        }
+        let mut lines = vec![format!(
+            "version {}  key {}  scope check {:#04x}  maker {}  count {}",
+            head.version, head.key_id, head.scope_check, head.maker, head.count
+        )];
+        lines.extend(places.iter().map(place_line));
+        Ok(lines.join("\n"))
+    }
+}
+
+fn place_json(place: &SourcePlace) -> serde_json::Value {
+    serde_json::json!({
+        "source": place.source.0, "epoch": place.epoch.0,
+        "seq": place.place.seq.0, "rec": place.place.rec.0, "seen": place.seen.0,
+    })
+}
+
+/// `seen` is what the pages on the way knew of; ahead of the place, a later epoch has to have it.
+fn place_line(place: &SourcePlace) -> String {
+    let (source, epoch) = (place.source.0, place.epoch.0);
+    let (seq, rec, seen) = (place.place.seq.0, place.place.rec.0, place.seen.0);
+    let ahead = seen.saturating_sub(seq);
+    format!("source {source}  epoch {epoch}  seq {seq}  rec {rec}  seen {seen} ({ahead} ahead)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_makes_its_own_key_once_and_a_shared_one_never() {
+        let dir = tempfile::tempdir().unwrap();
+        let own = TokenKeyFile::own(dir.path());
+        own.keys().unwrap();
+        let made = std::fs::read(dir.path().join(TOKEN_KEY_FILE)).unwrap();
+        own.keys().unwrap();
+        assert_eq!(std::fs::read(dir.path().join(TOKEN_KEY_FILE)).unwrap(), made);
+        let path = dir.path().join("shared.key");
+        let error = TokenKeyFile::shared(&path).keys().unwrap_err();
+        assert!(error.to_string().contains("shared.key"), "{error}");
+        assert!(!path.exists());
+        std::fs::write(&path, [1; 31]).unwrap();
+        let error = TokenKeyFile::shared(&path).keys().unwrap_err();
+        assert!(error.to_string().contains("holds no key"), "{error}");
+    }
+}

@@ -1,0 +1,466 @@
+//! A partition's duty cycle: take what came, sequence, append, apply what is committed, hand out.
+//!
+//! The commands of a cycle form one batch of the log. The engine sees a command once the log has
+//! committed it at the configured durability, so nothing is ever said that could be taken back.
+//! While a sync is under way the next batch fills (group commit).
+//!
+//! The partition never waits for a view: events go to the event tail, which views follow at their
+//! own pace. It stops taking commands only when too many wait for the log.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use weir_engine::{Engine, EventSink};
+use weir_log::tail::TailWriter;
+use weir_log::{Append, Batch, Poll, Push, SequencedLog};
+use weir_probe::{Point, Recorder, TraceId, Tsc};
+use weir_runtime::{Agent, Wake, abort};
+use weir_types::{Durability, Epoch, Nanos, Position, Reason};
+use weir_wire::{Command, Event};
+
+use crate::handoff::{Feedback, SourcePort, StageStamps, Submission};
+
+/// Commands taken from one source in one cycle: bounds the cycle and thereby everyone's wait.
+const TAKE_MAX: usize = 256;
+/// Commands applied between two publications: an answer waits for at most so many others.
+const PUBLISH_EVERY: usize = 32;
+/// How long the log's files may wait where a commit does not wait for them: a write for every
+/// order would take a core from those who wait for the answers.
+const LAZY_LOG_INTERVAL: u64 = 5_000_000;
+/// How long what a full log refused waits for the next try, when nothing else comes: 10 ms.
+const KEPT_RETRY: u64 = 10_000_000;
+/// Commands that may wait for their commit.
+const UNCOMMITTED_MAX: usize = 64 * 1024;
+
+/// Figures of a partition that other threads read.
+#[derive(Debug, Default)]
+pub struct PartitionFigures {
+    /// The newest committed and applied position.
+    pub position: AtomicU64,
+    /// Its log time, nanoseconds since the Unix epoch.
+    pub log_time: AtomicU64,
+    /// The engine's digest after it.
+    pub digest: AtomicU64,
+    /// Live orders.
+    pub live_orders: AtomicU64,
+    /// Events said since the log began.
+    pub events: AtomicU64,
+    /// Commands that wait for their commit.
+    pub uncommitted: AtomicU64,
+    /// Batches appended since the start.
+    pub batches: AtomicU64,
+    /// Commands refused because the log was full.
+    pub refused: AtomicU64,
+    /// Whether the log refuses commands because its disk has no room.
+    pub is_log_full: AtomicBool,
+    /// Refusals that found no room on their way to the gateway.
+    pub refusals_dropped: AtomicU64,
+    /// Definitions of the control log that the engine's limits or rules refused.
+    pub imports_refused: AtomicU64,
+    /// The position of the last snapshot that this run took; zero before the first.
+    pub snapshot_position: AtomicU64,
+    /// The hash of the engine's whole state there.
+    pub snapshot_state: AtomicU64,
+}
+
+impl PartitionFigures {
+    /// Tells of a snapshot and the hash of the state in it.
+    pub fn tell_snapshot(&self, position: Position, state: u64) {
+        // SYNC: a reader that sees this position sees its state; in between it sees none.
+        self.snapshot_position.store(0, Ordering::Release);
+        self.snapshot_state.store(state, Ordering::Release);
+        self.snapshot_position.store(position.0, Ordering::Release);
+    }
+
+    /// The last snapshot's position and the hash of the state in it; `None` before the first, and
+    /// while one is told of.
+    #[must_use]
+    pub fn snapshot(&self) -> Option<(u64, u64)> {
+        // SYNC: pairs with the stores of `tell_snapshot`: the same position before and after.
+        let before = self.snapshot_position.load(Ordering::Acquire);
+        let state = self.snapshot_state.load(Ordering::Acquire);
+        let after = self.snapshot_position.load(Ordering::Acquire);
+        (before != 0 && before == after).then_some((before, state))
+    }
+}
+
+/// A command that is sequenced and waits for its commit.
+#[derive(Debug)]
+struct Pending {
+    source: usize,
+    position: Position,
+    log_time: Nanos,
+    trace: TraceId,
+    points: [Tsc; 7],
+}
+
+/// What a partition is made of.
+pub struct PartitionParts<L> {
+    /// The engine, recovered to the log's end.
+    pub engine: Engine,
+    /// The command log.
+    pub log: L,
+    /// The event tail's writer.
+    pub tail: TailWriter,
+    /// Where commands come from.
+    pub sources: Vec<SourcePort>,
+    /// The threads of the views that want to be woken by events.
+    pub views: Vec<Wake>,
+    /// Stamps t1 to t6.
+    pub recorder: Recorder,
+    /// Figures for others to read.
+    pub figures: Arc<PartitionFigures>,
+    /// What a commit promises.
+    pub durability: Durability,
+}
+
+/// A partition.
+pub struct Partition<L> {
+    engine: Engine,
+    log: L,
+    epoch: Epoch,
+    sources: Vec<SourcePort>,
+    batch: Batch,
+    entry: Vec<u8>,
+    filling: Vec<(Pending, Command)>,
+    /// Commands that the log refused and nobody sends again.
+    kept: Vec<(usize, Submission)>,
+    pending: VecDeque<Pending>,
+    /// The commands of `pending`, one beside the other, so that the engine can look ahead.
+    commands: VecDeque<Command>,
+    outbox: Outbox,
+    answered: Vec<(usize, StageStamps)>,
+    views: Vec<Wake>,
+    recorder: Recorder,
+    figures: Arc<PartitionFigures>,
+    tick_sequenced: bool,
+    is_log_full: bool,
+    commits_at_append: bool,
+    log_due: Nanos,
+}
+
+impl<L: SequencedLog + Send> Partition<L> {
+    /// A partition over recovered parts.
+    #[must_use]
+    pub fn new(parts: PartitionParts<L>) -> Partition<L> {
+        let epoch = parts.log.epoch();
+        Partition {
+            engine: parts.engine,
+            epoch,
+            log: parts.log,
+            sources: parts.sources,
+            batch: Batch::new(),
+            entry: Vec::with_capacity(512),
+            filling: Vec::with_capacity(TAKE_MAX),
+            kept: Vec::new(),
+            pending: VecDeque::with_capacity(UNCOMMITTED_MAX),
+            commands: VecDeque::with_capacity(UNCOMMITTED_MAX),
+            outbox: Outbox::new(parts.tail),
+            answered: Vec::with_capacity(PUBLISH_EVERY),
+            views: parts.views,
+            recorder: parts.recorder,
+            figures: parts.figures,
+            tick_sequenced: false,
+            is_log_full: false,
+            commits_at_append: parts.durability == Durability::Memory,
+            log_due: Nanos(0),
+        }
+    }
+
+    /// Takes commands from the sources into the batch; returns how many.
+    fn take(&mut self) -> usize {
+        let mut taken = 0;
+        for source in 0..self.sources.len() {
+            let room = UNCOMMITTED_MAX - self.pending.len() - self.filling.len();
+            for _ in 0..room.min(TAKE_MAX) {
+                let Ok(submission) = self.sources[source].submissions.peek().copied() else {
+                    break;
+                };
+                if self.add_to_batch(source, &submission) == Push::BatchFull {
+                    return taken;
+                }
+                let popped = self.sources[source].submissions.pop();
+                assert!(popped.is_ok(), "what was seen in the ring is still there");
+                taken += 1;
+            }
+        }
+        taken
+    }
+
+    fn add_to_batch(&mut self, source: usize, submission: &Submission) -> Push {
+        let t1 = self.recorder.now();
+        self.entry.clear();
+        submission.command.encode(&mut self.entry);
+        let pushed = self.batch.push(&self.entry);
+        if pushed == Push::BatchFull {
+            return pushed;
+        }
+        let trace = submission.trace;
+        self.recorder.record_at(trace, Point::T1, t1);
+        let t2 = self.recorder.record(trace, Point::T2);
+        let mut points = [Tsc::ZERO; 7];
+        points[..3].copy_from_slice(&[submission.t0, t1, t2]);
+        let (position, log_time) = (Position::NONE, Nanos(0));
+        let pending = Pending { source, position, log_time, trace, points };
+        self.filling.push((pending, submission.command));
+        pushed
+    }
+
+    /// Begins the batch with what the log refused before.
+    fn take_kept(&mut self) {
+        let mut kept = std::mem::take(&mut self.kept);
+        kept.retain(|(source, submission)| {
+            self.add_to_batch(*source, submission) == Push::BatchFull
+        });
+        self.kept = kept;
+    }
+
+    /// Adds a tick when the engine's timers are due.
+    fn tick(&mut self, now: Nanos) {
+        if self.tick_sequenced || self.engine.next_deadline().is_none_or(|at| at > now) {
+            return;
+        }
+        let tick = Submission {
+            trace: TraceId::NONE,
+            ingress: Tsc::ZERO,
+            t0: Tsc::ZERO,
+            command: Command::Tick,
+        };
+        self.tick_sequenced = self.add_to_batch(usize::MAX, &tick) == Push::Taken;
+    }
+
+    /// Appends the batch under one log time.
+    fn sequence(&mut self, now: Nanos) {
+        if self.batch.is_empty() {
+            return;
+        }
+        let log_time = Nanos(now.0.max(self.log.last_log_time().0 + 1));
+        match self.log.append(self.epoch, log_time, &self.batch) {
+            Append::At { first } => {
+                for (offset, (mut pending, command)) in (0..).zip(self.filling.drain(..)) {
+                    pending.position = Position(first.0 + offset);
+                    pending.log_time = log_time;
+                    self.pending.push_back(pending);
+                    self.commands.push_back(command);
+                }
+                self.batch.clear();
+                self.figures.batches.fetch_add(1, Ordering::Relaxed);
+            }
+            // The batch stays and is tried again in the next cycle; `take` adds nothing then.
+            Append::Busy => {}
+            Append::Full => self.refuse_batch(Reason::LogFull),
+            Append::NotLeader => self.refuse_batch(Reason::PartitionAway),
+        }
+    }
+
+    /// Answers the batch's requests without an event: the log did not take them. What nobody
+    /// would send again, definitions and losses of sessions, is kept for a later batch.
+    fn refuse_batch(&mut self, reason: Reason) {
+        for (pending, command) in self.filling.drain(..) {
+            let Command::Request(request) = &command else {
+                if !matches!(command, Command::Tick) {
+                    self.kept.push((pending.source, Submission::internal(command)));
+                }
+                continue;
+            };
+            let (session_id, request_no, template_id) =
+                (request.session_id(), request.request_no(), request.template_id());
+            self.figures.refused.fetch_add(1, Ordering::Relaxed);
+            let refused = Feedback::Refused { session_id, request_no, template_id, reason };
+            if let Some(feedback) = feedback_of(&mut self.sources, pending.source) {
+                // A gateway that is 64 Ki answers behind loses a refusal, and its client's retry
+                // of the same request number is then refused or executed, once.
+                let is_dropped = feedback.push(refused).is_err();
+                self.figures.refusals_dropped.fetch_add(u64::from(is_dropped), Ordering::Relaxed);
+            }
+        }
+        self.batch.clear();
+        self.tick_sequenced = false;
+    }
+
+    /// Applies what is committed; returns how many commands.
+    fn apply(&mut self) -> usize {
+        let committed = match self.log.poll() {
+            Poll::Committed(position) => position,
+            Poll::Leading(epoch) => {
+                self.epoch = epoch;
+                return 0;
+            }
+            Poll::Lost { valid_to } => {
+                panic!("the log is lost after position {valid_to}: it cannot go on")
+            }
+        };
+        let t3 = self.recorder.now();
+        let mut applied = 0;
+        while self.pending.front().is_some_and(|pending| pending.position <= committed) {
+            let Some(pending) = self.pending.pop_front() else { break };
+            self.apply_one(&pending, t3);
+            self.commands.pop_front();
+            applied += 1;
+            if applied % PUBLISH_EVERY == 0 {
+                self.publish();
+            }
+        }
+        if applied % PUBLISH_EVERY != 0 {
+            self.publish();
+        }
+        applied
+    }
+
+    fn apply_one(&mut self, pending: &Pending, t3: Tsc) {
+        let trace = pending.trace;
+        self.recorder.record_at(trace, Point::T3, t3);
+        let t4 = self.recorder.record(trace, Point::T4);
+        let (position, log_time) = (pending.position, pending.log_time);
+        let (commands, _) = self.commands.as_slices();
+        let (command, ahead) = commands.split_first().expect("each pending one has its command");
+        self.engine.prefetch(ahead);
+        self.engine.apply(position, log_time, command, &mut self.outbox);
+        let t5 = self.recorder.record(trace, Point::T5);
+        if matches!(command, Command::Tick) {
+            self.tick_sequenced = false;
+        }
+        if trace.is_some() {
+            let mut points = pending.points;
+            points[3..6].copy_from_slice(&[t3, t4, t5]);
+            self.answered.push((pending.source, StageStamps { position, trace, points }));
+        }
+        self.figures.position.store(position.0, Ordering::Relaxed);
+        self.figures.log_time.store(log_time.0, Ordering::Relaxed);
+    }
+
+    /// Hands the stage times over: they must be there before the events that they go with.
+    fn send_stamps(&mut self) {
+        let t6 = self.recorder.now();
+        for (source, mut stamps) in self.answered.drain(..) {
+            self.recorder.record_at(stamps.trace, Point::T6, t6);
+            stamps.points[6] = t6;
+            if let Some(feedback) = feedback_of(&mut self.sources, source) {
+                // Without room the report goes without stage times.
+                let _ = feedback.push(Feedback::Stamps(stamps));
+            }
+        }
+    }
+
+    fn publish(&mut self) {
+        self.send_stamps();
+        self.outbox.tail.publish();
+        for view in &self.views {
+            view.wake();
+        }
+        let figures = &self.figures;
+        figures.digest.store(self.engine.digest(), Ordering::Relaxed);
+        figures.live_orders.store(self.engine.live_order_count() as u64, Ordering::Relaxed);
+        figures.imports_refused.store(self.engine.refused_import_count(), Ordering::Relaxed);
+        figures.events.store(self.outbox.tail.next_record() - 1, Ordering::Relaxed);
+    }
+
+    /// Tells when the log has run out of room, and when it has room again.
+    fn tell_full_log(&mut self) {
+        let is_full = self.log.is_full();
+        if is_full == self.is_log_full {
+            return;
+        }
+        self.is_log_full = is_full;
+        self.figures.is_log_full.store(is_full, Ordering::Relaxed);
+        let partition = self.engine.config().partition_id.0;
+        if is_full {
+            tracing::error!(partition, "the command log's disk is full: requests are refused soon");
+        } else {
+            tracing::info!(partition, "the command log has room again");
+        }
+    }
+
+    fn work_on_log(&mut self, now: Nanos) -> usize {
+        match self.log.do_work(now) {
+            Ok(done) => done,
+            Err(error) => {
+                // Nothing is known of what a failed write left behind; a restart recovers from
+                // what is on the medium. Going on could acknowledge what is not there.
+                abort("the command log failed", &error)
+            }
+        }
+    }
+}
+
+fn feedback_of(sources: &mut [SourcePort], source: usize) -> Option<&mut rtrb::Producer<Feedback>> {
+    sources.get_mut(source).and_then(|port| port.feedback.as_mut())
+}
+
+impl<L: SequencedLog + Send> Agent for Partition<L> {
+    fn name(&self) -> &'static str {
+        "partition"
+    }
+
+    fn do_work(&mut self, now: Nanos) -> usize {
+        let mut done = 0;
+        if self.batch.is_empty() {
+            self.take_kept();
+            done += self.take();
+            self.tick(now);
+        }
+        self.sequence(now);
+        if self.commits_at_append {
+            // What is sequenced is committed: answers first, files when there is time.
+            done += self.apply();
+            if now >= self.log_due || !self.batch.is_empty() {
+                self.log_due = Nanos(now.0 + LAZY_LOG_INTERVAL);
+                self.work_on_log(now);
+            }
+        } else {
+            done += self.work_on_log(now);
+            done += self.apply();
+        }
+        self.figures.uncommitted.store(self.pending.len() as u64, Ordering::Relaxed);
+        self.tell_full_log();
+        done
+    }
+
+    fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
+        if !self.batch.is_empty() {
+            return Some(now);
+        }
+        if !self.kept.is_empty() {
+            return Some(Nanos(now.0 + KEPT_RETRY));
+        }
+        let log_due = (self.commits_at_append && !self.log.is_idle()).then_some(self.log_due);
+        log_due.into_iter().chain(self.engine.next_deadline()).min()
+    }
+
+    fn waits_for_disk(&self) -> bool {
+        !self.commits_at_append && !self.pending.is_empty()
+    }
+
+    fn stop(&mut self, now: Nanos) -> bool {
+        self.do_work(now);
+        let unread = self.sources.iter().any(|source| !source.submissions.is_empty());
+        if unread || !self.batch.is_empty() || !self.pending.is_empty() || !self.log.is_idle() {
+            return false;
+        }
+        if let Err(error) = self.log.flush_blocking() {
+            abort("the command log failed while stopping", &error);
+        }
+        true
+    }
+}
+
+/// Encodes events into the tail.
+struct Outbox {
+    tail: TailWriter,
+    bytes: Vec<u8>,
+}
+
+impl Outbox {
+    fn new(tail: TailWriter) -> Outbox {
+        Outbox { tail, bytes: Vec::with_capacity(1024) }
+    }
+}
+
+impl EventSink for Outbox {
+    fn event(&mut self, event: &Event) {
+        self.bytes.clear();
+        event.encode(&mut self.bytes);
+        self.tail.append(&self.bytes);
+    }
+}

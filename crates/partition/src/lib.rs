@@ -1,0 +1,27 @@
+//! A trading partition at work: the agent that sequences, commits and executes commands, its
+//! recovery, the shadow engine that writes event log files and snapshots, and the readers of its
+//! events.
+//!
+//! * [`agent`]: the duty cycle. [`recovery`]: the way from files to a running partition; [`dirs`]:
+//!   the places of those files; [`formats`]: a check of all headers before any log is opened.
+//! * [`handoff`]: the rings between a partition and the sources of its commands.
+//!   [`control_feed`]: the source that imports the control log's definitions.
+//! * [`shadow`], [`shadow_agent`]: the engine behind the partition that takes its snapshots.
+//! * [`event_reader`]: a view's place in the events. [`lineage`]: the epochs of a partition and the
+//!   part of each that survived. [`stage_clock`]: stage stamps as times.
+//!
+//! INVARIANT: nothing that reads a partition's events can make the partition wait.
+
+pub mod agent;
+pub mod control_feed;
+pub mod dirs;
+pub mod event_reader;
+pub mod formats;
+pub mod handoff;
+pub mod lineage;
+pub mod recovery;
+pub mod shadow;
+pub mod shadow_agent;
+pub mod stage_clock;
+
+pub use agent::{Partition, PartitionFigures, PartitionParts};

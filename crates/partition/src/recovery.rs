@@ -1,0 +1,512 @@
+//! A partition after a start: newest snapshot, then the command log's tail, applied again.
+//!
+//! ```text
+//! snapshot at P ──► engine at P ──► commands P+1 .. end ──► engine at the end
+//!                                        │ the events that this says again
+//!                                        ▼
+//!                    event log: has them already, or gets those that it lost
+//! ```
+//!
+//! The command log decides. The event log is synced before a snapshot is taken, so it reaches at
+//! least to the snapshot; what it has beyond the command log's end (possible at `memory` only) is
+//! cut off; what it lacks is written again, the same by determinism.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use anyhow::Context;
+use serde::Deserialize;
+use weir_engine::{Engine, EngineConfig, Memory, SnapshotError};
+use weir_io::{Disk, OsRng, RealDisk, RealDiskConfig, Rng, SyncStrategy, ThreadDisk, WakeFd};
+use weir_log::event_log::{EventAppend, EventLog, EventLogConfig, OpenedEvents};
+use weir_log::plant::{self, Plant};
+use weir_log::snapshot::SnapshotStore;
+use weir_log::tail::{TailConfig, TailHandle, TailWriter};
+use weir_log::{
+    EmbeddedLog, EpochEnd, EpochReason, LogConfig, RecoveryReport, SegmentKind, SequencedLog,
+    Snapshot,
+};
+use weir_types::{Durability, Epoch, PartitionId, Position};
+use weir_wire::Command;
+
+use crate::PartitionFigures;
+use crate::dirs::{PartitionDirs, RESTORE_UNFINISHED};
+use crate::event_reader::EventReader;
+use crate::shadow::{Shadow, ShadowParts};
+use crate::shadow_agent::ShadowAgent;
+
+/// Commands read before they are applied, so that the engine can ask for their memory ahead.
+const READ_AHEAD: usize = 64;
+
+/// When an engine takes its tables' memory from the system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EngineMemory {
+    /// As the tables fill.
+    #[default]
+    AsFilled,
+    /// All at the start, some 400 MB a partition, in huge pages where the system has them.
+    Ahead,
+}
+
+/// The settings of a partition that is recovered from a node's directory.
+#[derive(Clone, Debug)]
+pub struct RecoverySettings {
+    /// The node's directory.
+    pub node_dir: PathBuf,
+    /// The level at which commands are acknowledged.
+    pub durability: Durability,
+    /// The way in which files are written and synced.
+    pub sync: SyncStrategy,
+    /// The size of the command log's segment files in bytes.
+    pub log_segment_bytes: u64,
+    /// The size of the event log's segment files in bytes.
+    pub event_segment_bytes: u64,
+    /// The bytes of recent events kept in memory.
+    pub event_memory_bytes: u64,
+    /// The way in which the engine of a trading partition takes its memory.
+    pub engine_memory: EngineMemory,
+    /// The number of commands after which the shadow takes a snapshot.
+    pub snapshot_every_commands: u64,
+    /// The number of snapshots kept.
+    pub snapshots_kept: usize,
+}
+
+/// A partition as recovered, not yet running.
+pub struct Recovered {
+    /// Which.
+    pub partition_id: PartitionId,
+    /// The engine at the log's end.
+    pub engine: Engine,
+    /// The command log.
+    pub log: EmbeddedLog<RealDisk>,
+    /// The epoch that this run leads in.
+    pub epoch: Epoch,
+    /// Epochs before.
+    pub ended: Vec<EpochEnd>,
+    /// The writer of the event tail.
+    pub tail: TailWriter,
+    /// Where readers of the tail come from.
+    pub tail_handle: TailHandle,
+    /// Figures for others to read.
+    pub figures: Arc<PartitionFigures>,
+    /// What there is to say, for people.
+    pub notes: Vec<String>,
+    events: EventLog<RealDisk>,
+    first_event: u64,
+    event_count: u64,
+    dirs: PartitionDirs,
+}
+
+/// What a partition is rebuilt from: three directories, and how they are kept.
+pub struct Sources<D, S> {
+    /// How the command log is kept.
+    pub log: LogConfig,
+    /// The size of the event log's segment files in bytes.
+    pub event_segment_bytes: u64,
+    /// The engine's partition and limits.
+    pub engine: EngineConfig,
+    /// The command log's directory.
+    pub commands: D,
+    /// The event log's.
+    pub events: D,
+    /// The snapshots'.
+    pub snapshots: S,
+}
+
+/// A partition at its log's end, wherever its files are.
+pub struct Rebuilt<D> {
+    /// The engine at the log's end.
+    pub engine: Engine,
+    /// The command log.
+    pub log: EmbeddedLog<D>,
+    /// The event log: all that the engine said to there, and no more.
+    pub events: EventLog<D>,
+    /// Events said up to there.
+    pub event_count: u64,
+    /// What there is to say, for people.
+    pub notes: Vec<String>,
+}
+
+/// The engine that a snapshot holds, and how many events it had said.
+struct Base {
+    engine: Engine,
+    event_count: u64,
+}
+
+/// Recovers a partition from its directory, or makes it new there.
+///
+/// # Errors
+/// When a log is damaged, newer or locked, or a snapshot contradicts it. Nothing is guessed.
+pub fn recover(
+    settings: &RecoverySettings,
+    partition_id: PartitionId,
+    wake: &WakeFd,
+) -> anyhow::Result<Recovered> {
+    anyhow::ensure!(
+        !settings.node_dir.join(RESTORE_UNFINISHED).exists(),
+        "a restore to {} was interrupted: remove the directory and restore again",
+        settings.node_dir.display()
+    );
+    let dirs = PartitionDirs::new(&settings.node_dir, partition_id);
+    let mut notes = Vec::new();
+    let log = LogConfig {
+        durability: settings.durability,
+        segment_bytes: segment_bytes(partition_id, settings.log_segment_bytes),
+        ..LogConfig::new(partition_id, random_log_id())
+    };
+    let rebuilt = rebuild(Sources {
+        log,
+        event_segment_bytes: segment_bytes(partition_id, settings.event_segment_bytes),
+        engine: EngineConfig {
+            hash_seed: OsRng.next_u64(),
+            memory: memory_of(settings, partition_id),
+            ..EngineConfig::new(partition_id)
+        },
+        commands: open_disk(&dirs.commands(), settings.sync, Some(wake), &mut notes)?,
+        events: open_disk(&dirs.events(), settings.sync, None, &mut notes)?,
+        snapshots: ThreadDisk::open(&dirs.snapshots(), None)?,
+    })
+    .with_context(|| format!("partition {partition_id} in {}", dirs.root().display()))?;
+    notes.extend(rebuilt.notes);
+    let first_event = rebuilt.events.first_record().0;
+    let memory_bytes = usize::try_from(settings.event_memory_bytes)?;
+    let tail_config = TailConfig::new(memory_bytes, rebuilt.event_count + 1);
+    let (tail, tail_handle) = weir_log::tail::tail(tail_config);
+    Ok(Recovered {
+        partition_id,
+        epoch: rebuilt.log.epoch(),
+        ended: rebuilt.log.ended_epochs().to_vec(),
+        figures: figures_of(&rebuilt.engine, rebuilt.event_count),
+        engine: rebuilt.engine,
+        event_count: rebuilt.event_count,
+        log: rebuilt.log,
+        tail,
+        tail_handle,
+        notes,
+        events: rebuilt.events,
+        first_event,
+        dirs,
+    })
+}
+
+/// Rebuilds a partition: the newest sound snapshot, then the rest of the command log.
+///
+/// # Errors
+/// As [`recover`].
+pub fn rebuild<D: Disk, S: Disk>(sources: Sources<D, S>) -> anyhow::Result<Rebuilt<D>> {
+    let partition_id = sources.log.partition;
+    let mut notes = Vec::new();
+    let (mut log, report) =
+        EmbeddedLog::open(sources.log, sources.commands).context("the command log")?;
+    tell(partition_id, &report, &mut notes);
+    let last = Position(log.next_position().0 - 1);
+    let mut store = SnapshotStore::new(sources.snapshots, log.log_id(), partition_id);
+    let mut base = load_snapshot(&mut store, &sources.engine, last, &mut notes)?;
+    let mut disk = sources.events;
+    if base.event_count > 0 && log.first_position() == Position(1) && !has_events(&mut disk)? {
+        // Lost, or not part of a backup. Sessions and followers ask for the events before the
+        // snapshot too, and as long as all commands are there all events can be said again.
+        notes.push(format!(
+            "partition {partition_id}: no event log: all {last} commands are applied again"
+        ));
+        base = Base { engine: Engine::new(sources.engine.clone()), event_count: 0 };
+    }
+    let events_config = EventLogConfig {
+        segment_bytes: sources.event_segment_bytes,
+        ..EventLogConfig::new(partition_id, log.log_id())
+    };
+    disk.lock().context("the event log")?;
+    let mut place = Place { store, engine: sources.engine, first: log.first_position() };
+    let (mut base, mut events) = open_events((events_config, disk), base, &mut place, &mut notes)?;
+    let from = base.engine.position().next();
+    replay(&mut base, (&mut log, from), &mut events)?;
+    if plant::is(Plant::TailAppliedTwice) {
+        replay(&mut base, (&mut log, from), &mut events)?;
+    }
+    let mut events = events.cut_after(Position(base.event_count))?;
+    events.flush_blocking()?;
+    let Base { engine, event_count } = base;
+    Ok(Rebuilt { engine, log, events, event_count, notes })
+}
+
+fn has_events<D: Disk>(disk: &mut D) -> anyhow::Result<bool> {
+    let names = disk.list().context("the event log")?;
+    Ok(names.iter().any(|name| name.ends_with(SegmentKind::Event.suffix())))
+}
+
+impl Recovered {
+    /// A reader of the partition's events from the first retained one.
+    #[must_use]
+    pub fn reader(&self) -> EventReader {
+        EventReader::new(&self.tail_handle, self.dirs.events(), self.first_event)
+    }
+
+    /// Events said so far: the number of the newest one.
+    #[must_use]
+    pub fn event_count(&self) -> u64 {
+        self.event_count
+    }
+
+    /// Splits off a shadow, which writes the partition's events into files and takes its snapshots.
+    ///
+    /// # Errors
+    /// When the engine's snapshot does not restore, which it must, or the directory of snapshots
+    /// cannot be opened.
+    pub fn with_shadow(
+        self,
+        settings: &RecoverySettings,
+    ) -> anyhow::Result<(ForPartition, ShadowAgent)> {
+        let mut state = Vec::new();
+        self.engine.snapshot(&mut state);
+        let (commands, snapshots) = (self.dirs.commands(), self.dirs.snapshots());
+        let snapshots = ThreadDisk::open(&snapshots, None)?;
+        let shadow = Shadow::new(ShadowParts {
+            engine: Engine::restore(
+                // Nobody waits for the shadow.
+                EngineConfig { memory: Memory::AsFilled, ..self.engine.config().clone() },
+                &state,
+            )?,
+            event_count: self.event_count,
+            events: self.events,
+            commands: Box::new(move || ThreadDisk::open(&commands, None)),
+            snapshots: SnapshotStore::new(snapshots, self.log.log_id(), self.partition_id),
+            keep: settings.snapshots_kept,
+        });
+        let every_commands = settings.snapshot_every_commands;
+        let shadow = ShadowAgent::new(shadow, self.figures.clone(), every_commands);
+        let partition = ForPartition {
+            partition_id: self.partition_id,
+            engine: self.engine,
+            log: self.log,
+            tail: self.tail,
+            figures: self.figures,
+        };
+        Ok((partition, shadow))
+    }
+}
+
+/// What the partition's thread takes.
+pub struct ForPartition {
+    /// Which.
+    pub partition_id: PartitionId,
+    /// The engine at the log's end.
+    pub engine: Engine,
+    /// The command log.
+    pub log: EmbeddedLog<RealDisk>,
+    /// The writer of the event tail.
+    pub tail: TailWriter,
+    /// Figures for others to read.
+    pub figures: Arc<PartitionFigures>,
+}
+
+fn open_disk(
+    path: &Path,
+    strategy: SyncStrategy,
+    wake: Option<&WakeFd>,
+    notes: &mut Vec<String>,
+) -> anyhow::Result<RealDisk> {
+    let config = RealDiskConfig { path: path.to_owned(), strategy, wake: wake.cloned() };
+    let (disk, note) =
+        RealDisk::open(config).with_context(|| format!("cannot open {}", path.display()))?;
+    notes.extend(note);
+    Ok(disk)
+}
+
+/// Segments are written full of zeroes ahead: the control log, which is short, makes do with less.
+fn segment_bytes(partition_id: PartitionId, configured: u64) -> u64 {
+    const CONTROL_SEGMENT_BYTES: u64 = 4 << 20;
+    if partition_id.0 == 0 { configured.min(CONTROL_SEGMENT_BYTES) } else { configured }
+}
+
+/// The control partition has no orders to take memory for.
+fn memory_of(settings: &RecoverySettings, partition_id: PartitionId) -> Memory {
+    match settings.engine_memory {
+        EngineMemory::Ahead if !partition_id.is_none() => Memory::Ahead,
+        _ => Memory::AsFilled,
+    }
+}
+
+fn random_log_id() -> u128 {
+    let mut rng = OsRng;
+    u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64())
+}
+
+fn tell(partition_id: PartitionId, report: &RecoveryReport, notes: &mut Vec<String>) {
+    let epoch = report.epoch;
+    if let Some(cut) = &report.cut {
+        notes.push(format!(
+            "partition {partition_id}: a torn tail of {} bytes was cut at {} offset {}, before \
+             position {}",
+            cut.bytes, cut.file, cut.offset, cut.first_position
+        ));
+    }
+    if let Some(reason) = report.new_epoch
+        && reason != EpochReason::Created
+    {
+        notes.push(format!("partition {partition_id}: epoch {epoch} begins: {reason:?}"));
+    }
+}
+
+/// What older bases are made of.
+struct Place<S> {
+    store: SnapshotStore<S>,
+    engine: EngineConfig,
+    /// The first command that the log retains.
+    first: Position,
+}
+
+/// Opens the event log, with a base that it reaches: a crash in the middle of cutting a lost
+/// future off the events may have taken some that the newest snapshot counts on. An older base
+/// says them again, as long as the command log goes back so far.
+fn open_events<D: Disk, S: Disk>(
+    (config, mut disk): (EventLogConfig, D),
+    mut base: Base,
+    place: &mut Place<S>,
+    notes: &mut Vec<String>,
+) -> anyhow::Result<(Base, EventLog<D>)> {
+    loop {
+        let resume_at = Position(base.event_count + 1);
+        let opened = EventLog::open_reaching(config.clone(), resume_at, disk);
+        let next = match opened.context("the event log")? {
+            OpenedEvents::Reaching(events, _) => return Ok((base, *events)),
+            OpenedEvents::Behind { next, disk: back } => {
+                disk = back;
+                next
+            }
+        };
+        let before = Position(base.engine.position().0 - 1);
+        let older = load_snapshot(&mut place.store, &place.engine, before, notes)?;
+        if older.engine.position().next() < place.first {
+            notes.push(format!(
+                "partition {}: events {next} to {} are gone: older ones cannot be asked for",
+                config.partition, base.event_count
+            ));
+            let (events, _) = EventLog::begin_anew(config, next..resume_at, disk)?;
+            return Ok((base, events));
+        }
+        base = older;
+    }
+}
+
+/// The newest sound snapshot up to position `last`, or a new engine.
+fn load_snapshot<S: Disk>(
+    store: &mut SnapshotStore<S>,
+    engine_config: &EngineConfig,
+    last: Position,
+    notes: &mut Vec<String>,
+) -> anyhow::Result<Base> {
+    let partition_id = engine_config.partition_id;
+    let (mut snapshot, skipped) = store.load_newest(last)?;
+    for skipped in skipped {
+        notes.push(format!("partition {partition_id}: snapshot passed over: {skipped:?}"));
+    }
+    while let Some(found) = snapshot {
+        let at = found.position;
+        let (event_count, state) = state_in(&found.bytes).context("the snapshot is too short")?;
+        match Engine::restore(engine_config.clone(), state) {
+            Ok(engine) => {
+                anyhow::ensure!(
+                    engine.position() == at,
+                    "the snapshot at position {at} holds position {}",
+                    engine.position()
+                );
+                return Ok(Base { engine, event_count });
+            }
+            // The engine was upgraded: the log says again what the snapshot said. A newer version
+            // is another matter, for the log may hold what this program cannot read.
+            Err(error @ SnapshotError::UnknownVersion(version))
+                if version < Engine::SNAPSHOT_VERSION =>
+            {
+                notes.push(format!(
+                    "partition {partition_id}: the snapshot at position {at} is passed over: \
+                     {error}"
+                ));
+                snapshot = older_than(at, store)?;
+            }
+            Err(error) => {
+                return Err(error).with_context(|| format!("the snapshot at position {at}"));
+            }
+        }
+    }
+    Ok(Base { engine: Engine::new(engine_config.clone()), event_count: 0 })
+}
+
+/// The newest sound snapshot before a position; newer ones stay.
+fn older_than<S: Disk>(
+    at: Position,
+    store: &mut SnapshotStore<S>,
+) -> anyhow::Result<Option<Snapshot>> {
+    for position in store.list()?.into_iter().rev().filter(|position| *position < at) {
+        if let Ok(bytes) = store.load(position)? {
+            return Ok(Some(Snapshot { position, bytes }));
+        }
+    }
+    Ok(None)
+}
+
+/// Appends a snapshot's bytes: how many events were said, then the engine's state.
+pub fn put_state(engine: &Engine, event_count: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(&event_count.to_le_bytes());
+    engine.snapshot(out);
+}
+
+/// What [`put_state`] put: how many events were said, and the engine's own snapshot.
+#[must_use]
+pub fn state_in(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let (event_count, state) = bytes.split_first_chunk::<8>()?;
+    Some((u64::from_le_bytes(*event_count), state))
+}
+
+/// Applies the rest of the log; its events go to the event log as far as they are not there.
+fn replay<D: Disk>(
+    base: &mut Base,
+    (log, from): (&mut EmbeddedLog<D>, Position),
+    events: &mut EventLog<D>,
+) -> anyhow::Result<()> {
+    if from == log.next_position() {
+        return Ok(());
+    }
+    let mut reader = log.read(from)?;
+    let (mut places, mut commands) = (Vec::new(), Vec::new());
+    let (mut said, mut bytes) = (Vec::new(), Vec::with_capacity(512));
+    loop {
+        places.clear();
+        commands.clear();
+        while commands.len() < READ_AHEAD
+            && let Some(entry) = reader.next_entry()?
+        {
+            let command = Command::decode(entry.bytes)
+                .with_context(|| format!("the log's entry {} is no command", entry.position))?;
+            places.push((entry.position, entry.log_time));
+            commands.push(command);
+        }
+        if commands.is_empty() {
+            return Ok(());
+        }
+        for (index, (position, log_time)) in places.iter().enumerate() {
+            let (command, ahead) = commands[index..].split_first().expect("one for each place");
+            base.engine.prefetch(ahead);
+            base.engine.apply(*position, *log_time, command, &mut said);
+            for event in said.drain(..) {
+                base.event_count += 1;
+                bytes.clear();
+                event.encode(&mut bytes);
+                while events.append(Position(base.event_count), &bytes) == EventAppend::NotNow {
+                    events.flush_blocking()?;
+                }
+            }
+        }
+    }
+}
+
+fn figures_of(engine: &Engine, event_count: u64) -> Arc<PartitionFigures> {
+    let figures = PartitionFigures::default();
+    figures.position.store(engine.position().0, Ordering::Relaxed);
+    figures.digest.store(engine.digest(), Ordering::Relaxed);
+    figures.live_orders.store(u64::from(engine.live_order_count()), Ordering::Relaxed);
+    figures.events.store(event_count, Ordering::Relaxed);
+    figures.imports_refused.store(engine.refused_import_count(), Ordering::Relaxed);
+    Arc::new(figures)
+}

@@ -1,0 +1,213 @@
+//! A shadow engine: it applies a partition's commands again, from the log's files and at its own
+//! pace, writes the events that they say into the event log, and snapshots of what it has become.
+//! The partition stops for neither.
+//!
+//! The event log cannot miss an event, however far the shadow is behind: what the partition
+//! published in memory may be overwritten there, the commands stay until a snapshot covers them.
+//!
+//! INVARIANT: a snapshot of position P is written after the events up to P are synced, so the event
+//! log never ends before the newest snapshot begins.
+
+use thiserror::Error;
+use weir_engine::Engine;
+use weir_io::{Disk, DiskError};
+use weir_log::event_log::{EventAppend, EventLog};
+use weir_log::snapshot::SnapshotStore;
+use weir_log::{LogError, LogReader, SegmentKind};
+use weir_types::{Nanos, Position};
+use weir_wire::{Command, DecodeError, Event};
+
+use crate::recovery::{put_state, state_in};
+
+/// What a shadow is made of.
+pub struct ShadowParts<C, E, S> {
+    /// The engine as it was recovered; the shadow's own copy.
+    pub engine: Engine,
+    /// Events said up to there.
+    pub event_count: u64,
+    /// The event log, which has those.
+    pub events: EventLog<E>,
+    /// Opens the command log's directory.
+    pub commands: OpenCommands<C>,
+    /// Where snapshots go.
+    pub snapshots: SnapshotStore<S>,
+    /// Snapshots kept.
+    pub keep: usize,
+}
+
+/// Opens the directory of a command log for reading.
+pub type OpenCommands<C> = Box<dyn FnMut() -> Result<C, DiskError> + Send>;
+
+/// Why a shadow cannot go on.
+#[derive(Debug, Error)]
+pub enum ShadowError {
+    /// The event log failed.
+    #[error("the event log: {0}")]
+    Events(#[source] LogError),
+    /// The command log cannot be read.
+    #[error("the command log: {0}")]
+    Commands(#[source] LogError),
+    /// Its directory cannot be opened.
+    #[error("the command log's directory: {0}")]
+    Directory(#[source] DiskError),
+    /// An entry of the command log is no command.
+    #[error("the log's entry {position} is no command: {source}")]
+    Entry {
+        /// The entry.
+        position: Position,
+        /// What is wrong with it.
+        source: DecodeError,
+    },
+    /// A snapshot cannot be written; the events can.
+    #[error("a snapshot: {0}")]
+    Snapshot(#[source] DiskError),
+}
+
+/// A shadow engine.
+pub struct Shadow<C: Disk, E, S> {
+    parts: ShadowParts<C, E, S>,
+    reader: Option<LogReader<C>>,
+    /// The newest command's events that the event log does not have yet.
+    said: Vec<Event>,
+    bytes: Vec<u8>,
+    last_snapshot: Position,
+    last_state: u64,
+}
+
+impl<C: Disk, E: Disk, S: Disk> Shadow<C, E, S> {
+    /// A shadow at the position of its engine.
+    #[must_use]
+    pub fn new(parts: ShadowParts<C, E, S>) -> Shadow<C, E, S> {
+        let last_snapshot = parts.engine.position();
+        let (said, bytes) = (Vec::new(), Vec::with_capacity(512));
+        Shadow { parts, reader: None, said, bytes, last_snapshot, last_state: 0 }
+    }
+
+    /// The newest command applied.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        self.parts.engine.position()
+    }
+
+    /// The position of the newest snapshot, or where the shadow began.
+    #[must_use]
+    pub fn last_snapshot(&self) -> Position {
+        self.last_snapshot
+    }
+
+    /// The hash of the engine's whole state in the newest snapshot; zero before the first.
+    #[must_use]
+    pub fn last_state(&self) -> u64 {
+        self.last_state
+    }
+
+    /// Applies up to `commands_max` commands that are in the files and not after `committed`;
+    /// returns how many. Fewer than that when there are no more, or when the event log has no room.
+    ///
+    /// # Errors
+    /// [`ShadowError`], but a full disk is waited for.
+    pub fn follow(
+        &mut self,
+        committed: Position,
+        commands_max: usize,
+        now: Nanos,
+    ) -> Result<usize, ShadowError> {
+        self.parts.events.do_work(now).map_err(ShadowError::Events)?;
+        let mut applied = 0;
+        while applied < commands_max && self.write_said() && self.position() < committed {
+            if !self.apply_next()? {
+                break;
+            }
+            applied += 1;
+        }
+        Ok(applied)
+    }
+
+    /// Applies one command; false when the files have no more.
+    fn apply_next(&mut self) -> Result<bool, ShadowError> {
+        if self.reader.is_none() {
+            let from = self.position().next();
+            let disk = (self.parts.commands)().map_err(ShadowError::Directory)?;
+            match LogReader::open(disk, SegmentKind::Command, from) {
+                Ok(reader) => self.reader = Some(reader),
+                // At `memory` a commit does not wait for the files.
+                Err(LogError::NotRetained { .. }) => return Ok(false),
+                Err(error) => return Err(ShadowError::Commands(error)),
+            }
+        }
+        let Some(reader) = &mut self.reader else { return Ok(false) };
+        let Some(entry) = reader.next_entry().map_err(ShadowError::Commands)? else {
+            return Ok(false);
+        };
+        let position = entry.position;
+        let command = Command::decode(entry.bytes)
+            .map_err(|source| ShadowError::Entry { position, source })?;
+        self.parts.engine.apply(position, entry.log_time, &command, &mut self.said);
+        Ok(true)
+    }
+
+    /// Gives the event log what the newest command said; false when it has no room for all of it.
+    fn write_said(&mut self) -> bool {
+        let parts = &mut self.parts;
+        for (written, event) in self.said.iter().enumerate() {
+            self.bytes.clear();
+            event.encode(&mut self.bytes);
+            let record = Position(parts.event_count + 1);
+            if parts.events.append(record, &self.bytes) == EventAppend::NotNow {
+                self.said.drain(..written);
+                return false;
+            }
+            parts.event_count += 1;
+        }
+        self.said.clear();
+        true
+    }
+
+    /// Syncs the events and writes a snapshot of where the shadow is; false when there is no room
+    /// for them, or nothing new.
+    ///
+    /// # Errors
+    /// [`ShadowError`].
+    pub fn snapshot(&mut self) -> Result<bool, ShadowError> {
+        self.snapshot_with(|_| {})
+    }
+
+    /// As [`Shadow::snapshot`], but `change` may falsify the state: for tests that must notice.
+    ///
+    /// # Errors
+    /// [`ShadowError`].
+    pub fn snapshot_with(
+        &mut self,
+        change: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<bool, ShadowError> {
+        if self.position() <= self.last_snapshot || !self.write_said() {
+            return Ok(false);
+        }
+        match self.parts.events.flush_blocking() {
+            Ok(()) => {}
+            Err(error) if error.is_fatal() => return Err(ShadowError::Events(error)),
+            Err(_) => return Ok(false),
+        }
+        let mut state = Vec::new();
+        put_state(&self.parts.engine, self.parts.event_count, &mut state);
+        let hash = state_in(&state).map_or(0, |(_, own)| Engine::state_hash_of(own));
+        change(&mut state);
+        let position = self.position();
+        let snapshots = &mut self.parts.snapshots;
+        snapshots.write(position, &state).map_err(ShadowError::Snapshot)?;
+        snapshots.prune(self.parts.keep).map_err(ShadowError::Snapshot)?;
+        (self.last_snapshot, self.last_state) = (position, hash);
+        Ok(true)
+    }
+
+    /// Ends the event log with a closing mark.
+    ///
+    /// # Errors
+    /// [`ShadowError::Events`].
+    pub fn close(&mut self) -> Result<(), ShadowError> {
+        while !self.write_said() {
+            self.parts.events.flush_blocking().map_err(ShadowError::Events)?;
+        }
+        self.parts.events.close().map_err(ShadowError::Events)
+    }
+}

@@ -1,0 +1,31 @@
+//! The runtime of a node: agents with a duty cycle, the threads that run them, and the few small
+//! parts that every agent shares.
+//!
+//! * [`agent`]: the duty cycle. [`runner`]: threads that run agents, rest and are woken.
+//!   [`fd_poller`]: a poll for threads whose disks have a descriptor but no sockets.
+//! * [`beat`]: a thread's sign of life. [`cycle_times`]: the lengths of its cycles.
+//! * [`metric`]: the form in which a part's figures reach `/metrics`.
+//! * [`line_limit`]: a limit on diagnostic lines that strangers can cause. [`fatal`]: the end of
+//!   the process when an invariant is broken.
+//! * [`config_error`]: the error of a configuration value. [`civil`]: dates and times of day.
+//!
+//! Nothing here knows an order, a session or a message.
+
+pub mod agent;
+pub mod beat;
+pub mod civil;
+pub mod config_error;
+pub mod cycle_times;
+pub mod fatal;
+pub mod fd_poller;
+pub mod line_limit;
+pub mod metric;
+pub mod runner;
+
+pub use agent::Agent;
+pub use beat::Beat;
+pub use config_error::ConfigError;
+pub use fatal::abort;
+pub use line_limit::LineLimit;
+pub use metric::Metric;
+pub use runner::{Poller, Runner, RunningThread, SocketAgent, WaitStrategy, Wake};

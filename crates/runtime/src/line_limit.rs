@@ -1,0 +1,47 @@
+//! A limit on diagnostic lines that strangers can cause at will: refused logons, broken streams.
+
+use weir_types::Nanos;
+
+/// Lines of one kind a second.
+const LINES_PER_SECOND: u32 = 20;
+const SECOND: u64 = 1_000_000_000;
+
+/// Lets [`LINES_PER_SECOND`] lines of one kind through a second, and counts the others.
+#[derive(Debug, Default)]
+pub struct LineLimit {
+    second: u64,
+    count: u32,
+    left_out: u64,
+}
+
+impl LineLimit {
+    /// How many lines were left out since the last one, when this one may be written.
+    pub fn permit(&mut self, now: Nanos) -> Option<u64> {
+        let second = now.0 / SECOND;
+        if second != self.second {
+            self.second = second;
+            self.count = 0;
+        }
+        if self.count == LINES_PER_SECOND {
+            self.left_out += 1;
+            return None;
+        }
+        self.count += 1;
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_beyond_the_limit_are_left_out_and_counted_in_the_next_one() {
+        let mut limit = LineLimit::default();
+        let now = Nanos(5 * SECOND);
+        let written = (0..LINES_PER_SECOND + 7).filter_map(|_| limit.permit(now)).count();
+        assert_eq!(written, LINES_PER_SECOND as usize);
+        assert_eq!(limit.permit(Nanos(6 * SECOND)), Some(7));
+        assert_eq!(limit.permit(Nanos(6 * SECOND)), Some(0));
+    }
+}

@@ -1,0 +1,438 @@
+//! Threads that run agents, and how they rest.
+//!
+//! A thread with sockets rests in `epoll`, any other in `park`. Whoever hands work to another
+//! thread calls that thread's [`Wake`]: a flag says whether it sleeps, so that waking a thread
+//! that runs costs one load and no system call.
+//!
+//! INVARIANT: a thread that is about to sleep raises its flag, then runs its agents once more,
+//! then sleeps. With the fence in `wake` no hand-off is missed: either the sleeper sees the work
+//! or the waker sees the flag.
+
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::thread::{JoinHandle, Thread};
+use std::time::Duration;
+
+use weir_io::{Clock, SystemClock, Turn, Turns};
+use weir_probe::thread::{self, Share};
+use weir_types::Nanos;
+
+use crate::cycle_times::CycleTimes;
+use crate::{Agent, Beat};
+
+/// What a thread does when its agents have no work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WaitStrategy {
+    /// Sleeps until woken: for machines where threads outnumber cores. The default.
+    #[default]
+    Park,
+    /// Gives the core away and looks again.
+    Yield,
+    /// Looks again at once: for cores of its own.
+    Spin,
+}
+
+impl FromStr for WaitStrategy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "park" => Ok(WaitStrategy::Park),
+            "yield" => Ok(WaitStrategy::Yield),
+            "spin" => Ok(WaitStrategy::Spin),
+            other => Err(format!("unknown wait strategy {other:?}: want park, yield or spin")),
+        }
+    }
+}
+
+impl std::fmt::Display for WaitStrategy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            WaitStrategy::Park => "park",
+            WaitStrategy::Yield => "yield",
+            WaitStrategy::Spin => "spin",
+        })
+    }
+}
+
+/// Wakes one thread.
+#[derive(Clone)]
+pub struct Wake {
+    shared: Arc<WakeShared>,
+}
+
+struct WakeShared {
+    asleep: AtomicBool,
+    wakes: AtomicU64,
+    how: std::sync::OnceLock<HowToWake>,
+}
+
+enum HowToWake {
+    Epoll(mio::Waker),
+    Unpark(Thread),
+}
+
+impl Wake {
+    /// For a thread that is not started yet.
+    #[must_use]
+    pub fn new() -> Wake {
+        Wake {
+            shared: Arc::new(WakeShared {
+                asleep: AtomicBool::new(false),
+                wakes: AtomicU64::new(0),
+                how: std::sync::OnceLock::new(),
+            }),
+        }
+    }
+
+    /// Wakes the thread if it sleeps. The work must be visible to it already.
+    pub fn wake(&self) {
+        // SYNC: pairs with the fence in `Runner::rest`: work is stored before the flag is read.
+        fence(Ordering::SeqCst);
+        if self.shared.asleep.load(Ordering::Relaxed)
+            && self.shared.asleep.swap(false, Ordering::Relaxed)
+        {
+            self.wake_now();
+        }
+    }
+
+    fn wake_now(&self) {
+        self.shared.wakes.fetch_add(1, Ordering::Relaxed);
+        match self.shared.how.get() {
+            // A full eventfd counter still wakes, so the error says nothing new.
+            Some(HowToWake::Epoll(waker)) => drop(waker.wake()),
+            Some(HowToWake::Unpark(thread)) => thread.unpark(),
+            // Not started: it will look for work before it first sleeps.
+            None => {}
+        }
+    }
+
+    /// As the closure that `weir-io` calls when a disk operation is done.
+    #[must_use]
+    pub fn as_waker(&self) -> weir_io::Waker {
+        let wake = self.clone();
+        Arc::new(move || wake.wake())
+    }
+
+    /// How often the thread was woken from sleep.
+    #[must_use]
+    pub fn wakes(&self) -> u64 {
+        self.shared.wakes.load(Ordering::Relaxed)
+    }
+}
+
+impl Default for Wake {
+    fn default() -> Self {
+        Wake::new()
+    }
+}
+
+impl std::fmt::Debug for Wake {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Wake").field("wakes", &self.wakes()).finish()
+    }
+}
+
+/// Where a thread with sockets rests; the agent that owns the sockets keeps the events.
+pub trait Poller: Send {
+    /// Waits for sockets at most `timeout` and keeps what happened for the next duty cycle.
+    fn poll(&mut self, timeout: Option<Duration>);
+
+    /// The waker to register with the poll, made once.
+    fn waker(&self) -> std::io::Result<mio::Waker>;
+}
+
+/// An agent that owns sockets: it is polled before each cycle.
+pub trait SocketAgent: Agent + Poller {}
+impl<T: Agent + Poller> SocketAgent for T {}
+
+/// A thread to be: its agents and how it rests.
+pub struct Runner {
+    name: &'static str,
+    wake: Wake,
+    wait: WaitStrategy,
+    stopping: Arc<AtomicBool>,
+    sockets: Option<Box<dyn SocketAgent>>,
+    agents: Vec<Box<dyn Agent>>,
+    core: Option<usize>,
+    share: Option<Share>,
+    gives_way: bool,
+    beat: Option<Beat>,
+    cycles: Option<Arc<CycleTimes>>,
+}
+
+/// The longest rest: a lost wake-up, were there one, would cost this much.
+const REST_MAX: Duration = Duration::from_millis(100);
+/// Cycles without work before a parking thread parks. A few cost less than one sleep and catch
+/// the common case of work that arrives back to back.
+const IDLE_CYCLES_BEFORE_PARK: u32 = 2;
+
+impl Runner {
+    /// A thread with this name that `wake` wakes.
+    #[must_use]
+    pub fn new(name: &'static str, wake: Wake, wait: WaitStrategy) -> Runner {
+        Runner {
+            name,
+            wake,
+            wait,
+            stopping: Arc::new(AtomicBool::new(false)),
+            sockets: None,
+            agents: Vec::new(),
+            core: None,
+            share: None,
+            gives_way: false,
+            beat: None,
+            cycles: None,
+        }
+    }
+
+    /// The agent with sockets; it runs first in each cycle.
+    #[must_use]
+    pub fn with_sockets(mut self, agent: impl SocketAgent + 'static) -> Runner {
+        self.sockets = Some(Box::new(agent));
+        self
+    }
+
+    /// One more agent; they run in the order in which they were added.
+    #[must_use]
+    pub fn with_agent(mut self, agent: impl Agent + 'static) -> Runner {
+        self.agents.push(Box::new(agent));
+        self
+    }
+
+    /// More agents, behind those that were added.
+    #[must_use]
+    pub fn with_agents(mut self, agents: Vec<Box<dyn Agent>>) -> Runner {
+        self.agents.extend(agents);
+        self
+    }
+
+    /// Pins the thread to a core.
+    #[must_use]
+    pub fn on_core(mut self, core: Option<usize>) -> Runner {
+        self.core = core;
+        self
+    }
+
+    /// How the thread shares a core with others; like any other when not said.
+    #[must_use]
+    pub fn sharing(mut self, share: Share) -> Runner {
+        self.share = Some(share);
+        self
+    }
+
+    /// Offers the core to others after each cycle that did something. A thread of the order path
+    /// that wakes on the core waits no longer than a cycle then; by its own rules the kernel would
+    /// look at the next tick, up to 4 ms later.
+    #[must_use]
+    pub fn giving_way(mut self) -> Runner {
+        self.gives_way = true;
+        self
+    }
+
+    /// Gives a sign of life each time it goes round.
+    #[must_use]
+    pub fn with_beat(mut self, beat: Beat) -> Runner {
+        self.beat = Some(beat);
+        self
+    }
+
+    /// Counts how long its cycles take.
+    #[must_use]
+    pub fn with_cycle_times(mut self, cycles: Arc<CycleTimes>) -> Runner {
+        self.cycles = Some(cycles);
+        self
+    }
+
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// When the operating system gives no thread or no waker.
+    pub fn start(self) -> std::io::Result<RunningThread> {
+        let (wake, stopping, name) = (self.wake.clone(), self.stopping.clone(), self.name);
+        if let Some(sockets) = &self.sockets {
+            let waker = sockets.waker()?;
+            assert!(self.wake.shared.how.set(HowToWake::Epoll(waker)).is_ok(), "started twice");
+        }
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || self.run())?;
+        Ok(RunningThread { name, wake, stopping, thread: Some(thread) })
+    }
+
+    fn run(mut self) {
+        if let Some(core) = self.core
+            && let Err(error) = thread::pin_to_core(core)
+        {
+            // A node that runs unpinned is slower and not wrong.
+            tracing::warn!(thread = self.name, core, %error, "cannot be pinned");
+        }
+        if let Some(share) = self.share {
+            // Without the right to it the thread is as important as others, which costs speed and
+            // nothing else.
+            let _ = thread::ask_for(share);
+        }
+        if self.sockets.is_none() {
+            let how = HowToWake::Unpark(std::thread::current());
+            assert!(self.wake.shared.how.set(how).is_ok(), "started twice");
+        }
+        let clock = SystemClock;
+        let mut idle_cycles = 0;
+        // When the last cycle began, if it did something and nothing but a look at the sockets
+        // came between.
+        let mut begun = None;
+        let mut turns = Turns::default();
+        // SYNC: pairs with the store in `RunningThread::ask_to_stop`.
+        while !self.stopping.load(Ordering::Acquire) {
+            if self.wait != WaitStrategy::Park || idle_cycles < IDLE_CYCLES_BEFORE_PARK {
+                self.poll_sockets(Some(Duration::ZERO));
+            }
+            let now = clock.now();
+            if let (Some(begun), Some(cycles)) = (begun.take(), &self.cycles) {
+                cycles.count(now.since(begun).0);
+            }
+            if self.cycle(now) > 0 {
+                idle_cycles = 0;
+                if self.gives_way {
+                    std::thread::yield_now();
+                } else {
+                    begun = Some(now);
+                }
+                continue;
+            }
+            idle_cycles += 1;
+            match self.wait {
+                WaitStrategy::Spin => std::hint::spin_loop(),
+                WaitStrategy::Yield => std::thread::yield_now(),
+                WaitStrategy::Park if idle_cycles < IDLE_CYCLES_BEFORE_PARK => {}
+                WaitStrategy::Park if self.yields_to_disk(&mut turns) => idle_cycles = 0,
+                WaitStrategy::Park => {
+                    if self.rest(&clock) {
+                        idle_cycles = 0;
+                    }
+                }
+            }
+        }
+        self.wind_down(&clock);
+    }
+
+    fn cycle(&mut self, now: Nanos) -> usize {
+        if let Some(beat) = &self.beat {
+            beat.beat(now);
+        }
+        let mut done = 0;
+        if let Some(sockets) = &mut self.sockets {
+            done += sockets.do_work(now);
+        }
+        for agent in &mut self.agents {
+            done += agent.do_work(now);
+        }
+        if let (Some(sockets), true) = (&mut self.sockets, done > 0 && !self.agents.is_empty()) {
+            // What the partition just said goes out in the same cycle, not after another poll.
+            done += sockets.do_work(now);
+        }
+        done
+    }
+
+    /// True when an answer waits for the disk and the core was yielded for it.
+    fn yields_to_disk(&self, turns: &mut Turns) -> bool {
+        let waits = self.agents.iter().any(|agent| agent.waits_for_disk());
+        waits && turns.take() == Turn::Yielded
+    }
+
+    /// Sleeps until woken or until an agent's deadline; true when it slept and may have work.
+    fn rest(&mut self, clock: &SystemClock) -> bool {
+        self.wake.shared.asleep.store(true, Ordering::Relaxed);
+        // SYNC: pairs with the fence in `Wake::wake`: the flag is stored before work is sought.
+        fence(Ordering::SeqCst);
+        let now = clock.now();
+        let busy = self.cycle(now) > 0;
+        // SYNC: pairs with the store in `RunningThread::ask_to_stop`.
+        if busy || self.stopping.load(Ordering::Acquire) {
+            self.wake.shared.asleep.store(false, Ordering::Relaxed);
+            return busy;
+        }
+        let timeout = self.rest_time(now);
+        if self.sockets.is_some() {
+            self.poll_sockets(Some(timeout));
+        } else {
+            std::thread::park_timeout(timeout);
+        }
+        self.wake.shared.asleep.store(false, Ordering::Relaxed);
+        true
+    }
+
+    fn rest_time(&self, now: Nanos) -> Duration {
+        let sockets = self.sockets.iter().filter_map(|agent| agent.next_deadline(now));
+        let others = self.agents.iter().filter_map(|agent| agent.next_deadline(now));
+        match sockets.chain(others).min() {
+            Some(deadline) => Duration::from_nanos(deadline.since(now).0).min(REST_MAX),
+            None => REST_MAX,
+        }
+    }
+
+    fn poll_sockets(&mut self, timeout: Option<Duration>) {
+        if let Some(sockets) = &mut self.sockets {
+            sockets.poll(timeout);
+        }
+    }
+
+    /// Asks the agents to end, sockets last: what the others still say is to be sent.
+    fn wind_down(&mut self, clock: &SystemClock) {
+        let sockets = self.sockets.take();
+        for agent in &mut self.agents {
+            while !agent.stop(clock.now()) {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        }
+        if let Some(mut sockets) = sockets {
+            while !sockets.stop(clock.now()) {
+                sockets.poll(Some(Duration::from_millis(1)));
+                sockets.do_work(clock.now());
+            }
+        }
+    }
+}
+
+/// A running thread.
+#[derive(Debug)]
+pub struct RunningThread {
+    name: &'static str,
+    wake: Wake,
+    stopping: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl RunningThread {
+    /// The thread's name.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Whether it ended, which only a panic makes it do unasked.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Asks it to end, without waiting.
+    pub fn ask_to_stop(&self) {
+        // SYNC: pairs with the loads in `Runner::run` and `Runner::rest`.
+        self.stopping.store(true, Ordering::Release);
+        self.wake.shared.asleep.store(false, Ordering::Relaxed);
+        self.wake.wake_now();
+    }
+
+    /// Waits until it ended.
+    ///
+    /// # Panics
+    /// When the thread panicked: its broken invariant is the process's.
+    pub fn join(&mut self) {
+        if let Some(thread) = self.thread.take()
+            && let Err(panic) = thread.join()
+        {
+            std::panic::resume_unwind(panic);
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! From the partition's events to topics: the trades of each firm's orders, the trades that
+//! everybody may know, in the order of the event log's records, none merged.
+//!
+//! After a start the events are read from the oldest retained one: what the subscriptions took is
+//! known by its place and not said to them again.
+
+use std::collections::VecDeque;
+
+use weir_broker::{Broker, Place, Refused, Source, Topic, TopicKind};
+use weir_io::Disk;
+use weir_log::EpochEnd;
+use weir_partition::event_reader::{EventReader, ReadEvent};
+use weir_types::{Epoch, ExecType, Nanos, PartitionId, Position, Side, Switch};
+use weir_wire::Message;
+use weir_wire::event::{OrderEvent, TradeBusted};
+use weir_wire::frame::{RawMessage, parse_message, put_message};
+use weir_wire::report::{ExecutionReport, StageTimes};
+use weir_wire::subscription::PublicTrade;
+
+/// Where a feed begins.
+pub struct FeedParts {
+    /// The partition.
+    pub partition_id: PartitionId,
+    /// Its events, from the first retained one.
+    pub events: EventReader,
+    /// Its epoch.
+    pub epoch: Epoch,
+    /// Its epochs before, each with its last valid position.
+    pub ended: Vec<EpochEnd>,
+}
+
+/// See the module's documentation.
+pub(super) struct Feed {
+    partition_id: PartitionId,
+    events: EventReader,
+    epoch: Epoch,
+    ends: VecDeque<EpochEnd>,
+    record: Vec<u8>,
+    /// The number of the record in `record`, until it is published.
+    waiting: Option<u64>,
+    body: Vec<u8>,
+    /// Whether a look at the events found nothing new since the start.
+    has_caught_up: bool,
+}
+
+/// What became of a look at the events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Fed {
+    /// Records passed.
+    pub(super) records: usize,
+    /// Messages published.
+    pub(super) messages: u64,
+}
+
+impl Feed {
+    pub(super) fn new(parts: FeedParts) -> Feed {
+        let FeedParts { partition_id, events, epoch, ended } = parts;
+        Feed {
+            partition_id,
+            events,
+            epoch,
+            ends: ended.into(),
+            record: Vec::with_capacity(512),
+            waiting: None,
+            body: Vec::with_capacity(512),
+            has_caught_up: false,
+        }
+    }
+
+    /// Whether all that was there at the start is published: before, a new subscription would get
+    /// what was said long ago.
+    pub(super) fn has_caught_up(&self) -> bool {
+        self.has_caught_up
+    }
+
+    /// The place of the last record that was published or passed.
+    pub(super) fn place(&self) -> Place {
+        let next = self.waiting.unwrap_or(self.events.next_record());
+        self.place_of(next.saturating_sub(1))
+    }
+
+    fn place_of(&self, record: u64) -> Place {
+        let epoch = self.ends.front().map_or(self.epoch, |end| end.epoch);
+        let source = Source(u32::from(self.partition_id.0));
+        Place { source, epoch, record: Position(record) }
+    }
+
+    /// Publishes at most `max` records; `told` hears of each topic that got something. Stops where
+    /// the broker has no room, and goes on there.
+    pub(super) fn work<D: Disk>(
+        &mut self,
+        broker: &mut Broker<D>,
+        max: usize,
+        now: Nanos,
+        mut told: impl FnMut(Topic),
+    ) -> Fed {
+        let mut fed = Fed::default();
+        while fed.records < max {
+            if self.waiting.is_none() {
+                match self.events.next(&mut self.record) {
+                    ReadEvent::Record(number) => self.waiting = Some(number),
+                    ReadEvent::UpToDate => {
+                        self.has_caught_up = true;
+                        break;
+                    }
+                }
+            }
+            let number = self.waiting.expect("it was read a line above");
+            match self.publish(broker, number, now, &mut told) {
+                Ok(count) => fed.messages += count,
+                Err(_) => break,
+            }
+            self.waiting = None;
+            fed.records += 1;
+        }
+        fed
+    }
+
+    fn publish<D: Disk>(
+        &mut self,
+        broker: &mut Broker<D>,
+        number: u64,
+        now: Nanos,
+        told: &mut impl FnMut(Topic),
+    ) -> Result<u64, Refused> {
+        let record = std::mem::take(&mut self.record);
+        let raw = parse_message(&record).expect("the event log holds our own messages");
+        let mut count = 0;
+        let published = self.topics_of(&raw).into_iter().try_for_each(|(topic, content)| {
+            if !broker.knows(topic) {
+                return Ok(());
+            }
+            self.body.clear();
+            content.put(&mut self.body);
+            let published = broker.publish(topic, self.place_of(number), &self.body, now)?;
+            if let weir_broker::Published::Taken(_) = published {
+                count += 1;
+                told(topic);
+            }
+            Ok(())
+        });
+        self.record = record;
+        published.map(|()| count)
+    }
+
+    /// What a record says to whom.
+    fn topics_of(&mut self, raw: &RawMessage<'_>) -> Vec<(Topic, Content)> {
+        let own = "the event log holds our own messages";
+        match raw.template_id {
+            OrderEvent::TEMPLATE_ID => {
+                let event: OrderEvent = raw.decode().expect(own);
+                self.pass_ends(event.position);
+                if event.exec_type == ExecType::Trade { of_trade(event) } else { Vec::new() }
+            }
+            TradeBusted::TEMPLATE_ID => {
+                let bust: TradeBusted = raw.decode().expect(own);
+                self.pass_ends(bust.position);
+                of_bust(bust)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn pass_ends(&mut self, position: Position) {
+        while self.ends.front().is_some_and(|end| end.last_valid < position) {
+            self.ends.pop_front();
+        }
+    }
+}
+
+/// A body to be.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Content {
+    Report(OrderEvent),
+    Bust(TradeBusted),
+    Trade(PublicTrade),
+}
+
+impl Content {
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            // Stage times are of the answer to the sender alone.
+            Content::Report(event) => {
+                let stage_times = StageTimes::default();
+                put_message(&ExecutionReport { event: *event, stage_times }, out);
+            }
+            Content::Bust(bust) => put_message(bust, out),
+            Content::Trade(trade) => put_message(trade, out),
+        }
+    }
+}
+
+/// A topic of one key, and the same of all keys.
+fn both(kind: TopicKind, key: u32, content: Content) -> [(Topic, Content); 2] {
+    [(Topic { kind, key }, content), (Topic { kind, key: 0 }, content)]
+}
+
+/// A trade is told of twice, once for each order; everybody hears of it with the buyer's.
+pub(super) fn of_trade(event: OrderEvent) -> Vec<(Topic, Content)> {
+    let mut topics = both(TopicKind::Executions, event.firm_id.0, Content::Report(event)).to_vec();
+    if event.side == Side::Buy {
+        let trade = PublicTrade {
+            match_id: event.match_id,
+            transact_time: event.transact_time,
+            last_px: event.last_px,
+            last_qty: event.last_qty,
+            instrument_id: event.instrument_id,
+            partition_id: event.partition_id,
+            busted: Switch::Off,
+        };
+        topics.extend(both(TopicKind::Trades, event.instrument_id.0, Content::Trade(trade)));
+    }
+    topics
+}
+
+pub(super) fn of_bust(bust: TradeBusted) -> Vec<(Topic, Content)> {
+    let mut topics = both(TopicKind::Executions, bust.firm_id.0, Content::Bust(bust)).to_vec();
+    if bust.side == Side::Buy {
+        let trade = PublicTrade {
+            match_id: bust.match_id,
+            transact_time: bust.transact_time,
+            last_px: bust.last_px,
+            last_qty: bust.last_qty,
+            instrument_id: bust.instrument_id,
+            partition_id: bust.partition_id,
+            busted: Switch::On,
+        };
+        topics.extend(both(TopicKind::Trades, bust.instrument_id.0, Content::Trade(trade)));
+    }
+    topics
+}

@@ -1,0 +1,493 @@
+//! Subscriptions made, listed, attached to and ended, each for who may: what a session may see is
+//! decided here and nowhere else of the broker.
+//!
+//! | role | executions | trades | messages | state |
+//! | --- | --- | --- | --- | --- |
+//! | trader, drop copy | its firm's | all | its own | its firm's names |
+//! | supervisor, operator | any firm's, all | all | its own | any |
+//! | source | none | none | none | none |
+//!
+//! A name is a firm's own: two firms may use the same one. Supervisors and operators share theirs,
+//! and may ask for any firm's.
+
+use weir_broker::{
+    Broker, Change, EvictReason, Listed, Name, Places, Quota, RowKind, Status, SubscriptionError,
+    Terms, Topic, TopicKind,
+};
+use weir_door::LoggedOn;
+use weir_io::Disk;
+use weir_types::{
+    FirmId, Nanos, Reason, Role, SessionId, SubscriptionAction, SubscriptionKind,
+    SubscriptionStatus, Switch,
+};
+use weir_wire::dialogue::{put_with_data, put_with_taken};
+use weir_wire::frame::put_frame;
+use weir_wire::subscription::{
+    AttachSubscription, CreateSubscription, DetachSubscription, NamedToken, SubscriptionAttached,
+    SubscriptionDone, SubscriptionEnded, SubscriptionRequest, SubscriptionState,
+};
+
+use super::agent::{BrokerAgent, Promised};
+use super::intake::Intake;
+use super::link::{Held, HeldQueue, Link};
+use super::serve::{level_of, taken_places};
+
+/// Subscriptions of one answer to a list.
+const LIST_MAX: usize = 100;
+
+/// What a session may be, where it matters here.
+fn sees_all(role: Role) -> bool {
+    matches!(role, Role::Supervisor | Role::Operator)
+}
+
+/// Whose names a session's are.
+fn owner_of(session: &LoggedOn) -> FirmId {
+    if sees_all(session.role) { FirmId::NONE } else { session.firm_id }
+}
+
+/// The name in the broker of a firm's own name.
+fn full_name(firm_id: FirmId, name: &[u8]) -> Option<Name> {
+    let name = std::str::from_utf8(name).ok()?;
+    // The firm and the stroke alone are a name, of nothing.
+    if name.is_empty() { None } else { Name::new(&format!("{firm_id}/{name}")) }
+}
+
+/// Whose a full name is, and its own part.
+fn parts_of(name: &Name) -> Option<(FirmId, &str)> {
+    let (firm, own) = name.as_str().split_once('/')?;
+    Some((FirmId(firm.parse().ok()?), own))
+}
+
+/// The topic that a session gets when it asks for one; the reason when it may not.
+fn topic_for(session: &LoggedOn, kind: SubscriptionKind, key: u32) -> Result<Topic, Reason> {
+    if session.role == Role::Source {
+        return Err(Reason::NotEntitled);
+    }
+    let (kind, key) = match kind {
+        SubscriptionKind::Executions if sees_all(session.role) => (TopicKind::Executions, key),
+        SubscriptionKind::Executions if key == 0 || key == session.firm_id.0 => {
+            (TopicKind::Executions, session.firm_id.0)
+        }
+        SubscriptionKind::Trades => (TopicKind::Trades, key),
+        SubscriptionKind::Messages if key == 0 || key == session.session_id.0 => {
+            (TopicKind::Messages, session.session_id.0)
+        }
+        _ => return Err(Reason::NotEntitled),
+    };
+    Ok(Topic { kind, key })
+}
+
+/// Whether a session may attach to what a row says.
+fn may_attach(session: &LoggedOn, kind: &RowKind) -> bool {
+    let RowKind::Queue { topic, .. } = kind else { return session.role != Role::Source };
+    topic_for(session, kind_of(topic.kind), topic.key) == Ok(*topic)
+}
+
+fn kind_of(kind: TopicKind) -> SubscriptionKind {
+    match kind {
+        TopicKind::Executions => SubscriptionKind::Executions,
+        TopicKind::Trades => SubscriptionKind::Trades,
+        TopicKind::Messages => SubscriptionKind::Messages,
+    }
+}
+
+fn reason_of(error: &SubscriptionError) -> Reason {
+    match error {
+        SubscriptionError::Unknown(_) => Reason::SubscriptionUnknown,
+        SubscriptionError::Exists(_) => Reason::SubscriptionExists,
+        SubscriptionError::TooMany { .. } => Reason::TooManySubscriptions,
+        SubscriptionError::Attached(_) => Reason::SubscriptionInUse,
+        SubscriptionError::NotAttached => Reason::NotAttached,
+        SubscriptionError::OtherKind(_) => Reason::SubscriptionOtherKind,
+        SubscriptionError::TokenTooLong { .. } => Reason::FieldOutOfRange,
+        SubscriptionError::Evicted { reason, .. } => eviction(*reason),
+        SubscriptionError::Expired { .. } => Reason::SubscriptionExpired,
+        SubscriptionError::AckAhead { .. } => Reason::AckAhead,
+        SubscriptionError::Stopped => Reason::BrokerStopped,
+    }
+}
+
+fn eviction(reason: EvictReason) -> Reason {
+    match reason {
+        EvictReason::Bytes => Reason::QuotaBytes,
+        EvictReason::Messages => Reason::QuotaMessages,
+        EvictReason::Age => Reason::QuotaAge,
+        EvictReason::MemoryFull => Reason::BrokerMemoryFull,
+        EvictReason::DiskFull => Reason::BrokerDiskFull,
+        EvictReason::Unreadable => Reason::SpillUnreadable,
+        EvictReason::Operator => Reason::EvictedByOperator,
+    }
+}
+
+/// Why a subscription has ended, and what it had taken; nothing when it lives.
+pub(super) fn reason_of_end<D: Disk>(broker: &Broker<D>, name: &Name) -> Option<(Reason, Places)> {
+    let row = broker.look(name).ok()?.row;
+    let reason = match row.status {
+        Status::Live => return None,
+        Status::Evicted(reason) => eviction(reason),
+        Status::Expired => Reason::SubscriptionExpired,
+    };
+    match row.kind {
+        RowKind::Queue { taken, .. } => Some((reason, taken)),
+        RowKind::Token(_) => Some((reason, Places::default())),
+    }
+}
+
+/// A limit that was asked for; none for zero.
+fn asked(value: u64) -> Option<u64> {
+    (value > 0).then_some(value)
+}
+
+impl BrokerAgent {
+    fn terms_of(&self, create: &CreateSubscription, kind: Option<TopicKind>) -> Terms {
+        let default = self.default_quota;
+        let quota = Quota {
+            bytes_max: asked(create.quota_bytes).unwrap_or(default.bytes_max),
+            messages_max: asked(create.quota_messages).unwrap_or(default.messages_max),
+            age_max: asked(create.quota_age.0).map_or(default.age_max, Nanos),
+        };
+        let mut after = Places::default();
+        if matches!(kind, Some(TopicKind::Executions | TopicKind::Trades)) {
+            after.advance(self.feed.place());
+        }
+        let expire_after = asked(create.expire_after.0).map(Nanos);
+        Terms { quota: Some(quota), expire_after, after }
+    }
+
+    pub(super) fn create(
+        &mut self,
+        id: u64,
+        link: &mut Link,
+        create: &CreateSubscription,
+        name: &[u8],
+        now: Nanos,
+    ) -> Intake {
+        if !self.feed.has_caught_up() {
+            return Intake::Wait;
+        }
+        let session = link.session.expect("the caller looked");
+        let created = self.try_create(&session, create, name, now);
+        self.promise(id, link, (create.correlation_id, session.session_id), created);
+        Intake::Done
+    }
+
+    fn try_create(
+        &mut self,
+        session: &LoggedOn,
+        create: &CreateSubscription,
+        name: &[u8],
+        now: Nanos,
+    ) -> Result<Change, Reason> {
+        let name = full_name(owner_of(session), name).ok_or(Reason::FieldOutOfRange)?;
+        if create.level.code() > level_of(self.durability).code() {
+            return Err(Reason::LevelNotServed);
+        }
+        let made = if create.kind == SubscriptionKind::State {
+            if session.role == Role::Source || create.topic_key != 0 {
+                return Err(Reason::NotEntitled);
+            }
+            let terms = self.terms_of(create, None);
+            self.broker.create_token(&name, &[], &terms, now)
+        } else {
+            let topic = topic_for(session, create.kind, create.topic_key)?;
+            let terms = self.terms_of(create, Some(topic.kind));
+            self.broker.create_on(&name, topic, terms, now)
+        };
+        made.map_err(|error| reason_of(&error))
+    }
+
+    /// Answers when the change is saved, or at once when there is none.
+    fn promise(
+        &mut self,
+        id: u64,
+        link: &mut Link,
+        (correlation_id, session_id): (u64, SessionId),
+        made: Result<Change, Reason>,
+    ) {
+        let reason = made.as_ref().err().copied().unwrap_or(Reason::None);
+        let has_more = Switch::Off;
+        let done = SubscriptionDone { correlation_id, session_id, reason, has_more };
+        match made {
+            Ok(change) => self.promised.push_back(Promised { change, connection: id, done }),
+            Err(_) => put_frame(&done, &mut link.socket.output),
+        }
+    }
+
+    pub(super) fn take_request(
+        &mut self,
+        id: u64,
+        link: &mut Link,
+        request: &SubscriptionRequest,
+        name: &[u8],
+    ) {
+        let session = link.session.expect("the caller looked");
+        let owner = owner_of(&session);
+        let firm_id = if request.firm_id.is_none() { owner } else { request.firm_id };
+        let asker = (request.correlation_id, session.session_id);
+        if session.role == Role::Source || (firm_id != owner && !sees_all(session.role)) {
+            return self.promise(id, link, asker, Err(Reason::NotEntitled));
+        }
+        if request.action == SubscriptionAction::List {
+            return self.list(link, (request, owner), name);
+        }
+        if request.action == SubscriptionAction::Compact {
+            return self.compact(link, &session, asker, name);
+        }
+        let done = match full_name(firm_id, name) {
+            None => Err(Reason::FieldOutOfRange),
+            Some(name) => self.act(&session, request.action, &name),
+        };
+        self.promise(id, link, asker, done);
+    }
+
+    /// Begins to empty files; that it ends is seen on the status page.
+    fn compact(
+        &mut self,
+        link: &mut Link,
+        session: &LoggedOn,
+        (correlation_id, session_id): (u64, SessionId),
+        name: &[u8],
+    ) {
+        let reason = match name {
+            _ if !sees_all(session.role) => Reason::NotEntitled,
+            [] => {
+                self.broker.compact();
+                Reason::None
+            }
+            // One subscription's messages have no files of their own.
+            _ => Reason::FieldOutOfRange,
+        };
+        let has_more = Switch::Off;
+        let done = SubscriptionDone { correlation_id, session_id, reason, has_more };
+        put_frame(&done, &mut link.socket.output);
+    }
+
+    fn act(
+        &mut self,
+        session: &LoggedOn,
+        action: SubscriptionAction,
+        name: &Name,
+    ) -> Result<Change, Reason> {
+        let done = match action {
+            SubscriptionAction::Evict if !sees_all(session.role) => {
+                return Err(Reason::NotEntitled);
+            }
+            SubscriptionAction::Delete => self.broker.delete(name),
+            SubscriptionAction::Evict => self.broker.evict(name),
+            SubscriptionAction::Drain => self.broker.skip(name),
+            SubscriptionAction::List | SubscriptionAction::Compact => {
+                unreachable!("neither changes a subscription")
+            }
+        };
+        done.map_err(|error| reason_of(&error))
+    }
+
+    /// Lists the names of a firm, or all for those who see all, behind a name.
+    fn list(
+        &mut self,
+        link: &mut Link,
+        (request, owner): (&SubscriptionRequest, FirmId),
+        behind: &[u8],
+    ) {
+        let SubscriptionRequest { correlation_id, session_id, firm_id, .. } = *request;
+        let only =
+            if firm_id.is_none() && owner.is_none() { None } else { Some(firm_id.max(owner)) };
+        // The whole name of the last one, for who goes on in a list of several firms.
+        let behind = String::from_utf8_lossy(behind).into_owned();
+        let all = self.broker.list();
+        let mut found = all.iter().filter(|listed| {
+            let Some((firm_id, own)) = parts_of(&listed.row.name) else { return false };
+            let at = if only.is_some() { own } else { listed.row.name.as_str() };
+            only.is_none_or(|only| only == firm_id) && at > behind.as_str()
+        });
+        for listed in found.by_ref().take(LIST_MAX) {
+            let (state, own) = state_of(listed, (correlation_id, session_id));
+            let name = if only.is_some() { own } else { listed.row.name.as_str() };
+            put_with_data(&state, name.as_bytes(), &mut link.socket.output);
+        }
+        let has_more = if found.next().is_some() { Switch::On } else { Switch::Off };
+        let reason = Reason::None;
+        let done = SubscriptionDone { correlation_id, session_id, reason, has_more };
+        put_frame(&done, &mut link.socket.output);
+    }
+
+    pub(super) fn attach(
+        &mut self,
+        id: u64,
+        link: &mut Link,
+        attach: &AttachSubscription,
+        name: &[u8],
+        now: Nanos,
+    ) {
+        let session = link.session.expect("the caller looked");
+        let refused = match full_name(owner_of(&session), name) {
+            None => Some(Reason::FieldOutOfRange),
+            Some(_) if link.held.contains_key(&attach.handle) => Some(Reason::SubscriptionInUse),
+            Some(name) => self.try_attach((id, link), &session, attach, &name, now).err(),
+        };
+        if let Some(reason) = refused {
+            let asker = (attach.correlation_id, session.session_id);
+            self.promise(id, link, asker, Err(reason));
+        }
+    }
+
+    fn try_attach(
+        &mut self,
+        (id, link): (u64, &mut Link),
+        session: &LoggedOn,
+        attach: &AttachSubscription,
+        name: &Name,
+        now: Nanos,
+    ) -> Result<(), Reason> {
+        let AttachSubscription { correlation_id, session_id, handle, .. } = *attach;
+        let row = self.broker.look(name).map_err(|error| reason_of(&error))?.row;
+        if !may_attach(session, &row.kind) {
+            return Err(Reason::NotEntitled);
+        }
+        if let Some((reason, taken)) = reason_of_end(&self.broker, name) {
+            let ended = SubscriptionEnded { correlation_id, session_id, handle, reason };
+            put_with_taken(&ended, &taken_places(&taken), &mut link.socket.output);
+            return Ok(());
+        }
+        let (mut message_no, mut may_have_lost, mut taken) = (0, Switch::Off, Places::default());
+        let mut queue = None;
+        if let RowKind::Queue { topic, .. } = row.kind {
+            let attached = self.broker.attach(name, now).map_err(|error| reason_of(&error))?;
+            message_no = attached.acked.0;
+            may_have_lost = if attached.may_have_lost { Switch::On } else { Switch::Off };
+            taken = attached.taken;
+            queue = Some(HeldQueue {
+                attachment: attached.attachment,
+                topic,
+                credit_messages: attach.credit_messages.into(),
+                credit_bytes: attach.credit_bytes.into(),
+            });
+            self.by_topic.entry(topic).or_default().push((id, handle));
+            self.holders.insert(name.clone(), (id, handle));
+            self.hot.insert((id, handle));
+        }
+        link.held.insert(handle, Held { name: name.clone(), queue });
+        let answer =
+            SubscriptionAttached { correlation_id, message_no, session_id, handle, may_have_lost };
+        put_with_taken(&answer, &taken_places(&taken), &mut link.socket.output);
+        if let Ok(token) = self.broker.token(name) {
+            let named = NamedToken { correlation_id, session_id, handle };
+            put_with_data(&named, token, &mut link.socket.output);
+        }
+        Ok(())
+    }
+
+    pub(super) fn detach(
+        &mut self,
+        id: u64,
+        link: &mut Link,
+        detach: &DetachSubscription,
+        now: Nanos,
+    ) {
+        let asker = (detach.correlation_id, detach.session_id);
+        let Some(held) = link.held.remove(&detach.handle) else {
+            return self.promise(id, link, asker, Err(Reason::NotAttached));
+        };
+        self.let_go((id, detach.handle), &held, now);
+        self.promise(id, link, asker, Ok(Change::default()));
+    }
+
+    pub(super) fn keep_token(
+        &mut self,
+        id: u64,
+        link: &mut Link,
+        token: &NamedToken,
+        bytes: &[u8],
+        now: Nanos,
+    ) {
+        let asker = (token.correlation_id, token.session_id);
+        let kept = match link.held.get(&token.handle) {
+            None => Err(Reason::NotAttached),
+            Some(held) => {
+                self.broker.keep_token(&held.name, bytes, now).map_err(|error| reason_of(&error))
+            }
+        };
+        self.promise(id, link, asker, kept);
+    }
+}
+
+fn state_of(
+    listed: &Listed,
+    (correlation_id, session_id): (u64, SessionId),
+) -> (SubscriptionState, &str) {
+    let (row, lag) = (&listed.row, &listed.lag);
+    let (firm_id, own) = parts_of(&row.name).unwrap_or((FirmId::NONE, row.name.as_str()));
+    let (kind, topic_key) = match &row.kind {
+        RowKind::Queue { topic, .. } => (kind_of(topic.kind), topic.key),
+        RowKind::Token(_) => (SubscriptionKind::State, 0),
+    };
+    let (status, reason) = match row.status {
+        Status::Live => (SubscriptionStatus::Live, Reason::None),
+        Status::Evicted(reason) => (SubscriptionStatus::Evicted, eviction(reason)),
+        Status::Expired => (SubscriptionStatus::Expired, Reason::SubscriptionExpired),
+    };
+    let state = SubscriptionState {
+        correlation_id,
+        lag_messages: lag.messages,
+        lag_bytes: lag.bytes,
+        spilled_bytes: lag.spilled_bytes,
+        lag_age: lag.age,
+        quota_bytes: row.quota.bytes_max,
+        quota_messages: row.quota.messages_max,
+        quota_age: row.quota.age_max,
+        expire_after: row.expire_after,
+        detached_time: if listed.is_attached { Nanos(0) } else { row.detached_at },
+        session_id,
+        firm_id,
+        topic_key,
+        kind,
+        status,
+        reason,
+    };
+    (state, own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(role: Role) -> LoggedOn {
+        let (session_id, firm_id) = (SessionId(7), FirmId(if role.has_firm() { 11 } else { 0 }));
+        let (heartbeat_interval, valid_until) = (1, Nanos(0));
+        LoggedOn { session_id, firm_id, role, heartbeat_interval, valid_until }
+    }
+
+    #[test]
+    fn a_session_gets_the_topics_that_its_role_may_see() {
+        use SubscriptionKind::{Executions, Messages, State, Trades};
+        let all = [Role::Trader, Role::DropCopy, Role::Supervisor, Role::Operator, Role::Source];
+        // (kind, key asked for), then the key that each role gets.
+        type Row = ((SubscriptionKind, u32), [Option<u32>; 5]);
+        let table: [Row; 8] = [
+            ((Executions, 0), [Some(11), Some(11), Some(0), Some(0), None]),
+            ((Executions, 11), [Some(11), Some(11), Some(11), Some(11), None]),
+            ((Executions, 12), [None, None, Some(12), Some(12), None]),
+            ((Trades, 0), [Some(0), Some(0), Some(0), Some(0), None]),
+            ((Trades, 3), [Some(3), Some(3), Some(3), Some(3), None]),
+            ((Messages, 0), [Some(7), Some(7), Some(7), Some(7), None]),
+            ((Messages, 8), [None; 5]),
+            ((State, 0), [None; 5]),
+        ];
+        for ((kind, key), wanted) in table {
+            for (role, wanted) in all.into_iter().zip(wanted) {
+                let got = topic_for(&session(role), kind, key).map(|topic| topic.key);
+                assert_eq!(got, wanted.ok_or(Reason::NotEntitled), "{role:?} {kind:?} {key}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_is_a_firms_own() {
+        let name = full_name(FirmId(11), b"fills").expect("a name");
+        assert_eq!((name.as_str(), parts_of(&name)), ("11/fills", Some((FirmId(11), "fills"))));
+        assert_ne!(full_name(FirmId(1), b"1/fills"), Some(name));
+        for bad in [&b""[..], b"a b", &[0xff], &[b'x'; 65]] {
+            assert_eq!(full_name(FirmId(11), bad), None, "{bad:?}");
+        }
+    }
+}

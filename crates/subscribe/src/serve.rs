@@ -1,0 +1,195 @@
+//! Messages out: to each subscription that has some, as far as its credit, its window and its
+//! connection's output go; and acknowledgements to publishers.
+
+use weir_broker::{Delivery, Notice, Place, Places};
+use weir_door::{LoggedOn, Socket};
+use weir_types::{AckLevel, Durability, Nanos, SessionId};
+use weir_wire::dialogue::{put_with_data, put_with_taken};
+use weir_wire::frame::put_frame;
+use weir_wire::subscription::{
+    MessageFlags, PublishAck, SubscribedMessage, SubscriptionEnded, TakenPlace,
+};
+
+use super::agent::{BrokerAgent, add};
+use super::link::{Held, HeldQueue, Link};
+use super::manage::reason_of_end;
+
+/// Messages that one subscription may get in one cycle.
+const TURN_MAX: usize = 256;
+
+impl BrokerAgent {
+    /// Gives messages to those that have some; returns how many.
+    pub(super) fn serve(&mut self) -> usize {
+        let mut count = 0;
+        let mut again = Vec::new();
+        while let Some((id, handle)) = self.hot.pop_first() {
+            let Some(mut link) = self.links.remove(&id) else { continue };
+            let given = self.serve_one(&mut link, handle);
+            if given == TURN_MAX {
+                again.push((id, handle));
+            }
+            if given > 0 {
+                self.touched.insert(id);
+            }
+            count += given;
+            self.links.insert(id, link);
+        }
+        self.hot.extend(again);
+        count
+    }
+
+    fn serve_one(&mut self, link: &mut Link, handle: u32) -> usize {
+        let Some(LoggedOn { session_id, .. }) = link.session else { return 0 };
+        if !link.socket.has_room() {
+            link.is_choked = true;
+            return 0;
+        }
+        let Link { socket: Socket { output, .. }, held, is_choked, .. } = link;
+        let Some(queue) = held.get_mut(&handle).and_then(|held| held.queue.as_mut()) else {
+            return 0;
+        };
+        let HeldQueue { attachment, credit_messages, credit_bytes, .. } = queue;
+        let max = usize::try_from(*credit_messages).map_or(TURN_MAX, |max| max.min(TURN_MAX));
+        let bytes_max = (*credit_bytes).min(OUTPUT_TURN);
+        let (mut count, mut bytes) = (0, 0);
+        // One call reads one part of a file at most.
+        while count < max && bytes < bytes_max {
+            let limits = (max - count, bytes_max - bytes);
+            let taken = self.broker.take_messages_within(*attachment, limits, |delivery| {
+                bytes += delivery.body.len() as u64;
+                put_message_of(session_id, handle, &delivery, output);
+            });
+            // What ended it is told by the broker's notice.
+            match taken {
+                Ok(taken @ 1..) => count += taken,
+                Ok(0) | Err(_) => break,
+            }
+        }
+        *credit_messages -= count as u64;
+        *credit_bytes = credit_bytes.saturating_sub(bytes);
+        *is_choked |= bytes >= OUTPUT_TURN;
+        add(&self.figures.delivered, count as u64);
+        count
+    }
+
+    /// Tells publishers how far their messages are acknowledged.
+    pub(super) fn acknowledge(&mut self) {
+        let upto = self.broker.acknowledged();
+        if upto == self.acknowledged {
+            return;
+        }
+        self.acknowledged = upto;
+        let level = level_of(self.durability);
+        for id in self.publishers.clone() {
+            let Some(link) = self.links.get_mut(&id) else {
+                self.publishers.remove(&id);
+                continue;
+            };
+            let Some(LoggedOn { session_id, .. }) = link.session else { continue };
+            let mut acked = None;
+            while let Some((epoch, message_no, no)) = link.publishing.open.front().copied()
+                && no <= upto
+            {
+                link.publishing.open.pop_front();
+                if acked.is_some_and(|(before, _)| before != epoch) {
+                    put_ack(session_id, acked, level, &mut link.socket.output);
+                }
+                acked = Some((epoch, message_no));
+            }
+            put_ack(session_id, acked, level, &mut link.socket.output);
+            self.touched.insert(id);
+            if link.publishing.open.is_empty() {
+                self.publishers.remove(&id);
+            }
+        }
+    }
+
+    /// Tells those who are attached that their subscription has ended.
+    pub(super) fn tell_ends(&mut self) {
+        for notice in self.broker.take_notices() {
+            let (Notice::Evicted { name, .. } | Notice::Expired { name }) = notice;
+            let Some((id, handle)) = self.holders.remove(&name) else { continue };
+            let Some(link) = self.links.get_mut(&id) else { continue };
+            let held = link.held.remove(&handle);
+            self.unlist((id, handle), held.and_then(|held| held.queue).as_ref());
+            let Some(link) = self.links.get_mut(&id) else { continue };
+            let Some(LoggedOn { session_id, .. }) = link.session else { continue };
+            let Some((reason, taken)) = reason_of_end(&self.broker, &name) else { continue };
+            let ended = SubscriptionEnded { correlation_id: 0, session_id, handle, reason };
+            put_with_taken(&ended, &taken_places(&taken), &mut link.socket.output);
+            self.touched.insert(id);
+        }
+    }
+
+    /// No messages of a queue's topic go to this handle any more.
+    pub(super) fn unlist(&mut self, at: (u64, u32), queue: Option<&HeldQueue>) {
+        self.hot.remove(&at);
+        let Some(queue) = queue else { return };
+        if let Some(held) = self.by_topic.get_mut(&queue.topic) {
+            held.retain(|known| *known != at);
+            if held.is_empty() {
+                self.by_topic.remove(&queue.topic);
+            }
+        }
+    }
+
+    /// Ends what a handle of a connection was attached to.
+    pub(super) fn let_go(&mut self, at: (u64, u32), held: &Held, now: Nanos) {
+        if let Some(queue) = &held.queue {
+            self.holders.remove(&held.name);
+            self.unlist(at, Some(queue));
+            // One that ended meanwhile is not attached to any more.
+            let _ = self.broker.detach(queue.attachment, now);
+        }
+    }
+}
+
+/// Bytes of bodies that one subscription may get in one cycle.
+const OUTPUT_TURN: u64 = 128 * 1024;
+
+fn put_message_of(
+    session_id: SessionId,
+    handle: u32,
+    delivery: &Delivery<'_>,
+    output: &mut Vec<u8>,
+) {
+    let message = SubscribedMessage {
+        message_no: delivery.no.0,
+        record: delivery.place.record,
+        published_time: delivery.at,
+        session_id,
+        handle,
+        source: delivery.place.source.0,
+        epoch: delivery.place.epoch,
+        flags: if delivery.is_again { MessageFlags::AGAIN } else { MessageFlags::default() },
+    };
+    put_with_data(&message, delivery.body, output);
+}
+
+fn put_ack(
+    session_id: SessionId,
+    acked: Option<(weir_types::Epoch, u64)>,
+    level: AckLevel,
+    output: &mut Vec<u8>,
+) {
+    if let Some((epoch, message_no)) = acked {
+        put_frame(&PublishAck { message_no, session_id, epoch, level }, output);
+    }
+}
+
+pub(super) fn level_of(durability: Durability) -> AckLevel {
+    match durability {
+        Durability::Memory => AckLevel::Memory,
+        Durability::Os => AckLevel::Os,
+        Durability::Disk => AckLevel::Disk,
+    }
+}
+
+pub(super) fn taken_places(taken: &Places) -> Vec<TakenPlace> {
+    let place = |place: &Place| TakenPlace {
+        record: place.record,
+        source: place.source.0,
+        epoch: place.epoch,
+    };
+    taken.as_slice().iter().map(place).collect()
+}

@@ -1,0 +1,201 @@
+//! A page, and a refusal, as JSON.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+use weir_types::Reason;
+use weir_types::hex::hex;
+use weir_wire::delivery::{OrderPage, PageFlags, RowFlags};
+use weir_wire::dialogue::NodeMessage;
+use weir_wire::frame::{Framing, next_frame};
+use weir_wire::rows::Rows;
+
+use super::ask::BadParameter;
+use crate::order_json::{gone_json, row_json};
+
+/// The longest frame of the store's: a page's rows.
+const FRAME_LEN_MAX: usize = 16 << 20;
+
+/// What the store answered.
+#[derive(Debug)]
+pub enum Answer {
+    /// A page.
+    Page {
+        /// Its question's number.
+        correlation_id: u64,
+        /// Where to go on.
+        token: Vec<u8>,
+        /// How many rows it has.
+        row_count: u32,
+        /// The bytes of them on the wire.
+        row_bytes: usize,
+        /// All of it.
+        body: Value,
+    },
+    /// The question is refused.
+    Refused {
+        /// Its number.
+        correlation_id: u64,
+        /// Why.
+        reason: Reason,
+        /// The oldest legal token, where the reason is a resync and there is one.
+        token: Vec<u8>,
+    },
+}
+
+impl Answer {
+    /// Reads the frames of one page.
+    ///
+    /// # Panics
+    /// When they are not what the store makes.
+    #[must_use]
+    pub fn of(frames: &[u8]) -> Answer {
+        let Framing::Frame { len, message: Ok(raw) } = next_frame(frames, FRAME_LEN_MAX) else {
+            panic!("the store makes whole frames");
+        };
+        match NodeMessage::decode(&raw).expect("the store's own message") {
+            NodeMessage::Reject(reject) => Answer::Refused {
+                correlation_id: reject.request_no.0,
+                reason: reject.reason,
+                token: Vec::new(),
+            },
+            NodeMessage::OrderPage(page, token) if page.reason != Reason::None => {
+                let (correlation_id, reason) = (page.correlation_id, page.reason);
+                Answer::Refused { correlation_id, reason, token: token.to_vec() }
+            }
+            NodeMessage::OrderPage(page, token) => Answer::page(&page, token, &frames[len..]),
+            other => panic!("the store does not say {other:?}"),
+        }
+    }
+
+    /// The number of its question.
+    #[must_use]
+    pub fn correlation_id(&self) -> u64 {
+        match self {
+            Answer::Page { correlation_id, .. } | Answer::Refused { correlation_id, .. } => {
+                *correlation_id
+            }
+        }
+    }
+
+    fn page(page: &OrderPage, token: &[u8], behind: &[u8]) -> Answer {
+        let (sources, behind) = sources_of(behind);
+        let rows = if page.row_count == 0 { Vec::new() } else { rows_of(behind) };
+        let mut body = json!({
+            "token": hex(token),
+            "online": page.flags.contains(PageFlags::ONLINE),
+            "partial": page.flags.contains(PageFlags::PARTIAL),
+            "source_away": page.flags.contains(PageFlags::SOURCE_AWAY),
+            "oldest_transact_time": page.oldest_transact_time.0,
+            "asked_time": page.asked_time.0,
+            "served_time": page.served_time.0,
+            "row_count": page.row_count,
+            "merged_count": page.merged_count,
+            "rows": rows,
+        });
+        if let Some(sources) = sources {
+            body["sources"] = sources;
+        }
+        Answer::Page {
+            correlation_id: page.correlation_id,
+            token: token.to_vec(),
+            row_count: page.row_count,
+            row_bytes: behind.len(),
+            body,
+        }
+    }
+}
+
+/// How the sources stand, where a router says so behind the header, and what follows.
+fn sources_of(frames: &[u8]) -> (Option<Value>, &[u8]) {
+    let Framing::Frame { len, message: Ok(raw) } = next_frame(frames, FRAME_LEN_MAX) else {
+        return (None, frames);
+    };
+    match NodeMessage::decode(&raw).expect("the store's own message") {
+        NodeMessage::SourceStates(_, states) => {
+            let states = states.map(|state| {
+                let state = state.expect("the router's own states");
+                json!({ "source": state.source_id.0, "status": format!("{:?}", state.status) })
+            });
+            (Some(Value::Array(states.collect())), &frames[len..])
+        }
+        _ => (None, frames),
+    }
+}
+
+fn rows_of(frames: &[u8]) -> Vec<Value> {
+    let Framing::Frame { message: Ok(raw), .. } = next_frame(frames, FRAME_LEN_MAX) else {
+        panic!("the rows of a page come behind its header");
+    };
+    match NodeMessage::decode(&raw).expect("the store's own message") {
+        NodeMessage::OrderPageBody(_, rows) => all_rows(rows),
+        other => panic!("the rows of a page are not {other:?}"),
+    }
+}
+
+fn all_rows(rows: Rows<'_>) -> Vec<Value> {
+    let rows = rows.map(|row| {
+        let (row, attributes) = row.expect("the store's own row");
+        if row.flags == RowFlags::default() {
+            row_json(&row, attributes)
+        } else {
+            gone_json(row.order_id)
+        }
+    });
+    rows.collect()
+}
+
+/// Why somebody is refused, as JSON: `error` for programs, `message` for people.
+#[must_use]
+pub fn refusal_json(reason: Reason, token: &[u8]) -> Value {
+    let mut refusal = json!({ "error": format!("{reason:?}"), "message": reason.text() });
+    if !token.is_empty() {
+        refusal["token"] = Value::from(hex(token));
+    }
+    refusal
+}
+
+/// The same for a parameter.
+#[must_use]
+pub fn bad_parameter_json(bad: &BadParameter) -> Value {
+    json!({ "error": "BadParameter", "parameter": bad.parameter, "message": bad.to_string() })
+}
+
+/// A refusal over HTTP.
+#[must_use]
+pub fn refused(reason: Reason, token: &[u8]) -> Response {
+    let code = match reason {
+        Reason::UnknownKey | Reason::KeyExpired | Reason::KeyReplaced => StatusCode::UNAUTHORIZED,
+        Reason::NotEntitled => StatusCode::FORBIDDEN,
+        Reason::ResyncEpoch | Reason::ResyncFilter | Reason::ResyncFloor | Reason::ResyncToken => {
+            StatusCode::GONE
+        }
+        Reason::LimitReached => StatusCode::TOO_MANY_REQUESTS,
+        Reason::Overloaded | Reason::Stopping | Reason::MinTokenNotReached => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
+        _ => StatusCode::BAD_REQUEST,
+    };
+    let mut response = json_response(code, &refusal_json(reason, token));
+    let headers = response.headers_mut();
+    if code == StatusCode::UNAUTHORIZED {
+        headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        // Neither keys nor sessions are guessed on one connection.
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    if code == StatusCode::SERVICE_UNAVAILABLE || code == StatusCode::TOO_MANY_REQUESTS {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
+}
+
+/// A JSON object over HTTP.
+#[must_use]
+pub fn json_response(code: StatusCode, value: &Value) -> Response {
+    let kind = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
+        // What was answered to one reader is nobody else's.
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    ];
+    (code, kind, format!("{value}\n")).into_response()
+}

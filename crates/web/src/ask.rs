@@ -1,0 +1,248 @@
+//! What a reader asks for: the parameters of a query and the members of a JSON object, which are
+//! the same, and by what it proves who it is.
+
+use axum::http::{HeaderMap, header};
+use weir_types::hex::parse_hex;
+use weir_types::{AccountId, FirmId, InstrumentId, PartitionId, SessionId, Switch};
+use weir_wire::delivery::FetchOrders;
+use weir_wire::session::ApiKey;
+
+/// The longest token that is looked at, in bytes: far more than one with a place for each of a
+/// hundred sources has.
+const TOKEN_LEN_MAX: usize = 4 * 1024;
+/// How long a page may wait for its first row when the question does not say, in milliseconds.
+const WAIT_DEFAULT_MS: u32 = 10_000;
+/// The longest that it may ask for.
+const WAIT_MAX_MS: u32 = 30_000;
+
+/// A parameter that is not what it must be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{parameter}: {what}")]
+pub struct BadParameter {
+    /// Its name, as it was given.
+    pub parameter: String,
+    /// What it must be.
+    pub what: &'static str,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// Where to go on; empty for the beginning.
+    pub token: Vec<u8>,
+    /// Only this firm's orders.
+    pub firm_id: FirmId,
+    /// Only this account's.
+    pub account_id: AccountId,
+    /// Only this instrument's.
+    pub instrument_id: InstrumentId,
+    /// Whose orders.
+    pub source_id: PartitionId,
+    /// Only live ones.
+    pub live_only: bool,
+    /// The most rows of a page.
+    pub rows_max: u32,
+    /// Rows to wait for.
+    pub rows_min: u32,
+    /// The most bytes of a page's rows, as the wire has them.
+    pub bytes_max: u32,
+    /// How long to wait, in milliseconds.
+    pub wait_ms: u32,
+    /// What the store is to have reached before it answers; empty for nothing.
+    pub min_token: Vec<u8>,
+    /// How long that may take, in milliseconds; zero for the server's own time.
+    pub min_wait_ms: u32,
+}
+
+impl Default for Ask {
+    fn default() -> Ask {
+        Ask {
+            token: Vec::new(),
+            firm_id: FirmId::NONE,
+            account_id: AccountId::NONE,
+            instrument_id: InstrumentId::NONE,
+            source_id: PartitionId::NONE,
+            live_only: false,
+            rows_max: 0,
+            rows_min: 1,
+            bytes_max: 0,
+            wait_ms: WAIT_DEFAULT_MS,
+            min_token: Vec::new(),
+            min_wait_ms: 0,
+        }
+    }
+}
+
+impl Ask {
+    /// What the query of a URL asks for.
+    ///
+    /// # Errors
+    /// [`BadParameter`]; one that is not known or comes twice is refused too.
+    pub fn of_query(query: &str) -> Result<Ask, BadParameter> {
+        let mut ask = Ask::default();
+        let mut seen: Vec<String> = Vec::new();
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            if seen.iter().any(|before| **before == *name) {
+                return Err(bad(&name, "it comes twice"));
+            }
+            ask.set(&name, &value)?;
+            seen.push(name.into_owned());
+        }
+        Ok(ask)
+    }
+
+    /// Sets a parameter by its name.
+    ///
+    /// # Errors
+    /// [`BadParameter`].
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), BadParameter> {
+        match name {
+            "token" => self.token = token_of(name, value)?,
+            "firm" => self.firm_id = FirmId(number(name, value)?),
+            "account" => self.account_id = AccountId(number(name, value)?),
+            "instrument" => self.instrument_id = InstrumentId(number(name, value)?),
+            "source" => self.source_id = PartitionId(number(name, value)?),
+            "live" => {
+                self.live_only = match value {
+                    "true" | "1" => true,
+                    "false" | "0" => false,
+                    _ => return Err(bad(name, "true or false")),
+                }
+            }
+            "max_rows" => self.rows_max = number(name, value)?,
+            "min_rows" => self.rows_min = number(name, value)?,
+            "max_bytes" => self.bytes_max = number(name, value)?,
+            "min_token" => self.min_token = token_of(name, value)?,
+            "wait_ms" => self.wait_ms = wait_of(name, value)?,
+            "min_wait_ms" => self.min_wait_ms = wait_of(name, value)?,
+            _ => return Err(bad(name, "there is no such parameter")),
+        }
+        Ok(())
+    }
+
+    /// The question as the store takes it, for one page.
+    #[must_use]
+    pub fn question(&self, session_id: SessionId, correlation_id: u64) -> FetchOrders {
+        FetchOrders {
+            correlation_id,
+            session_id,
+            firm_id: self.firm_id,
+            account_id: self.account_id,
+            instrument_id: self.instrument_id,
+            rows_max: self.rows_max,
+            rows_min: self.rows_min,
+            bytes_max: self.bytes_max,
+            wait_max_us: self.wait_ms.max(1) * 1_000,
+            credit: 1,
+            live_only: if self.live_only { Switch::On } else { Switch::Off },
+            source_id: self.source_id,
+            min_wait_us: self.min_wait_ms.saturating_mul(1_000),
+            credit_rows: 0,
+            credit_bytes: 0,
+        }
+    }
+}
+
+fn bad(parameter: &str, what: &'static str) -> BadParameter {
+    // A name that somebody made up is repeated as far as one would look at it.
+    BadParameter { parameter: parameter.chars().take(40).collect(), what }
+}
+
+fn number<T: std::str::FromStr>(name: &str, value: &str) -> Result<T, BadParameter> {
+    let is_digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+    let parsed = if is_digits { value.parse().ok() } else { None };
+    parsed.ok_or_else(|| bad(name, "a whole number in its range"))
+}
+
+fn wait_of(name: &str, value: &str) -> Result<u32, BadParameter> {
+    let wait = number(name, value)?;
+    if wait > WAIT_MAX_MS { Err(bad(name, "at most 30000")) } else { Ok(wait) }
+}
+
+fn token_of(name: &str, value: &str) -> Result<Vec<u8>, BadParameter> {
+    let token = parse_hex(value).ok_or_else(|| bad(name, "hexadecimal digits"))?;
+    if token.len() > TOKEN_LEN_MAX { Err(bad(name, "far too long for a token")) } else { Ok(token) }
+}
+
+/// The session and the API key of `Authorization: Bearer SESSION:KEY`, the key in hexadecimal.
+#[must_use]
+pub fn credentials(headers: &HeaderMap) -> Option<(SessionId, ApiKey)> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, rest) = value.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return None;
+    }
+    let (session, key) = rest.trim().split_once(':')?;
+    let key = <[u8; 32]>::try_from(parse_hex(key)?).ok()?;
+    Some((SessionId(number("session", session).ok()?), ApiKey(key)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_is_read_parameter_by_parameter() {
+        let ask = Ask::of_query(
+            "token=0aff&firm=1&account=22&instrument=3&source=9&live=true&max_rows=50&min_rows=5\
+             &max_bytes=1000&wait_ms=250&min_token=01&min_wait_ms=40",
+        );
+        let want = Ask {
+            token: vec![10, 255],
+            firm_id: FirmId(1),
+            account_id: AccountId(22),
+            instrument_id: InstrumentId(3),
+            source_id: PartitionId(9),
+            live_only: true,
+            rows_max: 50,
+            rows_min: 5,
+            bytes_max: 1_000,
+            wait_ms: 250,
+            min_token: vec![1],
+            min_wait_ms: 40,
+        };
+        assert_eq!(ask, Ok(want));
+        assert_eq!(Ask::of_query(""), Ok(Ask::default()));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let long = format!("token={}", "00".repeat(TOKEN_LEN_MAX + 1));
+        for (query, parameter) in [
+            ("firm=x", "firm"),
+            ("firm=-1", "firm"),
+            ("firm=+1", "firm"),
+            ("firm=", "firm"),
+            ("source=70000", "source"),
+            ("live=yes", "live"),
+            ("token=0", "token"),
+            ("token=zz", "token"),
+            (&long, "token"),
+            ("wait_ms=30001", "wait_ms"),
+            ("min_wait_ms=30001", "min_wait_ms"),
+            ("min_token=0", "min_token"),
+            ("firms=1", "firms"),
+            ("firm=1&live=1&firm=1", "firm"),
+        ] {
+            let refused = Ask::of_query(query).unwrap_err();
+            assert_eq!(refused.parameter, parameter, "{}", &query[..query.len().min(40)]);
+        }
+    }
+
+    #[test]
+    fn a_bearer_is_a_session_and_its_key() {
+        let with = |value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::AUTHORIZATION, value.parse().unwrap());
+            credentials(&headers)
+        };
+        let key = "07".repeat(32);
+        assert_eq!(with(&format!("Bearer 11:{key}")), Some((SessionId(11), ApiKey([7; 32]))));
+        assert_eq!(with(&format!("bearer 11:{key}")), Some((SessionId(11), ApiKey([7; 32]))));
+        assert_eq!(with(&format!("Basic 11:{key}")), None);
+        assert_eq!(with(&format!("Bearer {key}")), None);
+        assert_eq!(with(&format!("Bearer 11:{key}00")), None);
+        assert_eq!(with(&format!("Bearer eleven:{key}")), None);
+        assert_eq!(credentials(&HeaderMap::new()), None);
+    }
+}

@@ -1,0 +1,305 @@
+//! Between HTTP and the delivery store: who may ask, and whose page is whose.
+//!
+//! The agent follows the control log by itself, so that whoever was just defined can ask at once.
+//! It checks keys as the gateway does: the same answer after the same work, whatever is wrong. A
+//! reader is a connection of the store's; its number has the highest bit set, which no connection
+//! of the gateway has.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio::sync::{mpsc, oneshot};
+use weir_delivery::Entitlement;
+use weir_door::directory::{Directory, KnownSession, Proof};
+use weir_door::entitlement::entitlement_of;
+use weir_door::reader_rings::{DeliveryPort, DeliveryRequest, Fetch};
+use weir_door::{ConnectionId, DoorNo};
+use weir_partition::event_reader::{EventReader, ReadEvent};
+use weir_runtime::{Agent, Wake};
+use weir_types::{Nanos, Reason, SessionId};
+use weir_wire::session::ApiKey;
+use weir_wire::{Definition, Event};
+
+use super::{WebFigures, add_one};
+
+/// Subscriptions of one WebSocket: questions that a reader may have at the store at a time.
+pub const SUBSCRIPTIONS_MAX: usize = 16;
+/// Requests on their way to the agent.
+const REQUESTS_MAX: usize = 1_024;
+/// Requests taken in one cycle.
+const TAKE_MAX: usize = 256;
+/// How often the control log is looked at when nobody asks.
+const LOOK_INTERVAL: u64 = 20_000_000;
+enum Request {
+    Enter { session_id: SessionId, key: ApiKey, reply: oneshot::Sender<Result<Reader, Reason>> },
+    Ask(Box<Fetch>),
+    Leave(ConnectionId),
+}
+
+/// The way to the agent, for as many as like.
+#[derive(Clone)]
+pub struct Hub {
+    requests: mpsc::Sender<Request>,
+    wake: Wake,
+    /// What is counted.
+    pub figures: Arc<WebFigures>,
+}
+
+/// Somebody who has proved to be a session and may ask. The store forgets it when it is dropped.
+pub struct Reader {
+    /// Who it is.
+    pub session_id: SessionId,
+    connection: ConnectionId,
+    entitlement: Entitlement,
+    valid_until: Nanos,
+    pages: mpsc::Receiver<Vec<u8>>,
+    hub: Hub,
+}
+
+impl Hub {
+    /// Lets somebody in who has a session's key.
+    ///
+    /// # Errors
+    /// Why not: [`Reason::UnknownKey`], [`Reason::KeyExpired`], [`Reason::NotEntitled`] for a
+    /// session that has nothing to see, [`Reason::Overloaded`] when there are too many,
+    /// [`Reason::Stopping`].
+    pub async fn enter(&self, session_id: SessionId, key: ApiKey) -> Result<Reader, Reason> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Request::Enter { session_id, key, reply }).await?;
+        answer.await.unwrap_or(Err(Reason::Stopping))
+    }
+
+    async fn send(&self, request: Request) -> Result<(), Reason> {
+        self.requests.send(request).await.map_err(|_| Reason::Stopping)?;
+        self.wake.wake();
+        Ok(())
+    }
+}
+
+impl Reader {
+    /// Asks. Not more than [`SUBSCRIPTIONS_MAX`] questions may be without a page.
+    ///
+    /// # Errors
+    /// [`Reason::KeyExpired`]; [`Reason::Stopping`].
+    pub async fn ask(
+        &self,
+        fetch: weir_wire::delivery::FetchOrders,
+        (token, min_token): (Vec<u8>, Vec<u8>),
+        now: Nanos,
+    ) -> Result<(), Reason> {
+        if KnownSession::is_over(self.valid_until, now) {
+            return Err(Reason::KeyExpired);
+        }
+        let (connection, entitlement) = (self.connection, self.entitlement);
+        let fetch = Box::new(Fetch { connection, fetch, token, min_token, entitlement });
+        self.hub.send(Request::Ask(fetch)).await
+    }
+
+    /// The next page's frames; nothing when its session's key was replaced or the node stops.
+    pub async fn next_page(&mut self) -> Option<Vec<u8>> {
+        self.pages.recv().await
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        // Without room the agent finds out by itself, from the next page that nobody takes.
+        drop(self.hub.requests.try_send(Request::Leave(self.connection)));
+        self.hub.wake.wake();
+    }
+}
+
+/// What the agent is made of.
+pub struct HubParts {
+    /// The store's rings.
+    pub delivery: DeliveryPort,
+    /// The control partition's events, from the oldest.
+    pub control: EventReader,
+    /// Who there is; the gateway's, as far as it knew at the start.
+    pub directory: Directory,
+    /// Wakes the agent's thread.
+    pub wake: Wake,
+    /// Readers at a time.
+    pub readers_max: usize,
+}
+
+struct Guest {
+    session_id: SessionId,
+    pages: mpsc::Sender<Vec<u8>>,
+}
+
+/// The agent.
+pub struct HubAgent {
+    requests: mpsc::Receiver<Request>,
+    hub: Hub,
+    guests: HashMap<ConnectionId, Guest>,
+    next_reader: u64,
+    delivery: DeliveryPort,
+    control: EventReader,
+    record: Vec<u8>,
+    directory: Directory,
+    /// A question that found no room at the store.
+    waiting: Option<Box<Fetch>>,
+    readers_max: usize,
+}
+
+impl HubAgent {
+    /// An agent and the way to it.
+    #[must_use]
+    pub fn new(parts: HubParts) -> (HubAgent, Hub) {
+        let (to_agent, requests) = mpsc::channel(REQUESTS_MAX);
+        let figures = Arc::new(WebFigures::default());
+        let hub = Hub { requests: to_agent, wake: parts.wake, figures };
+        let agent = HubAgent {
+            requests,
+            hub: hub.clone(),
+            guests: HashMap::new(),
+            next_reader: 0,
+            delivery: parts.delivery,
+            control: parts.control,
+            record: Vec::with_capacity(512),
+            directory: parts.directory,
+            waiting: None,
+            readers_max: parts.readers_max,
+        };
+        (agent, hub)
+    }
+
+    /// Takes in what the control log says of sessions; returns how much it said.
+    fn follow(&mut self) -> usize {
+        let mut taken = 0;
+        while let ReadEvent::Record(_) = self.control.next(&mut self.record) {
+            taken += 1;
+            let event = Event::decode(&self.record).expect("the event log holds our own records");
+            let Event::Defined(_, definition) = event else { continue };
+            let Definition::DefineSession(_) = definition else { continue };
+            if let Some(redefined) = self.directory.define(&definition)
+                && redefined.is_key_replaced
+            {
+                self.send_away(redefined.session_id);
+            }
+        }
+        taken
+    }
+
+    /// Ends the readers of a session whose key is another one now.
+    fn send_away(&mut self, session_id: SessionId) {
+        let of_session =
+            |(id, guest): (&ConnectionId, &Guest)| (guest.session_id == session_id).then_some(*id);
+        let ids: Vec<ConnectionId> = self.guests.iter().filter_map(of_session).collect();
+        ids.into_iter().for_each(|id| self.forget(id));
+    }
+
+    fn forget(&mut self, id: ConnectionId) {
+        if self.guests.remove(&id).is_some() {
+            self.delivery.connection_is_gone(id);
+        }
+    }
+
+    fn take_requests(&mut self, now: Nanos) -> usize {
+        let mut taken = 0;
+        while taken < TAKE_MAX {
+            if let Some(fetch) = self.waiting.take()
+                && !self.ask(fetch)
+            {
+                return taken;
+            }
+            let Ok(request) = self.requests.try_recv() else { break };
+            taken += 1;
+            match request {
+                Request::Enter { session_id, key, reply } => {
+                    let entered = self.enter(session_id, &key, now);
+                    // Nobody who left in the meantime is a guest for longer than this.
+                    drop(reply.send(entered));
+                }
+                Request::Ask(fetch) => {
+                    self.waiting = Some(fetch);
+                }
+                Request::Leave(id) => self.forget(id),
+            }
+        }
+        taken
+    }
+
+    /// Hands a question on; false when it has to wait.
+    fn ask(&mut self, fetch: Box<Fetch>) -> bool {
+        if !self.guests.contains_key(&fetch.connection) {
+            return true;
+        }
+        if !self.delivery.has_room() {
+            self.waiting = Some(fetch);
+            return false;
+        }
+        self.delivery.ask(DeliveryRequest::Fetch(fetch))
+    }
+
+    fn enter(&mut self, id: SessionId, key: &ApiKey, now: Nanos) -> Result<Reader, Reason> {
+        // What was defined before this was asked is known.
+        self.follow();
+        let known = self.directory.authenticate(id, Proof::ApiKey(key), now);
+        let figures = self.hub.figures.clone();
+        let known = known.inspect_err(|_| add_one(&figures.keys_refused))?;
+        let Some(entitlement) = entitlement_of(known.role, known.firm_id) else {
+            add_one(&figures.asks_refused);
+            return Err(Reason::NotEntitled);
+        };
+        if self.guests.len() >= self.readers_max {
+            add_one(&figures.turned_away);
+            return Err(Reason::Overloaded);
+        }
+        add_one(&figures.entered);
+        let connection = ConnectionId::at(DoorNo::WEB, self.next_reader);
+        self.next_reader += 1;
+        let (to_reader, pages) = mpsc::channel(SUBSCRIPTIONS_MAX + 1);
+        self.guests.insert(connection, Guest { session_id: id, pages: to_reader });
+        Ok(Reader {
+            session_id: id,
+            connection,
+            entitlement,
+            valid_until: known.valid_until,
+            pages,
+            hub: self.hub.clone(),
+        })
+    }
+
+    fn take_pages(&mut self) -> usize {
+        let mut taken = 0;
+        while let Some(pages) = self.delivery.next_pages() {
+            taken += 1;
+            let Some(guest) = self.guests.get(&pages.connection) else { continue };
+            // One page for each question, and room for as many: else nobody is there to take it.
+            if guest.pages.try_send(pages.bytes).is_err() {
+                self.forget(pages.connection);
+            } else {
+                add_one(&self.hub.figures.pages);
+            }
+        }
+        taken
+    }
+}
+
+impl Agent for HubAgent {
+    fn name(&self) -> &'static str {
+        "web-readers"
+    }
+
+    fn do_work(&mut self, now: Nanos) -> usize {
+        let done = self.follow() + self.take_requests(now) + self.take_pages();
+        self.delivery.wake_if_asked();
+        self.hub.figures.readers.store(self.guests.len() as u64, Ordering::Relaxed);
+        done
+    }
+
+    fn next_deadline(&self, now: Nanos) -> Option<Nanos> {
+        // A question that waits for room is tried again soon.
+        let wait = if self.waiting.is_some() { 500_000 } else { LOOK_INTERVAL };
+        Some(Nanos(now.0 + wait))
+    }
+
+    fn stop(&mut self, _now: Nanos) -> bool {
+        self.guests.clear();
+        self.requests.close();
+        true
+    }
+}

@@ -1,0 +1,388 @@
+//! What a subscriber over a WebSocket says: one JSON object a message, as the binary protocol's
+//! request (`docs/protocols/market-data.md`). Bytes from outside are refused by the name of what
+//! is wrong; nothing here panics on them.
+
+use std::fmt::{self, Debug};
+
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
+use serde_json::Value;
+use weir_types::{MarketContent, MarketPolicy, Nanos, SessionId};
+use weir_wire::market::{PATTERN_LEN_MAX, SetMarketInterval, SubscribeMarket, UnsubscribeMarket};
+use weir_wire::market_dialogue::MarketRequest;
+
+use crate::ask::BadParameter;
+
+/// What a quote's move is judged by when a subscription does not say: a hundredth.
+const URGENT_MOVE_PPM: u32 = 10_000;
+/// Decimal places of a price.
+const PLACES: usize = weir_market::PRICE_EXPONENT.unsigned_abs() as usize;
+
+/// A request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Subscribes, to the instruments of a pattern of at most [`PATTERN_LEN_MAX`] bytes.
+    Subscribe(SubscribeMarket, String),
+    /// Gives a subscription another interval.
+    SetInterval(SetMarketInterval),
+    /// Ends a subscription.
+    Unsubscribe(UnsubscribeMarket),
+}
+
+impl Request {
+    /// Reads what a session says.
+    ///
+    /// # Errors
+    /// [`BadParameter`], which names the member that is wrong, unknown, there twice or lacking; no
+    /// name where the text is no JSON object or says nothing that is known.
+    pub fn parse(text: &str, session_id: SessionId) -> Result<Request, BadParameter> {
+        let members: Members =
+            serde_json::from_str(text).map_err(|_| bad("", "a message is one JSON object"))?;
+        let members = members.0;
+        for (at, (name, _)) in members.iter().enumerate() {
+            if members[..at].iter().any(|(before, _)| before == name) {
+                return Err(bad(name, "it comes twice"));
+            }
+        }
+        let has = |op: &str| members.iter().any(|(name, _)| name == op);
+        let ops = ["subscribe", "setInterval", "unsubscribe"];
+        match ops.into_iter().find(|op| has(op)) {
+            Some("subscribe") => subscribe(&members, session_id),
+            Some("setInterval") => set_interval(&members, session_id),
+            Some(_) => unsubscribe(&members, session_id),
+            None => Err(bad("", "a message says subscribe, setInterval or unsubscribe")),
+        }
+    }
+
+    /// Appends its frame.
+    pub fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Request::Subscribe(message, pattern) => {
+                MarketRequest::Subscribe(*message, pattern.as_bytes()).put(out);
+            }
+            Request::SetInterval(message) => MarketRequest::SetInterval(*message).put(out),
+            Request::Unsubscribe(message) => MarketRequest::Unsubscribe(*message).put(out),
+        }
+    }
+}
+
+type Member = (String, Value);
+
+fn subscribe(members: &[Member], session_id: SessionId) -> Result<Request, BadParameter> {
+    let (mut pattern, mut content, mut policy) = (None, None, None);
+    let mut message = SubscribeMarket {
+        urgent_move: 0,
+        interval: Nanos(0),
+        session_id,
+        handle: 0,
+        urgent_move_ppm: URGENT_MOVE_PPM,
+        queue_len_max: 0,
+        depth: 0,
+        content: MarketContent::Bbo,
+        policy: MarketPolicy::Conflate,
+    };
+    for (name, value) in members {
+        match name.as_str() {
+            "subscribe" => message.handle = number(name, value)?,
+            "pattern" => pattern = Some(pattern_of(name, value)?),
+            "content" => content = Some(named(MarketContent::from_code, value, CONTENTS)?),
+            "policy" => policy = Some(named(MarketPolicy::from_code, value, POLICIES)?),
+            "depth" => message.depth = number(name, value)?,
+            "interval" => message.interval = Nanos(number(name, value)?),
+            "urgentMovePpm" => message.urgent_move_ppm = number(name, value)?,
+            "urgentMove" => message.urgent_move = price(name, value)?,
+            "queueLenMax" => message.queue_len_max = number(name, value)?,
+            _ => return Err(unknown(name)),
+        }
+    }
+    message.content = content.ok_or_else(|| bad(CONTENTS.0, CONTENTS.1))?;
+    message.policy = policy.unwrap_or(match message.content {
+        // What is never merged is told as lost where it does not fit.
+        MarketContent::Trades | MarketContent::Orders => MarketPolicy::SkipAndNotify,
+        _ => MarketPolicy::Conflate,
+    });
+    let pattern = pattern.ok_or_else(|| bad("pattern", PATTERN))?;
+    Ok(Request::Subscribe(message, pattern))
+}
+
+fn set_interval(members: &[Member], session_id: SessionId) -> Result<Request, BadParameter> {
+    let (mut handle, mut interval) = (0, None);
+    for (name, value) in members {
+        match name.as_str() {
+            "setInterval" => handle = number(name, value)?,
+            "interval" => interval = Some(Nanos(number(name, value)?)),
+            _ => return Err(unknown(name)),
+        }
+    }
+    let interval = interval.ok_or_else(|| bad("interval", NUMBER))?;
+    Ok(Request::SetInterval(SetMarketInterval { interval, session_id, handle }))
+}
+
+fn unsubscribe(members: &[Member], session_id: SessionId) -> Result<Request, BadParameter> {
+    let mut handle = 0;
+    for (name, value) in members {
+        match name.as_str() {
+            "unsubscribe" => handle = number(name, value)?,
+            _ => return Err(unknown(name)),
+        }
+    }
+    Ok(Request::Unsubscribe(UnsubscribeMarket { session_id, handle }))
+}
+
+/// What members must be, for who has them wrong.
+const NUMBER: &str = "a whole number in its range, or one as text";
+const PATTERN: &str = "a symbol, the beginning of symbols and a star, or a star: at most 25 bytes";
+const PRICE: &str = "a price above or equal to zero as text, with at most nine decimal places";
+const CONTENTS: (&str, &str) =
+    ("content", "Bbo, Depth, Levels, Orders, Trades, Statistics or Status");
+const POLICIES: (&str, &str) = ("policy", "Keep, Conflate, SkipAndNotify or Disconnect");
+
+fn bad(parameter: &str, what: &'static str) -> BadParameter {
+    BadParameter { parameter: parameter.chars().take(40).collect(), what }
+}
+
+fn unknown(name: &str) -> BadParameter {
+    bad(name, "there is no such member here")
+}
+
+/// A number, as such or as text: JavaScript's own numbers have no 64 bits.
+fn number<T: TryFrom<u64>>(name: &str, value: &Value) -> Result<T, BadParameter> {
+    let number = match value {
+        Value::Number(number) => number.as_u64(),
+        Value::String(text) => digits(text).and_then(|digits| digits.parse().ok()),
+        _ => None,
+    };
+    number.and_then(|number| T::try_from(number).ok()).ok_or_else(|| bad(name, NUMBER))
+}
+
+/// The text, when it is digits and nothing else.
+fn digits(text: &str) -> Option<&str> {
+    let is_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_digits.then_some(text)
+}
+
+/// A price's mantissa.
+fn price(name: &str, value: &Value) -> Result<u64, BadParameter> {
+    let mantissa = value.as_str().and_then(|text| {
+        let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+        let (whole, fraction) = (digits(whole)?, digits(fraction)?);
+        let padded = (fraction.len() <= PLACES).then(|| format!("{whole}{fraction:0<PLACES$}"));
+        padded?.parse().ok()
+    });
+    mantissa.ok_or_else(|| bad(name, PRICE))
+}
+
+fn pattern_of(name: &str, value: &Value) -> Result<String, BadParameter> {
+    let pattern = value.as_str().filter(|text| text.len() <= PATTERN_LEN_MAX);
+    pattern.map(str::to_owned).ok_or_else(|| bad(name, PATTERN))
+}
+
+/// A value by its name in the schema, in capitals or not.
+fn named<T: Debug>(
+    from_code: impl Fn(u8) -> Option<T>,
+    value: &Value,
+    (name, what): (&str, &'static str),
+) -> Result<T, BadParameter> {
+    let text = value.as_str().unwrap_or_default();
+    (0..=u8::MAX)
+        .filter_map(from_code)
+        .find(|value| format!("{value:?}").eq_ignore_ascii_case(text))
+        .ok_or_else(|| bad(name, what))
+}
+
+/// The members of an object in their order, those that come twice too.
+struct Members(Vec<Member>);
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Members, D::Error> {
+        deserializer.deserialize_map(Object)
+    }
+}
+
+struct Object;
+
+/// Members that any request has, and some more.
+const MEMBERS_MAX: usize = 16;
+
+impl<'de> Visitor<'de> for Object {
+    type Value = Members;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+        let mut members = Vec::new();
+        while let Some(member) = map.next_entry()? {
+            if members.len() >= MEMBERS_MAX {
+                return Err(A::Error::custom("far too many members"));
+            }
+            members.push(member);
+        }
+        Ok(Members(members))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SESSION: SessionId = SessionId(11);
+
+    fn subscription(text: &str) -> (SubscribeMarket, String) {
+        match Request::parse(text, SESSION) {
+            Ok(Request::Subscribe(message, pattern)) => (message, pattern),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_subscription_says_all_that_the_binary_one_says() {
+        let (message, pattern) = subscription(
+            r#"{"subscribe":7,"pattern":"AAPL*","content":"depth","policy":"Disconnect","depth":10,
+                "interval":"18446744073709551615","urgentMovePpm":5,"urgentMove":"0.05",
+                "queueLenMax":100}"#,
+        );
+        let want = SubscribeMarket {
+            urgent_move: 50_000_000,
+            interval: Nanos(u64::MAX),
+            session_id: SESSION,
+            handle: 7,
+            urgent_move_ppm: 5,
+            queue_len_max: 100,
+            depth: 10,
+            content: MarketContent::Depth,
+            policy: MarketPolicy::Disconnect,
+        };
+        assert_eq!((message, pattern.as_str()), (want, "AAPL*"));
+    }
+
+    #[test]
+    fn what_a_subscription_leaves_open_depends_on_its_content() {
+        for (content, policy) in [
+            ("Bbo", MarketPolicy::Conflate),
+            ("levels", MarketPolicy::Conflate),
+            ("STATUS", MarketPolicy::Conflate),
+            ("Trades", MarketPolicy::SkipAndNotify),
+            ("orders", MarketPolicy::SkipAndNotify),
+        ] {
+            let text = format!(r#"{{"subscribe":1,"pattern":"*","content":"{content}"}}"#);
+            let (message, _) = subscription(&text);
+            assert_eq!((message.policy, message.interval), (policy, Nanos(0)), "{content}");
+            assert_eq!(message.urgent_move_ppm, 10_000);
+        }
+    }
+
+    #[test]
+    fn intervals_are_set_and_subscriptions_ended_by_their_numbers() {
+        let set = Request::parse(r#"{"setInterval":7,"interval":1000000}"#, SESSION);
+        let want = SetMarketInterval { interval: Nanos(1_000_000), session_id: SESSION, handle: 7 };
+        assert_eq!(set, Ok(Request::SetInterval(want)));
+        let ended = Request::parse(r#"{"unsubscribe":"7"}"#, SESSION);
+        let want = UnsubscribeMarket { session_id: SESSION, handle: 7 };
+        assert_eq!(ended, Ok(Request::Unsubscribe(want)));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let with =
+            |member: &str| format!(r#"{{"subscribe":1,"pattern":"*","content":"Bbo",{member}}}"#);
+        let deep = format!("{}{}", "[".repeat(5_000), "]".repeat(5_000));
+        let many: Vec<String> = (0..17).map(|at| format!(r#""m{at}":1"#)).collect();
+        let many = format!("{{{}}}", many.join(","));
+        for (text, parameter) in [
+            ("", ""),
+            ("[1]", ""),
+            ("{", ""),
+            ("{}", ""),
+            (deep.as_str(), ""),
+            (many.as_str(), ""),
+            (r#"{"hello":1}"#, ""),
+            (r#"{"subscribe":-1,"pattern":"*","content":"Bbo"}"#, "subscribe"),
+            (r#"{"subscribe":4294967296,"pattern":"*","content":"Bbo"}"#, "subscribe"),
+            (r#"{"subscribe":1.5,"pattern":"*","content":"Bbo"}"#, "subscribe"),
+            (r#"{"subscribe":1,"content":"Bbo"}"#, "pattern"),
+            (r#"{"subscribe":1,"pattern":"*"}"#, "content"),
+            (r#"{"subscribe":1,"pattern":7,"content":"Bbo"}"#, "pattern"),
+            (r#"{"subscribe":1,"pattern":"*","content":"bbbo"}"#, "content"),
+            (r#"{"subscribe":1,"pattern":"*","content":1}"#, "content"),
+            (&with(r#""policy":"skip""#), "policy"),
+            (&with(r#""depth":65536"#), "depth"),
+            (&with(r#""interval":"1x""#), "interval"),
+            (&with(r#""interval":"+1""#), "interval"),
+            (&with(r#""interval":"18446744073709551616""#), "interval"),
+            (&with(r#""urgentMove":0.05"#), "urgentMove"),
+            (&with(r#""urgentMove":"0.0000000001""#), "urgentMove"),
+            (&with(r#""urgentMove":"99999999999999""#), "urgentMove"),
+            (&with(r#""urgentMove":"1.""#), "urgentMove"),
+            (&with(r#""colour":"red""#), "colour"),
+            (&with(r#""content":"Bbo""#), "content"),
+            (r#"{"setInterval":1}"#, "interval"),
+            (r#"{"setInterval":1,"interval":1,"pattern":"*"}"#, "pattern"),
+            (r#"{"unsubscribe":1,"interval":1}"#, "interval"),
+            (&format!(r#"{{"subscribe":1,"pattern":"{}"}}"#, "A".repeat(26)), "pattern"),
+        ] {
+            let refused = Request::parse(text, SESSION).unwrap_err();
+            assert_eq!(refused.parameter, parameter, "{}", &text[..text.len().min(80)]);
+        }
+    }
+
+    /// What a gateway reads of a request's frame.
+    fn read_back(request: &Request) -> Request {
+        use weir_wire::frame::{CLIENT_FRAME_LEN_MAX, Framing, next_frame};
+        let mut frame = Vec::new();
+        request.put(&mut frame);
+        let Framing::Frame { message: Ok(raw), .. } = next_frame(&frame, CLIENT_FRAME_LEN_MAX)
+        else {
+            panic!("a whole frame")
+        };
+        match MarketRequest::decode(&raw) {
+            Some(Ok(MarketRequest::Subscribe(message, pattern))) => {
+                Request::Subscribe(message, String::from_utf8(pattern.to_vec()).unwrap())
+            }
+            Some(Ok(MarketRequest::SetInterval(message))) => Request::SetInterval(message),
+            Some(Ok(MarketRequest::Unsubscribe(message))) => Request::Unsubscribe(message),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    const PIECES: [&str; 22] = [
+        "{\"subscribe\":7",
+        "{\"setInterval\":7",
+        "{\"unsubscribe\":\"7\"",
+        ",\"pattern\":\"AAPL*\"",
+        ",\"content\":\"Bbo\"",
+        ",\"content\":\"trades\"",
+        ",\"interval\":5",
+        ",\"interval\":\"18446744073709551615\"",
+        ",\"depth\":65535",
+        ",\"policy\":\"Keep\"",
+        ",\"urgentMove\":\"0.05\"",
+        ",\"urgentMovePpm\":1",
+        ",\"queueLenMax\":4294967295",
+        ",\"colour\":{\"a\":[1]}",
+        "-1",
+        "1e3",
+        "null",
+        "[",
+        "\\u00e9",
+        "\"",
+        "}",
+        "}",
+    ];
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_is_said_is_refused_by_its_name_or_read_by_the_gateway_as_it_was_meant(
+            places in proptest::collection::vec(0..PIECES.len(), 0..8),
+            rest in ".{0,20}",
+            is_whole in proptest::bool::ANY,
+        ) {
+            let pieces: String = places.iter().map(|place| PIECES[*place]).collect();
+            let text = if is_whole { format!("{pieces}}}") } else { format!("{pieces}{rest}") };
+            match Request::parse(&text, SESSION) {
+                Ok(request) => assert_eq!(read_back(&request), request),
+                Err(bad) => assert!(bad.parameter.chars().count() <= 40 && !bad.what.is_empty()),
+            }
+        }
+    }
+}

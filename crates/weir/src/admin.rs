@@ -1,0 +1,693 @@
+//! `weir admin`: an operator's requests, one per call, each waited for.
+//!
+//! A refusal is an error with the engine's reason and a failing exit status. A new session's key
+//! is drawn here, printed once and kept nowhere; the node gets its hash.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use weir_client::admin::switch;
+use weir_client::clock::unix_time;
+use weir_client::load::setup::{fresh_key, key_hash};
+use weir_client::status::{InstrumentStatus, phase_name, phase_named};
+use weir_client::{Admin, ClientError};
+use weir_types::{
+    AccountId, Cash, ClOrdId, Credential, CredentialKind, FirmId, InstrumentId, KillScope,
+    MassCancelScope, MatchId, Nanos, PartitionId, Phase, Price, Qty, RequestNo, Role, SessionId,
+    Symbol,
+};
+use weir_wire::Request;
+use weir_wire::order_entry::MassCancel;
+use weir_wire::reference::{
+    DefineAccount, DefineFirm, DefineInstrument, DefineSession, KillSwitch, Transfer,
+};
+
+use super::calendar::Calendar;
+use super::endpoint::{Login, hex};
+use super::keygen::{parse_32, read_public_key};
+use weir_runtime::civil::{Date, parse_moment, utc};
+
+/// Options of `weir admin`.
+#[derive(Debug, clap::Args)]
+pub struct AdminArgs {
+    #[command(flatten)]
+    login: Login,
+    /// One JSON object instead of a sentence.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: AdminCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum AdminCommand {
+    /// Define an instrument, or change it.
+    Instrument(InstrumentArgs),
+    /// Define a firm.
+    Firm {
+        /// Its identifier.
+        #[arg(long)]
+        id: u32,
+        /// Its name: up to 16 characters.
+        #[arg(long)]
+        name: String,
+    },
+    /// Define an account.
+    Account {
+        /// Its identifier.
+        #[arg(long)]
+        id: u32,
+        /// Its firm.
+        #[arg(long)]
+        firm: u32,
+        /// May sell what it does not hold and buy on credit.
+        #[arg(long)]
+        unlimited: bool,
+    },
+    /// Define a session; draws its API key and prints it once, unless it has a key already. A
+    /// session that is logged on by another key than the new one is ended.
+    Session(SessionArgs),
+    /// Move cash or a position into an account; negative amounts move out.
+    Deposit(DepositArgs),
+    /// Set an instrument's phase, now.
+    Phase {
+        /// Its symbol or identifier, or all.
+        instrument: String,
+        /// closed, opening-call, continuous, volatility-call, closing-call or halted.
+        #[arg(value_parser = parse_phase)]
+        phase: Phase,
+    },
+    /// File a change of phase for later, or forget those filed.
+    Schedule(ScheduleArgs),
+    /// File the changes of phase of the days to come, as a calendar says.
+    Calendar(CalendarArgs),
+    /// Take a trade back: cash and lots return, both sides are told, the orders stay as they are.
+    Bust {
+        /// The trade's number, as both sides' reports give it.
+        match_id: u64,
+        /// The partition that it happened in.
+        #[arg(long, default_value_t = 1)]
+        partition: u16,
+    },
+    /// Halt an instrument: no entry, no trades; cancels are served.
+    Halt {
+        /// Its symbol or identifier, or all.
+        instrument: String,
+    },
+    /// Resume continuous trading.
+    Resume {
+        /// Its symbol or identifier, or all.
+        instrument: String,
+    },
+    /// Stop entry for somebody; cancels are served.
+    Kill {
+        /// all, firm, account or session.
+        #[arg(value_parser = parse_scope)]
+        scope: KillScope,
+        /// The firm, account or session.
+        #[arg(default_value_t = 0)]
+        id: u32,
+        /// Only in this partition; else in all.
+        #[arg(long)]
+        partition: Option<u16>,
+        /// Allow entry again.
+        #[arg(long)]
+        off: bool,
+    },
+    /// Cancel all live orders of a firm or an account, or of an instrument over all firms.
+    Cancel(CancelArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct CancelArgs {
+    /// firm, account or instrument.
+    #[arg(value_parser = parse_cancel_scope)]
+    scope: MassCancelScope,
+    /// The firm's or account's identifier, the instrument's symbol or identifier.
+    of: String,
+    /// Only orders of this instrument: symbol or identifier.
+    #[arg(long)]
+    instrument: Option<String>,
+    /// Only in this partition; else in all, or in the instrument's.
+    #[arg(long)]
+    partition: Option<u16>,
+}
+
+#[derive(Debug, clap::Args)]
+struct InstrumentArgs {
+    /// Its identifier.
+    #[arg(long)]
+    id: u32,
+    /// Its name: up to 16 characters.
+    #[arg(long)]
+    symbol: String,
+    /// The partition that trades it.
+    #[arg(long, default_value_t = 1)]
+    partition: u16,
+    /// Prices are multiples of this mantissa.
+    #[arg(long, default_value_t = 1)]
+    tick: i64,
+    /// Quantities are multiples of this.
+    #[arg(long, default_value_t = 1)]
+    lot: u64,
+    /// The largest quantity of an order.
+    #[arg(long, default_value_t = 1_000_000_000)]
+    qty_max: u64,
+    /// The lowest price, as a mantissa.
+    #[arg(long, default_value_t = 1, allow_negative_numbers = true)]
+    price_min: i64,
+    /// The highest price, as a mantissa.
+    #[arg(long, default_value_t = 1_000_000_000_000)]
+    price_max: i64,
+    /// A price of mantissa m is m times ten to this power.
+    #[arg(long, default_value_t = -2, allow_negative_numbers = true)]
+    price_exponent: i8,
+    /// A lot is ten to this power units.
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    qty_exponent: i8,
+    /// The phase it begins in.
+    #[arg(long, default_value = "continuous", value_parser = parse_phase)]
+    phase: Phase,
+    /// The static reference until an uncrossing trades, as a mantissa; 0 for none.
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    reference_price: i64,
+    /// How far a trade may be from the static reference, in basis points; 0 for no collar.
+    #[arg(long, value_name = "BASIS_POINTS", default_value_t = 0)]
+    static_collar: u32,
+    /// How far a trade may be from the last price, in basis points; 0 for no collar.
+    #[arg(long, value_name = "BASIS_POINTS", default_value_t = 0)]
+    dynamic_collar: u32,
+    /// How long a volatility call lasts, in milliseconds; 0 until an operator ends it.
+    #[arg(long, value_name = "MS", default_value_t = 0)]
+    volatility_call_ms: u64,
+}
+
+#[derive(Debug, clap::Args)]
+struct SessionArgs {
+    /// Its identifier.
+    #[arg(long)]
+    id: u32,
+    /// Its firm; not for supervisors and operators.
+    #[arg(long, default_value_t = 0)]
+    firm: u32,
+    /// trader, supervisor, operator, drop-copy or source.
+    #[arg(long, default_value = "trader", value_parser = parse_role)]
+    role: Role,
+    /// New orders and replaces a second that each partition takes; 0 for no bound.
+    #[arg(long, value_name = "PER_SECOND", default_value_t = 0)]
+    order_rate: u32,
+    /// Requests that may be without an answer; 0 for no bound.
+    #[arg(long, value_name = "REQUESTS", default_value_t = 0)]
+    in_flight: u32,
+    /// It logs on by signature: its public key, a file that `weir keygen` made.
+    #[arg(long, value_name = "FILE")]
+    public_key: Option<PathBuf>,
+    /// It has an API key already: the key's hash, as printed when it was drawn.
+    #[arg(long, value_name = "HEX", conflicts_with = "public_key")]
+    key_hash: Option<String>,
+    /// Until when its key is good: 2026-11-23T08:50:00Z, an offset such as +01:00 for the Z, or
+    /// from now: +90s, +10m. For ever when not given.
+    #[arg(long, value_name = "TIME")]
+    expires: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+struct ScheduleArgs {
+    /// The instrument's symbol or identifier, or all.
+    instrument: String,
+    /// The phase to be in then.
+    #[arg(value_parser = parse_phase, required_unless_present = "clear")]
+    phase: Option<Phase>,
+    /// When: 2026-11-23T08:50:00Z, an offset such as +01:00 for the Z, or from now: +90s, +10m.
+    #[arg(long, value_name = "TIME", required_unless_present = "clear")]
+    at: Option<String>,
+    /// Forget all changes filed for the instrument instead.
+    #[arg(long, conflicts_with_all = ["at", "phase"])]
+    clear: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct CalendarArgs {
+    /// The calendar: see docs/operations.md.
+    file: PathBuf,
+    /// The instruments' symbols or identifiers, or all.
+    #[arg(long, value_name = "SYMBOL", value_delimiter = ',', default_value = "all")]
+    instruments: Vec<String>,
+    /// How many days to file.
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=366))]
+    days: u32,
+    /// The first of them; today when not given.
+    #[arg(long, value_name = "YYYY-MM-DD")]
+    from: Option<Date>,
+    /// Forget what is filed for the instruments before.
+    #[arg(long)]
+    replace: bool,
+    /// Say what would be filed and file nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct DepositArgs {
+    /// The account.
+    #[arg(long)]
+    account: u32,
+    /// Cash, in price units times lots.
+    #[arg(long, allow_negative_numbers = true, default_value_t = 0)]
+    cash: i128,
+    /// The instrument of the position: symbol or identifier.
+    #[arg(long, requires = "qty")]
+    instrument: Option<String>,
+    /// Lots of the instrument.
+    #[arg(long, allow_negative_numbers = true, requires = "instrument")]
+    qty: Option<i64>,
+    /// The partition of the cash; the instrument's when a position moves.
+    #[arg(long, default_value_t = 1)]
+    partition: u16,
+    /// The transfer's own number, increasing per account: the last one again, with the same
+    /// amounts, moves nothing and says so; any other that is not above it is refused. The time of
+    /// day when not given.
+    #[arg(long)]
+    transfer_id: Option<u64>,
+}
+
+/// Runs `weir admin`.
+///
+/// # Errors
+/// When the node cannot be reached or refuses.
+pub fn run(args: AdminArgs) -> anyhow::Result<()> {
+    let mut admin = args.login.admin()?;
+    let outcome = carry_out(&mut admin, &args)?;
+    admin.close()?;
+    if args.json {
+        println!("{}", outcome.json);
+    } else {
+        println!("{}", outcome.text);
+    }
+    Ok(())
+}
+
+struct Outcome {
+    text: String,
+    json: serde_json::Value,
+}
+
+fn done(text: String) -> Outcome {
+    let json = serde_json::json!({ "done": text });
+    Outcome { text, json }
+}
+
+fn carry_out(admin: &mut Admin, args: &AdminArgs) -> anyhow::Result<Outcome> {
+    let (request_no, session_id) = (RequestNo::NONE, SessionId::NONE);
+    match &args.command {
+        AdminCommand::Instrument(instrument) => define_instrument(admin, instrument),
+        AdminCommand::Firm { id, name } => {
+            let (firm_id, name) = (FirmId(*id), symbol(name)?);
+            admin.define_firm(DefineFirm { request_no, name, session_id, firm_id })?;
+            Ok(done(format!("firm {id} is {name}")))
+        }
+        AdminCommand::Account { id, firm, unlimited } => {
+            let (account_id, firm_id) = (AccountId(*id), FirmId(*firm));
+            let unlimited = switch(*unlimited);
+            let definition =
+                DefineAccount { request_no, session_id, account_id, firm_id, unlimited };
+            admin.define_account(definition)?;
+            Ok(done(format!("account {id} is firm {firm}'s")))
+        }
+        AdminCommand::Session(session) => define_session(admin, session),
+        AdminCommand::Deposit(deposit) => transfer(admin, args, deposit),
+        AdminCommand::Phase { instrument, phase } => set_phase(admin, args, instrument, *phase),
+        AdminCommand::Halt { instrument } => set_phase(admin, args, instrument, Phase::Halted),
+        AdminCommand::Resume { instrument } => {
+            set_phase(admin, args, instrument, Phase::Continuous)
+        }
+        AdminCommand::Schedule(of) => schedule(admin, args, of),
+        AdminCommand::Calendar(of) => file_calendar(admin, args, of),
+        AdminCommand::Bust { match_id, partition } => {
+            admin.bust_trade(PartitionId(*partition), MatchId(*match_id))?;
+            let text = format!("trade {match_id} of partition {partition} is taken back");
+            let json = serde_json::json!({ "busted": match_id, "partition": partition });
+            Ok(Outcome { text, json })
+        }
+        AdminCommand::Cancel(of) => mass_cancel(admin, args, of),
+        AdminCommand::Kill { scope, id, partition, off } => {
+            if *scope != KillScope::All && *id == 0 {
+                bail!("whom? give the firm's, account's or session's identifier");
+            }
+            let partitions = match partition {
+                Some(partition) => vec![PartitionId(*partition)],
+                None => admin.partitions(),
+            };
+            let (id, scope, switch) = (*id, *scope, switch(!off));
+            for partition_id in partitions {
+                let kill = KillSwitch { request_no, session_id, id, partition_id, scope, switch };
+                admin.kill_switch(kill)?;
+            }
+            let state = if *off { "allowed again" } else { "stopped" };
+            Ok(done(format!("entry is {state}: {scope:?} {id}")))
+        }
+    }
+}
+
+fn define_instrument(admin: &mut Admin, args: &InstrumentArgs) -> anyhow::Result<Outcome> {
+    admin.define_instrument(DefineInstrument {
+        request_no: RequestNo::NONE,
+        symbol: symbol(&args.symbol)?,
+        tick_size: Price(args.tick),
+        lot_size: Qty(args.lot),
+        order_qty_max: Qty(args.qty_max),
+        price_min: Price(args.price_min),
+        price_max: Price(args.price_max),
+        reference_price: Price(args.reference_price),
+        volatility_call: Nanos(args.volatility_call_ms.saturating_mul(1_000_000)),
+        static_collar: args.static_collar,
+        dynamic_collar: args.dynamic_collar,
+        session_id: SessionId::NONE,
+        instrument_id: InstrumentId(args.id),
+        partition_id: PartitionId(args.partition),
+        price_exponent: args.price_exponent,
+        qty_exponent: args.qty_exponent,
+        phase: args.phase,
+    })?;
+    Ok(done(format!("instrument {} is {} in partition {}", args.id, args.symbol, args.partition)))
+}
+
+fn define_session(admin: &mut Admin, args: &SessionArgs) -> anyhow::Result<Outcome> {
+    let id = args.id;
+    let (credential, credential_kind, drawn) = credential(args)?;
+    let valid_until = match &args.expires {
+        Some(text) => {
+            let at = parse_moment(text, unix_time());
+            at.map_err(anyhow::Error::msg).context("--expires")?
+        }
+        None => Nanos(0),
+    };
+    admin.define_session(DefineSession {
+        request_no: RequestNo::NONE,
+        valid_until,
+        credential,
+        session_id: SessionId::NONE,
+        defined_session_id: SessionId(id),
+        firm_id: FirmId(args.firm),
+        order_rate_max: args.order_rate,
+        in_flight_max: args.in_flight,
+        role: args.role,
+        credential_kind,
+    })?;
+    let kept = hex(&credential.0);
+    let mut text = match (&drawn, credential_kind) {
+        (Some(key), _) => {
+            format!("session {id} has this API key; it is not shown again\n{key}\nits hash: {kept}")
+        }
+        (None, CredentialKind::ApiKey) => format!("session {id} has the API key of hash {kept}"),
+        (None, CredentialKind::Ed25519) => format!("session {id} logs on by the key of {kept}"),
+    };
+    if args.expires.is_some() {
+        text.push_str(&format!("\nit expires at {}", utc(valid_until)));
+    }
+    let json = serde_json::json!({
+        "session": id, "api_key": drawn, "credential": kept, "valid_until_ns": valid_until.0,
+    });
+    Ok(Outcome { text, json })
+}
+
+/// What the node is to keep, of which kind it is, and the API key if one had to be drawn.
+fn credential(args: &SessionArgs) -> anyhow::Result<(Credential, CredentialKind, Option<String>)> {
+    if let Some(path) = &args.public_key {
+        return Ok((Credential(read_public_key(path)?), CredentialKind::Ed25519, None));
+    }
+    if let Some(text) = &args.key_hash {
+        let hash = parse_32(text).context("--key-hash: want 64 hexadecimal digits")?;
+        return Ok((Credential(hash), CredentialKind::ApiKey, None));
+    }
+    let key = fresh_key()?;
+    Ok((key_hash(&key), CredentialKind::ApiKey, Some(hex(&key.0))))
+}
+
+fn transfer(admin: &mut Admin, args: &AdminArgs, deposit: &DepositArgs) -> anyhow::Result<Outcome> {
+    let (instrument_id, partition_id) = match &deposit.instrument {
+        Some(name) => {
+            let instrument = args.login.endpoint.instrument(name)?;
+            (instrument.instrument_id(), instrument.partition_id())
+        }
+        None => (InstrumentId::NONE, PartitionId(deposit.partition)),
+    };
+    let position_qty = deposit.qty.unwrap_or(0);
+    if deposit.cash == 0 && position_qty == 0 {
+        bail!("nothing to move: give --cash or --instrument with --qty");
+    }
+    let transfer_id = deposit.transfer_id.unwrap_or_else(|| unix_time().0);
+    let transfer = Request::Transfer(Transfer {
+        request_no: RequestNo::NONE,
+        transfer_id,
+        cash: Cash(deposit.cash),
+        position_qty,
+        session_id: SessionId::NONE,
+        account_id: AccountId(deposit.account),
+        instrument_id,
+        partition_id,
+    });
+    let is_moved = admin.request(partition_id, transfer)? > 0;
+    let what = format!(
+        "account {} got cash {} and {position_qty} lots in partition {partition_id} \
+         (transfer {transfer_id})",
+        deposit.account, deposit.cash
+    );
+    let text = if is_moved { what } else { format!("{what}: before now; nothing was moved again") };
+    let json = serde_json::json!({ "transfer_id": transfer_id, "moved": is_moved });
+    Ok(Outcome { text, json })
+}
+
+fn mass_cancel(admin: &mut Admin, args: &AdminArgs, of: &CancelArgs) -> anyhow::Result<Outcome> {
+    let is_by_instrument = of.scope == MassCancelScope::Instrument;
+    if is_by_instrument && of.instrument.is_some() {
+        bail!("one instrument: {} or --instrument?", of.of);
+    }
+    let named = if is_by_instrument { Some(&of.of) } else { of.instrument.as_ref() };
+    let instrument = named.map(|name| args.login.endpoint.instrument(name)).transpose()?;
+    let id = match of.scope {
+        MassCancelScope::Instrument => 0,
+        _ => of.of.parse().with_context(|| format!("{:?} is no identifier", of.of))?,
+    };
+    let partitions = match (&instrument, of.partition) {
+        (Some(instrument), _) => vec![instrument.partition_id()],
+        (None, Some(partition)) => vec![PartitionId(partition)],
+        (None, None) => admin.partitions(),
+    };
+    let mut cancelled = 0;
+    for partition_id in partitions {
+        let cancel = MassCancel {
+            request_no: RequestNo::NONE,
+            cl_ord_id: ClOrdId::NONE,
+            sending_time: Nanos(0),
+            session_id: SessionId::NONE,
+            instrument_id: instrument.as_ref().map_or(InstrumentId::NONE, |i| i.instrument_id()),
+            account_id: AccountId(if of.scope == MassCancelScope::Account { id } else { 0 }),
+            firm_id: FirmId(if of.scope == MassCancelScope::Firm { id } else { 0 }),
+            partition_id,
+            scope: of.scope,
+        };
+        cancelled += admin.request(partition_id, Request::MassCancel(cancel))?;
+    }
+    let text = format!("{cancelled} orders of {:?} {} are cancelled", of.scope, of.of);
+    Ok(Outcome { text, json: serde_json::json!({ "cancelled": cancelled }) })
+}
+
+fn set_phase(
+    admin: &mut Admin,
+    args: &AdminArgs,
+    name: &str,
+    phase: Phase,
+) -> anyhow::Result<Outcome> {
+    let instruments = named(args, &[name.to_owned()])?;
+    for_each(&instruments, |instrument| {
+        admin.set_phase(instrument.partition_id(), instrument.instrument_id(), phase)
+    })?;
+    let symbols: Vec<_> = instruments.iter().map(|i| i.symbol.as_str()).collect();
+    Ok(done(format!("{} is {}", symbols.join(", "), phase_name(phase))))
+}
+
+/// The instruments of these names; `all` is each that the node has.
+fn named(args: &AdminArgs, names: &[String]) -> anyhow::Result<Vec<InstrumentStatus>> {
+    if names.iter().any(|name| name == "all") {
+        let all = args.login.endpoint.status()?.instruments;
+        anyhow::ensure!(!all.is_empty(), "the node has no instruments");
+        return Ok(all);
+    }
+    names.iter().map(|name| args.login.endpoint.instrument(name)).collect()
+}
+
+/// Asks for each instrument, also behind one that is refused; then names those that were.
+fn for_each(
+    instruments: &[InstrumentStatus],
+    mut ask: impl FnMut(&InstrumentStatus) -> Result<(), ClientError>,
+) -> anyhow::Result<()> {
+    let mut refused = Vec::new();
+    for instrument in instruments {
+        match ask(instrument) {
+            Ok(()) => {}
+            Err(error @ ClientError::Refused { .. }) => {
+                refused.push(format!("{}: {error}", instrument.symbol));
+            }
+            Err(error) => return Err(error).with_context(|| instrument.symbol.clone()),
+        }
+    }
+    let count = instruments.len();
+    anyhow::ensure!(
+        refused.is_empty(),
+        "refused for {} of {count} instruments: {}",
+        refused.len(),
+        refused.join("; ")
+    );
+    Ok(())
+}
+
+fn schedule(admin: &mut Admin, args: &AdminArgs, of: &ScheduleArgs) -> anyhow::Result<Outcome> {
+    let instruments = named(args, std::slice::from_ref(&of.instrument))?;
+    let (Some(phase), Some(at)) = (of.phase, &of.at) else {
+        let cleared = clear(admin, &instruments)?;
+        let text = format!("{cleared} changes of {} are forgotten", of.instrument);
+        return Ok(Outcome { text, json: serde_json::json!({ "cleared": cleared }) });
+    };
+    let at = parse_moment(at, unix_time()).map_err(anyhow::Error::msg).context("--at")?;
+    file(admin, &instruments, &[(at, phase)])?;
+    Ok(told(&instruments, &[(at, phase)], false))
+}
+
+fn clear(admin: &mut Admin, instruments: &[InstrumentStatus]) -> anyhow::Result<u64> {
+    let mut cleared = 0;
+    for_each(instruments, |instrument| {
+        let (partition_id, instrument_id) = (instrument.partition_id(), instrument.instrument_id());
+        cleared += admin.clear_schedule(partition_id, instrument_id)?;
+        Ok(())
+    })?;
+    Ok(cleared)
+}
+
+fn file(
+    admin: &mut Admin,
+    instruments: &[InstrumentStatus],
+    changes: &[(Nanos, Phase)],
+) -> anyhow::Result<()> {
+    for_each(instruments, |instrument| {
+        let place = (instrument.partition_id(), instrument.instrument_id());
+        changes.iter().try_for_each(|(at, phase)| admin.schedule_phase(place, *at, *phase))
+    })
+}
+
+fn told(instruments: &[InstrumentStatus], changes: &[(Nanos, Phase)], is_dry: bool) -> Outcome {
+    let symbols: Vec<_> = instruments.iter().map(|i| i.symbol.as_str()).collect();
+    let lines =
+        changes.iter().map(|(at, phase)| format!("  {}  {}\n", utc(*at), phase_name(*phase)));
+    let text = format!(
+        "{} changes {} for {}\n{}",
+        changes.len(),
+        if is_dry { "would be filed" } else { "are filed" },
+        symbols.join(", "),
+        lines.collect::<String>()
+    );
+    let rows: Vec<_> = changes
+        .iter()
+        .map(|(at, phase)| {
+            serde_json::json!({ "at": utc(*at), "at_ns": at.0, "phase": phase_name(*phase) })
+        })
+        .collect();
+    let json = serde_json::json!({ "filed": !is_dry, "instruments": symbols, "changes": rows });
+    Outcome { text: text.trim_end().to_owned(), json }
+}
+
+fn file_calendar(
+    admin: &mut Admin,
+    args: &AdminArgs,
+    of: &CalendarArgs,
+) -> anyhow::Result<Outcome> {
+    let path = of.file.display();
+    let text = std::fs::read_to_string(&of.file).with_context(|| format!("calendar {path}"))?;
+    let calendar = Calendar::parse(&text).with_context(|| format!("calendar {path}"))?;
+    let instruments = named(args, &of.instruments)?;
+    let now = unix_time();
+    let first = of.from.unwrap_or_else(|| calendar.date_of(now));
+    let mut changes = calendar.changes(first, of.days);
+    // What is over cannot be filed: the node takes only what is to come.
+    changes.retain(|(at, _)| *at > now);
+    if !of.dry_run {
+        if of.replace {
+            clear(admin, &instruments)?;
+        }
+        file(admin, &instruments, &changes)?;
+    }
+    Ok(told(&instruments, &changes, of.dry_run))
+}
+
+fn symbol(text: &str) -> anyhow::Result<Symbol> {
+    let symbol = Symbol::new(text).filter(|symbol| symbol.is_valid() && !symbol.is_none());
+    symbol.with_context(|| format!("{text:?} is not a name of 1 to 16 printable characters"))
+}
+
+/// The value whose name, in lower case with hyphens between its words, is `text`.
+fn by_name<T: Copy + std::fmt::Debug>(text: &str, all: &[T]) -> Result<T, String> {
+    let name = |value: &T| {
+        let camel = format!("{value:?}");
+        let words = camel.char_indices().map(|(at, letter)| match letter {
+            'A'..='Z' if at > 0 => format!("-{}", letter.to_ascii_lowercase()),
+            _ => letter.to_ascii_lowercase().to_string(),
+        });
+        words.collect::<String>()
+    };
+    all.iter().copied().find(|value| name(value) == text).ok_or_else(|| {
+        let names: Vec<_> = all.iter().map(name).collect();
+        format!("want {}", names.join(", "))
+    })
+}
+
+fn parse_role(text: &str) -> Result<Role, String> {
+    by_name(text, Role::ALL)
+}
+
+/// The phase of a name.
+///
+/// # Errors
+/// The names that there are.
+pub(super) fn parse_phase(text: &str) -> Result<Phase, String> {
+    phase_named(text).ok_or_else(|| {
+        let names: Vec<_> = Phase::ALL.iter().map(|phase| phase_name(*phase)).collect();
+        format!("want {}", names.join(", "))
+    })
+}
+
+fn parse_scope(text: &str) -> Result<KillScope, String> {
+    by_name(text, KillScope::ALL)
+}
+
+fn parse_cancel_scope(text: &str) -> Result<MassCancelScope, String> {
+    use MassCancelScope::{Account, Firm, Instrument};
+    by_name(text, &[Firm, Account, Instrument])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn enumerations_are_named_in_lower_case() {
+        assert_eq!(parse_role("supervisor"), Ok(Role::Supervisor));
+        assert_eq!(parse_role("drop-copy"), Ok(Role::DropCopy));
+        assert_eq!(parse_phase("halted"), Ok(Phase::Halted));
+        assert_eq!(parse_phase("opening-call"), Ok(Phase::OpeningCall));
+        assert_eq!(parse_scope("all"), Ok(KillScope::All));
+        assert_eq!(parse_cancel_scope("instrument"), Ok(MassCancelScope::Instrument));
+        assert!(parse_cancel_scope("session").is_err(), "an operator's session has no orders");
+        assert_eq!(
+            parse_role("king"),
+            Err("want trader, supervisor, operator, drop-copy, source".to_owned())
+        );
+    }
+
+    #[test]
+    fn names_are_short_and_printable() {
+        assert!(symbol("AAPL").is_ok());
+        for text in ["", "A B", "SEVENTEEN-LETTERS", "é"] {
+            assert!(symbol(text).is_err(), "{text:?}");
+        }
+    }
+}

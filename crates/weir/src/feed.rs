@@ -1,0 +1,415 @@
+//! `weir feed`: market data looked into, measured, sent again and recorded.
+//!
+//! Reads captures (pcap, pcapng), day files (messages behind their lengths), files of DBN and whole
+//! audits, compressed or not. What a damaged file holds before the damage is shown, then the error
+//! ends the command.
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Context;
+use serde_json::json;
+use weir_marketgate::capture::{CaptureFile, CaptureWriter, FileCounts, FileKind};
+use weir_marketgate::feeds::{FEEDS, FeedEntry, feed_by_name};
+use weir_marketgate::post::audit::{AuditOverview, audit_files};
+use weir_marketgate::udp::{BatchReceiver, Listen, sender};
+
+use super::feed_audit;
+use crate::tools::analysis::{Analysis, Taken, kind_text};
+use crate::tools::plot;
+use crate::tools::record::{RecordPlan, record};
+use crate::tools::replay::{ReplayPlan, replay};
+use weir_marketgate::capture::Speed;
+
+/// Options of `weir feed`.
+#[derive(Debug, clap::Args)]
+pub struct FeedArgs {
+    #[command(subcommand)]
+    command: FeedCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum FeedCommand {
+    /// What a capture, a day file or an audit holds: groups, channels, gaps, types of messages, of
+    /// an audit its lines and what it lacks.
+    Inspect(InspectArgs),
+    /// How many messages a second it holds, at best and at worst.
+    Stats(StatsArgs),
+    /// Send a capture's datagrams to a group or an address.
+    Replay(ReplayArgs),
+    /// Keep what comes to a group or an address.
+    Record(RecordArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct InspectArgs {
+    /// A capture, a day file, a file of DBN, or the directory of an audit.
+    file: PathBuf,
+    /// Whose packets they are; without it datagrams are counted.
+    #[arg(long)]
+    feed: Option<String>,
+    /// One JSON object instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct StatsArgs {
+    #[command(flatten)]
+    inspect: InspectArgs,
+    /// Draw the rates into this file, as SVG.
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+struct ReplayArgs {
+    /// A capture.
+    file: PathBuf,
+    /// Where to.
+    #[arg(long, value_name = "GROUP:PORT")]
+    to: SocketAddrV4,
+    /// Only what went to this group in the capture.
+    #[arg(long, value_name = "GROUP:PORT")]
+    group: Option<SocketAddr>,
+    /// Times as fast as it was, or `max`.
+    #[arg(long, default_value = "1")]
+    speed: Speed,
+    /// By which of this machine's addresses; loopback keeps it on this machine.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    interface: Ipv4Addr,
+    /// How many routers it may cross.
+    #[arg(long, default_value_t = 1)]
+    hops: u32,
+    /// Leave out so many of a million datagrams, to try what becomes of gaps.
+    #[arg(long, value_name = "MILLIONTHS", default_value_t = 0)]
+    lossy: u64,
+    /// Which ones are left out.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// One JSON object instead of a line.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct RecordArgs {
+    /// A group, which is joined, or an address of this machine.
+    #[arg(long, value_name = "GROUP:PORT")]
+    from: SocketAddrV4,
+    /// A new capture (pcap with nanoseconds), compressed when its name ends in .gz.
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// By which of this machine's addresses the group is joined.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    interface: Ipv4Addr,
+    /// Bytes of the kernel's buffer, as far as the system allows.
+    #[arg(long, default_value_t = 8 << 20)]
+    receive_buffer: usize,
+    /// End after so many seconds; without it, when it is interrupted.
+    #[arg(long)]
+    seconds: Option<u64>,
+    /// End after so many datagrams.
+    #[arg(long)]
+    packets: Option<u64>,
+    /// One JSON object instead of a line.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `weir feed`.
+///
+/// # Errors
+/// When a file cannot be read to its end, or the system refuses.
+pub fn run(args: FeedArgs) -> anyhow::Result<()> {
+    match args.command {
+        FeedCommand::Inspect(args) => inspect(&args),
+        FeedCommand::Stats(args) => stats(&args),
+        FeedCommand::Replay(args) => run_replay(&args),
+        FeedCommand::Record(args) => run_record(&args),
+    }
+}
+
+struct Looked {
+    kind: FileKind,
+    counts: FileCounts,
+    analysis: Analysis,
+    audit: Option<AuditOverview>,
+    /// Why no more of a file is read: the first file of which that is so.
+    error: Option<(PathBuf, anyhow::Error)>,
+}
+
+fn look(args: &InspectArgs) -> anyhow::Result<Looked> {
+    let entry = args.feed.as_deref().map(feed_named).transpose()?;
+    let feed = entry.map(|entry| ((entry.feed)(), entry.kind_at));
+    let taken = feed.as_ref().map(|(feed, kind_at)| Taken { feed, kind_at: *kind_at });
+    let (mut audit, mut error) = (AuditOverview::default(), None);
+    let (mut kind, mut counts) = (FileKind::Capture, FileCounts::default());
+    let mut analysis = Analysis::default();
+    for path in files_of(&args.file)? {
+        let mut file = open(&path)?;
+        let ended = analysis.read(&mut file, taken);
+        audit.add(&path);
+        kind = file.kind();
+        counts += *file.counts();
+        error = error.or(ended.map(|error| (path, error.into())));
+    }
+    // Some damage is of the audit alone: to others it is a block that they pass over.
+    let own = audit.files.iter().find_map(|file| {
+        let error = file.error.as_ref()?;
+        Some((file.path.clone(), anyhow::anyhow!("{error}")))
+    });
+    let audit = (!audit.files.is_empty()).then_some(audit);
+    Ok(Looked { kind, counts, analysis, audit, error: error.or(own) })
+}
+
+/// The file, or the files of the audit in the directory.
+fn files_of(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let files = audit_files(path).with_context(|| path.display().to_string())?;
+    anyhow::ensure!(!files.is_empty(), "{}: no file of an audit is in it", path.display());
+    Ok(files)
+}
+
+pub(super) fn feed_named(name: &str) -> anyhow::Result<&'static FeedEntry> {
+    let names: Vec<&str> = FEEDS.iter().map(|entry| entry.name).collect();
+    feed_by_name(name)
+        .with_context(|| format!("no feed is called `{name}`; known: {}", names.join(", ")))
+}
+
+fn open(path: &Path) -> anyhow::Result<CaptureFile> {
+    CaptureFile::open(path).with_context(|| path.display().to_string())
+}
+
+/// The error that ended the reading, once what came before it was shown.
+fn ended(error: Option<(PathBuf, anyhow::Error)>) -> anyhow::Result<()> {
+    error.map_or(Ok(()), |(path, error)| Err(error.context(path.display().to_string())))
+}
+
+fn inspect(args: &InspectArgs) -> anyhow::Result<()> {
+    let looked = look(args)?;
+    if args.json {
+        println!("{}", object(&looked));
+    } else {
+        print!("{}", inspect_text(&looked));
+    }
+    ended(looked.error)
+}
+
+fn stats(args: &StatsArgs) -> anyhow::Result<()> {
+    let looked = look(&args.inspect)?;
+    if let Some(path) = &args.plot {
+        let title = args.inspect.file.file_name().unwrap_or_default().to_string_lossy();
+        let svg = plot::svg(&looked.analysis.rates, &title, looked.analysis.unit());
+        std::fs::write(path, svg).with_context(|| path.display().to_string())?;
+    }
+    if args.inspect.json {
+        println!("{}", object(&looked));
+    } else {
+        print!("{}{}", rates_text(&looked.analysis), kinds_text(&looked.analysis));
+    }
+    ended(looked.error)
+}
+
+fn object(looked: &Looked) -> serde_json::Value {
+    let mut object = looked.analysis.json();
+    let kind = match looked.kind {
+        FileKind::Capture => "capture",
+        FileKind::Records => "records",
+        FileKind::Dbn => "dbn",
+    };
+    let counts = &looked.counts;
+    object["file"] = json!({
+        "kind": kind,
+        "frames": counts.frames, "datagrams": counts.datagrams, "other_frames": counts.other,
+        "fragments": counts.fragments, "cut": counts.cut, "damaged_frames": counts.damaged,
+        "messages": counts.messages,
+        "error": looked.error.as_ref().map(|(_, error)| error.to_string()),
+    });
+    if let Some(audit) = &looked.audit {
+        object["audit"] = feed_audit::object(audit);
+    }
+    object
+}
+
+fn inspect_text(looked: &Looked) -> String {
+    let (analysis, counts) = (&looked.analysis, &looked.counts);
+    let mut text = match looked.kind {
+        FileKind::Capture => format!(
+            "{} frames: {} datagrams, {} not UDP, {} fragments, {} cut, {} damaged\n",
+            counts.frames,
+            counts.datagrams,
+            counts.other,
+            counts.fragments,
+            counts.cut,
+            counts.damaged
+        ),
+        FileKind::Records => format!("{} messages, each behind its length\n", counts.messages),
+        FileKind::Dbn => format!("{} records of DBN\n", counts.messages),
+    };
+    if let Some(audit) = &looked.audit {
+        text += &feed_audit::text(audit);
+    }
+    if let Some(first) = analysis.first {
+        text += &format!(
+            "first {}   last {}   span {:.3} s\n",
+            moment(first.0),
+            moment(analysis.last.0),
+            analysis.rates.span_ns() as f64 / 1e9
+        );
+    }
+    for (address, group) in &analysis.groups {
+        text += &format!("\n{address:<24} {} packets, {} bytes", group.packets, group.bytes);
+        if group.strangers > 0 {
+            text += &format!(", {} not of the feed", group.strangers);
+        }
+        text.push('\n');
+        for (channel, numbers) in &group.channels {
+            text += &format!(
+                "  channel {channel}: {} messages in {} sessions, {} gaps of {} messages, {} sent \
+                 again\n",
+                numbers.messages, numbers.sessions, numbers.gaps, numbers.missing, numbers.repeated
+            );
+        }
+    }
+    text + &kinds_text(analysis)
+}
+
+fn kinds_text(analysis: &Analysis) -> String {
+    let mut kinds: Vec<_> = analysis.kinds.iter().collect();
+    kinds.sort_by_key(|(_, counts)| std::cmp::Reverse(counts.messages));
+    let total: u64 = kinds.iter().map(|(_, counts)| counts.messages).sum();
+    let mut text = String::new();
+    if !kinds.is_empty() {
+        text += &format!("\n{:<8} {:>14} {:>8} {:>16}\n", "type", "messages", "share", "bytes");
+    }
+    for (kind, counts) in kinds {
+        let share = counts.messages as f64 * 100.0 / total.max(1) as f64;
+        let (messages, bytes) = (counts.messages, counts.bytes);
+        text += &format!("{:<8} {messages:>14} {share:>7.2}% {bytes:>16}\n", kind_text(kind));
+    }
+    text
+}
+
+fn rates_text(analysis: &Analysis) -> String {
+    let (rates, unit) = (&analysis.rates, analysis.unit());
+    let (gaps, missing) = analysis.gaps();
+    let mut text = format!(
+        "{} {unit} in {:.3} s: {:.1} a second; {gaps} gaps of {missing} messages\n\n",
+        rates.total(),
+        rates.span_ns() as f64 / 1e9,
+        rates.mean_per_second()
+    );
+    text += &format!(
+        "{:<8} {:>12} {:>16} {:>16} {:>10}\n",
+        "window", "peak", "peak, a second", "busy mean, /s", "burst"
+    );
+    for row in rates.rows() {
+        let window = Duration::from_nanos(row.window_ns);
+        text += &format!(
+            "{:<8} {:>12} {:>16.0} {:>16.1} {:>10.1}\n",
+            format!("{window:?}"),
+            row.peak,
+            row.peak_per_second,
+            row.busy_mean_per_second,
+            row.burst
+        );
+    }
+    text
+}
+
+/// Seconds since the epoch, or since midnight for a day file.
+fn moment(nanos: u64) -> String {
+    format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000)
+}
+
+fn run_replay(args: &ReplayArgs) -> anyhow::Result<()> {
+    anyhow::ensure!(args.lossy <= 1_000_000, "--lossy is at most 1000000");
+    let mut file = open(&args.file)?;
+    anyhow::ensure!(file.kind() == FileKind::Capture, "only a capture has datagrams to send");
+    let socket = sender(args.interface, args.hops).context("no socket to send by")?;
+    let plan = ReplayPlan {
+        to: args.to.into(),
+        group: args.group,
+        speed: args.speed,
+        loss_millionths: args.lossy,
+        seed: args.seed,
+    };
+    let (report, error) = replay(&mut file, &socket, &plan);
+    let seconds = report.elapsed.as_secs_f64();
+    let late_us = report.late_max.as_micros();
+    if args.json {
+        let object = json!({
+            "sent": report.sent, "bytes": report.bytes, "left_out": report.left_out,
+            "refused": report.refused, "seconds": seconds, "late_max_us": late_us as u64,
+        });
+        println!("{object}");
+    } else {
+        println!(
+            "{} datagrams, {} bytes in {seconds:.3} s; {} left out, {} refused by the system; \
+             at most {late_us} us late",
+            report.sent, report.bytes, report.left_out, report.refused
+        );
+    }
+    ended(error.map(|error| (args.file.clone(), error.into())))
+}
+
+fn run_record(args: &RecordArgs) -> anyhow::Result<()> {
+    let listen = Listen {
+        address: args.from,
+        interface: args.interface,
+        receive_buffer: args.receive_buffer,
+        wait: Some(Duration::from_millis(100)),
+    };
+    let mut receiver =
+        BatchReceiver::open(&listen).with_context(|| format!("cannot listen to {}", args.from))?;
+    let writer =
+        CaptureWriter::create(&args.out).with_context(|| args.out.display().to_string())?;
+    let plan =
+        RecordPlan { at_most: args.seconds.map(Duration::from_secs), packets_max: args.packets };
+    let stopped = stop_by_signal()?;
+    eprintln!("recording {} into {}", receiver.address(), args.out.display());
+    // Relaxed: the flag is all that is handed over.
+    let is_stopped = || stopped.load(Ordering::Relaxed);
+    let (counts, written) = record(&mut receiver, writer, &plan, &is_stopped)?;
+    let drops = counts.kernel_drops.unwrap_or(0);
+    if args.json {
+        let object = json!({
+            "written": written, "bytes": counts.bytes, "kernel_drops": drops, "cut": counts.cut,
+        });
+        println!("{object}");
+    } else {
+        println!(
+            "{written} datagrams written; {drops} lost for want of room in the kernel, {} cut",
+            counts.cut
+        );
+    }
+    Ok(())
+}
+
+/// Becomes true when the process is told to end.
+fn stop_by_signal() -> anyhow::Result<Arc<AtomicBool>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (mut terminate, mut interrupt) = {
+        let _inside = runtime.enter();
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
+    };
+    let stopped = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&stopped);
+    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        runtime.block_on(async {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        });
+        told.store(true, Ordering::Relaxed);
+    })?;
+    Ok(stopped)
+}

@@ -1,0 +1,300 @@
+//! `weir log`: looks into the logs of a node's directory, running or stopped. It only reads.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use serde_json::json;
+use weir_engine::{Engine, EngineConfig};
+use weir_io::{Disk, DiskErrorKind, ThreadDisk};
+use weir_log::snapshot::SnapshotStore;
+use weir_log::{LogError, LogReader, SegmentKind};
+use weir_partition::dirs::PartitionDirs;
+use weir_partition::recovery::state_in;
+use weir_types::{PartitionId, Position};
+use weir_wire::{Command, Event};
+
+/// Options of `weir log`.
+#[derive(Debug, clap::Args)]
+pub struct LogArgs {
+    #[command(subcommand)]
+    command: LogCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum LogCommand {
+    /// What each log holds: segments, positions, epochs.
+    #[command(alias = "info")]
+    Inspect(Where),
+    /// Print entries, one a line.
+    Dump(DumpArgs),
+    /// Write a command log's entries to a file, each behind its length (u32, little-endian): what
+    /// the engine's benchmark plays.
+    Export(ExportArgs),
+    /// Read a command log from its beginning, check every checksum and link, apply it to a new
+    /// engine, compare each snapshot's whole state on the way and print the digest.
+    Verify(VerifyArgs),
+}
+
+#[derive(Clone, Debug, clap::Args)]
+struct Where {
+    /// The node's directory.
+    #[arg(long, value_name = "DIR", default_value = "weir-data")]
+    dir: PathBuf,
+    /// The partition; 0 is the control log.
+    #[arg(long, default_value_t = 1)]
+    partition: u16,
+    /// One JSON object a line.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+struct DumpArgs {
+    #[command(flatten)]
+    at: Where,
+    /// The event log instead of the command log.
+    #[arg(long)]
+    events: bool,
+    /// The first entry.
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+    /// How many entries.
+    #[arg(long, default_value_t = u64::MAX)]
+    limit: u64,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+struct ExportArgs {
+    #[command(flatten)]
+    at: Where,
+    /// The file to write.
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+struct VerifyArgs {
+    #[command(flatten)]
+    at: Where,
+    /// The last entry to be applied: to compare two logs of which one goes on.
+    #[arg(long, default_value_t = u64::MAX)]
+    to: u64,
+}
+
+/// Runs `weir log`.
+///
+/// # Errors
+/// When a log is missing or damaged; the text names file and offset.
+pub fn run(args: LogArgs) -> anyhow::Result<()> {
+    match args.command {
+        LogCommand::Inspect(at) => inspect(&at),
+        LogCommand::Dump(args) => dump(&args),
+        LogCommand::Export(args) => export(&args),
+        LogCommand::Verify(args) => verify(&args),
+    }
+}
+
+fn open(path: &Path, kind: SegmentKind, from: u64) -> anyhow::Result<LogReader<ThreadDisk>> {
+    if !path.is_dir() {
+        bail!("{} is not there", path.display());
+    }
+    let disk = ThreadDisk::open(path, None)?;
+    LogReader::open(disk, kind, Position(from))
+        .with_context(|| format!("cannot read the log in {}", path.display()))
+}
+
+/// Refuses damage: a reader that came to the end of what it understands cannot tell a log's end
+/// from a place that was spoiled, and nobody is to take the one for the other.
+fn refuse_damage(path: &Path, kind: SegmentKind) -> anyhow::Result<()> {
+    let mut before = None;
+    loop {
+        let mut disk = ThreadDisk::open(path, None)?;
+        let Err(error) = weir_log::inspect(&mut disk, kind) else { return Ok(()) };
+        let place = match &error {
+            // How much is known to be synced may rise meanwhile.
+            LogError::Damaged { file, offset, .. } => format!("{file} {offset}"),
+            other => other.to_string(),
+        };
+        // A log in use may have changed while it was read; damage is there again.
+        if before.replace(place.clone()) == Some(place) {
+            return Err(error).with_context(|| format!("the log in {}", path.display()));
+        }
+    }
+}
+
+fn inspect(at: &Where) -> anyhow::Result<()> {
+    let dirs = PartitionDirs::new(&at.dir, PartitionId(at.partition));
+    for (name, path, kind) in [
+        ("commands", dirs.commands(), SegmentKind::Command),
+        ("events", dirs.events(), SegmentKind::Event),
+    ] {
+        let mut reader = open(&path, kind, 0)?;
+        let first = reader.next_position();
+        let (mut entries, mut bytes, mut epoch) = (0u64, 0u64, 0);
+        while let Some(entry) = reader.next_entry()? {
+            entries += 1;
+            bytes += entry.bytes.len() as u64;
+            epoch = entry.epoch.0;
+        }
+        refuse_damage(&path, kind)?;
+        let log_id = format!("{:032x}", reader.segment().log_id);
+        if at.json {
+            println!(
+                "{}",
+                json!({"log": name, "log_id": log_id, "first": first.0, "entries": entries,
+                       "entry_bytes": bytes, "epoch": epoch})
+            );
+        } else {
+            println!(
+                "{name:<9} log {log_id}  first {first}  entries {entries}  \
+                 bytes {bytes}  epoch {epoch}"
+            );
+        }
+    }
+    let mut disk = ThreadDisk::open(&dirs.snapshots(), None)?;
+    for name in disk.list().unwrap_or_default() {
+        println!("snapshot  {name}");
+    }
+    Ok(())
+}
+
+fn dump(args: &DumpArgs) -> anyhow::Result<()> {
+    let dirs = PartitionDirs::new(&args.at.dir, PartitionId(args.at.partition));
+    let (path, kind) = if args.events {
+        (dirs.events(), SegmentKind::Event)
+    } else {
+        (dirs.commands(), SegmentKind::Command)
+    };
+    let mut reader = open(&path, kind, args.from)?;
+    for _ in 0..args.limit {
+        let Some(entry) = reader.next_entry()? else { return refuse_damage(&path, kind) };
+        let text = if args.events {
+            format!("{:?}", Event::decode(entry.bytes)?)
+        } else {
+            format!("{:?}", Command::decode(entry.bytes)?)
+        };
+        let (position, time, epoch) = (entry.position.0, entry.log_time.0, entry.epoch.0);
+        if args.at.json {
+            println!(
+                "{}",
+                json!({"position": position, "log_time": time, "epoch": epoch, "entry": text})
+            );
+        } else {
+            println!("{position} {time} e{epoch} {text}");
+        }
+    }
+    Ok(())
+}
+
+fn export(args: &ExportArgs) -> anyhow::Result<()> {
+    let dirs = PartitionDirs::new(&args.at.dir, PartitionId(args.at.partition));
+    let mut reader = open(&dirs.commands(), SegmentKind::Command, 0)?;
+    let file = std::fs::File::create(&args.out)
+        .with_context(|| format!("cannot write {}", args.out.display()))?;
+    let mut out = std::io::BufWriter::new(file);
+    let mut entries = 0u64;
+    while let Some(entry) = reader.next_entry()? {
+        let length = u32::try_from(entry.bytes.len())?;
+        out.write_all(&length.to_le_bytes())?;
+        out.write_all(entry.bytes)?;
+        entries += 1;
+    }
+    out.flush()?;
+    refuse_damage(&dirs.commands(), SegmentKind::Command)?;
+    println!("{}: {entries} entries", args.out.display());
+    Ok(())
+}
+
+/// A snapshot on the disk, by the hash of the engine's state that it holds.
+struct Told {
+    position: Position,
+    event_count: u64,
+    state: u64,
+}
+
+/// The snapshots of a log, oldest first; what of them cannot be read is said, for it is passed over
+/// at a start too.
+fn snapshots(dir: &Path, log_id: u128, partition_id: PartitionId) -> anyhow::Result<Vec<Told>> {
+    if !dir.is_dir() {
+        return Ok(Vec::new());
+    }
+    let mut store = SnapshotStore::new(ThreadDisk::open(dir, None)?, log_id, partition_id);
+    let mut told = Vec::new();
+    for position in store.list()? {
+        let bytes = match store.load(position) {
+            Ok(Ok(bytes)) => bytes,
+            Ok(Err(fault)) => {
+                eprintln!("the snapshot at position {position} is passed over: {fault}");
+                continue;
+            }
+            // A running node prunes old ones.
+            Err(error) if error.kind == DiskErrorKind::NotFound => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let (event_count, state) = state_in(&bytes)
+            .with_context(|| format!("the snapshot at position {position} is too short"))?;
+        told.push(Told { position, event_count, state: Engine::state_hash_of(state) });
+    }
+    Ok(told)
+}
+
+/// Whether a replay that has come to the snapshot's position is in its state.
+fn compare(told: &Told, engine: &Engine, events: u64) -> anyhow::Result<()> {
+    let state = engine.state_hash();
+    anyhow::ensure!(
+        (told.state, told.event_count) == (state, events),
+        "the snapshot at position {} is not what the log says: state {:016x} after {} events, the \
+         log gives {state:016x} after {events}",
+        told.position,
+        told.state,
+        told.event_count
+    );
+    Ok(())
+}
+
+fn verify(args: &VerifyArgs) -> anyhow::Result<()> {
+    let at = &args.at;
+    let partition_id = PartitionId(at.partition);
+    let dirs = PartitionDirs::new(&at.dir, partition_id);
+    let mut reader = open(&dirs.commands(), SegmentKind::Command, 0)?;
+    if reader.next_position() != Position(1) {
+        bail!(
+            "the log begins at position {}: only a whole log can be verified from nothing",
+            reader.next_position()
+        );
+    }
+    let told = snapshots(&dirs.snapshots(), reader.segment().log_id, partition_id)?;
+    let (mut due, mut compared) = (told.iter().peekable(), 0u64);
+    let mut engine = Engine::new(EngineConfig::new(partition_id));
+    let mut events = 0u64;
+    while reader.next_position().0 <= args.to {
+        let Some(entry) = reader.next_entry()? else {
+            refuse_damage(&dirs.commands(), SegmentKind::Command)?;
+            break;
+        };
+        let command = Command::decode(entry.bytes)
+            .with_context(|| format!("entry {} is no command", entry.position))?;
+        engine.apply(entry.position, entry.log_time, &command, &mut |_: &Event| events += 1);
+        if let Some(told) = due.next_if(|told| told.position == entry.position) {
+            compare(told, &engine, events)?;
+            compared += 1;
+        }
+    }
+    let (position, digest, state) = (engine.position(), engine.digest(), engine.state_hash());
+    if at.json {
+        println!(
+            "{}",
+            json!({"position": position.0, "events": events, "digest": format!("{digest:016x}"),
+                   "state": format!("{state:016x}"), "snapshots": compared,
+                   "live_orders": engine.live_order_count()})
+        );
+    } else {
+        println!(
+            "verified {position} commands: {events} events, {} live orders, digest {digest:016x}, \
+             state {state:016x}; {compared} snapshots are the same",
+            engine.live_order_count()
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,208 @@
+//! `weir market top`: a gateway's figures as a table that is drawn anew.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use serde_json::Value;
+use weir_client::status::fetch_json;
+use weir_marketgate::gateway::MarketReport;
+use weir_marketgate::gateway::figures::SubscriberReport;
+
+use super::endpoint::{Endpoint, span};
+
+/// Clears the terminal and goes to its top.
+const CLEAR: &str = "\x1b[2J\x1b[H";
+
+/// Options of `weir market top`.
+#[derive(Debug, clap::Args)]
+pub struct TopArgs {
+    #[command(flatten)]
+    endpoint: Endpoint,
+    /// How often to look, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 1_000,
+          value_parser = clap::value_parser!(u64).range(50..=60_000))]
+    interval_ms: u64,
+    /// Subscribers to show, those with the longest queues first; 0 for all.
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    limit: usize,
+    /// Look once and end.
+    #[arg(long)]
+    once: bool,
+    /// One JSON object a look.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `weir market top`.
+///
+/// # Errors
+/// When the gateway's page cannot be read, or it is no gateway.
+pub fn run(args: &TopArgs) -> anyhow::Result<()> {
+    let mut before: Option<(Instant, MarketReport)> = None;
+    loop {
+        let page = fetch_json(&args.endpoint.http, "/status")?;
+        let now = Instant::now();
+        let report = report_of(&page)?;
+        let text = match args.json {
+            true => format!("{}\n", serde_json::to_string(&report)?),
+            false => table(&report, before.as_ref().map(|(at, old)| (now - *at, old)), args.limit),
+        };
+        let clear = if args.once || args.json { "" } else { CLEAR };
+        let mut out = std::io::stdout().lock();
+        write!(out, "{clear}{text}")?;
+        out.flush()?;
+        drop(out);
+        if args.once {
+            return Ok(());
+        }
+        before = Some((now, report));
+        std::thread::sleep(Duration::from_millis(args.interval_ms));
+    }
+}
+
+fn report_of(page: &Value) -> anyhow::Result<MarketReport> {
+    let market = &page["market"];
+    anyhow::ensure!(market.is_object(), "the node is no market-data gateway: it has no [market]");
+    serde_json::from_value(market.clone()).context("the status page says something else of market")
+}
+
+fn table(report: &MarketReport, before: Option<(Duration, &MarketReport)>, limit: usize) -> String {
+    let mut text = String::new();
+    let rate = |figure: fn(&MarketReport) -> u64| match before {
+        None => "-".to_owned(),
+        Some((span, old)) => {
+            let grown = u128::from(figure(report).saturating_sub(figure(old)));
+            format!("{}/s", grown * 1_000_000_000 / span.as_nanos().max(1))
+        }
+    };
+    let (receive, update) = (&report.receive, &report.update);
+    let _ = writeln!(
+        text,
+        "feed    {} messages {}, {} dropped, {} at the ring, {} not understood, {} asked for again",
+        receive.messages,
+        rate(|r| r.receive.messages),
+        receive.dropped,
+        receive.ring_dropped,
+        receive.refused,
+        receive.requests
+    );
+    for channel in &receive.channels {
+        let _ = writeln!(
+            text,
+            "channel {}.{} {}{}, next {}, {} lost",
+            channel.pair,
+            channel.number,
+            channel.state,
+            if channel.is_silent { " (silent)" } else { "" },
+            channel.next,
+            channel.lost
+        );
+    }
+    let _ = writeln!(
+        text,
+        "books   {} orders, {} anomalies, updates {}",
+        update.orders,
+        update.anomalies,
+        rate(|r| r.update.updates)
+    );
+    let wanted = update.queued + update.waited + update.merged;
+    let share = if wanted == 0 { 0 } else { u128::from(update.waited) * 100 / u128::from(wanted) };
+    let _ = writeln!(
+        text,
+        "queues  throttle {} (took {share} % of what was wanted), priority {}, {} merged, {} lost",
+        update.waiting, update.queue_len, update.merged, update.lost
+    );
+    for (index, flush) in report.flush.iter().enumerate() {
+        let [p50, p99, p999] = flush.age_ns.map(span);
+        let _ = writeln!(
+            text,
+            "flush {index} {} connections, {} messages, age p50 {p50} p99 {p99} p99.9 {p999}",
+            flush.connections, flush.messages
+        );
+    }
+    text.push_str(&kept(report));
+    text.push_str(&stages(report));
+    text.push_str(&subscribers(report, limit));
+    text
+}
+
+/// What is kept of what came, and how far behind that is.
+fn kept(report: &MarketReport) -> String {
+    let Some(post) = &report.post else { return String::new() };
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "audit   {} datagrams, {} wait, {} behind, {} not kept, {} failures",
+        post.audited,
+        post.audit_waiting,
+        span(post.audit_behind_ns),
+        post.audit_dropped,
+        post.audit_failures
+    );
+    let _ = writeln!(
+        text,
+        "tables  {} events, {} wait, {} behind, {} not taken; {} bars, {} intervals, {} lost",
+        post.trades,
+        post.trades_waiting,
+        span(post.trades_behind_ns),
+        post.trades_dropped,
+        post.bars,
+        post.intervals,
+        post.bars_lost + post.intervals_lost
+    );
+    text
+}
+
+/// Where the time of a message goes, stage by stage.
+fn stages(report: &MarketReport) -> String {
+    let mut text = String::new();
+    for one in &report.stages.stages {
+        let shown = |nanos: Option<u64>| nanos.map_or_else(|| "-".to_owned(), span);
+        let [p50, p99, p999] = [one.p50_ns, one.p99_ns, one.p999_ns].map(shown);
+        let _ = writeln!(
+            text,
+            "stage {:<7} p50 {p50:>9}  p99 {p99:>9}  p99.9 {p999:>9}  ({} timed)",
+            one.stage, one.count
+        );
+    }
+    if !report.stages.has_kernel_time {
+        text.push_str("stage receive and total: no kernel time, the feed is no datagrams\n");
+    }
+    text
+}
+
+fn subscribers(report: &MarketReport, limit: usize) -> String {
+    let mut all: Vec<&SubscriberReport> =
+        report.flush.iter().flat_map(|flush| &flush.subscribers).collect();
+    all.sort_by_key(|one| std::cmp::Reverse((one.queue_len, one.waiting, one.messages)));
+    if limit > 0 {
+        all.truncate(limit);
+    }
+    if all.is_empty() {
+        return String::new();
+    }
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "\n{:>10} {:>9} {:>13} {:>12} {:>10} {:>8} {:>8} {:>10} {:>8}",
+        "session", "by", "subscriptions", "messages", "age", "queued", "waiting", "merged", "lost"
+    );
+    for one in all {
+        let _ = writeln!(
+            text,
+            "{:>10} {:>9} {:>13} {:>12} {:>10} {:>8} {:>8} {:>10} {:>8}",
+            one.session_id,
+            if one.is_web { "websocket" } else { "tcp" },
+            one.subscriptions,
+            one.messages,
+            span(one.last_age_ns),
+            one.queue_len,
+            one.waiting,
+            one.merged,
+            one.lost
+        );
+    }
+    text
+}

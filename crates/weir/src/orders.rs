@@ -1,0 +1,333 @@
+//! `weir orders`: follows the state of orders by token, as a table or as lines of JSON.
+//!
+//! With `--token-file` it goes on where it was: the token is written after the rows that it
+//! covers, so that a crash repeats rows and never skips one. With `--name` the node keeps it.
+
+use std::fs;
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use weir_client::follower::{PageEvent, RowEvent};
+use weir_client::session::SessionEvent;
+use weir_client::{Client, ClientError, Follower, FollowerConfig, Incoming};
+use weir_types::{AccountId, FirmId, InstrumentId, OrdType, PartitionId, Price, Qty, TimeInForce};
+use weir_web::order_json::{gone_json, has_stop, is_triggered, reason, row_json};
+use weir_wire::delivery::OrderRow;
+use weir_wire::event::TradeBusted;
+
+use super::endpoint::{Login, TIMEOUT, hex, parse_hex};
+use super::named_token::NamedToken;
+use weir_runtime::civil::utc;
+
+/// How long to wait for something to come before looking at other things.
+const POLL: Duration = Duration::from_millis(500);
+
+/// Options of `weir orders`.
+#[derive(Debug, clap::Args)]
+pub struct OrdersArgs {
+    #[command(flatten)]
+    login: Login,
+    /// Only this instrument's: symbol or identifier.
+    #[arg(long)]
+    instrument: Option<String>,
+    /// Only this firm's.
+    #[arg(long, default_value_t = 0)]
+    firm: u32,
+    /// Only this account's.
+    #[arg(long, default_value_t = 0)]
+    account: u32,
+    /// An outside core's orders: its source. Without it the node's own.
+    #[arg(long, value_name = "ID", default_value_t = 0)]
+    source: u16,
+    /// Only live orders, and the ends of those seen live.
+    #[arg(long)]
+    live: bool,
+    /// The most rows of a page; 0 leaves it to the node.
+    #[arg(long, default_value_t = 0)]
+    rows_max: u32,
+    /// Where the token is kept, to go on from there.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// A name under which the node keeps the token, in the place of a file; made where there is
+    /// none. The node needs a `[broker]`.
+    #[arg(long, value_name = "NAME", conflicts_with = "token_file")]
+    name: Option<String>,
+    /// Where the node serves subscribers, for `--name`; by default what its status page says.
+    #[arg(long, value_name = "ADDRESS", requires = "name")]
+    broker: Option<SocketAddr>,
+    /// Read only of a store that has reached this token, of the same filter and rights, in
+    /// hexadecimal: what was seen elsewhere is seen here.
+    #[arg(long, value_name = "HEX")]
+    min_token: Option<String>,
+    /// How long the store may take to reach it, in milliseconds; 0 leaves it to the node.
+    #[arg(long, value_name = "MS", requires = "min_token", default_value_t = 0)]
+    min_wait_ms: u32,
+    /// End when all that is there has been shown.
+    #[arg(long)]
+    once: bool,
+    /// JSON objects, one a line.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `weir orders`.
+///
+/// # Errors
+/// When the node cannot be reached or order state comes out of order.
+pub fn run(args: OrdersArgs) -> anyhow::Result<()> {
+    let instrument_id = match &args.instrument {
+        Some(name) => args.login.endpoint.instrument(name)?.instrument_id(),
+        None => InstrumentId::NONE,
+    };
+    let config = FollowerConfig {
+        firm_id: FirmId(args.firm),
+        account_id: AccountId(args.account),
+        instrument_id,
+        live_only: args.live,
+        source_id: PartitionId(args.source),
+        rows_max: args.rows_max,
+        ..FollowerConfig::new(args.login.session_id())
+    };
+    let mut place = Place::open(&args)?;
+    let mut client = args.login.client()?;
+    let mut follower = Follower::new(config, place.token.clone());
+    if let Some(text) = &args.min_token {
+        let min_token = parse_hex(text.trim()).context("--min-token is not hexadecimal")?;
+        follower.require(min_token, args.min_wait_ms.saturating_mul(1_000));
+    }
+    follower.ask(client.outbox());
+    if !args.json {
+        println!("{}", header());
+    }
+    let mut last_heard = Instant::now();
+    loop {
+        if take(&args, &mut client, &mut follower)? {
+            last_heard = Instant::now();
+        }
+        place.keep(follower.token())?;
+        if args.once && follower.is_online() {
+            place.close()?;
+            client.log_out(TIMEOUT)?;
+            return Ok(());
+        }
+        if args.once && last_heard.elapsed() > TIMEOUT {
+            bail!("no page came within {TIMEOUT:?}");
+        }
+    }
+}
+
+/// Where the token is kept.
+struct Place {
+    token: Vec<u8>,
+    file: Option<PathBuf>,
+    named: Option<NamedToken>,
+}
+
+impl Place {
+    fn open(args: &OrdersArgs) -> anyhow::Result<Place> {
+        let file = args.token_file.clone();
+        if let Some(name) = &args.name {
+            let (named, token) = NamedToken::attach(&args.login, args.broker, name)?;
+            return Ok(Place { token, file, named: Some(named) });
+        }
+        let token = file.as_deref().map_or(Ok(Vec::new()), read_token)?;
+        Ok(Place { token, file, named: None })
+    }
+
+    /// All before `token` is printed.
+    fn keep(&mut self, token: &[u8]) -> anyhow::Result<()> {
+        if token != self.token {
+            self.token = token.to_vec();
+            self.file.as_deref().map_or(Ok(()), |path| write_token(path, &self.token))?;
+        }
+        self.named.as_mut().map_or(Ok(()), |named| named.tend(&self.token))
+    }
+
+    fn close(&mut self) -> anyhow::Result<()> {
+        self.named.as_mut().map_or(Ok(()), |named| named.keep(&self.token))
+    }
+}
+
+/// Prints what comes within a moment; true when anything did.
+fn take(args: &OrdersArgs, client: &mut Client, follower: &mut Follower) -> anyhow::Result<bool> {
+    let mut failed: Option<anyhow::Error> = None;
+    let mut out = std::io::stdout().lock();
+    let clock = client.clock();
+    follower.ask_when_due(clock.now(), client.outbox());
+    let patience = follower.rest(clock.now()).unwrap_or(POLL).min(POLL);
+    let count = client.poll(patience, |incoming, outbox| {
+        let outcome = match incoming {
+            Incoming::Page(page, token) => follower.on_page(&page, token, outbox).map(note),
+            Incoming::Rows(body, rows) => follower
+                .on_rows(&body, rows, |event| {
+                    let line = if args.json { json_line(event) } else { table_line(event) };
+                    if let Err(error) = writeln!(out, "{line}") {
+                        failed = Some(error.into());
+                    }
+                })
+                .map(drop),
+            Incoming::Session(_, SessionEvent::TradeBusted(bust)) => {
+                let line = if args.json { bust_json(&bust) } else { bust_line(&bust) };
+                if let Err(error) = writeln!(out, "{line}") {
+                    failed = Some(error.into());
+                }
+                Ok(())
+            }
+            Incoming::Sources(states, sources) => follower.on_sources(&states, sources).map(drop),
+            Incoming::Session(_, SessionEvent::Refused { reject, .. }) => {
+                follower.on_reject(&reject, clock.now()).map(|is_ours| {
+                    if is_ours {
+                        eprintln!("weir: refused ({}): asked again in a while", reject.reason);
+                    }
+                })
+            }
+            Incoming::Session(..)
+            | Incoming::CopyState(_)
+            | Incoming::Copy(..)
+            | Incoming::CopyMark(_)
+            | Incoming::Source(_)
+            | Incoming::Broker(_)
+            | Incoming::Market(_) => Ok(()),
+        };
+        if let Err(error) = outcome {
+            failed = Some(error.into());
+        }
+    });
+    let count = match count {
+        Ok(count) => count,
+        Err(ClientError::Closed) => bail!("the node closed the connection"),
+        Err(error) => return Err(error.into()),
+    };
+    out.flush().context("writing orders")?;
+    failed.map_or(Ok(count > 0), Err)
+}
+
+fn note(event: PageEvent) {
+    match event {
+        PageEvent::Resync(reason) => {
+            eprintln!("weir: resync ({reason}): all that was shown is void, from the start again");
+        }
+        PageEvent::Page { is_source_away: true, .. } => eprintln!("weir: a source is away"),
+        PageEvent::Page { .. } | PageEvent::NotOurs => {}
+    }
+}
+
+fn read_token(path: &Path) -> anyhow::Result<Vec<u8>> {
+    match fs::read_to_string(path) {
+        Ok(text) => parse_hex(text.trim())
+            .with_context(|| format!("{} does not hold a token", path.display())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error).with_context(|| format!("token file {}", path.display())),
+    }
+}
+
+/// Written beside and renamed, so that a crash leaves the old token or the new one.
+fn write_token(path: &Path, token: &[u8]) -> anyhow::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    fs::write(&beside, format!("{}\n", hex(token)))
+        .and_then(|()| fs::rename(&beside, path))
+        .with_context(|| format!("token file {}", path.display()))
+}
+
+fn header() -> String {
+    format!(
+        "{:>10} {:>8} {:>20} {:>10} {:>4} {:<10} {:>12} {:>12} {:>10} {:>10} {:>10} {:<16} notes",
+        "seq",
+        "rec",
+        "order",
+        "instrument",
+        "side",
+        "type",
+        "price",
+        "stop",
+        "qty",
+        "leaves",
+        "cum",
+        "status"
+    )
+}
+
+fn table_line(event: &RowEvent<'_>) -> String {
+    match event {
+        RowEvent::Gone(order_id) => format!("{:>10} {:>8} {order_id:>20} gone", "", ""),
+        RowEvent::State(row, attributes) => format!(
+            "{:>10} {:>8} {:>20} {:>10} {:>4} {:<10} {:>12} {:>12} {:>10} {:>10} {:>10} {:<16} {}",
+            row.seq,
+            row.rec,
+            row.order_id,
+            row.instrument_id,
+            format!("{:?}", row.side).to_lowercase(),
+            format!("{:?}", row.ord_type).to_lowercase(),
+            or_dash(row.ord_type != OrdType::Market && row.ord_type != OrdType::Stop, row.price),
+            or_dash(has_stop(row), row.stop_px),
+            row.order_qty,
+            row.leaves_qty,
+            row.cum_qty,
+            format!("{:?}", row.ord_status),
+            notes(row, attributes),
+        ),
+    }
+}
+
+fn or_dash(is_there: bool, price: Price) -> String {
+    if is_there { price.to_string() } else { "-".to_owned() }
+}
+
+/// How long it stands where that is not until the day's end, how much an iceberg shows, whether it
+/// was triggered, why it ended, how much its source says of it beside.
+fn notes(row: &OrderRow, attributes: &[u8]) -> String {
+    let time_in_force = match row.time_in_force {
+        TimeInForce::Day => String::new(),
+        TimeInForce::Gtd => format!("until {}", utc(row.expire_time)),
+        TimeInForce::Gtc => "gtc".to_owned(),
+        TimeInForce::Ioc => "ioc".to_owned(),
+        TimeInForce::Fok => "fok".to_owned(),
+        TimeInForce::AtTheOpen => "at the open".to_owned(),
+        TimeInForce::AtTheClose => "at the close".to_owned(),
+    };
+    let triggered = if is_triggered(row) { "triggered" } else { "" };
+    let shown = match row.display_qty {
+        Qty::ZERO => String::new(),
+        most => format!("shows {most}"),
+    };
+    let beside = match attributes.len() {
+        0 => String::new(),
+        len => format!("{len} bytes of attributes"),
+    };
+    let notes = [triggered, &time_in_force, &shown, reason(row), &beside];
+    let notes: Vec<_> = notes.into_iter().filter(|note| !note.is_empty()).collect();
+    notes.join(", ")
+}
+
+/// A trade of the session's own that an operator took back; rows of orders do not tell it.
+fn bust_line(bust: &TradeBusted) -> String {
+    format!(
+        "{:>10} {:>8} {:>20} trade {} taken back: {} lots at {}",
+        "", "", bust.order_id, bust.match_id, bust.last_qty, bust.last_px
+    )
+}
+
+fn bust_json(bust: &TradeBusted) -> String {
+    let object = serde_json::json!({
+        "order_id": bust.order_id.0,
+        "busted_match_id": bust.match_id.0,
+        "instrument_id": bust.instrument_id.0,
+        "account_id": bust.account_id.0,
+        "side": format!("{:?}", bust.side),
+        "last_px": bust.last_px.0,
+        "last_qty": bust.last_qty.0,
+        "transact_time": bust.transact_time.0,
+    });
+    object.to_string()
+}
+
+fn json_line(event: &RowEvent<'_>) -> String {
+    match event {
+        RowEvent::Gone(order_id) => gone_json(*order_id).to_string(),
+        RowEvent::State(row, attributes) => row_json(row, attributes).to_string(),
+    }
+}

@@ -1,0 +1,278 @@
+//! What a capture or a day file holds: groups, channels, gaps, the mix of messages, rates.
+//!
+//! Never judges what a message means: a feed's framing is all that it knows, and without one it
+//! counts datagrams.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+use weir_market::capture::Datagram;
+use weir_market::{Feed as _, Packet};
+use weir_types::Nanos;
+
+use super::rates::Rates;
+use weir_marketgate::capture::{CaptureFile, FileError, FileKind, Item};
+use weir_marketgate::feeds::AnyFeed;
+
+/// A feed, of which only the framing is asked, and where in a message stands of which type it is.
+#[derive(Clone, Copy)]
+pub struct Taken<'a> {
+    /// The feed.
+    pub feed: &'a AnyFeed,
+    /// The bytes of the type: from, to.
+    pub kind_at: (usize, usize),
+}
+
+/// The numbers of one channel in one group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Numbers {
+    /// Messages.
+    pub messages: u64,
+    /// Sessions, one after the other.
+    pub sessions: u64,
+    /// Places where numbers jump.
+    pub gaps: u64,
+    /// Numbers that were jumped over.
+    pub missing: u64,
+    /// Messages with numbers that had been passed: sent again, or late.
+    pub repeated: u64,
+    session: u64,
+    next: Option<u64>,
+}
+
+impl Numbers {
+    fn note(&mut self, packet: &Packet<'_>) {
+        let count = u64::from(packet.count);
+        self.messages += count;
+        if self.session != packet.session || self.sessions == 0 {
+            (self.session, self.next) = (packet.session, None);
+            self.sessions += 1;
+        }
+        let end = packet.sequence.saturating_add(count);
+        let next = *self.next.get_or_insert(packet.sequence);
+        if packet.sequence > next {
+            self.gaps += 1;
+            self.missing = self.missing.saturating_add(packet.sequence - next);
+        } else {
+            self.repeated += end.min(next).saturating_sub(packet.sequence);
+        }
+        self.next = Some(end.max(next));
+    }
+}
+
+/// Where datagrams went.
+#[derive(Clone, Debug, Default)]
+pub struct Group {
+    /// Datagrams.
+    pub packets: u64,
+    /// Bytes of their payloads.
+    pub bytes: u64,
+    /// The first one's time.
+    pub first: Nanos,
+    /// The last one's time.
+    pub last: Nanos,
+    /// Datagrams that are not of the feed.
+    pub strangers: u64,
+    /// What the feed's framing found in each channel.
+    pub channels: BTreeMap<u32, Numbers>,
+}
+
+/// Messages of one type.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kind {
+    /// How many.
+    pub messages: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Analysis {
+    /// By where they went.
+    pub groups: BTreeMap<SocketAddr, Group>,
+    /// By type.
+    pub kinds: BTreeMap<Vec<u8>, Kind>,
+    /// Events by time: messages where they are known, else datagrams.
+    pub rates: Rates,
+    /// The first event's time.
+    pub first: Option<Nanos>,
+    /// The last event's time.
+    pub last: Nanos,
+    /// Packets whose messages could not be told apart to their end.
+    pub damaged_packets: u64,
+    /// True when messages are known.
+    pub has_messages: bool,
+}
+
+impl Analysis {
+    /// Reads a file to its end, or to where it cannot be read: what was found until then, and why
+    /// there is no more.
+    pub fn of(file: &mut CaptureFile, taken: Option<Taken<'_>>) -> (Analysis, Option<FileError>) {
+        let mut analysis = Analysis::default();
+        let error = analysis.read(file, taken);
+        (analysis, error)
+    }
+
+    /// Reads one more file, as what comes behind all that was read: as [`Analysis::of`].
+    pub fn read(&mut self, file: &mut CaptureFile, taken: Option<Taken<'_>>) -> Option<FileError> {
+        self.has_messages |= taken.is_some();
+        let kind_at = if file.kind() == FileKind::Dbn { (1, 2) } else { (0, 1) };
+        loop {
+            let more = file.next(&mut |item| match item {
+                Item::Datagram(datagram) => self.datagram(datagram, taken),
+                Item::Message { ts_event, message } => {
+                    self.has_messages = true;
+                    self.note_kind(message, kind_at);
+                    self.note_time(*ts_event, 1);
+                }
+                Item::Name { .. } | Item::Other(_) => {}
+            });
+            match more {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(error) => return Some(error),
+            }
+        }
+    }
+
+    fn datagram(&mut self, datagram: &Datagram<'_>, taken: Option<Taken<'_>>) {
+        let group = self.groups.entry(datagram.dst).or_default();
+        if group.packets == 0 {
+            group.first = datagram.ts_recv;
+        }
+        group.last = datagram.ts_recv;
+        group.packets += 1;
+        group.bytes += datagram.payload.len() as u64;
+        let Some(taken) = taken else {
+            self.note_time(datagram.ts_recv, 1);
+            return;
+        };
+        let Ok(packet) = taken.feed.packet(datagram.payload) else {
+            group.strangers += 1;
+            return;
+        };
+        group.channels.entry(packet.channel).or_default().note(&packet);
+        let mut rest = packet.messages;
+        let mut count = 0;
+        while count < u64::from(packet.count) {
+            match taken.feed.next_message(rest) {
+                Ok((message, after)) => {
+                    self.note_kind(message, taken.kind_at);
+                    rest = after;
+                    count += 1;
+                }
+                Err(_) => {
+                    self.damaged_packets += 1;
+                    break;
+                }
+            }
+        }
+        self.note_time(datagram.ts_recv, count);
+    }
+
+    fn note_kind(&mut self, message: &[u8], (from, to): (usize, usize)) {
+        let len = message.len();
+        let kind = &message[from.min(len)..to.min(len)];
+        if !self.kinds.contains_key(kind) {
+            self.kinds.insert(kind.to_vec(), Kind::default());
+        }
+        if let Some(counts) = self.kinds.get_mut(kind) {
+            counts.messages += 1;
+            counts.bytes += message.len() as u64;
+        }
+    }
+
+    fn note_time(&mut self, at: Nanos, count: u64) {
+        self.first.get_or_insert(at);
+        self.last = at;
+        self.rates.add(at, count);
+    }
+
+    /// What is counted.
+    #[must_use]
+    pub fn unit(&self) -> &'static str {
+        if self.has_messages { "messages" } else { "datagrams" }
+    }
+
+    /// Datagrams, and the bytes in them.
+    #[must_use]
+    pub fn packets(&self) -> (u64, u64) {
+        let sum = |sum: (u64, u64), group: &Group| (sum.0 + group.packets, sum.1 + group.bytes);
+        self.groups.values().fold((0, 0), sum)
+    }
+
+    /// Gaps and missing messages of all channels.
+    #[must_use]
+    pub fn gaps(&self) -> (u64, u64) {
+        let channels = self.groups.values().flat_map(|group| group.channels.values());
+        let sum = |sum: (u64, u64), numbers: &Numbers| {
+            (sum.0 + numbers.gaps, sum.1.saturating_add(numbers.missing))
+        };
+        channels.fold((0, 0), sum)
+    }
+
+    /// All of it as one object.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let groups: Vec<Value> = self.groups.iter().map(group_json).collect();
+        let kinds: Vec<Value> = self
+            .kinds
+            .iter()
+            .map(|(kind, counts)| {
+                let (messages, bytes) = (counts.messages, counts.bytes);
+                json!({ "type": kind_text(kind), "messages": messages, "bytes": bytes })
+            })
+            .collect();
+        let ((packets, bytes), (gaps, missing)) = (self.packets(), self.gaps());
+        json!({
+            "unit": self.unit(),
+            "events": self.rates.total(),
+            "packets": packets,
+            "bytes": bytes,
+            "first_ns": self.first.map(|first| first.0),
+            "last_ns": self.first.map(|_| self.last.0),
+            "span_ns": self.rates.span_ns(),
+            "mean_per_second": self.rates.mean_per_second(),
+            "windows": self.rates.rows(),
+            "gaps": gaps,
+            "missing": missing,
+            "damaged_packets": self.damaged_packets,
+            "groups": groups,
+            "types": kinds,
+        })
+    }
+}
+
+fn group_json((address, group): (&SocketAddr, &Group)) -> Value {
+    let channels: Vec<Value> = group
+        .channels
+        .iter()
+        .map(|(channel, numbers)| {
+            json!({
+                "channel": channel, "sessions": numbers.sessions, "messages": numbers.messages,
+                "gaps": numbers.gaps, "missing": numbers.missing, "repeated": numbers.repeated,
+            })
+        })
+        .collect();
+    json!({
+        "group": address.to_string(), "packets": group.packets, "bytes": group.bytes,
+        "first_ns": group.first.0, "last_ns": group.last.0, "strangers": group.strangers,
+        "channels": channels,
+    })
+}
+
+/// A message's type as text: letters as they are, else hexadecimal.
+#[must_use]
+pub fn kind_text(kind: &[u8]) -> String {
+    if !kind.is_empty() && kind.iter().all(u8::is_ascii_graphic) {
+        return String::from_utf8_lossy(kind).into_owned();
+    }
+    kind.iter().fold("0x".to_owned(), |text, byte| text + &format!("{byte:02x}"))
+}
+
+#[cfg(test)]
+mod file_tests;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,31 @@
+//! The files of an installation say what this program understands.
+
+#![allow(clippy::unwrap_used, reason = "what fails in a test's helper fails the test")]
+
+use clap::Parser;
+use weir_cli::Cli;
+use weir_node::config::Config;
+use weir_node::diagnostics::LineFormat;
+
+const UNIT: &str = include_str!("../../../packaging/weir.service");
+const CONFIG: &str = include_str!("../../../packaging/weir.toml");
+
+#[test]
+fn the_configuration_is_one() {
+    let config = Config::parse(CONFIG).unwrap();
+    assert_eq!(config.diagnostics.format, LineFormat::Json);
+    assert!(!config.http.ip().is_unspecified(), "figures are not for everybody");
+}
+
+#[test]
+fn the_unit_starts_the_node_with_the_configuration() {
+    let starts: Vec<_> = UNIT.lines().filter_map(|line| line.strip_prefix("ExecStart=")).collect();
+    let [start] = starts[..] else { panic!("one command starts it: {starts:?}") };
+    let words: Vec<_> = start.split_whitespace().collect();
+    assert!(words.contains(&"/etc/weir/weir.toml"));
+    Cli::try_parse_from(words).unwrap();
+    // The state directory that systemd makes is the one that the configuration names.
+    assert!(UNIT.contains("StateDirectory=weir") && CONFIG.contains("dir = \"/var/lib/weir\""));
+    // The program tells when it is ready and that it lives.
+    assert!(UNIT.contains("Type=notify") && UNIT.contains("WatchdogSec="));
+}

@@ -1,0 +1,178 @@
+//! What is no packet of the feed, or not this session's, or not what its lengths say.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use weir_market::FeedError;
+use weir_market::feed::moldudp64::{PacketWriter, Pushed, Session};
+use weir_market::line::{Line, State};
+use weir_marketgate::receiver::{ChannelEvent, FeedSection, Receiver};
+use weir_marketgate::udp::{Listen, listen, sender};
+use weir_types::Nanos;
+
+use crate::day::Day;
+use crate::market::Market;
+use crate::stand::{MILLISECOND, Parts, Stand, address_of};
+use crate::venue::Faults;
+
+/// How long anything may take.
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn stand(parts: Parts) -> Stand {
+    let mut stand = Stand::new(Day::made_up(1, 1_000, 2), Faults::default(), parts);
+    stand.publish(500);
+    stand
+}
+
+/// A packet with these messages, which its session has next.
+fn packet(stand: &Stand, messages: &[&[u8]]) -> Vec<u8> {
+    let next = stand.venue.published as u64 + 1;
+    let mut writer = PacketWriter::new(stand.venue.session, next, 1_400);
+    messages.iter().for_each(|message| assert_eq!(writer.push(message), Pushed::Added));
+    writer.take(<[u8]>::to_vec).expect("a message")
+}
+
+#[test]
+fn trash_is_counted_and_changes_nothing() {
+    let mut stand = stand(Parts::default());
+    for trash in [&b""[..], b"x", &[0; 19]] {
+        stand.venue.send(0, trash);
+        stand.venue.send(1, trash);
+    }
+    stand.drain();
+    let strangers: u64 = stand.receiver.sockets().map(|(_, socket)| socket.counts.strangers).sum();
+    assert_eq!((strangers, stand.receiver.decode_counts().header), (6, 6));
+    assert!(matches!(stand.receiver.last_error(), Some(FeedError::ShortPacket { len: 19, .. })));
+    // Numbers at their end make no sense either.
+    let mut wild = stand.venue.session.0.to_vec();
+    wild.extend_from_slice(&[0xff; 8]);
+    wild.extend_from_slice(&[0, 9]);
+    stand.venue.send(0, &wild);
+    stand.drain();
+    assert_eq!(stand.channel().counts.malformed_packets, 1);
+    stand.publish_all();
+    stand.assert_equal();
+}
+
+#[test]
+fn late_packets_of_a_session_that_is_over_change_nothing() {
+    let mut stand = stand(Parts::default());
+    let old = packet(&stand, &[b"?late"]);
+    stand.venue.restart("DAY2");
+    stand.publish(300);
+    stand.venue.send(0, &old);
+    stand.publish(300);
+    assert_eq!(stand.channel().counts.old_session_packets, 1);
+    assert_eq!(stand.market.state, State::Live);
+    stand.publish_all();
+    stand.assert_equal();
+}
+
+#[test]
+fn a_stranger_to_the_answers_begins_no_session() {
+    let mut stand = stand(Parts { requests: true, ..Parts::default() });
+    stand.venue.is_dead = [true; 2];
+    stand.publish(20);
+    stand.venue.is_dead = [false; 2];
+    // An answer of another session, before the venue's own.
+    let session = stand.venue.session;
+    stand.venue.session = Session::new("OTHER").expect("a name");
+    stand.publish(20);
+    stand.pass(2 * MILLISECOND);
+    stand.venue.session = session;
+    stand.pass(60 * MILLISECOND);
+    assert_eq!(stand.channel().counts.sessions, 1);
+    stand.publish_all();
+    stand.assert_equal();
+}
+
+#[test]
+fn lengths_and_types_that_lie_mark_the_books_where_these_need_the_message() {
+    let add = [b'A'; 35];
+    let short = packet(&stand(Parts::default()), &[&add]);
+    let (mut cut, mut trailing) = (short.clone(), short.clone());
+    cut.truncate(cut.len() - 1);
+    trailing.push(0);
+    let mut more = short.clone();
+    more[19] = 2;
+    let unknown = packet(&stand(Parts::default()), &[b"?what"]);
+    // A type that no book needs: `N`, retail interest.
+    let unneeded = packet(&stand(Parts::default()), &[b"N"]);
+    for (datagram, is_marked, want) in [
+        (&short, true, "length"),
+        (&cut, true, "truncated"),
+        (&more, true, "truncated"),
+        (&trailing, true, "length"),
+        (&unknown, false, "type"),
+        (&unneeded, false, "length"),
+    ] {
+        let mut stand = stand(Parts::default());
+        stand.venue.send(0, datagram);
+        stand.drain();
+        let counts = *stand.receiver.decode_counts();
+        let count = match want {
+            "length" => counts.length,
+            "truncated" => counts.truncated,
+            _ => counts.unknown_type,
+        };
+        assert!(count >= 1, "{want}: {counts:?}");
+        assert!(!stand.market.refused.is_empty());
+        let damaged = stand.market.count(|event| *event == ChannelEvent::Damaged);
+        assert_eq!((stand.market.is_marked, damaged > 0), (is_marked, is_marked), "{want}");
+        let want = if is_marked { State::Stale } else { State::Live };
+        assert_eq!(stand.market.state, want);
+        assert!(stand.market.is_whole());
+    }
+}
+
+#[test]
+fn what_a_snapshot_can_heal_it_does_when_a_message_was_not_understood() {
+    let mut stand = stand(Parts { snapshots: true, ..Parts::default() });
+    let forged = packet(&stand, &[&[b'A'; 35]]);
+    stand.venue.send(0, &forged);
+    stand.publish(100);
+    stand.until("the snapshot joins", |stand| stand.snapshots().joined == 1);
+    stand.publish_all();
+    stand.assert_equal();
+}
+
+#[test]
+fn a_line_takes_what_its_source_sends_and_nothing_else() {
+    for (source, is_heard) in [("127.0.0.1", true), ("127.0.0.9", false)] {
+        for address in ["127.0.0.1:0", "239.77.20.3:0@127.0.0.1"] {
+            let text =
+                format!("name = \"itch\"\n[[lines]]\na = \"{address}\"\na_source = \"{source}\"");
+            let section = FeedSection::parse(&text).expect("it is right");
+            let mut receiver = Receiver::open(&section).expect("it opens");
+            let to = address_of(&receiver, Line::A);
+            let mut market = Market::new(Rc::new(Day::default()));
+            let heartbeat = PacketWriter::new(Session::new("DAY1").expect("a name"), 1, 100)
+                .heartbeat()
+                .to_vec();
+            let socket = sender(Ipv4Addr::LOCALHOST, 0).expect("a sender");
+            // One more of the group's listeners says when the datagram has been.
+            let SocketAddr::V4(address) = to else { panic!("{to}") };
+            let (interface, wait) = (Ipv4Addr::LOCALHOST, Some(LIMIT));
+            let other = address.ip().is_multicast().then(|| {
+                let to = Listen { address, interface, receive_buffer: 1 << 16, wait };
+                listen(&to).expect("it listens")
+            });
+            socket.send_to(&heartbeat, to).expect("it sends");
+            if let Some(other) = &other {
+                other.recv(&mut [0; 100]).expect("it came");
+            }
+            let is_taken = |receiver: &Receiver| {
+                let counts = receiver.sockets().next().expect("one").1.counts;
+                counts.received.datagrams > 0 || (other.is_some() && !is_heard)
+            };
+            let limit = Instant::now() + LIMIT;
+            receiver.poll(Nanos(1), &mut market);
+            while !is_taken(&receiver) {
+                receiver.poll(Nanos(1), &mut market);
+                assert!(Instant::now() < limit, "nothing came: {text}");
+            }
+            assert_eq!(receiver.channels().next().is_some(), is_heard, "{text}");
+        }
+    }
+}

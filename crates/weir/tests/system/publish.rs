@@ -1,0 +1,393 @@
+//! The node's own market as others hear it: real packets on a loopback group, some lost on the way,
+//! asked for again, over restarts of the node.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use weir_market::feed::itch::Itch;
+use weir_market::feed::moldudp64::{Header, Messages, Request, Session, read_packet};
+use weir_market::line::{
+    Channel, Event, Handler, LateJoin, Line, LineConfig, RequestConfig, Run, State,
+};
+use weir_market::{Books, BooksConfig, Context, Definition, Feed, Sink, SymbolText, Update};
+use weir_marketgate::Datagrams;
+use weir_marketgate::udp::{Listen, PlainReceiver};
+use weir_types::{InstrumentId, Nanos, Price, Qty, Side};
+
+use crate::common::trader::Trader;
+use crate::common::{ALICE, BOB, HANG, Home, Node, Who, open_market, until};
+
+/// Prices of the tests' instrument are hundredths, those of books 10^-9.
+pub const SCALE: i64 = 10_000_000;
+
+fn now() -> Nanos {
+    Nanos(u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap())
+}
+
+/// A port that nobody has.
+pub fn free_port() -> u16 {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+struct Stand {
+    home: Home,
+    group: SocketAddrV4,
+}
+
+impl Stand {
+    fn new(durability: &'static str) -> Stand {
+        let group = SocketAddrV4::new(Ipv4Addr::new(239, 255, 41, 7), free_port());
+        let config = format!(
+            "[market_data.publish]\ngroup = \"{group}\"\nrequests = \"127.0.0.1:{}\"\n\
+             requests_per_second = 100000\n",
+            free_port()
+        );
+        Stand { home: Home::with_config(durability, &config), group }
+    }
+
+    fn start(&self) -> Node {
+        let node = self.home.start();
+        until("that the publisher sends", || publish(&node)["is_live"].as_bool()?.then_some(()));
+        node
+    }
+}
+
+pub fn publish(node: &Node) -> serde_json::Value {
+    node.status()["publish"].clone()
+}
+
+pub fn figure(node: &Node, name: &str) -> u64 {
+    publish(node)[name].as_u64().unwrap_or_else(|| panic!("no {name}"))
+}
+
+/// What follows from the messages that were heard.
+struct Heard {
+    books: Books,
+    symbols: BTreeMap<SymbolText, InstrumentId>,
+    session: Session,
+    wanted: Vec<Request>,
+    sessions: u64,
+    lost: u64,
+    delivered: u64,
+}
+
+impl Sink for Heard {
+    fn define(&mut self, definition: &Definition) {
+        assert!(self.books.define(definition.instrument_id));
+        self.symbols.insert(definition.symbol, definition.instrument_id);
+    }
+
+    fn update(&mut self, update: Update) {
+        let change = self.books.apply(&update);
+        assert!(change.anomalies.is_empty(), "{:?} by {update:?}", change.anomalies);
+    }
+}
+
+impl Handler for Heard {
+    fn deliver(&mut self, run: &Run<'_>) {
+        let mut itch = Itch::new(Nanos(0));
+        let mut rest = run.messages;
+        for index in 0..u64::from(run.skip) + u64::from(run.count) {
+            let (message, after) = itch.next_message(rest).expect("whole messages");
+            rest = after;
+            let Some(nth) = index.checked_sub(u64::from(run.skip)) else { continue };
+            let context = Context { sequence: run.sequence + nth, channel: 0, ts_send: Nanos(0) };
+            itch.decode(&context, message, self).expect("it is understood");
+            self.delivered += 1;
+        }
+    }
+
+    fn event(&mut self, _channel: u32, event: &Event) {
+        match event {
+            Event::Request { sequence, count, .. } => {
+                let (session, sequence, count) = (self.session, *sequence, *count);
+                self.wanted.push(Request { session, sequence, count });
+            }
+            Event::Session { .. } => {
+                self.books = Books::new(&BooksConfig::default());
+                self.symbols.clear();
+                self.sessions += 1;
+            }
+            Event::Stale { from, to, .. } => self.lost += to - from,
+            _ => {}
+        }
+    }
+}
+
+/// Somebody who listens to the group, misses packets and asks for them.
+struct Listener {
+    group: PlainReceiver,
+    channel: Channel,
+    heard: Heard,
+    asking: UdpSocket,
+    /// Of a hundred packets so many are missed.
+    missed_percent: u64,
+    chance: u64,
+    missed: u64,
+    /// All messages that were ever heard by their session and number, missed ones too.
+    said: BTreeMap<([u8; 10], u64), Vec<u8>>,
+}
+
+impl Listener {
+    fn new(stand: &Stand, missed_percent: u64) -> Listener {
+        let group = PlainReceiver::open(&Listen {
+            address: stand.group,
+            interface: Ipv4Addr::LOCALHOST,
+            receive_buffer: 4 << 20,
+            wait: Some(Duration::from_millis(5)),
+        })
+        .unwrap();
+        let asking = UdpSocket::bind("127.0.0.1:0").unwrap();
+        asking.set_nonblocking(true).unwrap();
+        let config = LineConfig {
+            give_up: Nanos(u64::MAX),
+            late_join: LateJoin::FromStart,
+            request: Some(RequestConfig {
+                timeout: Nanos(20_000_000),
+                attempts_max: u32::MAX,
+                ..RequestConfig::default()
+            }),
+            ..LineConfig::default()
+        };
+        let heard = Heard {
+            books: Books::new(&BooksConfig::default()),
+            symbols: BTreeMap::new(),
+            session: Session([b' '; 10]),
+            wanted: Vec::new(),
+            sessions: 0,
+            lost: 0,
+            delivered: 0,
+        };
+        let channel = Channel::new(0, config);
+        let said = BTreeMap::new();
+        Listener { group, channel, heard, asking, missed_percent, chance: 9, missed: 0, said }
+    }
+
+    /// Each message of a packet says what was said before under its number, if anything was.
+    fn note(said: &mut BTreeMap<([u8; 10], u64), Vec<u8>>, packet: &[u8]) {
+        let session = Header::read(packet).expect("a header").session.0;
+        for message in Messages::new(&read_packet(packet, 0).expect("a packet")) {
+            let (number, message) = message.expect("whole messages");
+            let before = said.entry((session, number)).or_insert_with(|| message.to_vec());
+            assert_eq!(before, message, "message {number} is another than before");
+        }
+    }
+
+    /// Hears what there is, and asks for what was missed at the node's server.
+    fn listen(&mut self, node: &Node) {
+        let Listener { group, channel, heard, chance, said, .. } = self;
+        let (mut missed, percent) = (0, self.missed_percent);
+        group
+            .receive(&mut |datagram| {
+                Listener::note(said, datagram.payload);
+                *chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                if (*chance >> 33) % 100 < percent {
+                    missed += 1;
+                    return;
+                }
+                take(channel, heard, (Line::A, datagram.payload));
+            })
+            .unwrap();
+        self.missed += missed;
+        self.ask(node);
+    }
+
+    fn ask(&mut self, node: &Node) {
+        let server: SocketAddr =
+            publish(node)["requests_address"].as_str().unwrap().parse().unwrap();
+        let Listener { channel, heard, asking, said, .. } = self;
+        channel.tick(now(), heard);
+        let mut answer = [0; 2_000];
+        while !heard.wanted.is_empty() {
+            for request in std::mem::take(&mut heard.wanted) {
+                asking.send_to(&request.to_bytes(), server).unwrap();
+            }
+            // An answer may bring the next request; what does not come now comes another time.
+            asking.set_nonblocking(false).unwrap();
+            asking.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+            while let Ok(len) = asking.recv(&mut answer) {
+                Listener::note(said, &answer[..len]);
+                take(channel, heard, (Line::Retransmission, &answer[..len]));
+                channel.tick(now(), heard);
+                if !heard.wanted.is_empty() {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Listens until all that the node has said was heard.
+    fn catch_up(&mut self, node: &Node) {
+        let begun = Instant::now();
+        loop {
+            self.listen(node);
+            let report = publish(node);
+            let is_here = report["session"].as_str().map(str::as_bytes);
+            let next = report["next_sequence"].as_u64().unwrap();
+            let is_same = is_here == Some(&self.heard.session.0[..]);
+            if is_same && self.channel.next() == next && self.channel.state() == State::Live {
+                return;
+            }
+            assert!(
+                begun.elapsed() < HANG,
+                "{:?} at {} of {report}",
+                self.channel.state(),
+                self.channel.next()
+            );
+        }
+    }
+
+    fn levels(&self, side: Side) -> Vec<(i64, u64)> {
+        let symbol = SymbolText::new(b"WEIR1").unwrap();
+        let Some(id) = self.heard.symbols.get(&symbol) else { return Vec::new() };
+        let levels = self.heard.books.levels(*id, side, usize::MAX);
+        levels.map(|level| (level.price.0 / SCALE, level.size.0)).collect()
+    }
+}
+
+fn take(channel: &mut Channel, heard: &mut Heard, (line, packet): (Line, &[u8])) {
+    if line == Line::A {
+        heard.session = Header::read(packet).expect("a header").session;
+    }
+    channel.packet(line, &read_packet(packet, 0).expect("a packet"), now(), heard);
+}
+
+/// Traders who send orders at random, and the book that their own reports add up to.
+pub struct Crowd {
+    traders: Vec<(Who, Trader)>,
+    chance: u64,
+    number: u64,
+    /// Live orders by their trader and name: side, price, what is left.
+    live: BTreeMap<(u32, u64), (Side, Price, Qty)>,
+}
+
+impl Crowd {
+    pub fn new(node: &Node, number: u64) -> Crowd {
+        let traders = [ALICE, BOB].map(|who| (who, Trader::log_on(node, who))).into();
+        Crowd { traders, chance: 5, number, live: BTreeMap::new() }
+    }
+
+    fn draw(&mut self, below: u64) -> u64 {
+        self.chance = self.chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(7);
+        (self.chance >> 33) % below
+    }
+
+    pub fn trade(&mut self, count: u64) {
+        for _ in 0..count {
+            self.number += 1;
+            let (at, price) = (self.draw(2) as usize, 95 + self.draw(11) as i64);
+            let (qty, is_buy) = (1 + self.draw(50), self.draw(2) == 0);
+            let (number, trader) = (self.number, &mut self.traders[at]);
+            let request = match is_buy {
+                true => trader.0.buy(number, price, qty),
+                false => trader.0.sell(number, price, qty),
+            };
+            trader.1.send(request);
+        }
+        for (_, trader) in &mut self.traders {
+            trader.settle();
+        }
+        // A trade with the other one may have been told since.
+        for (who, trader) in &mut self.traders {
+            trader.settle();
+            for report in trader.reports() {
+                let event = &report.event;
+                let Some(number) = event.cl_ord_id.to_number() else { continue };
+                let key = (who.session_id.0, number);
+                self.live.remove(&key);
+                if event.ord_status.is_live() {
+                    self.live.insert(key, (event.side, event.price, event.leaves_qty));
+                }
+            }
+            trader.forget();
+        }
+    }
+
+    pub fn levels(&self, wanted: Side) -> Vec<(i64, u64)> {
+        let mut levels: BTreeMap<i64, u64> = BTreeMap::new();
+        for (side, price, leaves) in self.live.values() {
+            if *side == wanted {
+                *levels.entry(price.0).or_default() += leaves.0;
+            }
+        }
+        let ascending = levels.into_iter();
+        if wanted == Side::Buy { ascending.rev().collect() } else { ascending.collect() }
+    }
+
+    /// Listens until all that was reported to the traders was heard. The publisher reads events at
+    /// its own pace, so that what it has said may be older than what they know.
+    fn assert_heard_by(&self, listener: &mut Listener, node: &Node) {
+        let begun = Instant::now();
+        loop {
+            listener.catch_up(node);
+            let sides = [Side::Buy, Side::Sell];
+            let (heard, known) = (sides.map(|s| listener.levels(s)), sides.map(|s| self.levels(s)));
+            if heard == known {
+                return;
+            }
+            assert!(begun.elapsed() < HANG, "heard {heard:?}, the traders know {known:?}");
+        }
+    }
+}
+
+#[test]
+fn who_misses_packets_and_asks_has_the_engines_book() {
+    let stand = Stand::new("memory");
+    let mut listener = Listener::new(&stand, 25);
+    let node = stand.start();
+    open_market(&node, &[ALICE, BOB]);
+    let mut crowd = Crowd::new(&node, 0);
+    for _ in 0..30 {
+        crowd.trade(20);
+        listener.listen(&node);
+    }
+    crowd.assert_heard_by(&mut listener, &node);
+    assert!(listener.missed > 0, "nothing was missed");
+    assert_eq!((listener.heard.lost, listener.heard.sessions), (0, 1), "nothing was given up");
+    assert!(figure(&node, "answered") > 0 && figure(&node, "resent") > 0);
+    assert!(figure(&node, "unsent") == 0);
+    let metrics = node.get("/metrics").1;
+    assert!(metrics.contains("weir_publish_live 1"), "{metrics}");
+}
+
+#[test]
+fn after_a_restart_numbers_go_on_and_whoever_comes_late_gets_the_same_messages() {
+    let stand = Stand::new("os");
+    let mut listener = Listener::new(&stand, 0);
+    let mut node = stand.start();
+    open_market(&node, &[ALICE, BOB]);
+    let mut crowd = Crowd::new(&node, 0);
+    crowd.trade(100);
+    listener.catch_up(&node);
+    let (session, said) = (listener.heard.session, listener.channel.next());
+    node.kill();
+    let node = stand.start();
+    let (live, number) = (crowd.live, crowd.number);
+    let mut crowd = Crowd { live, ..Crowd::new(&node, number) };
+    crowd.trade(100);
+    crowd.assert_heard_by(&mut listener, &node);
+    assert_eq!(listener.heard.session, session, "nothing was lost, so it goes on");
+    assert!(listener.channel.next() > said);
+    let mut late = Listener::new(&stand, 0);
+    late.said = listener.said.clone();
+    crowd.assert_heard_by(&mut late, &node);
+    assert_eq!(late.heard.delivered, listener.heard.delivered, "from the session's first message");
+}
+
+#[test]
+fn what_may_be_lost_begins_another_session() {
+    let stand = Stand::new("memory");
+    let mut listener = Listener::new(&stand, 0);
+    let mut node = stand.start();
+    open_market(&node, &[ALICE, BOB]);
+    let mut crowd = Crowd::new(&node, 0);
+    crowd.trade(50);
+    listener.catch_up(&node);
+    let session = listener.heard.session;
+    node.kill();
+    let node = stand.start();
+    listener.catch_up(&node);
+    assert_ne!(listener.heard.session, session, "some of what was said may be lost");
+    assert_eq!(listener.heard.sessions, 2);
+}

@@ -1,0 +1,161 @@
+//! Sessions over TLS do what they do without.
+
+use weir_client::session::SessionEvent;
+use weir_client::{ClientError, Connection, Limits, Target};
+use weir_tls::ClientTls;
+use weir_tls::client::Trust;
+use weir_types::{EventNo, OrdStatus, RequestNo};
+
+use crate::common::trader::Trader;
+use crate::common::{ALICE, BOB};
+use crate::proxy::{Proxy, Way};
+use crate::stand::{NAME, Stand, counted, try_operator};
+
+#[test]
+fn orders_trade_over_tls() {
+    let stand = Stand::new("disk", "");
+    let node = stand.start();
+    stand.open_market(&node, &[ALICE, BOB]);
+    let mut alice = stand.trader(&node, ALICE);
+    let mut bob = stand.trader(&node, BOB);
+    for number in 1..=20 {
+        alice.ask_for_report(ALICE.sell(number, 100, 5));
+    }
+    for number in 1..=20 {
+        bob.ask_for_report(BOB.buy(number, 100, 5));
+    }
+    alice.settle();
+    bob.settle();
+    let last = bob.reports().last().unwrap().event;
+    assert_eq!(last.ord_status, OrdStatus::Filled);
+    assert_eq!(node.status()["gateway"]["tls_broken"], 0);
+    assert_eq!(node.status()["gateway"]["tls_truncated"], 0);
+}
+
+#[test]
+fn a_session_resumes_over_tls_where_it_stood() {
+    let stand = Stand::new("memory", "");
+    let node = stand.start();
+    stand.open_market(&node, &[ALICE, BOB]);
+    let mut alice = stand.trader(&node, ALICE);
+    for number in 1..=5 {
+        alice.ask_for_report(ALICE.sell(number, 100, 5));
+    }
+    let before = alice.last_event_no();
+    drop(alice);
+    counted(&node, "sessions", 0);
+    // A third of what is offered trades while Alice is away.
+    let mut bob = stand.trader(&node, BOB);
+    bob.ask_for_report(BOB.buy(1, 100, 8));
+    let mut alice = Trader::resume_at(stand.target(&node), ALICE, EventNo(before.0 + 1)).unwrap();
+    alice.settle();
+    let fills: u64 = alice.reports().iter().map(|report| report.event.last_qty.0).sum();
+    assert_eq!(fills, 8);
+}
+
+#[test]
+fn many_records_in_one_read_are_all_answered() {
+    let stand = Stand::new("memory", "");
+    let node = stand.start();
+    stand.open_market(&node, &[ALICE]);
+    let mut alice = stand.trader(&node, ALICE);
+    // Each flush is a record; what the node reads at once holds many of them.
+    let mut last = RequestNo::NONE;
+    for number in 1..=1_000 {
+        last = alice.send(ALICE.buy(number, 50, 1));
+        alice.client.flush().unwrap();
+    }
+    assert!(matches!(alice.answer(last), SessionEvent::Report { .. }));
+    alice.settle();
+    assert_eq!(alice.reports().len(), 1_000);
+}
+
+#[test]
+fn one_byte_a_segment_is_enough() {
+    let stand = Stand::new("memory", "");
+    let node = stand.start();
+    stand.open_market(&node, &[ALICE]);
+    let proxy = Proxy::start(node.address(), Way::Dribble);
+    let target = Target { address: proxy.address(), tls: Some(stand.tls()) };
+    let mut alice = Trader::log_on_at(target, ALICE);
+    for number in 1..=20 {
+        alice.ask_for_report(ALICE.buy(number, 50, 1));
+    }
+    alice.settle();
+    assert_eq!(alice.reports().len(), 20);
+}
+
+#[test]
+fn a_pinned_certificate_is_believed_and_no_other() {
+    let stand = Stand::new("memory", "");
+    let node = stand.start();
+    let target = |pem: &str| {
+        let path = stand.home.path(pem);
+        // The name does not matter to who knows the certificate.
+        let tls = ClientTls::new(Trust::Pinned(&path), "any.name").unwrap();
+        Target { address: node.address(), tls: Some(tls) }
+    };
+    try_operator(target("node.pem")).unwrap();
+    stand.write_pair("other", &stand.authority, weir_tls::authority::Usage::Server);
+    let refused = try_operator(target("other.pem"));
+    assert!(matches!(refused, Err(ClientError::Handshake { .. })), "{refused:?}");
+}
+
+#[test]
+fn a_client_that_speaks_only_tls_1_2_is_served() {
+    let stand = Stand::new("memory", "");
+    let node = stand.start();
+    let ca = stand.home.path("ca.pem");
+    let tls = ClientTls::new(Trust::Authority(&ca), NAME).unwrap().only_tls12(&ca).unwrap();
+    try_operator(Target { address: node.address(), tls: Some(tls) }).unwrap();
+    assert_eq!(node.status()["tls"]["completed"], 1);
+}
+
+#[test]
+fn a_client_that_logs_out_is_told_of_the_end_by_tls_too() {
+    let stand = Stand::new("memory", "");
+    let node = stand.start();
+    let mut connection = Connection::open(stand.target(&node), Limits::default()).unwrap();
+    let logout = weir_wire::session::Logout {
+        session_id: weir_types::SessionId::NONE,
+        reason: weir_types::Reason::LogoutRequested,
+    };
+    weir_wire::frame::put_frame(&logout, connection.outbox());
+    connection.flush().unwrap();
+    let ended = crate::common::until("the end", || connection.receive().err());
+    assert!(matches!(ended, ClientError::Closed), "{ended:?}");
+}
+
+#[test]
+fn an_end_that_comes_with_the_last_bytes_ends_the_session_at_once() {
+    for with_tls in [false, true] {
+        let stand = Stand::new("memory", "");
+        let plain = crate::common::Home::new("memory");
+        let node = if with_tls { stand.start() } else { plain.start() };
+        let target = if with_tls { stand.target(&node) } else { node.address().into() };
+        let mut client = weir_client::Client::connect(target, Limits::default()).unwrap();
+        // Longer than the test would wait for the loss of a heartbeat.
+        let config = weir_client::SessionConfig {
+            heartbeat_interval_ms: 60_000,
+            ..crate::common::OPERATOR.config()
+        };
+        client.log_on(config, crate::common::HANG).unwrap();
+        counted(&node, "sessions", 1);
+        // The node sees bytes and end together: it stood still when they came.
+        node.pause(true);
+        weir_wire::frame::put_frame(
+            &weir_wire::session::Heartbeat {
+                sending_time: weir_types::Nanos(1),
+                high_water: EventNo(0),
+                session_id: config.session_id,
+                partition_id: weir_types::PartitionId(0),
+                load_permille: 0,
+            },
+            client.outbox(),
+        );
+        client.flush().unwrap();
+        drop(client);
+        node.pause(false);
+        counted(&node, "sessions", 0);
+    }
+}
