@@ -7,7 +7,7 @@
 //! | the account's last | others | refused, `TRANSFER_ID_USED` |
 //! | below the account's last | any | refused, `TRANSFER_ID_USED` |
 //!
-//! So a sender that does not know the outcome of a transfer sends it again, and is never told that
+//! A sender that does not know the outcome of a transfer sends it again. No answer ever claims that
 //! a transfer was carried out when it was not.
 //!
 //! INVARIANT: `cash_moved_in` minus `cash_moved_out` is the sum of all accounts' cash. Cash in

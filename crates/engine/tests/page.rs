@@ -41,8 +41,8 @@ fn examples(page: &str) -> Vec<Vec<Step<'_>>> {
     examples
 }
 
-/// Returns true for events that an example may omit: an order accepted without a trade, a done
-/// request.
+/// Returns true for events that an example may omit: an order accepted without a trade, a new
+/// phase, a done request.
 fn is_plain(told: &[String]) -> bool {
     let plain = |text: &String| {
         let words: Vec<&str> = text.split(' ').collect();

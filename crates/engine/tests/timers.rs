@@ -197,7 +197,7 @@ fn a_snapshot_in_the_middle_of_a_call_goes_on_as_the_engine_that_it_came_from() 
     }
 }
 
-/// Plays the whole day to an engine in any state, with every request repeated under a second
+/// Plays the whole day to an engine in any state, with every request under an old and a new
 /// number.
 fn go_on(mut engine: Engine) {
     let mut events = Vec::new();

@@ -52,7 +52,7 @@ fn put(bytes: &mut [u8], at: usize, size: usize, value: u128) {
 
 const LOG_ID: u128 = 0x0f0e_0d0c_0b0a_0908_0706_0504_0302_0100;
 
-/// The segment header of the page's example, laid out by the page's table.
+/// Returns the segment header of the page's example, laid out by the page's table.
 fn header_by_hand() -> Vec<u8> {
     let mut bytes = vec![0; 4096];
     bytes[..8].copy_from_slice(b"WEIRCLOG");

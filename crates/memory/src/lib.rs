@@ -47,7 +47,7 @@ pub fn take_ahead<T>(vec: &mut Vec<T>) {
     }
     for advice in [Advice::LinuxHugepage, Advice::LinuxPopulateWrite] {
         // SAFETY: the pages lie within the vector's own allocation, and neither advice changes
-        // what is read from them.
+        // the values read from them.
         // Ignored: an older kernel that lacks one of them costs only the speed-up.
         let _ = unsafe { madvise(start.wrapping_add(first).cast(), bytes, advice) };
     }

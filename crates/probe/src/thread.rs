@@ -4,7 +4,6 @@
 //! On few cores the scheduler determines the tail of the latencies: a thread that wakes with an
 //! order may find another thread on its core in the middle of a slice, which lasts a millisecond or
 //! more.
-//! order may find the one on its core in the middle of a slice, which is a millisecond and more.
 
 use std::io;
 

@@ -14,7 +14,7 @@ macro_rules! codes {
             /// All variants, in the order of declaration.
             pub const ALL: &'static [$name] = &[$($name::$variant),*];
 
-            /// The code on the wire and in the logs.
+            /// Returns the code on the wire and in the logs.
             #[must_use]
             pub const fn code(self) -> u8 {
                 self as u8

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-/// The durability level of a log: what an acknowledged command survives.
+/// The durability level of a log: the failures that an acknowledged command survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Durability {
     /// None: lost with the process.

@@ -170,7 +170,7 @@ codes! {
 
     /// The status of a source for a reader of order state.
     SourceStatus {
-        /// The reader has the source's newest state; what follows is live.
+        /// The reader has the source's newest state; later changes are live.
         Online = 1,
         /// The source has more rows to read, or has not answered yet.
         Reading = 2,

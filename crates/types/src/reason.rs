@@ -14,7 +14,7 @@ macro_rules! reasons {
             /// All reasons, in the order of declaration.
             pub const ALL: &'static [Reason] = &[$(Reason::$variant),*];
 
-            /// The code on the wire and in the logs.
+            /// Returns the code on the wire and in the logs.
             #[must_use]
             pub const fn code(self) -> u16 {
                 self as u16
@@ -75,7 +75,7 @@ reasons! {
     NotEntitled = 25, "the session's role does not allow this";
     /// No heartbeat came.
     HeartbeatLost = 26, "no heartbeat came in time";
-    /// The connection did not read what it was sent.
+    /// The connection did not read its data in time.
     SlowConsumer = 27, "the connection did not read what it was sent";
     /// The node is stopping.
     Stopping = 28, "the node is stopping";
@@ -141,7 +141,7 @@ reasons! {
     SelfTrade = 74, "self-trade prevention";
     /// The kill switch is on.
     Killed = 75, "the kill switch is on";
-    /// The session is gone and wanted its orders cancelled.
+    /// The session was lost and had chosen cancel on disconnect.
     SessionLost = 76, "the session was lost";
     /// An immediate order found nothing more to match.
     NoLiquidity = 77, "nothing more to match at once";
@@ -159,11 +159,11 @@ reasons! {
     UnknownSession = 83, "no such session";
     /// A limit of the engine is reached.
     LimitReached = 84, "a limit of the engine is reached";
-    /// A trade would have been too far from the price before it.
+    /// A trade would have been beyond the collar, and a volatility interruption began.
     VolatilityInterruption = 85, "a volatility interruption began";
     /// No trade that can be busted has this number.
     UnknownTrade = 86, "no trade that can be taken back has this number";
-    /// The session enters orders faster than it may.
+    /// The session exceeded its order rate.
     Throttled = 87, "the session enters orders faster than it may";
     /// The account's last transfer has this number or a higher one, and this is no repeat of it.
     TransferIdUsed = 88, "the account's last transfer has this number or a higher one";

@@ -141,8 +141,8 @@ impl Mix {
         self.transfer(at + 1, instrument_of(at + 1, 0), 1)
     }
 
-    /// Gives an account a position in an instrument; an account's instruments come in ascending
-    /// order.
+    /// Gives an account a position in an instrument. Call it in ascending order of an account's
+    /// instruments.
     #[allow(dead_code, reason = "for the benchmark of recovery")]
     pub(crate) fn load_position(&mut self, account: u32, instrument: u32) -> Command {
         self.transfer(account, instrument, u64::from(instrument))

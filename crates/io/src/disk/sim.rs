@@ -1,7 +1,6 @@
 //! A disk in memory that can lose power.
 //!
 //! Fault model:
-//! Fault model:
 //! * Each file has a live image, which reads see, and a durable image, which is on the medium. A
 //!   write changes the live image; a sync copies all writes since the last sync to the durable one.
 //! * At a power loss each write since the last sync is, by choice, lost, kept or torn: any subset

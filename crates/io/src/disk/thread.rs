@@ -25,7 +25,6 @@ impl ThreadDisk {
     ///
     /// # Errors
     /// Fails when the directory cannot be created.
-    /// When the directory cannot be made.
     pub fn open(path: &Path, waker: Option<Waker>) -> Result<ThreadDisk, DiskError> {
         let dir = Dir::open(path)?;
         let done = Done::new(waker);

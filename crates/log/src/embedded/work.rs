@@ -268,7 +268,7 @@ impl<D: Disk> EmbeddedLog<D> {
         }
     }
 
-    /// After a quiet time, syncs all frames and then says so in a mark.
+    /// Syncs all frames after a quiet time, then writes a mark that says so.
     fn start_mark(&mut self) -> usize {
         let quiet = self.now.0.saturating_sub(self.active_at.0) >= self.config.idle_after.0;
         if !self.unmarked || self.stirred || !quiet || self.retiring.is_some() {

@@ -20,12 +20,12 @@
 //!
 //! | # | last frame     | cut | level  | same boot | then                                         |
 //! |---|----------------|-----|--------|-----------|----------------------------------------------|
-//! | 1 | closing mark   | no  | any    | any       | go on in the epoch                           |
-//! | 2 | any            | yes | any    | any       | new epoch: someone may have seen what is cut |
+//! | 1 | closing mark   | no  | any    | any       | continue the epoch                           |
+//! | 2 | any            | yes | any    | any       | new epoch: the cut part may have been seen   |
 //! | 3 | no closing mark| no  | memory | any       | new epoch                                    |
 //! | 4 | no closing mark| no  | os     | no        | new epoch                                    |
-//! | 5 | no closing mark| no  | os     | yes       | go on in the epoch                           |
-//! | 6 | no closing mark| no  | disk   | any       | go on in the epoch                           |
+//! | 5 | no closing mark| no  | os     | yes       | continue the epoch                           |
+//! | 6 | no closing mark| no  | disk   | any       | continue the epoch                           |
 //!
 //! A log that was just restored from a backup begins an epoch whatever its end
 //! ([`EmbeddedLog::open_restored`](crate::EmbeddedLog::open_restored)).
@@ -170,7 +170,7 @@ pub(crate) enum History {
     Missing(Break),
 }
 
-/// The first table.
+/// Applies the first table.
 pub(crate) fn judge_history(scan: Option<&Scan>) -> History {
     let Some(scan) = scan else { return History::Create };
     let Some(broken) = scan.broken else { return History::KeepAll };
@@ -193,7 +193,7 @@ pub(crate) struct LastRun {
     pub(crate) same_boot: bool,
 }
 
-/// The second table: returns the reason for a new epoch, if there is one.
+/// Applies the second table; returns the reason for a new epoch, if there is one.
 pub(crate) fn judge_epoch(run: LastRun) -> Option<EpochReason> {
     match (run.closed, run.cut, run.level, run.same_boot) {
         (_, true, _, _) => Some(EpochReason::TailCut),
