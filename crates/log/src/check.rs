@@ -60,8 +60,9 @@ pub struct SegmentCheck {
 }
 
 impl SegmentCheck {
-    /// Returns the error when the break is damage, that is when frames beyond it were synced (up to
-    /// `synced_frame`); `None` when there is no break or it may be a torn tail.
+    /// Returns the error when the break is damage, that is when its frame was synced according to
+    /// `synced_frame` or to the segment itself; `None` when there is no break or it may be a torn
+    /// tail.
     #[must_use]
     pub fn damage(&self, name: &str, synced_frame: u64) -> Option<LogError> {
         let fault = self.broken?;
