@@ -206,7 +206,7 @@ pub(crate) fn judge_epoch(run: LastRun) -> Option<EpochReason> {
     }
 }
 
-/// Returns the errors among the first table's results as errors.
+/// Fails when the first table's result is an error.
 pub(crate) fn refuse_damage(scan: &Scan, history: History) -> Result<(), LogError> {
     let (History::Damaged(broken) | History::Missing(broken)) = history else { return Ok(()) };
     let file = scan.segments[broken.segment].name.clone();
