@@ -1,5 +1,4 @@
-//! Tells the compiler that `--cfg loom`, under which the tail's test explores every interleaving,
-//! is meant.
+//! Declares `--cfg loom` to the compiler; the tail's test explores every interleaving under it.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

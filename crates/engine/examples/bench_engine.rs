@@ -1,11 +1,11 @@
 //! The engine alone, on one thread: throughput, latency, allocations, memory.
 //!
-//! `bench_engine [OPERATIONS [FLOW_FILE]]`. Prints one JSON line. The synthetic mix is adds,
+//! `bench_engine [OPERATIONS [FLOW_FILE]]` prints one JSON line. The synthetic mix is adds,
 //! cancels, replaces and crosses at 45/40/5/10 over 100 instruments and a million accounts. A flow
-//! file holds recorded commands: each a little-endian u32 length and a log entry's bytes.
-//! Throughput and latency are taken in separate passes, so that the clock does not disturb the
-//! first; throughput is per second of this thread's processor time; latency is per operation in
-//! time-stamp-counter ticks, the cost of reading it taken off.
+//! file holds recorded commands, each a little-endian u32 length and a log entry's bytes.
+//! Throughput and latency are measured in separate passes, so that clock reads do not disturb the
+//! throughput, which is per second of this thread's processor time. Latency is per operation in
+//! time-stamp-counter ticks, minus the cost of reading the counter.
 
 mod bench {
     pub(crate) mod flow;
@@ -26,7 +26,7 @@ use weir_wire::{Command, Event};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Commands built ahead of each timed stretch, so that building them is not timed.
+/// Commands built before each timed stretch, so that building them is not timed.
 const BLOCK_LEN: usize = 1_000;
 
 struct Run {
@@ -49,7 +49,7 @@ impl Run {
     }
 }
 
-/// Figures of one stream of commands.
+/// The figures of one stream of commands.
 struct Figures {
     operations: u64,
     per_second: f64,
@@ -59,10 +59,10 @@ struct Figures {
     event_bytes_per_operation: f64,
 }
 
-/// Appends so many commands; hears the records of those before.
+/// Appends the next commands, up to the given number; receives the records of the previous ones.
 type Source<'a> = dyn FnMut(&mut Run, &mut Vec<Command>, usize, &[u8]) + 'a;
 
-/// Times `operations` commands from `next`, event records encoded as the event log has them.
+/// Times `operations` commands from `next`, encoding event records like the event log.
 fn measure(run: &mut Run, operations: usize, next: &mut Source<'_>) -> Figures {
     let mut encoded = Vec::with_capacity(64 << 20);
     let mut block = Vec::with_capacity(BLOCK_LEN);
@@ -122,7 +122,7 @@ fn bench_config() -> EngineConfig {
     }
 }
 
-/// The mix's reference data and money, then its standing orders.
+/// Plays the mix's reference data and money, then its standing orders.
 fn furnish(run: &mut Run, mix: &mut Mix, standing: usize) {
     let mut sink = Vec::new();
     for command in mix.opening() {
@@ -137,7 +137,8 @@ fn furnish(run: &mut Run, mix: &mut Mix, standing: usize) {
     }
 }
 
-/// Bytes per live order and per open position, by what the process grows as they are added.
+/// Returns bytes per live order and per open position, from the growth of the process as they are
+/// added.
 fn memory_figures() -> (f64, f64) {
     const COUNT: usize = 1_000_000;
     let config = EngineConfig {
@@ -196,7 +197,7 @@ fn main() {
     print_line(&synthetic, flow.as_ref(), &Rest { live, digest, order_bytes, position_bytes });
 }
 
-/// The recorded flow, played once for throughput and once for latency, each on a fresh engine.
+/// Plays the recorded flow twice, for throughput and for latency, each on a fresh engine.
 fn flow_figures(path: &str) -> Figures {
     let commands = bench::flow::read(path);
     let mut at = 0;
@@ -204,7 +205,7 @@ fn flow_figures(path: &str) -> Figures {
     let length = commands.len();
     measure(&mut run, length, &mut |run, block, count, _| {
         if at == length {
-            // The second pass begins the recording anew.
+            // The second pass starts the recording again.
             *run = Run::new(bench_config());
             at = 0;
         }

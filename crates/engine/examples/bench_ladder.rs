@@ -1,9 +1,10 @@
-//! Which structure should hold a book side's prices: the sorted vector with the best at the end
-//! that the engine has, or a balanced tree.
+//! Compares two structures for the prices of a book side: the engine's sorted vector with the best
+//! price at the end, and a balanced tree.
 //!
-//! For each number of standing levels: ns to find a price's level, and ns to take a level out and
-//! put another in, with prices near the touch (three in four within eight ticks) and anywhere.
-//! Both in turn, 50 rounds, the least of each: what the machine took besides is left out.
+//! For each number of standing levels it measures ns to find a price's level, and ns to remove one
+//! level and insert another, with prices near the touch (three in four within eight ticks) and
+//! anywhere. Both structures alternate for 50 rounds, and the minimum of each counts, which leaves
+//! out disturbances by the machine.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -11,7 +12,7 @@ use std::time::Instant;
 
 const ROUNDS: usize = 50;
 const STEPS: usize = 5_000;
-/// As in the engine: rungs looked at one by one before the search halves the rest.
+/// The engine's number of rungs searched linearly before the binary search.
 const NEAR: usize = 8;
 
 #[derive(Clone, Copy)]
@@ -73,7 +74,7 @@ fn random(state: &mut u64) -> u64 {
     *state >> 33
 }
 
-/// Keys of standing levels, `count` of them from the best down.
+/// Returns the keys of `count` standing levels, from the best down.
 fn keys(count: usize, is_near: bool, seed: u64) -> Vec<i64> {
     let mut state = seed;
     let mut one = || {

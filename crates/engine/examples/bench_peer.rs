@@ -1,11 +1,11 @@
-//! Our side of the comparison with a peer engine on one and the same flow. Prints one line of JSON.
+//! Weir's side of the comparison with a peer engine on the same flow. Prints one line of JSON.
 //!
-//! `bench_peer play WARM_UP OPERATIONS [bare]` plays the synthetic mix, `bench_peer play-day
-//! COMMANDS WARM_UP_PASSES PASSES [bare]` the recorded day (a file of `weir log export`), each pass
-//! on a fresh engine. `bare`: without what a peer does not do either, that is the digest,
-//! remembered answers and the encoding of events, of which only trades and ends are then taken
-//! down. `bench_peer export WARM_UP OPERATIONS FILE` and `bench_peer export-day COMMANDS FILE`
-//! write the same commands to a file that `bench/peers` can read.
+//! `bench_peer play WARM_UP OPERATIONS [bare]` plays the synthetic mix. `bench_peer play-day
+//! COMMANDS WARM_UP_PASSES PASSES [bare]` plays the recorded day (a file of `weir log export`),
+//! each pass on a fresh engine. `bare` omits work that a peer does not do either: the digest,
+//! remembered answers and the encoding of events, of which only trades and ends are then recorded.
+//! `bench_peer export WARM_UP OPERATIONS FILE` and `bench_peer export-day COMMANDS FILE` write the
+//! same commands to a file that `bench/peers` can read.
 
 mod bench {
     pub(crate) mod day;
@@ -70,7 +70,8 @@ fn mix(warm_up: usize, operations: usize, mut run: Run) {
     print(operations, spent, &run.trades, &run.engine, "");
 }
 
-/// All passes are the same: the figures are of the timed ones together, live orders of the last.
+/// Plays all passes, which are equal: figures are the sums of the timed ones, live orders of the
+/// last.
 fn play_day(day: &Day, warm_up_passes: usize, passes: usize, is_bare: bool) {
     assert!(passes > 0, "nothing would be timed");
     let (mut spent, mut trades) = (Spent::default(), Trades::default());
@@ -125,7 +126,8 @@ fn print(operations: usize, spent: Spent, trades: &Trades, engine: &Engine, more
     );
 }
 
-/// Plays `count` commands of the mix; what they took, making and hearing them left out.
+/// Plays `count` commands of the mix; returns their time without generating them and reading
+/// records.
 fn play_all(
     run: &mut Run,
     mix: &mut Mix,
@@ -150,7 +152,7 @@ struct Run {
     position: u64,
     is_bare: bool,
     records: Vec<u8>,
-    /// Names of orders that ended, where no records are made.
+    /// Names of ended orders, for a run without records.
     ended: Vec<u64>,
     trades: Trades,
     export: Option<Export>,
@@ -177,7 +179,7 @@ impl Run {
         }
     }
 
-    /// Event records are encoded as the event log has them, inside of the timing.
+    /// Plays a block; encoding event records like the event log is part of the timing.
     fn play(&mut self, block: &[Command]) -> Spent {
         if let Some(export) = &mut self.export {
             block.iter().for_each(|command| export.write(command));
@@ -192,7 +194,7 @@ impl Run {
         time_spent(|| play_to(engine, position, block, |event| event.encode(records)))
     }
 
-    /// Takes down what the records of the last block tell.
+    /// Counts the trades in the records of the last block.
     fn hear(&mut self) {
         self.trades.hear(&self.records);
     }
@@ -212,7 +214,7 @@ fn play_to(
     }
 }
 
-/// What came of the commands, to be held beside the peer's.
+/// The results of the commands, for comparison with the peer's.
 #[derive(Clone, Copy, Default)]
 struct Trades {
     sides: u64,
@@ -229,7 +231,7 @@ impl std::ops::AddAssign for Trades {
 }
 
 impl Trades {
-    /// Takes an event where no record of it is made.
+    /// Counts an event in a run without records.
     #[inline(always)]
     fn take(&mut self, event: &Event, ended: &mut Vec<u64>) {
         match event {
@@ -268,7 +270,7 @@ impl Trades {
     }
 }
 
-/// Writes commands as a peer understands them.
+/// Writes commands in the peer's format.
 struct Export {
     file: FlowFile,
     translator: Translator,

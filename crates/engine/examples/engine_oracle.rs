@@ -2,12 +2,12 @@
 //!
 //! `engine_oracle [COMMANDS [SEED]] [--tally] [--plant NAME | --plants]`
 //!
-//! Checks events, digests, deadlines and every invariant after each command, restores a snapshot
-//! now and then, begins anew every 4,000 commands. Prints one line; with `--tally` what the
-//! commands brought besides. At a difference it leaves steps out as long as one remains and
-//! prints what is left, both sides' events and the seed, and exits with 1. With the feature
-//! `planted`: `--plant` puts one bug in and prints the steps left, `--plants` puts in each in turn;
-//! the exit code is 0 when all were found.
+//! After each command it checks events, digests, deadlines and every invariant. It restores a
+//! snapshot now and then and restarts every 4,000 commands. It prints one line; with `--tally` also
+//! the counts of commands and events. At a difference it removes steps as long as a difference
+//! remains, prints the remaining ones, both sides' events and the seed, and exits with 1. With the
+//! feature `planted`, `--plant` plants one bug and prints the remaining steps, and `--plants`
+//! plants each in turn; the exit code is 0 when all were found.
 
 use std::process::ExitCode;
 
@@ -16,14 +16,14 @@ use weir_engine::script::{
 };
 use weir_types::PartitionId;
 
-/// Commands between two fresh starts.
+/// The number of commands between two restarts.
 const ROUND_LEN: u64 = 4_000;
-/// Bytes handed to a script at a time.
+/// The number of bytes given to a script at a time.
 const CHUNK_LEN: usize = 1 << 14;
-/// Attempts to leave steps out.
+/// The maximum number of attempts to remove steps.
 const SHRINK_TRIES: u32 = 1_500;
 
-/// SplitMix64: good enough to draw commands with, and the same everywhere.
+/// SplitMix64: good enough to draw commands, and the same everywhere.
 struct Random(u64);
 
 impl Random {
@@ -48,14 +48,14 @@ struct Options {
     has_tally: bool,
 }
 
-/// A round that ended at a difference.
+/// A round that ended with a difference.
 struct Found {
     partition_id: PartitionId,
     steps: Vec<Step>,
     text: String,
 }
 
-/// Plays `count` commands to a fresh pair; how many it played, and a difference if there was one.
+/// Plays `count` commands to a fresh pair; returns the number played and the difference, if any.
 fn round(count: u64, random: &mut Random, tally: &mut Tally) -> (u64, Option<Found>) {
     let mut bytes = vec![0; CHUNK_LEN];
     let (partition_id, mut script) = match random.next() % 16 {
@@ -91,7 +91,7 @@ fn round(count: u64, random: &mut Random, tally: &mut Tally) -> (u64, Option<Fou
     (played, None)
 }
 
-/// Rounds until `count` commands are played or a difference is found.
+/// Runs rounds until `count` commands are played or a difference is found.
 fn campaign(options: &Options, tally: &mut Tally) -> (u64, Option<Found>) {
     let mut random = Random(options.seed);
     let mut total = 0;
@@ -106,11 +106,11 @@ fn campaign(options: &Options, tally: &mut Tally) -> (u64, Option<Found>) {
     (total, None)
 }
 
-/// The fewest steps that show a difference, and the difference.
+/// Prints the fewest steps that show the difference, and the difference.
 fn print_found(found: Found, seed: u64, total: u64) {
     println!("difference after {total} commands of seed {seed}: {}", found.text);
     let step_count = found.steps.len();
-    // Without this a difference that only the whole campaign shows would be lost in silence.
+    // Otherwise a difference that only the whole campaign shows would be lost silently.
     if find_difference(found.partition_id, &found.steps).is_none() {
         println!("its round of {step_count} steps alone does not show it");
         return;
@@ -162,7 +162,7 @@ fn run(options: &Options) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Puts each bug in; how many commands it took to find it.
+/// Plants each bug and prints the number of commands needed to find it.
 #[cfg(feature = "planted")]
 fn run_planted(options: &Options, plants: &[weir_engine::plant::Plant]) -> ExitCode {
     let mut missed_count = 0;
@@ -195,7 +195,7 @@ fn usage(text: &str) -> ExitCode {
 }
 
 fn main() -> ExitCode {
-    // A panic of an engine is caught and told as a difference.
+    // An engine's panic is caught and reported as a difference.
     std::panic::set_hook(Box::new(|_| {}));
     let mut options = Options { count: 1_000_000, seed: 1, has_tally: false };
     let mut numbers = Vec::new();

@@ -1,10 +1,10 @@
-//! Accounts and their cash, and the pre-trade check: what an order may cost is reserved when it is
-//! entered, given back as it ends, and moved as it trades.
+//! Accounts and their cash, and the pre-trade check: an order's possible cost is reserved at entry,
+//! released when the order ends, and settled as it trades.
 //!
 //! INVARIANT: an account's `reserved` is the sum of [`cash_need`] of price and leaves over its live
-//! orders that reserve: limits, stop-limits, and market orders of a call's book or parked for one.
-//! No check lets an account that is not unlimited reserve more than it has; one that was unlimited
-//! before may stand below that, and then reserves nothing more.
+//! orders that reserve: limits, stop-limits, and market orders in a call's book or parked for one.
+//! No check lets a limited account reserve more than it has. A formerly unlimited account may be
+//! below that, and then reserves nothing more.
 
 use weir_types::{AccountId, Cash, Price, Qty, Reason, Side};
 
@@ -12,12 +12,12 @@ use crate::config::{CASH_LIMIT, POSITION_LIMIT};
 use crate::engine::Engine;
 use crate::index::Slot;
 
-/// An account as defined, and its cash in this partition. A row is a cache line: the rows that an
-/// order names lie anywhere.
+/// An account's definition and its cash in this partition. A row is one cache line, because the
+/// rows that an order names are scattered.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 pub(crate) struct Account {
-    /// All cash, what is reserved included.
+    /// All cash, including the reserved part.
     pub(crate) cash: Cash,
     pub(crate) reserved: Cash,
     pub(crate) account_id: AccountId,
@@ -28,19 +28,19 @@ pub(crate) struct Account {
 
 const _: () = assert!(size_of::<Account>() == 64, "a cache line");
 
-/// What trading `qty` at `price` can cost the side: buyers pay positive prices, sellers negative
-/// ones, the lowest of all included.
+/// Returns the highest cost of trading `qty` at `price` for the side: buyers pay positive prices,
+/// sellers negative ones, including the lowest price of all.
 #[inline]
 pub(crate) fn cash_need(side: Side, price: Price, qty: Qty) -> Cash {
     let price = match side {
         Side::Buy => price.0.max(0),
         Side::Sell => price.0.min(0),
     };
-    // At most 2^63 times less than 2^64, and without a sign: one multiplication.
+    // At most 2^63 times less than 2^64, and unsigned: a single multiplication.
     Cash((u128::from(price.unsigned_abs()) * u128::from(qty.0)).cast_signed())
 }
 
-/// What an order holds of its account's means.
+/// The cash and lots that an order reserves.
 #[derive(Clone, Copy)]
 pub(crate) struct Holding {
     pub(crate) account: Slot,
@@ -50,14 +50,14 @@ pub(crate) struct Holding {
     pub(crate) cash: Cash,
 }
 
-/// Lots as the signed number that positions count in. Quantities are below 2^40 by definition.
+/// Converts lots to the signed number of positions. Quantities are at most 2^40 by definition.
 #[inline(always)]
 pub(crate) fn lots(qty: Qty) -> i64 {
     i64::try_from(qty.0).expect("an order's quantity is at most 2^40")
 }
 
 impl Account {
-    /// Whether the account can spare `need` more.
+    /// Checks that the account can spare `need` more.
     #[inline(always)]
     pub(crate) fn check_cash(&self, need: Cash) -> Result<(), Reason> {
         if need.0 <= 0 {
@@ -70,21 +70,21 @@ impl Account {
         if free_after < 0 { Err(Reason::InsufficientCash) } else { Ok(()) }
     }
 
-    /// The greatest need that the check of cash lets pass.
+    /// Returns the highest need that the cash check accepts.
     pub(crate) fn spendable(&self) -> i128 {
         self.cash.0 - self.reserved.0 + if self.is_unlimited { CASH_LIMIT } else { 0 }
     }
 }
 
 impl Engine {
-    /// Whether the account can spare `need` more, where that matters.
+    /// Checks that the account can spare `need` more, if the partition checks risk.
     #[inline]
     pub(crate) fn check_cash(&self, account: Slot, need: Cash) -> Result<(), Reason> {
         if self.config.has_risk { self.accounts[account].check_cash(need) } else { Ok(()) }
     }
 
-    /// Whether nothing that the account has is below zero: only then can it be held to what it
-    /// has from now on. Looks at every position.
+    /// Checks that none of the account's balances is below its reserved part; only such an account
+    /// can be made limited. Scans every position.
     pub(crate) fn check_no_debt(&self, account: Slot) -> Result<(), Reason> {
         let row = &self.accounts[account];
         if row.cash.0 < row.reserved.0 {
@@ -95,7 +95,7 @@ impl Engine {
         if is_short { Err(Reason::InsufficientPosition) } else { Ok(()) }
     }
 
-    /// An account that is not unlimited and has less than nothing free: there is none.
+    /// Returns a limited account with negative free cash or lots; there must be none.
     pub(crate) fn overdrawn_account(&self) -> Option<AccountId> {
         (0..).zip(self.accounts.rows()).find_map(|(slot, row)| {
             let is_overdrawn = !row.is_unlimited && self.check_no_debt(slot).is_err();
@@ -103,7 +103,7 @@ impl Engine {
         })
     }
 
-    /// Whether the account can deliver or take `qty` more lots.
+    /// Checks that the account can deliver or receive `qty` more lots.
     #[inline(always)]
     pub(crate) fn check_position(
         &self,
@@ -145,7 +145,7 @@ impl Engine {
         }
     }
 
-    /// Sets aside what an accepted order may use.
+    /// Reserves the means of an accepted order.
     #[inline(always)]
     pub(crate) fn reserve(&mut self, holding: Holding) {
         if self.config.has_risk {
@@ -162,7 +162,7 @@ impl Engine {
         });
     }
 
-    /// Gives back what was set aside.
+    /// Releases reserved means.
     #[inline(always)]
     pub(crate) fn release(&mut self, holding: Holding) {
         if self.config.has_risk {
@@ -179,7 +179,7 @@ impl Engine {
         });
     }
 
-    /// Moves a trade's cash and lots on one side of it; `holding` is what was set aside for them.
+    /// Settles one side of a trade in cash and lots; `holding` is the reservation for it.
     #[inline(always)]
     pub(crate) fn settle(&mut self, holding: Holding, price: Price) {
         if self.config.has_risk {

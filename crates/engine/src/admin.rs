@@ -1,4 +1,4 @@
-//! Who is an operator, and the operator's kill switches.
+//! The operator check, and the operator's kill switches.
 
 use weir_types::{ClOrdId, KillScope, PartitionId, Reason, Role, Switch};
 use weir_wire::reference::KillSwitch;
@@ -8,7 +8,7 @@ use crate::emit::{Asker, Named};
 use crate::engine::Engine;
 
 impl Engine {
-    /// Whether the asker may send an operator's request to `partition_id`.
+    /// Checks that the asker may send an operator's request to `partition_id`.
     pub(crate) fn check_operator(
         &self,
         asker: Asker,

@@ -1,9 +1,9 @@
-//! Memory asked for ahead of its use: an order's rows lie anywhere among gigabytes, and waiting
-//! for each line in turn is most of what an operation costs.
+//! Prefetching. An order's rows are scattered over gigabytes, and waiting for the cache lines one
+//! by one is most of an operation's cost.
 //!
-//! Three steps, each taking what the one before it has brought: from a command some places ahead
-//! the entries of the indexes, from one closer the rows that they name, from one closer still the
-//! neighbours of those rows. Nothing here changes state or can be observed.
+//! Three steps each use the result of the previous one: for a command some places ahead, prefetch
+//! its index entries; for a closer one, the rows that they name; for the closest, the neighbours of
+//! those rows. Nothing here changes state or can be observed.
 
 use weir_types::{ClOrdId, OrderId, SessionId, Side};
 use weir_wire::order_entry::NewOrder;
@@ -12,17 +12,16 @@ use weir_wire::{Command, Request};
 use crate::engine::Engine;
 use crate::index::{NIL, Slot};
 
-/// How many commands ahead index entries are asked for.
+/// The distance, in commands, at which index entries are prefetched.
 const FAR: usize = 10;
-/// How many commands ahead rows are asked for.
+/// The distance, in commands, at which rows are prefetched.
 const MIDDLE: usize = 6;
-/// How many commands ahead the neighbours of rows are asked for.
+/// The distance, in commands, at which neighbours of rows are prefetched.
 const NEAR: usize = 3;
 
 impl Engine {
-    /// Asks for the memory that the commands after the next one will need. `ahead` holds the
-    /// commands that follow the one about to be applied, as far as they are known; it is a hint,
-    /// worth giving where commands come in batches.
+    /// Prefetches memory for the commands after the next one. `ahead` holds the known commands that
+    /// follow the one about to be applied. It is a hint, useful where commands arrive in batches.
     #[inline]
     pub fn prefetch(&self, ahead: &[Command]) {
         if let Some(Command::Request(request)) = ahead.get(FAR) {
@@ -103,7 +102,7 @@ impl Engine {
         }
     }
 
-    /// An order likely to be named so: the first with the right hash.
+    /// Returns the order that the name probably belongs to: the first with the right hash.
     #[inline]
     fn guess(&self, session: Slot, order_id: OrderId, name: ClOrdId) -> Option<Slot> {
         if order_id.is_none() {
@@ -128,7 +127,7 @@ impl Engine {
         }
     }
 
-    /// The order that a new one will likely stand behind.
+    /// Prefetches the order behind which a new one will probably queue.
     #[inline]
     fn prefetch_tail(&self, m: &NewOrder) {
         if let Some(instrument) = self.instruments.find(m.instrument_id.0)
@@ -138,7 +137,7 @@ impl Engine {
         }
     }
 
-    /// All that ending or moving a resting order will touch, asked for at once.
+    /// Prefetches everything that ending or moving a resting order touches.
     #[inline]
     pub(crate) fn prefetch_neighbours(&self, slot: Slot) {
         let order = &self.orders[slot];
@@ -160,8 +159,8 @@ impl Engine {
         }
     }
 
-    /// What accepting and resting an order will touch: the row that it will get, its number's
-    /// entry, the head of the other side's queue.
+    /// Prefetches everything that accepting and resting an order touches: its future row, its
+    /// record number's index entry, the best level of the other side.
     #[inline]
     pub(crate) fn prefetch_acceptance(&self, side: Side, instrument: Slot) {
         self.orders.prefetch_next_row();

@@ -1,10 +1,10 @@
 //! Price levels: a slab of levels with intrusive time-priority lists, and per side of a book the
-//! levels' prices in order, the best at the end. Stops stand in such ladders by their stop
-//! price, market orders of a call and parked orders in ladders of one level.
+//! levels' prices in order, the best at the end. Stops are in such ladders by stop price; market
+//! orders of a call and parked orders are in ladders of one level.
 //!
-//! An order knows its level, so that a cancel needs no search unless it empties the level.
-//! INVARIANT: a level's `qty` (of what is shown), `order_count` and `iceberg_count` are the sums
-//! over its list; no level is empty.
+//! An order knows its level, so a cancel needs no search unless it empties the level. INVARIANT: a
+//! level's `qty` (the shown part), `order_count` and `iceberg_count` are the sums over its list; no
+//! level is empty.
 
 use weir_types::{Price, Qty, Side};
 
@@ -24,7 +24,7 @@ pub(crate) struct PriceLevel {
     pub(crate) iceberg_count: u32,
 }
 
-/// The slab of all books' levels.
+/// The slab of the levels of all books.
 #[derive(Default)]
 pub(crate) struct Levels {
     rows: Vec<PriceLevel>,
@@ -49,7 +49,7 @@ impl Levels {
         (self.rows.len() - 1) as Slot
     }
 
-    /// Appends an order, behind all others at its price.
+    /// Appends an order behind all others at its price.
     #[inline]
     fn push_back(&mut self, level: Slot, orders: &mut Orders, slot: Slot) {
         let row = &mut self.rows[level as usize];
@@ -69,7 +69,7 @@ impl Levels {
         }
     }
 
-    /// Takes an order out; true when the level is then empty.
+    /// Removes an order; returns true when the level is then empty.
     #[inline]
     fn unlink(&mut self, orders: &mut Orders, order: &Order) -> bool {
         let (prev, next) = (order.level_prev, order.level_next);
@@ -95,20 +95,20 @@ impl Levels {
         prefetch(&self.rows[level as usize]);
     }
 
-    /// Takes traded or decremented lots off a level's sum.
+    /// Subtracts traded or decremented lots from a level's sum.
     #[inline]
     pub(crate) fn reduce(&mut self, level: Slot, qty: Qty) {
         self.rows[level as usize].qty -= qty;
     }
 
-    /// Follows a standing order whose shown quantity changed where it stands.
+    /// Updates a level's sum after the shown quantity of an order in it changed.
     #[inline]
     pub(crate) fn adjust(&mut self, level: Slot, from: Qty, to: Qty) {
         let row = &mut self.rows[level as usize];
         row.qty = row.qty - from + to;
     }
 
-    /// Shows an iceberg's next slice, behind all others at the price.
+    /// Shows an iceberg's next slice behind all others at the price.
     pub(crate) fn refill(&mut self, orders: &mut Orders, slot: Slot) {
         let level = orders[slot].level;
         if plant::is(Plant::IcebergKeepsPlace) {
@@ -131,7 +131,7 @@ impl core::ops::Index<Slot> for Levels {
     }
 }
 
-/// A level's place on the ladder: `key` grows towards the best price on either side.
+/// A level's place on the ladder: `key` increases towards the best price on either side.
 #[derive(Clone, Copy)]
 struct Rung {
     key: i64,
@@ -142,17 +142,18 @@ struct Rung {
 pub(crate) struct BookSide {
     side: Side,
     rungs: Vec<Rung>,
-    /// Levels that orders came to lately, by their price's hash: most orders come to a price where
-    /// others stand, and need no search. None while the ladder was never longer than what is looked
-    /// at one by one. INVARIANT: each is [`NIL`] or a level of this ladder.
+    /// Recently used levels by their price's hash: most orders arrive at a price where others rest,
+    /// and so need no search. `None` while the ladder is short enough for a linear search.
+    /// INVARIANT: each is [`NIL`] or a level of this ladder.
     recent: Option<Box<[Slot; RECENT_LEN]>>,
 }
 
-/// A kilobyte a side: those of a hundred instruments stay in a second-level cache.
+/// The number of remembered levels: a kilobyte a side, so that those of a hundred instruments stay
+/// in a second-level cache.
 const RECENT_LEN: usize = 256;
 
-/// `Vec::insert` for where few elements follow: most levels begin and end near the best price, and
-/// moving some by hand costs less than asking for it.
+/// Inserts like `Vec::insert`, for places near the end: most levels begin and end near the best
+/// price, and moving a few elements in a loop costs less than the call.
 #[inline]
 fn insert_near_end(rungs: &mut Vec<Rung>, at: usize, rung: Rung) {
     if rungs.len() - at > NEAR_RUNGS {
@@ -165,7 +166,7 @@ fn insert_near_end(rungs: &mut Vec<Rung>, at: usize, rung: Rung) {
     }
 }
 
-/// `Vec::remove` for where few elements follow.
+/// Removes like `Vec::remove`, for places near the end.
 #[inline]
 fn remove_near_end(rungs: &mut Vec<Rung>, at: usize) -> Rung {
     if rungs.len() - at > NEAR_RUNGS {
@@ -183,7 +184,7 @@ fn recent_place(price: Price) -> usize {
     ((price.0 as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize
 }
 
-/// How many rungs next to the best are looked at one by one before the search halves the rest.
+/// The number of rungs next to the best that are searched linearly before the binary search.
 const NEAR_RUNGS: usize = 8;
 
 impl BookSide {
@@ -191,7 +192,8 @@ impl BookSide {
         BookSide { side, rungs: Vec::new(), recent: None }
     }
 
-    /// Bitwise not turns prices around without overflow at the edge of the domain.
+    /// Returns the key of a price. Bitwise not reverses prices without overflow at the ends of the
+    /// range.
     #[inline]
     fn key(&self, price: Price) -> i64 {
         match self.side {
@@ -200,13 +202,13 @@ impl BookSide {
         }
     }
 
-    /// The level with the best price.
+    /// Returns the level with the best price.
     #[inline]
     pub(crate) fn best(&self) -> Option<Slot> {
         self.rungs.last().map(|rung| rung.level)
     }
 
-    /// The best price.
+    /// Returns the best price.
     #[inline]
     pub(crate) fn best_price(&self) -> Option<Price> {
         self.rungs.last().map(|rung| match self.side {
@@ -215,19 +217,19 @@ impl BookSide {
         })
     }
 
-    /// The levels from the best on.
+    /// Returns the levels, best first.
     pub(crate) fn best_first(&self) -> impl Iterator<Item = Slot> {
         self.rungs.iter().rev().map(|rung| rung.level)
     }
 
-    /// The level at a price, if there is one.
+    /// Returns the level at a price, if there is one.
     pub(crate) fn level_at(&self, price: Price) -> Option<Slot> {
         let key = self.key(price);
         let rung = self.rungs.get(self.lower_bound(key))?;
         (rung.key == key).then_some(rung.level)
     }
 
-    /// A level of this ladder, likely the one at `price`.
+    /// Returns a level of this ladder, probably the one at `price`.
     #[inline]
     pub(crate) fn likely_level(&self, price: Price) -> Option<Slot> {
         let level = match &self.recent {
@@ -237,7 +239,7 @@ impl BookSide {
         (level != NIL).then_some(level)
     }
 
-    /// The first rung whose key is not below `key`.
+    /// Returns the index of the first rung whose key is not below `key`.
     #[inline]
     fn lower_bound(&self, key: i64) -> usize {
         let len = self.rungs.len();
@@ -250,7 +252,7 @@ impl BookSide {
         self.rungs[..near].partition_point(|rung| rung.key < key)
     }
 
-    /// Puts an order at `price`, behind those already there.
+    /// Inserts an order at `price`, behind those already there.
     #[inline]
     pub(crate) fn insert(
         &mut self,
@@ -289,7 +291,7 @@ impl BookSide {
         level
     }
 
-    /// Takes a standing order out of the ladder.
+    /// Removes a queued order from the ladder.
     #[inline]
     pub(crate) fn remove(&mut self, levels: &mut Levels, orders: &mut Orders, order: &Order) {
         if levels.unlink(orders, order) {
@@ -297,7 +299,7 @@ impl BookSide {
         }
     }
 
-    /// Takes an empty level off the ladder.
+    /// Removes an empty level from the ladder.
     fn take_off(&mut self, levels: &mut Levels, level: Slot) {
         let price = levels[level].price;
         let at = self.lower_bound(self.key(price));

@@ -1,4 +1,4 @@
-//! Trades that can be taken back: the last ones, in a ring, and the operator's request to do it.
+//! Trades that can be busted: a ring of the last ones, and the operator's request to bust one.
 //!
 //! Match numbers have no gaps, so a trade's age is its distance from the newest in the ring.
 
@@ -41,10 +41,10 @@ pub(crate) struct Trade {
     pub(crate) is_busted: bool,
 }
 
-/// The last trades.
+/// The ring of the last trades.
 pub(crate) struct Trades {
     rows: Vec<Trade>,
-    /// Where the next one goes while there is room for none besides.
+    /// The index of the oldest trade once the ring is full; the next trade replaces it.
     oldest: usize,
     count_max: usize,
 }
@@ -54,16 +54,16 @@ impl Trades {
         Trades { rows: Vec::new(), oldest: 0, count_max: count_max as usize }
     }
 
-    /// How many are kept.
+    /// Returns the number of retained trades.
     pub(crate) fn count(&self) -> usize {
         self.rows.len()
     }
 
-    /// Keeps a trade, in the place of the oldest when there is no room.
+    /// Retains a trade, in place of the oldest when the ring is full.
     #[inline]
     pub(crate) fn push(&mut self, trade: Trade) {
         if self.rows.len() < self.count_max {
-            // All of it at the first trade: the system gives its memory only as it fills.
+            // Reserved in full at the first trade: the system commits the memory only as it fills.
             self.rows.reserve_exact(self.count_max - self.rows.len());
             self.rows.push(trade);
             return;
@@ -75,13 +75,13 @@ impl Trades {
         }
     }
 
-    /// From the oldest to the newest.
+    /// Returns the trades from the oldest to the newest.
     pub(crate) fn in_order(&self) -> impl Iterator<Item = &Trade> {
         let (newer, older) = self.rows.split_at(self.oldest);
         older.iter().chain(newer)
     }
 
-    /// The place of the trade `match_id`, while it is kept; `last` is the last one of all.
+    /// Returns the index of the trade `match_id` while it is retained; `last` is the newest trade.
     fn place(&self, match_id: MatchId, last: MatchId) -> Option<usize> {
         let age = last.0.checked_sub(match_id.0)?;
         if match_id.is_none() || age >= self.rows.len() as u64 {
@@ -121,7 +121,7 @@ impl Engine {
         if least < 0 && !self.accounts[buyer].is_unlimited {
             return Err(Reason::InsufficientPosition);
         }
-        // At a price below zero it is the buyer who was paid.
+        // At a negative price the buyer was paid.
         let paid = trade.price.notional(trade.qty);
         self.accounts[seller].check_cash(paid)?;
         self.accounts[buyer].check_cash(weir_types::Cash(-paid.0))?;

@@ -1,8 +1,8 @@
-//! Cancels: one order, many orders, those of a lost session. Many are always cancelled in order of
-//! `rec`, so that no replica's memory layout shows.
+//! Cancels of one order, of many orders, and of the orders of a lost session. Multiple orders are
+//! always cancelled in order of `rec`, so that no replica's memory layout shows.
 //!
-//! An order's own session hears of its end; a request that changed others' orders, or a mass
-//! cancel, is answered by a `RequestDone` after the changes.
+//! The session of an order gets the event of its end. A mass cancel, or another request that
+//! changes other sessions' orders, is answered by a `RequestDone` after the changes.
 
 use weir_types::{
     ClOrdId, ExecType, InstrumentId, MassCancelScope, OrdStatus, OrderId, PartitionId, Phase,
@@ -55,8 +55,8 @@ impl Engine {
         self.say_done(asker, m.cl_ord_id, 1, out);
     }
 
-    /// The live order that a session names: by its number any of its firm's, by its name one of
-    /// its own; by both, both must agree. Operators see all firms'.
+    /// Returns the live order that a session names: by `order_id` any order of its firm, by name
+    /// one of its own; with both, both must match. Operators see the orders of all firms.
     pub(crate) fn find_order(
         &self,
         session: Slot,
@@ -96,7 +96,7 @@ impl Engine {
         self.end_resting(slot, &change, out);
     }
 
-    /// Ends a resting order as `change` says.
+    /// Ends a resting order with `change`.
     pub(crate) fn end_resting<S: EventSink>(&mut self, slot: Slot, change: &Change, out: &mut S) {
         if !plant::is(Plant::ReservationKeptOnCancel) || change.exec_type != ExecType::Canceled {
             self.release_rest(slot);
@@ -168,7 +168,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The live orders of a checked mass cancel's scope, in no promised order.
+    /// Collects the live orders in the scope of a checked mass cancel, in no particular order.
     fn collect_scope(&self, session: Slot, m: &MassCancel, batch: &mut Vec<Slot>) {
         let asker = &self.sessions[session];
         match m.scope {
@@ -199,7 +199,7 @@ impl Engine {
         }
     }
 
-    /// All firms' orders of an instrument, wherever they stand.
+    /// Collects the orders of all firms in an instrument, in all its queues.
     fn collect_instrument(&self, instrument: Slot, batch: &mut Vec<Slot>) {
         for queue in self.instruments[instrument].queues() {
             for level in queue.best_first() {
@@ -216,7 +216,8 @@ impl Engine {
         batch.sort_unstable_by_key(|slot| -> Rec { self.orders[*slot].rec });
     }
 
-    /// A session's connection is gone: cancels its orders, whatever their phase, if it wanted so.
+    /// Cancels the orders of a session that lost its connection, in any phase, if the session chose
+    /// so.
     pub(crate) fn session_lost<S: EventSink>(&mut self, lost: &SessionLost, out: &mut S) {
         if self.config.is_digested {
             self.digest = digest::fold_lost(self.digest, lost);

@@ -1,5 +1,5 @@
-//! How replicas find out that they differ: the checkpoint's event, which tells the digest, and the
-//! hash of the whole state, which looks at every row and is for where time is no matter.
+//! Comparison of replicas: the checkpoint's event, which carries the digest, and the hash of the
+//! whole state, which reads every row and is for uses without time pressure.
 
 use weir_wire::event::Checkpoint;
 use weir_wire::{Event, PlainEvent};
@@ -9,7 +9,7 @@ use crate::digest::{self, Counts, Numbers, Standing};
 use crate::engine::Engine;
 
 impl Engine {
-    /// Folds into the digest what stands, and tells it.
+    /// Folds the standing state into the digest and emits a checkpoint with it.
     pub(crate) fn say_checkpoint<S: EventSink>(&mut self, out: &mut S) {
         if self.config.is_digested {
             self.digest = digest::fold_standing(self.digest, &self.standing());
@@ -50,10 +50,9 @@ impl Engine {
         }
     }
 
-    /// A hash of all that a [snapshot](Engine::snapshot) holds, which is all that the engine will
-    /// ever go by: engines with equal hashes at a position go on alike, and one bit of a
-    /// difference anywhere shows, also where the digest cannot see it. It takes as long as a
-    /// snapshot.
+    /// Returns a hash of everything in a [snapshot](Engine::snapshot), which is the engine's whole
+    /// state. Engines with equal hashes at a position behave alike from there, and any difference
+    /// of one bit shows, even one that the digest cannot see. It takes as long as a snapshot.
     #[must_use]
     pub fn state_hash(&self) -> u64 {
         let mut bytes = Vec::new();
@@ -61,7 +60,7 @@ impl Engine {
         Engine::state_hash_of(&bytes)
     }
 
-    /// The [`state_hash`](Engine::state_hash) of the engine that a snapshot was taken of.
+    /// Returns the [`state_hash`](Engine::state_hash) of the engine that the snapshot was taken of.
     #[must_use]
     pub fn state_hash_of(snapshot: &[u8]) -> u64 {
         digest::hash_bytes(snapshot)

@@ -1,6 +1,5 @@
-//! Collars: how far from its references a trade of continuous trading may be, or the uncrossing
-//! that begins it, and what happens instead of one that would be further: the volatility
-//! interruption.
+//! Collars: the limit on the distance between references and trades of continuous trading, or of
+//! the uncrossing that begins it. A trade beyond it is replaced by a volatility interruption.
 
 use weir_types::{Nanos, Phase, Price};
 
@@ -10,7 +9,7 @@ use crate::index::Slot;
 use crate::instrument::Instrument;
 use crate::plant::{self, Plant};
 
-/// The prices that one incoming order, or the end of a call, may trade at, both ends included.
+/// The price range for the trades of one incoming order or of a call's end, both ends included.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Collar {
     low: i64,
@@ -20,7 +19,7 @@ pub(crate) struct Collar {
 impl Collar {
     const NONE: Collar = Collar { low: i64::MIN, high: i64::MAX };
 
-    /// Whether it allows every price.
+    /// Returns true if every price is allowed.
     pub(crate) fn is_none(self) -> bool {
         self == Collar::NONE
     }
@@ -30,8 +29,9 @@ impl Collar {
         (self.low..=self.high).contains(&price.0)
     }
 
-    /// Narrowed to at most `basis_points` from `reference`. A distance d is too far when
-    /// d × 10,000 > basis points × |reference|, that is when it is above the quotient rounded down.
+    /// Returns the collar narrowed to at most `basis_points` from `reference`. A distance d is too
+    /// far when d × 10,000 > basis points × |reference|, that is when it exceeds the quotient
+    /// rounded down.
     fn narrowed(self, reference: Option<Price>, basis_points: u32) -> Collar {
         let Some(reference) = reference.filter(|price| price.0 != 0 && basis_points != 0) else {
             return self;
@@ -49,7 +49,7 @@ impl Collar {
 }
 
 impl Instrument {
-    /// The collar of an order that begins to match now, or of a call that is to end.
+    /// Returns the collar of an order that starts to match now, or of a call that is about to end.
     #[inline]
     pub(crate) fn collar(&self) -> Collar {
         let d = &self.definition;
@@ -63,14 +63,14 @@ impl Instrument {
 }
 
 impl Engine {
-    /// A trade would be too far away: it gives way to a volatility call. Nothing ends and
-    /// nothing is uncrossed.
+    /// Begins a volatility call instead of a trade beyond the collar. Ends no order and uncrosses
+    /// nothing.
     pub(crate) fn interrupt<S: EventSink>(&mut self, instrument: Slot, out: &mut S) {
         self.enter_phase(instrument, Phase::VolatilityCall, out);
         self.set_call_end(instrument);
     }
 
-    /// A volatility call has begun: it ends by its timer, if the definition has one.
+    /// Sets the end of a volatility call that has begun, if the definition has a duration.
     pub(crate) fn set_call_end(&mut self, instrument: Slot) {
         let definition = &self.instruments[instrument].definition;
         if definition.volatility_call != Nanos(0) {

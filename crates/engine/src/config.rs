@@ -1,82 +1,83 @@
-//! The engine's limits and where its events go.
+//! The engine's limits, and the sink of its events.
 //!
-//! Everything that can grow has a limit, met by a typed reject and never by a panic. The limits
-//! decide answers, so all replicas of a partition must have equal ones.
+//! Everything that can grow has a limit, enforced by a typed reject and never by a panic. Limits
+//! affect answers, so all replicas of a partition must have equal ones.
 
 use weir_types::PartitionId;
 use weir_wire::Event;
 
-/// The most lots one order may have by its instrument's definition.
+/// The maximum order quantity, in lots, that an instrument's definition may allow.
 pub(crate) const ORDER_QTY_LIMIT: u64 = 1 << 40;
-/// The most slices that an iceberg may be shown in: how many trades one resting order can make of
-/// one that comes in.
+/// The maximum number of an iceberg's slices: the number of trades that one resting order can make
+/// with one incoming order.
 pub(crate) const SLICES_MAX: u64 = 100;
-/// The most an account's cash may be below zero (unlimited accounts) or be moved to.
+/// The maximum amount below zero for an unlimited account's cash, and the maximum for a transfer.
 pub(crate) const CASH_LIMIT: i128 = 1 << 96;
-/// The most lots a position may be away from zero, open orders included.
+/// The maximum absolute size of a position in lots, including open orders.
 pub(crate) const POSITION_LIMIT: i128 = 1 << 62;
-/// How many first answers are remembered per session.
+/// The maximum number of remembered first answers per session.
 pub(crate) const OUTCOMES_MAX: usize = 1024;
-/// How many changes of phase may stand in the schedule.
+/// The maximum number of scheduled phase changes.
 pub(crate) const SCHEDULE_MAX: usize = 1 << 16;
 
-/// When an engine takes its tables' memory from the system.
+/// The time at which an engine takes its tables' memory from the system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Memory {
-    /// As the tables fill, a page at a time: little memory for few orders.
+    /// As the tables fill, page by page: little memory for few orders.
     #[default]
     AsFilled,
-    /// All at the start, in huge pages where the system has them: no order waits for a page, and
-    /// fewer wait for the processor to find one. The start takes longer by some 0.2 s a gigabyte.
+    /// All at the start, in huge pages where the system has them: no order waits for a page fault,
+    /// and fewer wait for an address translation. The start takes about 0.2 s longer per gigabyte.
     Ahead,
 }
 
-/// A partition's number and the limits of its engine.
+/// The number of a partition and the limits of its engine.
 ///
-/// Tables are sized by these limits at the start, so that no order ever waits for a table to grow.
+/// Tables are sized by these limits at the start, so that no order waits for a table to grow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
     /// The partition; zero is the control partition.
     pub partition_id: PartitionId,
-    /// Live orders at one time, from 1 to 2^24 - 1.
+    /// The maximum number of live orders, from 1 to 2^24 - 1.
     pub orders_max: u32,
-    /// Accounts, from 1 to 2^24.
+    /// The maximum number of accounts, from 1 to 2^24.
     pub accounts_max: u32,
-    /// Sessions, from 1 to 2^20.
+    /// The maximum number of sessions, from 1 to 2^20.
     pub sessions_max: u32,
-    /// Firms, from 1 to 2^20.
+    /// The maximum number of firms, from 1 to 2^20.
     pub firms_max: u32,
-    /// Instruments, from 1 to 2^20.
+    /// The maximum number of instruments, from 1 to 2^20.
     pub instruments_max: u32,
-    /// Pairs of account and instrument with a position or a live order, from 1 to 2^30.
+    /// The maximum number of pairs of account and instrument with a position or a live order, from
+    /// 1 to 2^30.
     pub positions_max: u32,
-    /// How many of the last trades can be busted, from 1 to 2^24. It may be raised over a restart;
-    /// a lower one than a snapshot holds is refused.
+    /// The number of last trades that can be busted, from 1 to 2^24. It may be raised at a restart;
+    /// a value below the number of trades in the snapshot is refused.
     pub trades_max: u32,
-    /// Spreads the hash tables; shows in no event and no digest, so that every node may have one of
-    /// its own that nobody else knows: who knew it could name orders so that they all lie in one
-    /// place, and each look-up would pass them all.
+    /// The seed of the hash tables. It affects no event and no digest, so every node may keep its
+    /// own secret one: with a known seed a client could name its orders so that they all collide,
+    /// and each look-up would pass them all.
     pub hash_seed: u64,
-    /// When the tables' memory is taken.
+    /// The time at which the tables' memory is taken.
     pub memory: Memory,
-    /// A checkpoint event follows each position that is a multiple of this, which is 1 or more. At
-    /// each the digest takes in what stands, all scheduled phases included: with one after every
-    /// command that would be felt.
+    /// The interval of checkpoints, 1 or more: a checkpoint event follows each position that is a
+    /// multiple of it. At each the digest takes in the standing state, including all scheduled
+    /// phases; a checkpoint after every command would be noticeable.
     pub checkpoint_interval: u64,
-    /// Events are folded into the digest. Without it [`Engine::digest`](crate::Engine::digest)
+    /// True to fold events into the digest. Otherwise [`Engine::digest`](crate::Engine::digest)
     /// stays zero and replicas cannot be compared by it.
     pub is_digested: bool,
-    /// How many first answers are remembered per session, from 0 to 1,024. A repeated request whose
-    /// answer is not remembered is refused as too old; with zero, all are.
+    /// The number of first answers remembered per session, from 0 to 1,024. A repeated request
+    /// without a remembered answer is refused as too old; with zero, every repeat is.
     pub outcomes_max: u32,
-    /// Orders are checked against their account's cash and lots, which they reserve and trades
-    /// move. Without it no account's means limit anything, and cash and positions stay as
-    /// transfers leave them: for a partition whose risk is looked after elsewhere.
+    /// True to check orders against their account's cash and lots, which orders reserve and trades
+    /// move. Otherwise accounts limit nothing, and cash and positions change only by transfers: for
+    /// a partition with external risk checks.
     pub has_risk: bool,
 }
 
 impl EngineConfig {
-    /// The default limits for `partition_id`.
+    /// Returns the default limits for `partition_id`.
     #[must_use]
     pub fn new(partition_id: PartitionId) -> EngineConfig {
         EngineConfig {
@@ -98,7 +99,8 @@ impl EngineConfig {
     }
 
     /// # Panics
-    /// When a limit is out of the range in its documentation: the engine's arithmetic relies on it.
+    /// Panics when a limit is outside its documented range, which the engine's arithmetic relies
+    /// on.
     pub(crate) fn assert_valid(&self) {
         assert!((1..1 << 24).contains(&self.orders_max), "orders_max is out of range");
         assert!((1..=1 << 24).contains(&self.accounts_max), "accounts_max is out of range");
@@ -118,15 +120,15 @@ impl Default for EngineConfig {
     }
 }
 
-/// Takes the engine's events, in the order in which they happened.
+/// A receiver of the engine's events, in the order in which they happened.
 pub trait EventSink {
-    /// Nobody but the sink sees an event: it is neither digested nor remembered. Known when the
-    /// engine is compiled for the sink, so that an event of which the sink reads three fields is
-    /// never made in memory. Not for implementors: the engine sets it by its configuration.
+    /// True if only the sink uses the events: they are neither digested nor remembered. Known when
+    /// the engine is compiled for the sink, so that an event of which the sink reads three fields
+    /// is never built in memory. Not for implementors: the engine sets it by its configuration.
     #[doc(hidden)]
     const IS_ONLY_HEARER: bool = false;
 
-    /// Takes one event.
+    /// Receives one event.
     fn event(&mut self, event: &Event);
 }
 
@@ -136,7 +138,7 @@ impl EventSink for Vec<Event> {
     }
 }
 
-/// The sink of an engine that neither digests nor remembers.
+/// Wraps the sink of an engine that neither digests nor remembers.
 pub(crate) struct OnlyHearer<'a, S>(pub(crate) &'a mut S);
 
 impl<S: EventSink> EventSink for OnlyHearer<'_, S> {

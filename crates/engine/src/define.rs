@@ -1,8 +1,8 @@
 //! Reference data: operators define it in the control partition, the other partitions import it.
 //!
-//! A definition replaces the one before it with the same identifier, except where live orders or
-//! money would change hands or meaning: an instrument's partition and exponents, an account's
-//! firm, a session's firm and role stand for good.
+//! A definition replaces the previous one with the same identifier, except where live orders or
+//! money would change their owner or meaning: an instrument's partition and exponents, an account's
+//! firm, and a session's firm and role never change.
 
 use weir_types::{Cash, ClOrdId, FirmId, Position, Price, Reason, Role, Switch};
 use weir_wire::event::Defined;
@@ -20,7 +20,7 @@ use crate::session::Session;
 use crate::transfer::LastTransfer;
 
 impl Engine {
-    /// An operator's definition, in the control partition.
+    /// Carries out an operator's definition in the control partition.
     pub(crate) fn define<S: EventSink>(
         &mut self,
         asker: Asker,
@@ -51,10 +51,10 @@ impl Engine {
         if is_control { Ok(()) } else { Err(Reason::WrongPartition) }
     }
 
-    /// A definition of the control log reaches this partition. In the control log itself an import
-    /// does one thing: it makes the first operator, without whom nobody could define anything. An
-    /// import that this partition's limits or rules refuse is counted and passed over: there is
-    /// nobody to answer.
+    /// Imports a definition of the control log into this partition. In the control log itself an
+    /// import has one use: it creates the first operator, without whom nothing could be defined. An
+    /// import that this partition's limits or rules refuse is counted and skipped, because it has
+    /// no sender to answer.
     pub(crate) fn import<S: EventSink>(
         &mut self,
         control_position: Position,
@@ -152,7 +152,7 @@ impl Engine {
             return Err(Reason::InvalidDefinition);
         }
         if self.firms.find(d.firm_id.0).is_some() {
-            // Nothing that the engine keeps of a firm can change.
+            // The engine keeps nothing about a firm that could change.
             return Ok(());
         }
         if self.firms.is_full() {
@@ -212,7 +212,7 @@ impl Engine {
             if row.firm != firm || row.role != d.role {
                 return Err(Reason::InvalidDefinition);
             }
-            // The key may change too, but keys are the gateways' business.
+            // The key may change too, but only the gateways use keys.
             row.order_rate_max = d.order_rate_max;
             return Ok(());
         }
@@ -229,8 +229,8 @@ impl Engine {
     }
 }
 
-/// Market orders alone trade at the reference price, so it has to be one that a limit may have.
-/// Not asked of a snapshot's definitions: those of before this rule stand.
+/// Checks that a limit order could have the reference price, because market orders alone may trade
+/// at it. Definitions in a snapshot are exempt: those from before this rule remain valid.
 fn check_reference(d: &DefineInstrument) -> Result<(), Reason> {
     let price = d.reference_price;
     let is_fine = price == Price(0)

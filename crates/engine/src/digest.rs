@@ -1,20 +1,19 @@
-//! The digest: 64 bits that depend on all that happened so far, in order.
+//! The digest: 64 bits that depend on everything that happened so far, in order.
 //!
 //! | folded in | when |
 //! | --- | --- |
 //! | position and log time | with each command |
-//! | what an operator's request, mass cancel, lost session or import says | when carried out |
-//! | every event but checkpoints | as it is said |
-//! | what stands, as far as it is counted anyway ([`Standing`]) | before each checkpoint is said |
+//! | content of an operator's request, mass cancel, lost session or import | when carried out |
+//! | every event except checkpoints | when emitted |
+//! | counts and sums of the state ([`Standing`]) | before each checkpoint is emitted |
 //!
 //! Orders, cancels and replaces are not folded in themselves: an accepted one shows in its events,
-//! and of a refused one nothing stays but the refusal. What no event and no count tells (an
-//! account's cash, an iceberg's slice) is in [`Engine::state_hash`](crate::Engine::state_hash).
+//! and a refused one leaves nothing but the refusal. State without an event or count (an account's
+//! cash, an iceberg's slice) is covered by [`Engine::state_hash`](crate::Engine::state_hash).
 //!
 //! An event's words are multiplied in pairs with fixed constants added, the products summed (so
 //! that they overlap in the processor), and the sum folded into the running value by one more
-//! product. It tells replicas that went different ways apart; it is no defence against someone who
-//! forges.
+//! product. The digest distinguishes replicas that diverged; it is no defence against forgery.
 
 use weir_types::{Cash, ClOrdId, InstrumentId, Nanos, Phase, Position};
 use weir_wire::event::{
@@ -43,14 +42,14 @@ const KEYS: [u64; WORDS_MAX] = {
     keys
 };
 
-/// Folds a command's place and time into the digest.
+/// Folds a command's position and time into the digest.
 #[inline]
 pub(crate) fn fold_command(digest: u64, position: u64, time: u64) -> u64 {
     fold(digest.wrapping_add(position) ^ KEYS[0], time.wrapping_add(KEYS[1]) | 1)
 }
 
-/// Folds in what a request says, as far as no event tells it when it is carried out: orders show
-/// in theirs, definitions in `Defined`.
+/// Folds in the content of a request that no event will show when it is carried out: orders show in
+/// their own events, definitions in `Defined`.
 pub(crate) fn fold_request(digest: u64, request: &Request) -> u64 {
     let words: [u64; 5] = match request {
         Request::Transfer(m) => {
@@ -83,18 +82,18 @@ pub(crate) fn fold_request(digest: u64, request: &Request) -> u64 {
     fold(digest ^ sum([a, b, c, d, e, u64::from(request.template_id())]), KEYS[4] | 1)
 }
 
-/// Folds in the loss of a session: of one without orders no event tells.
+/// Folds in the loss of a session, which causes no event if the session has no orders.
 pub(crate) fn fold_lost(digest: u64, lost: &SessionLost) -> u64 {
     let switch = u64::from(lost.cancel_on_disconnect.code());
     fold(digest ^ sum([u64::from(lost.session_id.0), switch]), KEYS[5] | 1)
 }
 
-/// Folds in an import: of one that is passed over no event tells.
+/// Folds in an import, which causes no event if it is skipped.
 pub(crate) fn fold_import(digest: u64, at: Position, definition: &Definition) -> u64 {
     fold(digest ^ sum([at.0, u64::from(definition.template_id())]), KEYS[6] | 1)
 }
 
-/// What stands at a checkpoint, as far as it costs little to say.
+/// The parts of the state at a checkpoint that are cheap to collect.
 pub(crate) struct Standing {
     pub(crate) numbers: Numbers,
     pub(crate) control_position: Position,
@@ -102,11 +101,11 @@ pub(crate) struct Standing {
     pub(crate) cash_moved_in: Cash,
     pub(crate) cash_moved_out: Cash,
     pub(crate) counts: Counts,
-    /// The sum of the [`timer_word`]s of all that stand.
+    /// The sum of the [`timer_word`]s of all timers.
     pub(crate) timers: u64,
 }
 
-/// The numbers given last.
+/// The last assigned numbers.
 pub(crate) struct Numbers {
     pub(crate) rec: u64,
     pub(crate) seq: u64,
@@ -114,7 +113,7 @@ pub(crate) struct Numbers {
     pub(crate) match_id: u64,
 }
 
-/// How many there are. How many trades are kept follows from the last match number.
+/// Table sizes. The number of retained trades follows from the last match number.
 pub(crate) struct Counts {
     pub(crate) orders: usize,
     pub(crate) positions: usize,
@@ -125,7 +124,7 @@ pub(crate) struct Counts {
     pub(crate) imports_refused: u64,
 }
 
-/// Folds in what stands before a checkpoint.
+/// Folds in the standing state before a checkpoint.
 pub(crate) fn fold_standing(digest: u64, standing: &Standing) -> u64 {
     let (in_high, in_low) = cash_words(standing.cash_moved_in);
     let (out_high, out_low) = cash_words(standing.cash_moved_out);
@@ -153,13 +152,14 @@ pub(crate) fn fold_standing(digest: u64, standing: &Standing) -> u64 {
     fold(digest ^ sum, KEYS[7] | 1)
 }
 
-/// A scheduled phase, or the end of a volatility call, as a word: added up in any order.
+/// Returns a scheduled phase, or the end of a volatility call, as a word; words add up in any
+/// order.
 pub(crate) fn timer_word(at: Nanos, instrument_id: InstrumentId, to: Option<Phase>) -> u64 {
     let code = to.map_or(0, |phase| u64::from(phase.code()) + 1);
     sum([at.0, pair(instrument_id.0, 0), code, 8])
 }
 
-/// A hash of bytes of any length.
+/// Returns a hash of bytes of any length.
 pub(crate) fn hash_bytes(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
     let mut last = [0; 8];
@@ -189,13 +189,13 @@ pub(crate) fn fold_event(digest: u64, event: &Event) -> u64 {
     fold(digest ^ sum, KEYS[2] | 1)
 }
 
-/// A sum over pairs of words; `N` is even.
+/// Returns the mixed sum of pairs of words; `N` is even.
 #[inline]
 fn sum<const N: usize>(words: [u64; N]) -> u64 {
     sum_from::<N, 0>(words)
 }
 
-/// The same with the constants from `FIRST` on.
+/// Returns the mixed sum with the constants from `FIRST`.
 #[inline]
 fn sum_from<const N: usize, const FIRST: usize>(words: [u64; N]) -> u64 {
     let mut total: u128 = 0;
@@ -247,7 +247,7 @@ fn order_sum(e: &OrderEvent) -> u64 {
         u64::from_le_bytes(codes),
         pair(u32::from(e.partition_id.0), u32::from(e.reason.code())) << 8 | 1,
     ]);
-    // Zero in most events, which are spared their multiplication.
+    // Zero in most events, which then skip their multiplication.
     let seldom = [
         e.match_id.0,
         e.last_px.0 as u64,

@@ -1,8 +1,8 @@
-//! How events are made: numbers taken, the order's whole state filled in, the digest moved on.
+//! Emission of events: assigns numbers, fills in the order's whole state, updates the digest.
 //!
-//! Every order event takes the next `exec_id` and the next `event_no` of the session it goes to;
-//! all but rejections and repeated answers take the next `seq`.
-//! Other modules make only events of their own: phases, uncrossings, busts.
+//! Every order event takes the next `exec_id` and the next `event_no` of its session; all except
+//! rejections and repeated answers take the next `seq`. Other modules emit only events of their
+//! own: phases, uncrossings, busts.
 
 use weir_types::{
     ClOrdId, ExecType, FirmId, InstrumentId, Liquidity, MatchId, OrdStatus, OrderId, Price, Qty,
@@ -19,7 +19,7 @@ use crate::index::{NIL, Slot};
 use crate::outcomes::Asking;
 use crate::session::Session;
 
-/// What an event tells of an order besides its row.
+/// The content of an order's event that is not in its row.
 #[derive(Clone, Copy)]
 pub(crate) struct Change {
     pub(crate) exec_type: ExecType,
@@ -30,10 +30,10 @@ pub(crate) struct Change {
     pub(crate) match_id: MatchId,
     pub(crate) last_px: Price,
     pub(crate) last_qty: Qty,
-    /// What a new order asked for; no later event tells it.
+    /// The minimum quantity of a new order; no later event carries it.
     pub(crate) min_qty: Qty,
     pub(crate) liquidity: Liquidity,
-    /// It is the first answer to its session's request, to be remembered.
+    /// True for the first answer to its session's request, which is remembered.
     pub(crate) is_answer: bool,
 }
 
@@ -55,7 +55,7 @@ impl Change {
     }
 }
 
-/// Who asked, by what request.
+/// The requester: its session and the request.
 #[derive(Clone, Copy)]
 pub(crate) struct Asker {
     pub(crate) session: Slot,
@@ -63,7 +63,7 @@ pub(crate) struct Asker {
     pub(crate) template_id: u16,
 }
 
-/// What a refused request named.
+/// The identifiers that a refused request named.
 #[derive(Clone, Copy)]
 pub(crate) struct Named {
     pub(crate) order_id: OrderId,
@@ -82,7 +82,7 @@ impl Named {
 }
 
 impl Engine {
-    /// Hands an event out and folds it into the digest.
+    /// Emits an event and folds it into the digest.
     #[inline]
     pub(crate) fn say<S: EventSink>(&mut self, event: &Event, out: &mut S) {
         if !S::IS_ONLY_HEARER && self.config.is_digested {
@@ -98,7 +98,8 @@ impl Engine {
         self.say(&Event::Plain(event), out);
     }
 
-    /// Tells a change of an order to the session that entered it. The quantities are the row's.
+    /// Reports a change of an order to the session that entered it. The quantities are those of the
+    /// row.
     #[inline(always)]
     pub(crate) fn say_order<S: EventSink>(&mut self, slot: Slot, change: &Change, out: &mut S) {
         self.seq = self.seq.next();
@@ -151,7 +152,7 @@ impl Engine {
         self.say(&Event::Plain(PlainEvent::OrderEvent(event)), out);
     }
 
-    /// What all answers to a session have in common.
+    /// Returns the fields that all answers to a session share.
     pub(crate) fn asking(&self, session: Slot) -> Asking {
         self.asking_of(&self.sessions[session])
     }
@@ -162,7 +163,7 @@ impl Engine {
         Asking { session_id: session.session_id, firm_id, partition_id: self.config.partition_id }
     }
 
-    /// Refuses a new order: it never becomes a record.
+    /// Refuses a new order, which never becomes a record.
     pub(crate) fn reject_order<S: EventSink>(
         &mut self,
         session: Slot,
@@ -232,7 +233,7 @@ impl Engine {
         })
     }
 
-    /// Refuses a request, for good: the refusal is its answer from now on.
+    /// Refuses a request for good: the refusal is its remembered answer.
     pub(crate) fn reject<S: EventSink>(
         &mut self,
         asker: Asker,
@@ -244,13 +245,13 @@ impl Engine {
         self.say_answer(asker.session, event, out);
     }
 
-    /// Refuses a request whose number was not taken; nothing is remembered.
+    /// Refuses a request whose number was not accepted; remembers nothing.
     pub(crate) fn reject_too_old<S: EventSink>(&mut self, asker: Asker, named: Named, out: &mut S) {
         let event = self.rejected(asker, named, Reason::TooOld);
         self.say(&Event::Plain(event), out);
     }
 
-    /// Tells that a request was carried out.
+    /// Reports that a request was carried out.
     pub(crate) fn say_done<S: EventSink>(
         &mut self,
         asker: Asker,
@@ -273,8 +274,8 @@ impl Engine {
         self.say_answer(asker.session, event, out);
     }
 
-    /// Answers a repeated request: its first answer under a new event number. An order's answer
-    /// has `rec` and `seq` zero, by which views know that it changes nothing.
+    /// Repeats the first answer to a request, under a new event number. An order's answer then has
+    /// `rec` and `seq` zero, which tells views that it changes nothing.
     pub(crate) fn say_again<S: EventSink>(
         &mut self,
         session: Slot,

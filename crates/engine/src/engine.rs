@@ -1,7 +1,8 @@
-//! The engine's state and its one way in, [`Engine::apply`].
+//! The engine's state and its only entry point, [`Engine::apply`].
 //!
-//! INVARIANT: state changes only inside `apply`, and by nothing but its arguments. Positions are
-//! dense, time never goes back; a caller that breaks this has lost its log, and the engine stops.
+//! INVARIANT: state changes only inside `apply`, and depends on nothing but its arguments.
+//! Positions are dense and time never goes back; a caller that violates this has a broken log, and
+//! the engine stops.
 
 use weir_types::{
     Cash, ClOrdId, EventNo, FirmId, InstrumentId, Nanos, OrderId, Position, Price, Qty, Reason,
@@ -34,7 +35,7 @@ pub struct Engine {
     pub(crate) config: EngineConfig,
     pub(crate) position: Position,
     pub(crate) time: Nanos,
-    /// The position that a checkpoint is to follow: a division less at each of those between.
+    /// The position of the next checkpoint; saves a division per command.
     pub(crate) checkpoint_at: Position,
     pub(crate) control_position: Position,
     pub(crate) digest: u64,
@@ -43,14 +44,14 @@ pub struct Engine {
     pub(crate) exec_id: ExecId,
     pub(crate) match_id: MatchId,
     pub(crate) is_killed: bool,
-    /// Sums of what transfers moved, neither below zero but for wrapping around.
+    /// Sums of the amounts that transfers moved, never negative except after wrapping around.
     pub(crate) cash_moved_in: Cash,
     pub(crate) cash_moved_out: Cash,
-    /// Imports that this partition's limits or rules refused.
+    /// Imports refused by this partition's limits or rules.
     pub(crate) imports_refused: u64,
     pub(crate) firms: Table<Firm>,
     pub(crate) accounts: Table<Account>,
-    /// By the slot of the account.
+    /// Indexed by the account's slot.
     pub(crate) last_transfers: Vec<LastTransfer>,
     pub(crate) sessions: Table<Session>,
     pub(crate) instruments: Table<Instrument>,
@@ -59,63 +60,63 @@ pub struct Engine {
     pub(crate) levels: Levels,
     pub(crate) trades: Trades,
     pub(crate) timers: Timers,
-    /// Orders about to be cancelled together; kept for its memory only.
+    /// Orders about to be cancelled together; a buffer kept for reuse.
     pub(crate) batch: Vec<Slot>,
-    /// Stops about to be triggered together; kept for its memory only.
+    /// Stops about to be triggered together; a buffer kept for reuse.
     pub(crate) wave: Vec<Slot>,
-    /// What stands in a call; kept for its memory only.
+    /// The levels of a call; a buffer kept for reuse.
     pub(crate) call_levels: Vec<CallLevel>,
-    /// Hidden parts met on a walk over the book; kept for its memory only.
+    /// Hidden quantities found on a walk over the book; a buffer kept for reuse.
     pub(crate) hidden: Vec<Hidden>,
 }
 
-/// How far a session's numbers have come in a partition.
+/// A session's numbers in a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionState {
-    /// The highest request number taken; zero when none was.
+    /// The highest accepted request number; zero before the first.
     pub last_request_no: RequestNo,
-    /// The number that its next event will have, from 1.
+    /// The number of its next event, from 1.
     pub next_event_no: EventNo,
 }
 
-/// A live order as seen from outside.
+/// The public state of a live order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderState {
-    /// Its number.
+    /// The order's number.
     pub order_id: OrderId,
     /// Buy or sell.
     pub side: Side,
-    /// Its limit price, in the instrument's price unit; zero for one that has none.
+    /// The limit price, in the instrument's price unit; zero for an order without one.
     pub price: Price,
-    /// Its total quantity.
+    /// The total quantity.
     pub order_qty: Qty,
-    /// What of it is open.
+    /// The open quantity.
     pub leaves_qty: Qty,
 }
 
-/// A price level as seen from outside.
+/// The public state of a price level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Level {
-    /// Its price, in the instrument's price unit.
+    /// The price, in the instrument's price unit.
     pub price: Price,
-    /// The lots that its orders show.
+    /// The shown quantity of its orders, in lots.
     pub qty: Qty,
-    /// How many they are.
+    /// The number of its orders.
     pub order_count: u32,
 }
 
-/// The sums that no trade may change.
+/// The sums that trades must conserve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Totals {
-    /// Cash moved in by transfers, in price units times lots, as the three below.
+    /// Cash moved in by transfers, in price units times lots like the three below.
     pub cash_moved_in: Cash,
-    /// Cash moved out by transfers. What is on its way to another partition is in here.
+    /// Cash moved out by transfers, including cash in transit to another partition.
     pub cash_moved_out: Cash,
-    /// Cash of all accounts that no live order has reserved.
+    /// Cash of all accounts that is not reserved.
     pub cash_free: Cash,
-    /// Cash that live orders have reserved.
+    /// Cash reserved by live orders.
     pub cash_reserved: Cash,
-    /// Per instrument, in order of its identifier.
+    /// The sums per instrument, in order of identifier.
     pub positions: Vec<PositionTotals>,
 }
 
@@ -124,22 +125,22 @@ pub struct Totals {
 pub struct PositionTotals {
     /// The instrument.
     pub instrument_id: InstrumentId,
-    /// Moved in by transfers less moved out.
+    /// Lots moved in by transfers minus lots moved out.
     pub transferred_in: i128,
-    /// Held and not reserved, over all accounts.
+    /// Lots held and not reserved, over all accounts.
     pub free: i128,
-    /// Reserved by live sell orders.
+    /// Lots reserved by live sell orders.
     pub reserved: i128,
 }
 
 impl Totals {
-    /// Cash moved in by transfers less cash moved out.
+    /// Returns cash moved in by transfers minus cash moved out.
     #[must_use]
     pub fn cash_transferred_in(&self) -> Cash {
         Cash(self.cash_moved_in.0.wrapping_sub(self.cash_moved_out.0))
     }
 
-    /// True when what the accounts hold is what was moved in: nothing was created or lost.
+    /// Returns true when the accounts hold exactly the cash that was moved in.
     #[must_use]
     pub fn is_conserved(&self) -> bool {
         self.cash_free + self.cash_reserved == self.cash_transferred_in()
@@ -148,10 +149,10 @@ impl Totals {
 }
 
 impl Engine {
-    /// An engine before the first command.
+    /// Creates an engine before the first command.
     ///
     /// # Panics
-    /// When a limit of `config` is out of range.
+    /// Panics when a limit of `config` is out of range.
     #[must_use]
     pub fn new(config: EngineConfig) -> Engine {
         config.assert_valid();
@@ -195,11 +196,11 @@ impl Engine {
         engine
     }
 
-    /// Applies the command at `position`, stamped `time` by the log, and says what came of it.
+    /// Applies the command at `position`, stamped `time` by the log, and emits its events to `out`.
     ///
     /// # Panics
-    /// When `position` is not the one after the last, or `time` is before the last: a log that
-    /// skips, repeats or turns back is broken, and going on would fork history.
+    /// Panics when `position` does not follow the last one, or `time` is before the last: a log
+    /// that skips, repeats or goes back is broken, and continuing would fork history.
     pub fn apply<S: EventSink>(
         &mut self,
         position: Position,
@@ -228,7 +229,7 @@ impl Engine {
             Command::Import(control_position, definition) => {
                 self.import(*control_position, definition, out);
             }
-            // What was due has happened above.
+            // Due timers have fired above.
             Command::Tick => {}
             Command::SessionLost(lost) => self.session_lost(lost, out),
         }
@@ -241,8 +242,8 @@ impl Engine {
         }
     }
 
-    /// Carries a request out under its number. The three that a trading day consists of go their
-    /// way by one look at their kind.
+    /// Carries out a request under its number. The three most frequent kinds are dispatched with a
+    /// single match.
     #[inline]
     fn request<S: EventSink>(&mut self, request: &Request, out: &mut S) {
         let (session_id, request_no, template_id) = match request {
@@ -267,7 +268,7 @@ impl Engine {
         }
     }
 
-    /// All requests but those of single orders.
+    /// Carries out all requests except those on single orders.
     #[cold]
     fn office_request<S: EventSink>(&mut self, asker: Asker, request: &Request, out: &mut S) {
         if self.config.is_digested {
@@ -287,7 +288,7 @@ impl Engine {
         }
     }
 
-    /// The slot of a known session whose request is new; the number is taken from now on.
+    /// Returns the slot of a known session whose request is new, and records the request number.
     #[inline(always)]
     fn take_request_no(&mut self, session_id: SessionId, request_no: RequestNo) -> Option<Slot> {
         let session = self.sessions.find(session_id.0)?;
@@ -298,7 +299,7 @@ impl Engine {
         })
     }
 
-    /// Answers a request whose number was taken before, or whose session is not known.
+    /// Answers a request whose number was accepted before, or whose session is unknown.
     #[cold]
     fn answer_again<S: EventSink>(&mut self, request: &Request, out: &mut S) {
         let Some(session) = self.sessions.find(request.session_id().0) else {
@@ -314,7 +315,7 @@ impl Engine {
         }
     }
 
-    /// There is no one to number an answer for: it goes out without a number.
+    /// Refuses a request of an unknown session, which has no event numbers: the answer has none.
     fn reject_unknown_session<S: EventSink>(&mut self, request: &Request, out: &mut S) {
         let named = named(request);
         let event = Event::Plain(PlainEvent::RequestRejected(RequestRejected {
@@ -334,51 +335,52 @@ impl Engine {
         self.say(&event, out);
     }
 
-    /// The position last applied; zero before the first.
+    /// Returns the last applied position; zero before the first.
     #[must_use]
     pub fn position(&self) -> Position {
         self.position
     }
 
-    /// The log time of the position last applied.
+    /// Returns the log time of the last applied position.
     #[must_use]
     pub fn time(&self) -> Nanos {
         self.time
     }
 
-    /// When the next `Tick` is due; `None` while nothing waits for time to pass.
+    /// Returns the time at which the next `Tick` is due; `None` without a pending timer.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Nanos> {
         self.timers.next_deadline()
     }
 
-    /// The digest of all that happened so far; see [`state_hash`](Engine::state_hash) for what it
-    /// cannot see.
+    /// Returns the digest of everything that happened so far; [`state_hash`](Engine::state_hash)
+    /// covers the state that it cannot see.
     #[must_use]
     pub fn digest(&self) -> u64 {
         self.digest
     }
 
-    /// The control log's position last imported (in the control partition: last defined at).
+    /// Returns the last imported position of the control log (in the control partition, that of the
+    /// last definition).
     #[must_use]
     pub fn control_position(&self) -> Position {
         self.control_position
     }
 
-    /// How many definitions of the control log this partition's limits or rules refused: it goes
-    /// on without them.
+    /// Returns the number of control log definitions that this partition's limits or rules refused
+    /// and that it therefore lacks.
     #[must_use]
     pub fn refused_import_count(&self) -> u64 {
         self.imports_refused
     }
 
-    /// The limits it was made with.
+    /// Returns the engine's limits.
     #[must_use]
     pub fn config(&self) -> &EngineConfig {
         &self.config
     }
 
-    /// How far a session's numbers have come; those of a fresh session when it is not known.
+    /// Returns a session's numbers; those of a fresh session when it is unknown.
     #[must_use]
     pub fn session_state(&self, session_id: SessionId) -> SessionState {
         match self.sessions.find(session_id.0) {
@@ -387,7 +389,7 @@ impl Engine {
         }
     }
 
-    /// All sessions in order of their identifier.
+    /// Returns all sessions in order of identifier.
     pub fn sessions(&self) -> impl Iterator<Item = (SessionId, SessionState)> + use<> {
         let mut states: Vec<_> =
             self.sessions.rows().iter().map(|row| (row.session_id, state_of(row))).collect();
@@ -395,8 +397,8 @@ impl Engine {
         states.into_iter()
     }
 
-    /// The firm of each session, none for supervisors and operators; in order of the sessions'
-    /// identifiers. A session's firm stands for good.
+    /// Returns the firm of each session, none for supervisors and operators, in order of session
+    /// identifier. A session's firm never changes.
     pub fn session_firms(&self) -> impl Iterator<Item = (SessionId, FirmId)> + use<> {
         let rows = self.sessions.rows().iter();
         let mut firms: Vec<_> =
@@ -405,31 +407,31 @@ impl Engine {
         firms.into_iter()
     }
 
-    /// How many orders are live.
+    /// Returns the number of live orders.
     #[must_use]
     pub fn live_order_count(&self) -> u32 {
         self.orders.live_count()
     }
 
-    /// How many pairs of account and instrument hold, owe or wait for lots.
+    /// Returns the number of pairs of account and instrument with lots held, owed or on order.
     #[must_use]
     pub fn open_position_count(&self) -> usize {
         self.positions.count()
     }
 
-    /// The highest record number given to an order; zero before the first.
+    /// Returns the highest record number assigned to an order; zero before the first.
     #[must_use]
     pub fn last_rec(&self) -> Rec {
         self.rec
     }
 
-    /// The highest change number given; zero before the first.
+    /// Returns the highest assigned change number; zero before the first.
     #[must_use]
     pub fn last_seq(&self) -> Seq {
         self.seq
     }
 
-    /// The live order that a session names so; `None` when there is none.
+    /// Returns the live order that a session calls `cl_ord_id`; `None` when there is none.
     #[inline]
     #[must_use]
     pub fn order_by_name(&self, session_id: SessionId, cl_ord_id: ClOrdId) -> Option<OrderState> {
@@ -444,9 +446,9 @@ impl Engine {
         })
     }
 
-    /// Fills `out` with the best `depth` levels of a side's limits, from the best on, with what
-    /// they show; with none when the instrument is not known. Market orders of a call, stops and
-    /// parked orders are in no level.
+    /// Fills `out` with the best `depth` levels of a side's limit orders, best first, with their
+    /// shown quantities; leaves it empty for an unknown instrument. Market orders of a call, stops
+    /// and parked orders are in no level.
     pub fn book_levels(
         &self,
         instrument_id: InstrumentId,
@@ -463,8 +465,8 @@ impl Engine {
         }));
     }
 
-    /// The level of a side's limits at a price, with what they show; `None` where none stands, or
-    /// the instrument is not known.
+    /// Returns the level of a side's limit orders at a price, with its shown quantity; `None` when
+    /// it is empty or the instrument is unknown.
     #[must_use]
     pub fn level_at(&self, instrument_id: InstrumentId, side: Side, price: Price) -> Option<Level> {
         let slot = self.instruments.find(instrument_id.0)?;
@@ -472,7 +474,7 @@ impl Engine {
         Some(Level { price: row.price, qty: row.qty, order_count: row.order_count })
     }
 
-    /// The identifiers of the book's limit orders at a price, in time priority.
+    /// Returns the identifiers of the book's limit orders at a price, in time priority.
     #[must_use]
     pub fn orders_at(&self, instrument_id: InstrumentId, side: Side, price: Price) -> Vec<OrderId> {
         let mut ids = Vec::new();
@@ -486,7 +488,7 @@ impl Engine {
         ids
     }
 
-    /// The sums for the invariant of conservation. Looks at every account and position.
+    /// Returns the sums for the conservation invariant. Scans every account and position.
     #[must_use]
     pub fn totals(&self) -> Totals {
         let cash_reserved: i128 = self.accounts.rows().iter().map(|a| a.reserved.0).sum();
@@ -516,10 +518,10 @@ impl Engine {
     }
 }
 
-/// The first multiple of the configured interval after `position`.
+/// Returns the first multiple of the configured interval after `position`.
 pub(crate) fn next_checkpoint(position: Position, config: &EngineConfig) -> Position {
     let interval = config.checkpoint_interval;
-    // Past the last position there is nothing to check.
+    // After the last possible position there is no checkpoint.
     Position((position.0 / interval + 1).saturating_mul(interval))
 }
 
@@ -527,7 +529,7 @@ fn state_of(row: &Session) -> SessionState {
     SessionState { last_request_no: row.last_request_no, next_event_no: row.next_event_no }
 }
 
-/// What a request names, for its refusal.
+/// Returns the identifiers that a request names, for its refusal.
 pub(crate) fn named(request: &Request) -> Named {
     match request {
         Request::NewOrder(m) => {

@@ -1,8 +1,9 @@
-//! New orders: the checks in their fixed order, the acceptance, what becomes of the rest.
+//! New orders: the checks in their fixed order, the acceptance, and the end of the rest.
 //!
-//! The first check that fails is the reason; the order of checks is part of the protocol, because
-//! every replica and the oracle must give the same one. A refusal changes numbers, the session's
-//! remembered answers and, from the throttle on, its rate's count; nothing of orders and means.
+//! The first failing check gives the reason. The order of checks is part of the protocol, because
+//! every replica and the oracle must give the same reason. A refusal changes numbers, the session's
+//! remembered answers and, from the throttle check on, its rate count; it changes no orders and no
+//! reservations.
 
 use weir_types::{
     Cash, ExecInst, ExecType, Nanos, OrdStatus, OrdType, Phase, Price, Qty, Reason, RequestNo,
@@ -31,7 +32,7 @@ struct Target {
 
 impl Engine {
     pub(crate) fn new_order<S: EventSink>(&mut self, session: Slot, m: &NewOrder, out: &mut S) {
-        // Asked for now, so that it is here when the checks come to it.
+        // Prefetched now, so that it has arrived when the checks need it.
         self.orders.prefetch_name(session, m.cl_ord_id);
         let is_plain = is_plain(m);
         let target = match self.check_new_order(session, m, is_plain) {
@@ -131,7 +132,7 @@ impl Engine {
         Ok(Target { session, account, instrument })
     }
 
-    /// Post-only, fill-or-kill, minimum quantity: what the book as it stands must allow.
+    /// Checks the conditions on the current book: post-only, fill-or-kill, minimum quantity.
     fn check_execution(&mut self, target: Target, m: &NewOrder) -> Result<(), Reason> {
         if m.exec_inst.contains(ExecInst::POST_ONLY)
             && self.instruments[target.instrument].would_cross(m.side, m.price)
@@ -157,7 +158,7 @@ impl Engine {
             || self.firms[session.firm].is_killed
     }
 
-    /// Makes the order a record and reserves its means.
+    /// Creates the order's record and reserves its means.
     #[inline(always)]
     fn accept(&mut self, target: Target, m: &NewOrder) -> Slot {
         self.rec = self.rec.next();
@@ -204,8 +205,8 @@ impl Engine {
         })
     }
 
-    /// Ends an order that has matched in this command, or lets its rest stand. `is_listed`: it is
-    /// in the indexes and its session's list, from a time before this command.
+    /// Ends an order that was matched in this command, or lets its rest stand. `is_listed` means
+    /// that it has been in the indexes and its session's list since before this command.
     pub(crate) fn finish<S: EventSink>(
         &mut self,
         slot: Slot,
@@ -239,8 +240,8 @@ impl Engine {
         }
     }
 
-    /// Puts an order in its place, behind all others there; one that was not listed before is from
-    /// now on.
+    /// Puts an order in its place, behind all others there, and lists it if it was not listed
+    /// before.
     #[inline]
     pub(crate) fn stand(&mut self, slot: Slot, place: Place, is_listed: bool) {
         if !is_listed {
@@ -256,7 +257,7 @@ impl Engine {
         queue.insert(&mut self.levels, &mut self.orders, slot, price);
     }
 
-    /// Enters an order in the indexes, its session's list and, if it expires, the timers.
+    /// Adds an order to the indexes, its session's list and, if it expires, the timers.
     #[inline]
     pub(crate) fn list(&mut self, slot: Slot) {
         self.orders.index(slot);
@@ -268,7 +269,7 @@ impl Engine {
         self.sessions[session].link(&mut self.orders, slot);
     }
 
-    /// Gives back what an order that ends had reserved for its open quantity.
+    /// Releases the reservation for the open quantity of an order that ends.
     #[inline]
     pub(crate) fn release_rest(&mut self, slot: Slot) {
         if self.config.has_risk {
@@ -278,7 +279,7 @@ impl Engine {
     }
 }
 
-/// What an order holds for `qty` of its open lots.
+/// Returns the reservation for `qty` open lots of an order.
 #[inline]
 pub(crate) fn holding_of(order: &Order, qty: Qty) -> Holding {
     Holding {
@@ -294,8 +295,8 @@ pub(crate) fn holding_of(order: &Order, qty: Qty) -> Holding {
     }
 }
 
-/// The price that cash is reserved at when the order is entered; zero reserves none. A market
-/// order of a call, or parked for one, reserves at the worst price that it may trade at.
+/// Returns the price at which a new order reserves cash; zero reserves none. A market order in a
+/// call, or parked for one, reserves at the worst price at which it may trade.
 fn reserved_at(m: &NewOrder, instrument: &Instrument) -> Price {
     let waits = m.time_in_force == TimeInForce::AtTheClose || is_call(instrument.phase);
     match m.ord_type {
@@ -304,9 +305,9 @@ fn reserved_at(m: &NewOrder, instrument: &Instrument) -> Price {
     }
 }
 
-/// Most orders: a limit that stands until it is filled or cancelled, with nothing asked besides.
-/// No check of combinations can refuse it, in no phase that takes orders, and it never trades
-/// unless it crosses the best price.
+/// Returns true for most orders: a limit that stands until it is filled or cancelled, without
+/// further conditions. No check of combinations refuses it in any phase with order entry, and it
+/// trades only if it crosses the best price.
 #[inline(always)]
 fn is_plain(m: &NewOrder) -> bool {
     let asked = m.min_qty.0 | m.display_qty.0 | m.stop_px.0 as u64 | m.expire_time.0;
@@ -316,13 +317,13 @@ fn is_plain(m: &NewOrder) -> bool {
         && matches!(m.time_in_force, TimeInForce::Day | TimeInForce::Gtc)
 }
 
-/// Whether what is left of an order after continuous matching stands in the book.
+/// Returns true if the rest of an order stands in the book after continuous matching.
 fn rests(order: &Order) -> bool {
     use TimeInForce::{Day, Gtc, Gtd};
     order.ord_type == OrdType::Limit && matches!(order.time_in_force, Day | Gtc | Gtd)
 }
 
-/// The combinations of type, time in force and flags that are served in some phase.
+/// Checks that some phase serves the combination of type, time in force and flags.
 fn check_kind(m: &NewOrder, now: Nanos) -> Result<(), Reason> {
     use TimeInForce::{AtTheClose, AtTheOpen, Fok, Gtd, Ioc};
     let is_post_only = m.exec_inst.contains(ExecInst::POST_ONLY);
@@ -352,7 +353,7 @@ fn check_kind(m: &NewOrder, now: Nanos) -> Result<(), Reason> {
     Ok(())
 }
 
-/// What the phase does not take, of what some phase takes.
+/// Checks that the current phase serves the order.
 fn check_phase(m: &NewOrder, phase: Phase) -> Result<(), Reason> {
     let is_late = m.time_in_force == TimeInForce::AtTheOpen && phase != Phase::OpeningCall;
     let is_at_once = matches!(m.time_in_force, TimeInForce::Ioc | TimeInForce::Fok)
@@ -361,7 +362,7 @@ fn check_phase(m: &NewOrder, phase: Phase) -> Result<(), Reason> {
     if is_late || is_call(phase) && is_at_once { Err(Reason::WrongPhase) } else { Ok(()) }
 }
 
-/// Prices and quantities by the instrument's definition.
+/// Checks prices and quantities against the instrument's definition.
 fn check_numbers(m: &NewOrder, instrument: &Instrument) -> Result<(), Reason> {
     match m.ord_type {
         OrdType::Limit | OrdType::StopLimit => instrument.check_price(m.price)?,
@@ -381,18 +382,19 @@ fn check_numbers(m: &NewOrder, instrument: &Instrument) -> Result<(), Reason> {
     Ok(())
 }
 
-/// Whether so many slices as an iceberg may have hold its total. Neither is above 2^40.
+/// Returns true if the maximum number of slices holds an iceberg's total. Neither quantity exceeds
+/// 2^40.
 pub(crate) fn slices_suffice(display_qty: Qty, order_qty: Qty) -> bool {
     display_qty.0 * SLICES_MAX >= order_qty.0 || plant::is(Plant::AnySlice)
 }
 
-/// Whether a planted bug keeps an order's cash from being set aside.
+/// Returns true if a planted bug suppresses the order's cash reservation.
 #[inline]
 fn is_unreserved(ord_type: OrdType) -> bool {
     plant::is(Plant::CallMarketUnreserved) && ord_type == OrdType::Market
 }
 
-/// Market orders pay as they go: whether a fill can be paid is asked fill by fill.
+/// Returns true for market orders, whose cash is checked fill by fill.
 pub(crate) fn pays_as_it_goes(ord_type: OrdType) -> bool {
     ord_type == OrdType::Market
 }

@@ -1,5 +1,5 @@
-//! What an order would trade at once: asked for fill-or-kill and minimum quantities before the
-//! order becomes a record. Walks the book exactly as matching would and changes nothing.
+//! The quantity that an order would trade at once, computed for fill-or-kill and minimum quantities
+//! before the order becomes a record. Walks the book exactly as matching would and changes nothing.
 
 use weir_types::{Price, Qty, SelfTradePrevention, Side};
 use weir_wire::order_entry::NewOrder;
@@ -12,7 +12,7 @@ use crate::instrument::reaches;
 use crate::order::Order;
 use crate::plant::{self, Plant};
 
-/// What an iceberg would show after the slices met so far.
+/// The hidden rest of an iceberg after the slices passed so far.
 #[derive(Clone, Copy)]
 pub(crate) struct Hidden {
     qty: Qty,
@@ -20,13 +20,13 @@ pub(crate) struct Hidden {
     is_own: bool,
 }
 
-/// Whether the walk goes on.
+/// The next step of the walk.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     On,
-    /// Enough has traded.
+    /// Enough was traded.
     Enough,
-    /// Matching would end here, with too little traded.
+    /// Matching would end here with too little traded.
     Short,
 }
 
@@ -37,15 +37,15 @@ struct Walk {
     at_once: Qty,
     open: Qty,
     traded: Qty,
-    /// The account's cash as the walk would leave it.
+    /// The account's cash as the walk leaves it.
     purse: Account,
     is_paying: bool,
 }
 
 impl Engine {
-    /// Whether at least `at_once` of the order would trade against the book as it stands: own
-    /// orders end the walk or are stepped over as self-trade prevention has it, collars end it,
-    /// icebergs show slice after slice, and what pays as it goes needs the cash for every fill.
+    /// Returns true if at least `at_once` of the order would trade against the current book. The
+    /// account's own orders end the walk or are skipped as self-trade prevention says, collars end
+    /// it, icebergs show slice after slice, and a market order needs the cash for every fill.
     pub(crate) fn can_fill(
         &mut self,
         account: Slot,
@@ -120,7 +120,7 @@ impl Engine {
 }
 
 impl Walk {
-    /// An own order is at the head.
+    /// Handles an own order at the head of the queue.
     fn meet_own(&mut self, resting: &Order, price: Price) -> Step {
         let qty = match self.self_trade_prevention {
             SelfTradePrevention::CancelOldest => resting.leaves_qty,
@@ -134,7 +134,7 @@ impl Walk {
         Step::On
     }
 
-    /// A trade with a resting order that shows `shown`.
+    /// Trades with a resting order that shows `shown`.
     fn fill(&mut self, price: Price, shown: Qty, is_own: bool) -> Step {
         let qty = self.open.min(shown);
         if !self.pay(price, qty, is_own) {
@@ -148,12 +148,12 @@ impl Walk {
         if self.open.is_zero() { Step::Short } else { Step::On }
     }
 
-    /// The slices behind those that a level shows, in turn until nothing is left of any. Rounds in
-    /// which each shows a whole slice and the walk surely goes on are reckoned at once: an iceberg
-    /// may be in any number of slices.
+    /// Trades the slices behind a level's shown ones, alternating between the icebergs until all
+    /// are used up. Rounds in which each shows a whole slice and the walk surely continues are
+    /// computed in one step, since an iceberg may have any number of slices.
     fn fill_hidden(&mut self, price: Price, hidden: &mut Vec<Hidden>) -> Step {
         if !self.is_paying {
-            // How it is sliced makes no difference to the sum.
+            // Slicing makes no difference to the sum.
             let qty = hidden.iter().fold(Qty::ZERO, |sum, iceberg| sum + iceberg.qty);
             return if qty.is_zero() { Step::On } else { self.fill(price, qty, false) };
         }
@@ -178,8 +178,8 @@ impl Walk {
         Step::On
     }
 
-    /// How many rounds leave something of every iceberg, something open, too little traded, and
-    /// are paid for: the round that follows them is the first with anything to decide.
+    /// Returns the number of rounds that leave a rest of every iceberg and of the order, do not
+    /// trade enough, and can be paid: the round after them is the first with a decision.
     fn whole_rounds(&self, price: Price, hidden: &[Hidden]) -> u64 {
         let (mut lots, mut spent, mut most) = (0, 0, 0);
         let mut round_count = u128::MAX;
@@ -188,7 +188,7 @@ impl Walk {
             round_count = round_count.min((u128::from(iceberg.qty.0) - 1) / slice);
             lots += slice;
             most = most.max(spent + slice);
-            // What is paid to oneself must be there, and then still is.
+            // A payment to the own account must be covered, and returns at once.
             spent += if iceberg.is_own { 0 } else { slice };
         }
         let wanted = self.open.min(self.at_once - self.traded);
@@ -203,7 +203,8 @@ impl Walk {
         u64::try_from(round_count).expect("no more rounds than lots")
     }
 
-    /// For how many lots the purse is good at a price; `None` where they cost nothing.
+    /// Returns the number of lots that the purse can pay at a price; `None` where they cost
+    /// nothing.
     fn payable_lots(&self, price: Price) -> Option<u128> {
         let each = cash_need(self.side, price, Qty(1)).0;
         (each > 0).then(|| self.purse.spendable().max(0).unsigned_abs() / each.unsigned_abs())
@@ -214,7 +215,7 @@ impl Walk {
         self.purse.reserved -= cash_need(self.side.opposite(), price, qty);
     }
 
-    /// Pays a fill; false when it cannot.
+    /// Pays for a fill; returns false when the cash is insufficient.
     fn pay(&mut self, price: Price, qty: Qty, is_own: bool) -> bool {
         if !self.is_paying {
             return true;
@@ -226,10 +227,10 @@ impl Walk {
         true
     }
 
-    /// Moves the cash of a fill that can be paid.
+    /// Moves the cash of a paid fill.
     fn book(&mut self, price: Price, qty: Qty, is_own: bool) {
         if is_own {
-            // What leaves the account comes back to it, and the resting side's reservation ends.
+            // The payment returns to the same account, and the resting side's reservation ends.
             return self.get_back(price, qty);
         }
         match self.side {
@@ -245,7 +246,7 @@ mod tests {
 
     use super::*;
 
-    /// The same, slice by slice.
+    /// Trades the hidden slices one at a time, as the reference for [`Walk::fill_hidden`].
     fn fill_one_by_one(walk: &mut Walk, price: Price, hidden: &mut Vec<Hidden>) -> Step {
         while !hidden.is_empty() {
             for iceberg in hidden.iter_mut() {

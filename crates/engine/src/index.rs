@@ -1,17 +1,17 @@
-//! Hash tables of our own: open addressing, a fixed seed, nothing iterated.
+//! Hash tables of the engine: open addressing, a configured seed, no iteration.
 //!
 //! [`SlotIndex`] finds a row of a slab by a hash and the row's own key; [`IdMap`] finds a row by a
-//! 32-bit identifier. Both are sized once and never grow, so that no lookup ever pays for one.
+//! 32-bit identifier. Both are sized once and never grow, so that no lookup pays for a resize.
 
 use weir_memory::{equal_bytes, prefetch, take_ahead};
 
-/// The place of a row in a slab.
+/// The index of a row in a slab.
 pub(crate) type Slot = u32;
 
-/// No row.
+/// The slot that means "no row".
 pub(crate) const NIL: Slot = Slot::MAX;
 
-/// 64 bits from two words: the halves of their product folded together.
+/// Mixes two words to 64 bits: folds the halves of their product together.
 #[inline]
 pub(crate) fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
@@ -22,18 +22,17 @@ fn entries_for(row_count_max: u32) -> Vec<u64> {
     vec![0; (row_count_max as usize * 2).next_power_of_two()]
 }
 
-/// Entries of a bucket.
+/// The number of entries in a bucket.
 const LANES: usize = 12;
-/// Rows a bucket is meant for when the table has all it may: few buckets then overflow.
+/// The number of rows planned per bucket in a full table, low enough that few buckets overflow.
 const ROWS_PER_BUCKET: u32 = 11;
 
-/// One cache line of entries: a lookup seldom needs a second, and taking an entry out moves no
-/// other.
+/// One cache line of entries: a lookup seldom needs a second, and removing an entry moves no other.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Bucket {
-    /// Eight bits of each entry's hash, never zero; zero is a free lane. The last four bytes are
-    /// no lanes but a count: how many entries went past this bucket because it was full.
+    /// Eight bits of each entry's hash, never zero; zero is a free lane. The last four bytes are a
+    /// count instead of lanes: the number of entries that went past this full bucket.
     head: [u8; 16],
     slots: [Slot; LANES],
 }
@@ -41,7 +40,7 @@ struct Bucket {
 const EMPTY: Bucket = Bucket { head: [0; 16], slots: [0; LANES] };
 
 impl Bucket {
-    /// The lanes with this tag, a bit each.
+    /// Returns the lanes with this tag, one bit each.
     #[inline]
     fn lanes_of(&self, tag: u8) -> u32 {
         equal_bytes(&self.head, tag) & ((1 << LANES) - 1)
@@ -63,7 +62,7 @@ fn first_lane(lanes: u32) -> usize {
     lanes.trailing_zeros() as usize
 }
 
-/// From a 32-bit hash to the slots of rows that have it.
+/// Maps a 32-bit hash to the slots of the rows that have it.
 pub(crate) struct SlotIndex {
     buckets: Vec<Bucket>,
     mask: u32,
@@ -75,22 +74,22 @@ impl SlotIndex {
         SlotIndex { buckets: vec![EMPTY; count as usize], mask: count - 1 }
     }
 
-    /// Takes all its memory now.
+    /// Populates all its memory now.
     pub(crate) fn take_memory(&mut self) {
         take_ahead(&mut self.buckets);
     }
 
     #[inline]
     fn tag(hash: u32) -> u8 {
-        // The mask takes the low bits; limits keep it off the high ones.
+        // The mask uses the low bits; limits keep it away from the high ones.
         ((hash >> 24) as u8).max(1)
     }
 
-    /// The slot with this hash that `is_it` accepts.
+    /// Returns the slot with this hash that `is_it` accepts.
     #[inline]
     pub(crate) fn find(&self, hash: u32, mut is_it: impl FnMut(Slot) -> bool) -> Option<Slot> {
         let mut at = hash & self.mask;
-        // Entries may have gone past every bucket, if only some stand now.
+        // The bound ends the search even when every bucket has been passed by entries.
         let mut left = self.mask;
         loop {
             let bucket = &self.buckets[at as usize];
@@ -115,7 +114,7 @@ impl SlotIndex {
         prefetch(&self.buckets[(hash & self.mask) as usize]);
     }
 
-    /// A slot that likely has this hash, without a look at its row.
+    /// Returns a slot that probably has this hash, without reading its row.
     #[inline]
     pub(crate) fn guess(&self, hash: u32) -> Option<Slot> {
         self.find(hash, |_| true)
@@ -138,7 +137,7 @@ impl SlotIndex {
         }
     }
 
-    /// Takes out an entry that is there.
+    /// Removes an existing entry.
     #[inline]
     pub(crate) fn remove(&mut self, hash: u32, slot: Slot) {
         let mut at = hash & self.mask;
@@ -160,13 +159,13 @@ impl SlotIndex {
     }
 }
 
-/// From an identifier (not zero) to the slot of its row. Rows are never taken out. INVARIANT: at
-/// most half of `high` is taken, so that every probe there meets an empty entry.
+/// Maps an identifier (not zero) to the slot of its row. Rows are never removed. INVARIANT: at most
+/// half of `high` is used, so that every probe there meets an empty entry.
 ///
-/// Identifiers are mostly counted from one: those below twice the limit are an array's places, the
-/// others hashed.
+/// Identifiers are mostly counted from one: those up to twice the limit are array indexes, the
+/// others are hashed.
 pub(crate) struct IdMap {
-    /// The row's slot plus one; zero is no row.
+    /// The row's slot plus one; zero for no row.
     low: Vec<u32>,
     high: Vec<u64>,
     shift: u32,
@@ -216,7 +215,7 @@ impl IdMap {
         }
     }
 
-    /// Adds an identifier that is not there.
+    /// Adds a new identifier.
     pub(crate) fn insert(&mut self, id: u32, slot: Slot) {
         if let Some(place) = self.low.get_mut(id as usize) {
             *place = slot + 1;
@@ -230,7 +229,7 @@ impl IdMap {
     }
 }
 
-/// Rows by identifier and by slot, in order of their first definition, never taken out.
+/// Rows by identifier and by slot, in order of their first definition, never removed.
 pub(crate) struct Table<T> {
     ids: IdMap,
     rows: Vec<T>,
@@ -247,7 +246,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// Takes all its memory now.
+    /// Populates all its memory now.
     pub(crate) fn take_memory(&mut self) {
         take_ahead(&mut self.ids.low);
         take_ahead(&mut self.rows);
@@ -272,7 +271,7 @@ impl<T> Table<T> {
         self.rows.len() == self.row_count_max
     }
 
-    /// Adds the row of an identifier that is not there, in a table that is not full.
+    /// Adds the row of a new identifier to a table that is not full.
     pub(crate) fn insert(&mut self, id: u32, row: T) -> Slot {
         assert!(!self.is_full(), "the caller checks the limit");
         let slot = Slot::try_from(self.rows.len()).expect("limits are below 2^32");
@@ -309,7 +308,7 @@ mod tests {
     #[test]
     fn entries_are_found_after_others_with_their_hash_are_gone() {
         let mut index = SlotIndex::new(16);
-        // Two buckets; most entries want the second, so that it overflows into the first.
+        // Two buckets; most entries hash to the second, so that it overflows into the first.
         let keys: Vec<(u32, Slot)> = (0..20)
             .map(|slot| (if slot % 5 == 0 { 0 } else { 1 + ((slot % 3) << 24) }, slot))
             .collect();
@@ -330,7 +329,7 @@ mod tests {
     #[test]
     fn a_miss_ends_where_entries_have_gone_past_every_bucket() {
         let mut index = SlotIndex::new(22);
-        // Two buckets. One entry more than the first takes, then the same for the second.
+        // Two buckets. One entry more than the first holds, then the same for the second.
         let in_first: Vec<Slot> = (0..13).collect();
         in_first.iter().for_each(|slot| index.insert(0, *slot));
         in_first[..12].iter().for_each(|slot| index.remove(0, *slot));

@@ -8,29 +8,29 @@ use crate::index::Slot;
 use crate::order::{Order, Place};
 use crate::plant::{self, Plant};
 
-/// An instrument as defined, its phase, its prices and the queues of its live orders.
+/// An instrument's definition, phase, prices and queues of live orders.
 pub(crate) struct Instrument {
     pub(crate) definition: DefineInstrument,
     pub(crate) phase: Phase,
-    /// The last trade's; `None` before the first.
+    /// The price of the last trade; `None` before the first.
     pub(crate) last_price: Option<Price>,
-    /// That of the last uncrossing that traded.
+    /// The price of the last uncrossing that traded.
     pub(crate) uncrossed_price: Option<Price>,
-    /// The lowest and highest price of the trades since stops were last looked at. INVARIANT:
-    /// nothing between commands, but in a volatility call that an interruption has brought.
+    /// The lowest and highest price of the trades since stops were last checked. INVARIANT: `None`
+    /// between commands, except in a volatility call that began by an interruption.
     pub(crate) traded: Option<(Price, Price)>,
     pub(crate) bids: BookSide,
     pub(crate) asks: BookSide,
-    /// Market orders of a call, in one level, before every limit.
+    /// Market orders of a call, in one level, ahead of every limit.
     market_bids: BookSide,
     market_asks: BookSide,
     /// The best is the lowest stop price.
     buy_stops: BookSide,
-    /// The best is the highest.
+    /// The best is the highest stop price.
     sell_stops: BookSide,
     /// At-the-close orders before the closing call, in one level.
     parked: BookSide,
-    /// Lots moved in by transfers, less those moved out.
+    /// Lots moved in by transfers minus lots moved out.
     pub(crate) transferred_in: i128,
 }
 
@@ -53,7 +53,7 @@ impl Instrument {
         }
     }
 
-    /// The limits of a side.
+    /// Returns the limit orders of a side.
     #[inline]
     pub(crate) fn side(&self, side: Side) -> &BookSide {
         match side {
@@ -62,7 +62,7 @@ impl Instrument {
         }
     }
 
-    /// The market orders of a side.
+    /// Returns the market orders of a side.
     pub(crate) fn markets(&self, side: Side) -> &BookSide {
         match side {
             Side::Buy => &self.market_bids,
@@ -70,7 +70,7 @@ impl Instrument {
         }
     }
 
-    /// The stops of a side.
+    /// Returns the stops of a side.
     #[inline]
     pub(crate) fn stops(&self, side: Side) -> &BookSide {
         match side {
@@ -79,12 +79,12 @@ impl Instrument {
         }
     }
 
-    /// The parked orders.
+    /// Returns the parked orders.
     pub(crate) fn parked(&self) -> &BookSide {
         &self.parked
     }
 
-    /// All queues, in the order in which a snapshot holds them.
+    /// Returns all queues, in their order in a snapshot.
     pub(crate) fn queues(&self) -> [&BookSide; 7] {
         [
             &self.market_bids,
@@ -97,7 +97,7 @@ impl Instrument {
         ]
     }
 
-    /// The queue that an order in its place stands in, and the price that it stands at there.
+    /// Returns the queue of an order by its place, and the order's price in it.
     #[inline]
     pub(crate) fn queue_mut(&mut self, order: &Order) -> (&mut BookSide, Price) {
         if order.place != Place::Book || order.ord_type != OrdType::Limit {
@@ -109,7 +109,7 @@ impl Instrument {
         }
     }
 
-    /// The queue of an order that is no limit in the book.
+    /// Returns the queue of an order that is not a limit in the book.
     #[cold]
     fn other_queue_mut(&mut self, order: &Order) -> (&mut BookSide, Price) {
         match (order.place, order.side) {
@@ -122,18 +122,19 @@ impl Instrument {
         }
     }
 
-    /// The price of the last uncrossing that traded, else the one defined; `None` for zero.
+    /// Returns the price of the last uncrossing that traded, otherwise the defined one; `None` for
+    /// zero.
     pub(crate) fn static_reference(&self) -> Option<Price> {
         let price = self.uncrossed_price.unwrap_or(self.definition.reference_price);
         (price != Price(0)).then_some(price)
     }
 
-    /// The last price, or the static reference before the first trade.
+    /// Returns the last price, or the static reference before the first trade.
     pub(crate) fn reference(&self) -> Option<Price> {
         self.last_price.or_else(|| self.static_reference())
     }
 
-    /// Notes a trade's price, for references and stops.
+    /// Records a trade's price for references and stops.
     #[inline]
     pub(crate) fn note_trade(&mut self, price: Price) {
         self.last_price = Some(price);
@@ -144,8 +145,8 @@ impl Instrument {
         });
     }
 
-    /// Continuous trading begins: stops are measured by the last price too, as those that come in
-    /// from now on will be.
+    /// Records the last price again when continuous trading begins, so that standing stops are
+    /// compared with it just like newly entered ones.
     pub(crate) fn recall_last_price(&mut self) {
         if let Some(price) = self.last_price
             && !plant::is(Plant::LastPriceNotRecalled)
@@ -154,7 +155,7 @@ impl Instrument {
         }
     }
 
-    /// The worst price that a market order of `side` may trade at.
+    /// Returns the worst price at which a market order of `side` may trade.
     #[inline]
     pub(crate) fn bound(&self, side: Side) -> Price {
         match side {
@@ -163,7 +164,7 @@ impl Instrument {
         }
     }
 
-    /// Whether a limit order may have this price.
+    /// Checks that a limit order may have this price.
     #[inline(always)]
     pub(crate) fn check_price(&self, price: Price) -> Result<(), Reason> {
         let d = &self.definition;
@@ -172,40 +173,40 @@ impl Instrument {
         if is_fine { Ok(()) } else { Err(Reason::InvalidPrice) }
     }
 
-    /// Whether a quantity is of whole lots.
+    /// Returns true if a quantity consists of whole lots.
     #[inline]
     pub(crate) fn is_on_lot(&self, qty: Qty) -> bool {
         let lot_size = self.definition.lot_size.0;
         lot_size == 1 || qty.0.is_multiple_of(lot_size)
     }
 
-    /// Whether an order may have this quantity.
+    /// Checks that an order may have this quantity.
     #[inline(always)]
     pub(crate) fn check_qty(&self, qty: Qty) -> Result<(), Reason> {
         let is_fine = !qty.is_zero() && qty <= self.definition.order_qty_max && self.is_on_lot(qty);
         if is_fine { Ok(()) } else { Err(Reason::InvalidQty) }
     }
 
-    /// Whether an order of `side` at `price` would trade at once.
+    /// Returns true if an order of `side` at `price` would trade at once.
     #[inline]
     pub(crate) fn would_cross(&self, side: Side, price: Price) -> bool {
         self.side(side.opposite()).best_price().is_some_and(|best| reaches(side, price, best))
     }
 }
 
-/// Whether orders are collected for an uncrossing.
+/// Returns true if orders are collected for an uncrossing.
 #[inline]
 pub(crate) fn is_call(phase: Phase) -> bool {
     matches!(phase, Phase::OpeningCall | Phase::VolatilityCall | Phase::ClosingCall)
 }
 
-/// Whether orders may be entered and replaced.
+/// Returns true if orders may be entered and replaced.
 #[inline]
 pub(crate) fn takes_entry(phase: Phase) -> bool {
     phase == Phase::Continuous || is_call(phase)
 }
 
-/// Whether a limit of `side` accepts a trade at `price`.
+/// Returns true if a limit of `side` accepts a trade at `price`.
 #[inline(always)]
 pub(crate) fn reaches(side: Side, limit: Price, price: Price) -> bool {
     match side {
@@ -216,11 +217,11 @@ pub(crate) fn reaches(side: Side, limit: Price, price: Price) -> bool {
 
 #[inline(always)]
 fn is_multiple(price: i64, tick_size: i64) -> bool {
-    // The common ticks are one; a 64-bit division costs as much as finding the level.
+    // Most ticks are one; a 64-bit division costs as much as finding the level.
     tick_size == 1 || price % tick_size == 0
 }
 
-/// A firm as defined.
+/// A firm's definition.
 pub(crate) struct Firm {
     pub(crate) firm_id: FirmId,
     pub(crate) is_killed: bool,

@@ -1,20 +1,19 @@
 //! The engine of one partition: a pure function of its command log.
 //!
-//! `(state, command, log time) -> (state, events)`, one thread, no clock, no chance, no I/O, no
-//! floating point, no iteration over a hash table. Every replica that applies the same log is in
-//! the same state and has said the same events; [`Engine::digest`] and
-//! [`Engine::state_hash`] are how they compare.
+//! `(state, command, log time) -> (state, events)`: one thread, no clock, no randomness, no I/O, no
+//! floating point, no iteration over a hash table. All replicas that apply the same log reach the
+//! same state and emit the same events; [`Engine::digest`] and [`Engine::state_hash`] compare them.
 //!
-//! * [`Engine`]: the fast one. [`Engine::apply`] is the only way to change it.
+//! * [`Engine`]: the fast engine. [`Engine::apply`] is the only way to change it.
 //! * [`EngineConfig`]: its partition and its limits; equal on all replicas of a partition.
-//! * [`EventSink`]: where its events go.
-//! * [`uncrossing_price`]: the price that a call's book would trade at.
-//! * [`naive`]: the same rules over maps, slow and obvious: the oracle.
-//! * [`plant`]: bugs to put in on purpose, in programs made with the feature `planted` alone.
-//! * [`script`]: bytes to plausible commands, for property tests, fuzzing and campaigns.
+//! * [`EventSink`]: the receiver of its events.
+//! * [`uncrossing_price`]: the price at which a call's book would trade.
+//! * [`naive`]: the same rules over maps, slow and simple: the oracle.
+//! * [`plant`]: planted bugs, only in programs built with the feature `planted`.
+//! * [`script`]: plausible commands from bytes, for property tests, fuzzing and campaigns.
 //!
-//! The rules themselves (which check comes first, which event comes first) are written down in
-//! `docs/matching.md`, the layout in `docs/adr/0003-engine-layout.md`.
+//! `docs/matching.md` specifies the rules (the order of checks and of events),
+//! `docs/adr/0003-engine-layout.md` the layout.
 
 mod account;
 mod admin;

@@ -1,8 +1,8 @@
-//! Matching: price, then time; every trade at the resting order's price.
+//! Matching: price, then time; every trade is at the resting order's price.
 //!
-//! Each trade says two events with one `match_id`: the resting order's first, then the incoming
-//! one's. A loop, never recursion: a sweep may take any number of fills. Nothing here rests or
-//! ends the incoming order; the caller does by the [`Verdict`].
+//! Each trade emits two events with one `match_id`: the resting order's first, then the incoming
+//! one's. Matching is a loop, never recursion: a sweep may take any number of fills. It neither
+//! rests nor ends the incoming order; the caller does so by the [`Verdict`].
 
 use weir_types::{
     ExecType, Liquidity, Nanos, OrdStatus, OrdType, Price, Qty, Reason, RequestNo,
@@ -20,21 +20,22 @@ use crate::instrument::reaches;
 use crate::order::{Order, Place};
 use crate::plant::{self, Plant};
 
-/// How matching left the incoming order.
+/// The state of the incoming order after matching.
 #[must_use]
 pub(crate) enum Verdict {
     /// Nothing is open any more.
     Filled,
-    /// Some is open, and nothing more to match it with.
+    /// Some quantity is open, with nothing more to match.
     Open,
-    /// Some is open, and the next trade would have been too far away: a call has begun.
+    /// Some quantity is open; the next trade would have been beyond the collar, and a call has
+    /// begun.
     Interrupted,
-    /// Some is open and may not stay.
+    /// Some quantity is open and must be cancelled.
     CancelRest(Reason),
 }
 
 impl Engine {
-    /// Trades the incoming order at `slot` with the book as far as it goes.
+    /// Trades the incoming order at `slot` with the book as far as possible.
     pub(crate) fn match_incoming<S: EventSink>(
         &mut self,
         slot: Slot,
@@ -86,7 +87,8 @@ impl Engine {
         }
     }
 
-    /// The worst price an order may trade at: a market order's is the instrument's bound.
+    /// Returns the worst price at which an order may trade; a market order's is the instrument's
+    /// bound.
     #[inline]
     pub(crate) fn limit_of(
         &self,
@@ -101,7 +103,7 @@ impl Engine {
         }
     }
 
-    /// One trade at the maker's price.
+    /// Makes one trade at the maker's price.
     #[inline]
     fn trade<S: EventSink>(
         &mut self,
@@ -153,7 +155,7 @@ impl Engine {
         }
     }
 
-    /// Keeps the trade `match_id` for as long as it can be busted.
+    /// Retains the trade `match_id` while it can be busted.
     #[inline]
     pub(crate) fn retain_trade(&mut self, buy: Slot, sell: Slot, price: Price, qty: Qty) {
         let trade = Trade {
@@ -167,7 +169,8 @@ impl Engine {
         self.trades.push(trade);
     }
 
-    /// The incoming order met its own account's. `None`: go on matching.
+    /// Handles the meeting of the incoming order with one of its own account. `None` continues
+    /// matching.
     fn prevent_self_trade<S: EventSink>(
         &mut self,
         taker: Slot,
@@ -190,7 +193,7 @@ impl Engine {
         }
     }
 
-    /// Takes the smaller open quantity off both; one or both are then cancelled.
+    /// Reduces both by the smaller open quantity; cancels one or both.
     fn decrement<S: EventSink>(
         &mut self,
         taker: Slot,
@@ -212,7 +215,7 @@ impl Engine {
         None
     }
 
-    /// Makes an order smaller by `qty` without a trade.
+    /// Reduces an order by `qty` without a trade.
     fn restate<S: EventSink>(&mut self, slot: Slot, qty: Qty, request_no: RequestNo, out: &mut S) {
         self.release(holding_of(&self.orders[slot], qty));
         let order = &mut self.orders[slot];
@@ -229,7 +232,7 @@ impl Engine {
         self.say_order(slot, &change, out);
     }
 
-    /// Takes a live order out of its queue, the indexes and its session, and frees its row.
+    /// Removes a live order from its queue, the indexes and its session, and frees its row.
     #[inline]
     pub(crate) fn remove_resting(&mut self, slot: Slot) {
         let order = self.orders[slot];
@@ -237,7 +240,7 @@ impl Engine {
         self.forget(slot, &order);
     }
 
-    /// Takes a live order out of its queue.
+    /// Removes a live order from its queue.
     #[inline]
     pub(crate) fn unlink(&mut self, slot: Slot) {
         let order = self.orders[slot];
@@ -245,7 +248,7 @@ impl Engine {
         self.orders[slot].place = Place::None;
     }
 
-    /// Takes an order in no queue out of the indexes and its session, and frees its row.
+    /// Removes an unqueued order from the indexes and its session, and frees its row.
     pub(crate) fn delist(&mut self, slot: Slot) {
         let order = self.orders[slot];
         self.forget(slot, &order);
@@ -273,7 +276,7 @@ pub(crate) fn status_after_trade(leaves_qty: Qty) -> OrdStatus {
     if leaves_qty.is_zero() { OrdStatus::Filled } else { OrdStatus::PartiallyFilled }
 }
 
-/// The state of a live order.
+/// Returns the status of a live order.
 #[inline]
 pub(crate) fn status_of_live(cum_qty: Qty) -> OrdStatus {
     if cum_qty.is_zero() { OrdStatus::New } else { OrdStatus::PartiallyFilled }

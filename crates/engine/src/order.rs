@@ -1,8 +1,9 @@
 //! Live orders: a slab of 128-byte rows and its two indexes.
 //!
-//! A row is two cache lines: the first is all that matching touches, the second what events tell
-//! besides. Free rows form a list through `level_next`; the last freed is the first reused, so that
-//! it is still near. INVARIANT: `order_qty` is `cum_qty` plus `leaves_qty` for every live order.
+//! A row is two cache lines: the first holds all fields that matching touches, the second the other
+//! fields of events. Free rows form a list through `level_next`; the last freed row is reused
+//! first, while it is still cached. INVARIANT: `order_qty` is `cum_qty` plus `leaves_qty` for every
+//! live order.
 
 use weir_types::{
     ClOrdId, ExecInst, Nanos, OrdType, Price, Qty, Rec, SelfTradePrevention, Side, TimeInForce,
@@ -11,13 +12,13 @@ use weir_types::{
 use crate::index::{NIL, Slot, SlotIndex, fold};
 use weir_memory::{prefetch, take_ahead};
 
-/// Where a live order is.
+/// The place of a live order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Place {
-    /// Nowhere yet: it came in, or comes in again, in this command.
+    /// In no queue yet: it entered, or entered again, in this command.
     None = 0,
-    /// In the book; a market order in the queue before all limits.
+    /// In the book; a market order is in the queue ahead of all limits.
     Book = 1,
     /// Among the stops that wait for their price.
     Stop = 2,
@@ -26,7 +27,7 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// The place that a snapshot's code names; `None` where no order stands.
+    /// Returns the place with this code in a snapshot; `None` for a code that no queued order has.
     pub(crate) fn from_code(code: u8) -> Option<Place> {
         [Place::Book, Place::Stop, Place::Parked].into_iter().find(|place| *place as u8 == code)
     }
@@ -37,12 +38,12 @@ impl Place {
 #[repr(C, align(64))]
 pub(crate) struct Order {
     pub(crate) rec: Rec,
-    /// What cash is reserved at: the limit; the instrument's bound at entry for a market order of
-    /// a call; zero for what pays as it trades.
+    /// The price for the cash reservation: the limit; the instrument's bound at entry for a market
+    /// order of a call; zero for an order that pays fill by fill.
     pub(crate) price: Price,
     pub(crate) leaves_qty: Qty,
     pub(crate) order_qty: Qty,
-    /// The next order at the price, in time priority; the next free row when free.
+    /// The next order at the price, in time priority; in a free row, the next free one.
     pub(crate) level_next: Slot,
     pub(crate) level_prev: Slot,
     pub(crate) level: Slot,
@@ -58,7 +59,7 @@ pub(crate) struct Order {
     pub(crate) is_iceberg: bool,
     // The second line.
     pub(crate) created_time: Nanos,
-    // Not before the line's first word: bytes need no alignment and would lie across both lines.
+    // Not before the line's first word: bytes need no alignment and would straddle both lines.
     pub(crate) cl_ord_id: ClOrdId,
     /// An iceberg's current slice; zero for others.
     pub(crate) shown_qty: Qty,
@@ -79,18 +80,18 @@ impl Order {
         self.order_qty - self.leaves_qty
     }
 
-    /// What the book shows of it.
+    /// Returns the quantity that the book shows.
     #[inline]
     pub(crate) fn shown(&self) -> Qty {
         if self.is_iceberg { self.shown_qty } else { self.leaves_qty }
     }
 
-    /// The slice that an iceberg shows next.
+    /// Returns the size of an iceberg's next slice.
     pub(crate) fn next_slice(&self) -> Qty {
         self.display_qty.min(self.leaves_qty)
     }
 
-    /// The price that events tell: none of an order that has no limit.
+    /// Returns the price in events: zero for an order without a limit.
     #[inline]
     pub(crate) fn told_price(&self) -> Price {
         match self.ord_type {
@@ -124,7 +125,7 @@ impl Orders {
         }
     }
 
-    /// Takes all its memory now.
+    /// Populates all its memory now.
     pub(crate) fn take_memory(&mut self) {
         take_ahead(&mut self.rows);
         take_ahead(&mut self.by_rec.window);
@@ -141,7 +142,7 @@ impl Orders {
         self.live_count == self.live_count_max
     }
 
-    /// Takes a row for `order`. The order is in no index yet: most orders that trade at once never
+    /// Allocates a row for `order`, which is in no index yet: most orders that trade at once never
     /// need to be.
     #[inline]
     pub(crate) fn alloc(&mut self, order: Order) -> Slot {
@@ -165,7 +166,7 @@ impl Orders {
         self.live_count -= 1;
     }
 
-    /// Enters a resting order in both indexes.
+    /// Adds a resting order to both indexes.
     #[inline]
     pub(crate) fn index(&mut self, slot: Slot) {
         let row = &self.rows[slot as usize];
@@ -179,7 +180,7 @@ impl Orders {
         self.by_cl_ord_id.remove(self.name_hash(row.session, row.cl_ord_id), slot);
     }
 
-    /// Gives a resting order another name.
+    /// Renames a resting order.
     pub(crate) fn rename(&mut self, slot: Slot, cl_ord_id: ClOrdId) {
         let row = self.rows[slot as usize];
         self.by_cl_ord_id.remove(self.name_hash(row.session, row.cl_ord_id), slot);
@@ -236,7 +237,7 @@ impl Orders {
         prefetch(&self.rows[slot as usize].created_time);
     }
 
-    /// The row that the next order will get.
+    /// Prefetches the row of the next order.
     #[inline]
     pub(crate) fn prefetch_next_row(&self) {
         if self.free != NIL {
@@ -252,12 +253,12 @@ impl Orders {
     }
 }
 
-/// From a record's number to its row. Most orders end soon after they came, so the latest records
-/// stand in a window, one place each, in order: neighbours in time share cache lines and nothing is
-/// searched. An order that outlives the window's turn moves to a hash table when a later record
-/// takes its place. INVARIANT: a resting order is in its place of the window or in `elder`.
+/// Maps a record's number to its row. Most orders end soon after entry, so the latest records are
+/// in a window with one place each, in order: neighbours in time share cache lines and no search is
+/// needed. When a later record takes the place of an order that still lives, that order moves to a
+/// hash table. INVARIANT: a resting order is in its place of the window or in `elder`.
 struct RecIndex {
-    /// The number's low half above the row's slot plus one; zero is empty.
+    /// The lower half of the record number, then the row's slot plus one; zero is empty.
     window: Vec<u64>,
     elder: SlotIndex,
     seed: u64,
@@ -308,7 +309,7 @@ impl RecIndex {
         rec.0 << 32 | u64::from(slot + 1)
     }
 
-    /// The row in the record's place, when the half of its number that stands there agrees.
+    /// Returns the row in the record's place if its half of the record number matches.
     #[inline]
     fn late(&self, rec: Rec) -> Option<Slot> {
         let entry = self.window[self.place(rec)];
@@ -321,7 +322,7 @@ impl RecIndex {
         self.elder.prefetch(self.hash(rec));
     }
 
-    /// The row that likely has the record.
+    /// Returns the row that probably has the record.
     #[inline]
     fn guess(&self, rec: Rec) -> Option<Slot> {
         self.late(rec).or_else(|| self.elder.guess(self.hash(rec)))
@@ -333,7 +334,7 @@ impl RecIndex {
     }
 }
 
-/// A text's bytes as two words.
+/// Returns a text's bytes as two words.
 #[inline]
 pub(crate) fn halves(text: ClOrdId) -> (u64, u64) {
     let whole = u128::from_le_bytes(text.0);

@@ -1,9 +1,9 @@
-//! The first answers to a session's last requests, kept short: two cache lines each, because every
-//! request writes one and hardly one is ever read.
+//! The first answers to a session's last requests, in two cache lines each, because every request
+//! writes one and hardly any is ever read.
 //!
-//! Left out is what a repeated answer does not have or what is known without it: its position and
-//! numbers are new, its `rec` and `seq` are zero, no answer tells of a trade, its session and
-//! firm are those that ask. What few orders have besides lies in a ring of its own.
+//! Fields that a repeated answer lacks or that are known otherwise are left out: its position and
+//! numbers are new, its `rec` and `seq` are zero, no answer reports a trade, its session and firm
+//! are the asking ones. The additional fields of a few orders are in a separate ring.
 
 use weir_types::{
     AccountId, ClOrdId, EventNo, ExecInst, ExecType, FirmId, InstrumentId, Liquidity, MatchId,
@@ -15,7 +15,7 @@ use weir_wire::event::{OrderEvent, RequestDone, RequestRejected};
 
 use weir_memory::prefetch_all;
 
-/// Who asks again: what all answers to a session have in common.
+/// The repeating requester: the fields that all answers to a session share.
 #[derive(Clone, Copy)]
 pub(crate) struct Asking {
     pub(crate) session_id: SessionId,
@@ -23,13 +23,14 @@ pub(crate) struct Asking {
     pub(crate) partition_id: PartitionId,
 }
 
-/// A ring in order of request number.
+/// A ring of answers in order of request number.
 #[derive(Default)]
 pub(crate) struct Outcomes {
     answers: Vec<Answer>,
-    /// The next one's place: past the end until the ring is full, then that of the oldest.
+    /// The next answer's index: past the end until the ring is full, then that of the oldest.
     next: usize,
-    /// For the answers that have more, at their own places; empty while there was none.
+    /// Additional fields of the answers, at the same indexes; empty until the first answer with
+    /// any.
     more: Vec<More>,
 }
 
@@ -46,7 +47,7 @@ enum Kind {
     Done(DoneAnswer),
 }
 
-/// Of an [`OrderEvent`].
+/// The short form of an [`OrderEvent`].
 #[derive(Clone, Copy)]
 struct OrderAnswer {
     request_no: RequestNo,
@@ -72,7 +73,7 @@ struct OrderAnswer {
     has_more: bool,
 }
 
-/// Of a [`RequestRejected`].
+/// The short form of a [`RequestRejected`].
 #[derive(Clone, Copy)]
 struct RejectedAnswer {
     request_no: RequestNo,
@@ -85,7 +86,7 @@ struct RejectedAnswer {
     ref_template_id: u16,
 }
 
-/// Of a [`RequestDone`].
+/// The short form of a [`RequestDone`].
 #[derive(Clone, Copy)]
 struct DoneAnswer {
     request_no: RequestNo,
@@ -95,7 +96,7 @@ struct DoneAnswer {
     ref_template_id: u16,
 }
 
-/// What a stop, an iceberg, a minimum or a date adds to an [`OrderAnswer`].
+/// The additional fields of an [`OrderAnswer`] for a stop, an iceberg, a minimum or an expiry.
 #[derive(Clone, Copy)]
 struct More {
     stop_px: Price,
@@ -136,7 +137,7 @@ impl OrderAnswer {
     }
 
     fn event(&self, more: &More, asking: Asking) -> OrderEvent {
-        // Only a snapshot that nobody wrote has more filled than there was.
+        // Saturates for a malformed snapshot, in which more may be filled than ordered.
         let open_qty = Qty(self.order_qty.0.saturating_sub(self.cum_qty.0));
         OrderEvent {
             position: Position::NONE,
@@ -185,7 +186,7 @@ fn has_more(e: &OrderEvent) -> bool {
 }
 
 impl Kind {
-    /// The short form of an answer; `None` for events that answer nobody.
+    /// Returns the short form of an answer; `None` for events that are no answer.
     fn of(event: &PlainEvent) -> Option<Kind> {
         Some(match event {
             PlainEvent::OrderEvent(e) => Kind::Order(OrderAnswer::of(e)),
@@ -230,7 +231,7 @@ impl Kind {
 
 impl Outcomes {
     /// Remembers the answer to a request later than all before it, one of at most `count_max`.
-    /// Events that answer nobody are not remembered; false for those.
+    /// Returns false for events that are no answer, which are not remembered.
     pub(crate) fn push(&mut self, event: &PlainEvent, count_max: u32) -> bool {
         if let PlainEvent::OrderEvent(e) = event {
             self.push_order(e, count_max);
@@ -245,7 +246,7 @@ impl Outcomes {
         true
     }
 
-    /// The same for what becomes of most requests.
+    /// Remembers an order's answer, the outcome of most requests.
     #[inline(always)]
     pub(crate) fn push_order(&mut self, e: &OrderEvent, count_max: u32) {
         match self.answers.get_mut(self.next) {
@@ -266,19 +267,19 @@ impl Outcomes {
         }
     }
 
-    /// Remembers an answer of a snapshot; false for what no snapshot of the asking session has.
+    /// Restores an answer from a snapshot; returns false if the session cannot have such an answer.
     pub(crate) fn restore(&mut self, event: &PlainEvent, count_max: u32, asking: Asking) -> bool {
         let place = self.next;
         self.push(event, count_max) && self.event(place, asking) == *event
     }
 
-    /// While the ring is not full.
+    /// Adds an answer while the ring is not full.
     #[cold]
     fn add(&mut self, kind: Kind, count_max: u32) {
         let count_max = count_max as usize;
         if self.answers.len() < count_max {
-            // All of it at the first answer: the ring never moves again, and the system gives its
-            // memory only as it fills.
+            // Reserved in full at the first answer: the ring never moves again, and the system
+            // commits the memory only as it fills.
             self.answers.reserve_exact(count_max - self.answers.len());
             self.answers.push(Answer(kind));
         }
@@ -299,7 +300,7 @@ impl Outcomes {
         }
     }
 
-    /// Asks for the memory that the next answer will be written to.
+    /// Prefetches the memory of the next answer.
     #[inline]
     pub(crate) fn prefetch_next(&self) {
         if let Some(answer) = self.answers.get(self.next) {
@@ -307,7 +308,7 @@ impl Outcomes {
         }
     }
 
-    /// The answer to a request, while it is remembered; without position and numbers.
+    /// Returns the answer to a request while it is remembered, without position and numbers.
     pub(crate) fn find(&self, request_no: RequestNo, asking: Asking) -> Option<PlainEvent> {
         self.runs().find_map(|run| {
             let at = self.answers[run.clone()]
@@ -316,7 +317,7 @@ impl Outcomes {
         })
     }
 
-    /// From the oldest to the newest, as [`find`](Outcomes::find) gives them.
+    /// Returns the answers from the oldest to the newest, in the form of [`find`](Outcomes::find).
     pub(crate) fn in_order(&self, asking: Asking) -> impl Iterator<Item = PlainEvent> {
         self.runs().flatten().map(move |place| self.event(place, asking))
     }
@@ -325,12 +326,12 @@ impl Outcomes {
         self.answers.len()
     }
 
-    /// The request numbers from the oldest to the newest.
+    /// Returns the request numbers from the oldest to the newest.
     pub(crate) fn request_nos(&self) -> impl Iterator<Item = RequestNo> {
         self.runs().flatten().map(|place| self.answers[place].0.request_no())
     }
 
-    /// The places from the oldest to the newest.
+    /// Returns the indexes from the oldest to the newest.
     fn runs(&self) -> impl Iterator<Item = core::ops::Range<usize>> {
         let newest = self.next.min(self.answers.len());
         [newest..self.answers.len(), 0..newest].into_iter()

@@ -1,4 +1,4 @@
-//! Changes of phase: which are legal, and what each does, in the order of the page.
+//! Changes of phase: the legal ones and their effects, in the order of `docs/matching.md`.
 
 use weir_types::{
     ClOrdId, ExecType, InstrumentId, OrdStatus, OrdType, Phase, Reason, RequestNo, TimeInForce,
@@ -15,7 +15,7 @@ use crate::instrument::is_call;
 use crate::order::{Order, Place};
 use crate::plant::{self, Plant};
 
-/// Whether an instrument may go from one phase to another.
+/// Returns true if an instrument may go from one phase to the other.
 fn is_legal(from: Phase, to: Phase) -> bool {
     use Phase::{ClosingCall, Continuous, Halted, OpeningCall, VolatilityCall};
     match to {
@@ -27,7 +27,7 @@ fn is_legal(from: Phase, to: Phase) -> bool {
     }
 }
 
-/// How an order ends that does not outlive a change to `to`; `None` when it does.
+/// Returns the end of an order that does not survive a change to `to`; `None` when it does.
 fn end_in(order: &Order, to: Phase) -> Option<Change> {
     use Phase::{ClosingCall, Continuous, OpeningCall, VolatilityCall};
     let expired = Change::new(ExecType::Expired, OrdStatus::Expired, RequestNo::NONE);
@@ -73,7 +73,7 @@ impl Engine {
         Ok(slot)
     }
 
-    /// Whether the asker may change the instrument's phase here, now or later.
+    /// Checks that the asker may change the instrument's phase here, now or later.
     pub(crate) fn check_phase_request(
         &self,
         asker: Asker,
@@ -87,13 +87,13 @@ impl Engine {
         Ok(slot)
     }
 
-    /// Whether the change is legal now; to stay as it is always is.
+    /// Checks that the change is legal now; keeping the phase always is.
     pub(crate) fn check_change(&self, instrument: Slot, to: Phase) -> Result<(), Reason> {
         let from = self.instruments[instrument].phase;
         if from == to || is_legal(from, to) { Ok(()) } else { Err(Reason::WrongPhase) }
     }
 
-    /// Carries a legal change out, and says how many orders it ended without a trade.
+    /// Carries out a legal change and returns the number of orders that it ended without a trade.
     pub(crate) fn change_phase<S: EventSink>(
         &mut self,
         instrument: Slot,
@@ -135,8 +135,8 @@ impl Engine {
         ended_count
     }
 
-    /// The phase itself, and nothing of what a change brings besides: an end set for the phase
-    /// before is forgotten.
+    /// Sets the phase alone, without the other effects of a change; clears the end set for the
+    /// previous phase.
     pub(crate) fn enter_phase<S: EventSink>(&mut self, instrument: Slot, to: Phase, out: &mut S) {
         let row = &mut self.instruments[instrument];
         row.phase = to;
@@ -152,7 +152,7 @@ impl Engine {
         self.say(&event, out);
     }
 
-    /// Ends the instrument's live orders for which `how` has an end, in order of `rec`.
+    /// Ends the instrument's live orders for which `how` returns an end, in order of `rec`.
     fn end_all<S: EventSink>(
         &mut self,
         instrument: Slot,
@@ -183,7 +183,7 @@ impl Engine {
         count
     }
 
-    /// The closing call begins: what waited for it enters the book, by `rec`.
+    /// Moves parked orders into the book at the start of the closing call, by `rec`.
     fn release_parked(&mut self, instrument: Slot) {
         let mut batch = core::mem::take(&mut self.batch);
         batch.clear();

@@ -1,7 +1,7 @@
-//! Bugs to put in on purpose: how it is known that the campaign `engine_oracle` would find them.
+//! Planted bugs, which prove that the campaign `engine_oracle` can find bugs of their kind.
 //!
-//! The engine asks [`is`] at the places where it would go wrong. Without the feature `planted`
-//! the answer is a constant and nothing of this is in the program.
+//! The engine calls [`is`] where a planted bug takes effect. Without the feature `planted` the call
+//! is a constant and the program contains no planted bug.
 
 /// A planted bug of the fast engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,25 +9,25 @@
 pub enum Plant {
     /// A partial fill sends the maker behind the others at its price.
     PriorityLostOnPartialFill = 1,
-    /// An order trades with its own account's once before it is kept from it.
+    /// An order trades once with its own account before the check prevents it.
     SelfTradeCheckAfterFill,
-    /// A cancel keeps what was reserved for the order.
+    /// A cancel keeps the order's reservation.
     ReservationKeptOnCancel,
-    /// What is due happens after the command instead of before.
+    /// Due timers fire after the command instead of before.
     TimersAfterCommand,
-    /// Of what is due at the same time, ends of calls and scheduled phases come before expiries.
+    /// Among timers due at the same time, ends of calls and scheduled phases come before expiries.
     ExpiryAfterPhase,
     /// An iceberg's next slice keeps its place in the queue.
     IcebergKeepsPlace,
-    /// Stops are measured by the command's last trade alone.
+    /// Stops are compared only with the command's last trade.
     StopsSeeLastTradeOnly,
     /// A wave of stops is in order of stop price instead of `rec`.
     WaveByStopPrice,
     /// Trades of a wave reach no further stops.
     NoSecondWave,
-    /// Of equally good prices an uncrossing takes the lowest, whatever the side of the surplus.
+    /// Among equally good prices an uncrossing takes the lowest, whatever the side of the surplus.
     UncrossingTakesLowest,
-    /// An uncrossing counts what icebergs show instead of what they have.
+    /// An uncrossing counts the shown instead of the whole quantity of icebergs.
     UncrossingIgnoresHidden,
     /// A market order of a call reserves nothing.
     CallMarketUnreserved,
@@ -37,28 +37,28 @@ pub enum Plant {
     CollarEdgeBreaches,
     /// A bust returns the cash and keeps the lots.
     BustKeepsLots,
-    /// A trade can be taken back twice.
+    /// A trade can be busted twice.
     BustTwice,
     /// Parked orders enter the closing call in the wrong order.
     ParkedOutOfOrder,
-    /// Fill-or-kill counts what lies beyond a collar.
+    /// Fill-or-kill counts quantity beyond a collar.
     FillOrKillIgnoresCollars,
-    /// A refused request still uses up the session's rate.
+    /// A refused request still counts towards the session's rate.
     ThrottleChargesRefused,
-    /// A snapshot forgets what an iceberg shows and restores a full slice.
+    /// A snapshot omits an iceberg's shown quantity and restores a full slice.
     SnapshotForgetsShown,
-    /// A snapshot forgets when a volatility call ends.
+    /// A snapshot omits the end of a volatility call.
     SnapshotForgetsCallEnd,
-    /// An iceberg may show as little as it likes.
+    /// An iceberg may have any display quantity.
     AnySlice,
-    /// Stops do not hear of the last price when continuous trading begins.
+    /// Stops are not compared with the last price when continuous trading begins.
     LastPriceNotRecalled,
-    /// A call ends at whatever price it finds.
+    /// A call ends at any price.
     CallIgnoresCollars,
 }
 
 impl Plant {
-    /// All of them.
+    /// All planted bugs.
     pub const ALL: [Plant; 24] = [
         Plant::PriorityLostOnPartialFill,
         Plant::SelfTradeCheckAfterFill,
@@ -95,12 +95,12 @@ mod switch {
 
     static PLANTED: AtomicU8 = AtomicU8::new(0);
 
-    /// Plants one bug in all engines of the process, or takes it out again.
+    /// Plants a bug in all engines of the process, or removes it.
     pub fn set(plant: Option<Plant>) {
         PLANTED.store(plant.map_or(0, |plant| plant as u8), Ordering::Relaxed);
     }
 
-    /// Whether this bug is planted.
+    /// Returns true when this bug is planted.
     #[must_use]
     pub fn is(plant: Plant) -> bool {
         PLANTED.load(Ordering::Relaxed) == plant as u8
@@ -110,7 +110,7 @@ mod switch {
 #[cfg(feature = "planted")]
 pub use switch::{is, set};
 
-/// Whether this bug is planted: never, in a program made without the feature.
+/// Returns false: a program without the feature has no planted bug.
 #[cfg(not(feature = "planted"))]
 #[must_use]
 #[inline]

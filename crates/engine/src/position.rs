@@ -1,20 +1,20 @@
 //! Positions: lots of an instrument held by an account, in one hash table of 32-byte rows.
 //!
-//! A row stands exactly while it says something: lots held, lots reserved by sells, lots that open
-//! buys may bring. Rows that say nothing are taken out, so the table's limit is on what is open.
-//! At its limit the table is four fifths full: 40 bytes a position.
+//! A row exists exactly while it holds information: lots held, lots reserved by sells, lots that
+//! open buys may add. Empty rows are removed, so the table's limit is on open positions. At its
+//! limit the table is four fifths full: 40 bytes a position.
 
 use crate::index::{Slot, fold};
 use weir_memory::{prefetch, take_ahead};
 
-/// What an account has of an instrument, in lots.
+/// An account's holding of an instrument, in lots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Position {
-    /// Held, below zero when sold short by an unlimited account.
+    /// Lots held; negative when an unlimited account sold short.
     pub(crate) total: i64,
-    /// Of which live sell orders may deliver.
+    /// The part of them that live sell orders may deliver.
     pub(crate) reserved: i64,
-    /// What live buy orders may add.
+    /// Lots that live buy orders may add.
     pub(crate) open_buy: i64,
 }
 
@@ -25,8 +25,8 @@ impl Position {
 }
 
 /// All positions of the partition. A row is the key (account and instrument slots, plus one; zero
-/// when free), then total, reserved and open buys: plain words, because a vector of zero words
-/// comes from the system untouched and is paid for when used.
+/// when free), then total, reserved and open buys. Rows are plain words, because a vector of zero
+/// words comes untouched from the system and is paid for only when used.
 pub(crate) struct Positions {
     rows: Vec<[i64; 4]>,
     count: usize,
@@ -51,7 +51,7 @@ impl Positions {
         Positions { rows, count: 0, count_max, seed }
     }
 
-    /// Takes all its memory now.
+    /// Populates all its memory now.
     pub(crate) fn take_memory(&mut self) {
         take_ahead(&mut self.rows);
     }
@@ -71,7 +71,7 @@ impl Positions {
         if at + 1 == self.rows.len() { 0 } else { at + 1 }
     }
 
-    /// The row of `key`, or the free one where it would go.
+    /// Returns the row of `key`, or the free row for it.
     #[inline]
     fn probe(&self, key: i64) -> usize {
         let mut at = self.home(key);
@@ -89,19 +89,19 @@ impl Positions {
         prefetch(&self.rows[self.home(key(account, instrument))]);
     }
 
-    /// What stands; nothing held when no row does.
+    /// Returns the pair's position; an empty one when there is no row.
     #[inline]
     pub(crate) fn get(&self, account: Slot, instrument: Slot) -> Position {
         position(&self.rows[self.probe(key(account, instrument))])
     }
 
-    /// True when a change of this pair would need a row more than there may be.
+    /// Returns true when a change of this pair would need one row more than the limit.
     #[inline]
     pub(crate) fn is_full_for(&self, account: Slot, instrument: Slot) -> bool {
         self.count == self.count_max && self.get(account, instrument).is_empty()
     }
 
-    /// Whether so many more rows may stand.
+    /// Returns true when `row_count` more rows fit.
     pub(crate) fn has_room(&self, row_count: usize) -> bool {
         self.count + row_count <= self.count_max
     }
@@ -132,7 +132,7 @@ impl Positions {
         }
     }
 
-    /// Frees the row at `hole` and moves up those that probed past it.
+    /// Frees the row at `hole` and moves up the rows that probed past it.
     fn close_gap(&mut self, mut hole: usize) {
         let len = self.rows.len();
         let distance =
@@ -151,7 +151,8 @@ impl Positions {
         self.rows[hole] = [0; 4];
     }
 
-    /// All rows as (account slot, instrument slot, position), in the table's order: callers sort.
+    /// Returns all rows as (account slot, instrument slot, position), in the table's order: callers
+    /// sort.
     pub(crate) fn unordered(&self) -> impl Iterator<Item = (Slot, Slot, Position)> {
         self.rows.iter().filter(|row| row[0] != 0).map(|row| {
             let pair = row[0] - 1;

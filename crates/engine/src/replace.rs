@@ -1,8 +1,8 @@
 //! Replaces: a new price or total quantity for a live order of the asking session.
 //!
-//! The order keeps its record and its name's history, and its place in the queue only while its
-//! price stays and its total does not go up. Otherwise it comes in as a new order would, and in
-//! continuous trading may trade. A stop or parked order changes where it is.
+//! The order keeps its record and its name's history. It keeps its place in the queue only while
+//! its price stays and its total does not increase; otherwise it enters like a new order and may
+//! trade in continuous trading. A stop or parked order changes in its place.
 
 use weir_types::{ExecInst, ExecType, OrdType, OrderId, Phase, Price, Qty, Reason, Role};
 use weir_wire::order_entry::ReplaceOrder;
@@ -129,8 +129,8 @@ impl Engine {
         self.look_at_stops(before.instrument, out);
     }
 
-    /// Gives the order its new name, price and quantity, and moves its reservation along. What is
-    /// new is reserved before what is old is given back, so that the position's row stays.
+    /// Sets the order's new name, price and quantity, and adjusts its reservation. The new one is
+    /// reserved before the old one is released, so that the position's row stays.
     fn reprice(&mut self, slot: Slot, m: &ReplaceOrder, leaves_qty: Qty) {
         if m.cl_ord_id != self.orders[slot].cl_ord_id {
             self.orders.rename(slot, m.cl_ord_id);
@@ -146,7 +146,7 @@ impl Engine {
     }
 }
 
-/// What cash is reserved at from now on: a market order keeps its bound.
+/// Returns the new price for the cash reservation: a market order keeps its bound.
 fn new_price(order: &Order, m: &ReplaceOrder) -> Price {
     if order.ord_type == OrdType::Market { order.price } else { m.price }
 }

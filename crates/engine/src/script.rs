@@ -1,9 +1,10 @@
-//! Bytes to plausible commands: how property tests, the fuzzer and campaigns drive both engines.
+//! Plausible commands from bytes, with which property tests, the fuzzer and campaigns drive both
+//! engines.
 //!
-//! Every byte string is a script. Most of what it says is nearly valid: few sessions, accounts,
-//! instruments, names and prices, so that books cross, names collide and limits are met. The
-//! first commands are always the same reference data and money. [`fuzz_commands`] runs a script
-//! through the fast and the naive engine and stops at the first difference.
+//! Every byte string is a script. Most of its commands are nearly valid, with few sessions,
+//! accounts, instruments, names and prices, so that books cross, names collide and limits are
+//! reached. The first commands are always the same reference data and money. [`fuzz_commands`] runs
+//! a script through the fast and the naive engine and stops at the first difference.
 
 mod duel;
 mod full;
@@ -28,16 +29,16 @@ pub use tally::Tally;
 
 use reference::{account, asked, control_opening, firm, instrument, opening, session};
 
-/// The most commands that one script may hold.
+/// The maximum number of commands in a script.
 pub const COMMANDS_MAX: usize = 1 << 16;
 
 const HERE: PartitionId = PartitionId(1);
 const OPERATOR: SessionId = SessionId(90);
 
-/// How many of the last orders heard of are remembered.
+/// The number of last reported orders that a script remembers.
 const HEARD_MAX: usize = 40;
-/// How many of the last trades heard of are remembered: more than the engines of a duel keep, so
-/// that busts fall on either side of the edge.
+/// The number of last reported trades that a script remembers: more than the engines of a duel
+/// retain, so that busts fall on either side of the limit.
 const TRADES_HEARD_MAX: usize = 80;
 
 struct NamedOrder {
@@ -51,20 +52,20 @@ fn phase_index(instrument_id: InstrumentId) -> Option<usize> {
     [InstrumentId(100), InstrumentId(101)].iter().position(|id| *id == instrument_id)
 }
 
-/// Decodes a script, command by command, without end: behind its last byte it reads zeroes.
+/// Decodes a script command by command, without end: after its last byte it reads zeros.
 pub struct Script<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// The number that each session's next request gets, unless it repeats one.
+    /// The number of each session's next request, unless it repeats an earlier one.
     request_nos: [u64; 8],
     transfer_id: u64,
     last_transfer: Option<Transfer>,
     control_position: u64,
-    /// Orders heard of, the last at the end: most cancels and replaces name one of them.
+    /// Reported orders, the newest last: most cancels and replaces name one of them.
     heard: Vec<OrderEvent>,
-    /// Numbers of trades heard of, the last at the end: most busts name one of them.
+    /// Numbers of reported trades, the newest last: most busts name one of them.
     trades: Vec<MatchId>,
-    /// What instruments 100 and 101 are in, as far as heard.
+    /// The last reported phases of instruments 100 and 101.
     phases: [Phase; 2],
     name_no: u64,
     now: Nanos,
@@ -73,7 +74,7 @@ pub struct Script<'a> {
 }
 
 impl<'a> Script<'a> {
-    /// Reads `bytes` from their beginning.
+    /// Decodes `bytes` from the start.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Script<'a> {
         Script {
@@ -93,14 +94,14 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// Reads `bytes` as commands for the control partition: mostly definitions asked for.
+    /// Decodes `bytes` as commands for the control partition, mostly requested definitions.
     #[must_use]
     pub fn for_control(bytes: &'a [u8]) -> Script<'a> {
         let opening = control_opening().into_iter();
         Script { opening, is_control: true, ..Script::new(bytes) }
     }
 
-    /// Goes on with other bytes, keeping count of numbers.
+    /// Continues with other bytes, keeping all numbers.
     #[must_use]
     pub fn continued<'b>(self, bytes: &'b [u8]) -> Script<'b> {
         Script {
@@ -120,13 +121,13 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// True when all bytes are used and the opening is over.
+    /// Returns true when all bytes are used and the opening is over.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.at >= self.bytes.len() && self.opening.len() == 0
     }
 
-    /// Hears what became of its commands.
+    /// Takes in the events of its commands.
     pub fn hear(&mut self, events: &[Event]) {
         for event in events {
             if let Event::Plain(PlainEvent::PhaseChanged(e)) = event
@@ -143,14 +144,14 @@ impl<'a> Script<'a> {
                 self.heard.push(*e);
             }
         }
-        // An order that lives long is named less and less; that is what names by number are for.
+        // An old order is named less and less, but can still be named by number.
         let excess = self.heard.len().saturating_sub(HEARD_MAX);
         self.heard.drain(..excess);
         let excess = self.trades.len().saturating_sub(TRADES_HEARD_MAX);
         self.trades.drain(..excess);
     }
 
-    /// The next command.
+    /// Returns the next command.
     pub fn command(&mut self) -> Command {
         if let Some(command) = self.opening.next() {
             return command;
@@ -173,7 +174,7 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// The log time of the command last given.
+    /// Returns the log time of the last command.
     #[must_use]
     pub fn now(&self) -> Nanos {
         self.now
@@ -185,12 +186,12 @@ impl<'a> Script<'a> {
         byte
     }
 
-    /// One of `values`.
+    /// Returns one of `values`.
     fn one_of<T: Copy>(&mut self, values: &[T]) -> T {
         values[usize::from(self.byte()) % values.len()]
     }
 
-    /// `usual`, but for one byte in 32 one of `values`.
+    /// Returns `usual`, except for one byte in 32, which selects one of `values`.
     fn rarely<T: Copy>(&mut self, usual: T, values: &[T]) -> T {
         let byte = usize::from(self.byte());
         if byte % 32 == 31 { values[byte / 32 % values.len()] } else { usual }
@@ -207,7 +208,7 @@ impl<'a> Script<'a> {
         let next = &mut self.request_nos[session_id.0 as usize % 8];
         *next += if byte % 64 == 63 { 3 } else { 1 };
         match byte {
-            // Asked again, just now or long ago.
+            // A repeated request, recent or long past.
             0..=9 => RequestNo(*next - 1 - u64::from(byte)),
             10 => RequestNo(next.saturating_sub(1_500)),
             _ => RequestNo(*next),
@@ -232,7 +233,7 @@ impl<'a> Script<'a> {
         self.rarely(usual, &[11, 21, 99].map(AccountId))
     }
 
-    /// Who names which order how: a heard one by number, name or both, or nonsense.
+    /// Selects an order and its names: a reported one by number, name or both, or nonsense.
     fn named_order(&mut self) -> NamedOrder {
         let byte = self.byte();
         let order = if self.heard.is_empty() || byte < 32 {
@@ -309,7 +310,8 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// The transfer, or the last one again: as it was, with other amounts, or one before it.
+    /// Returns the transfer, or a variant of the last one: the same, with other amounts, or an
+    /// earlier one.
     fn once_or_again(&mut self, new: Transfer) -> Command {
         let byte = self.byte();
         let again = self.last_transfer.unwrap_or(new);
@@ -352,7 +354,7 @@ impl<'a> Script<'a> {
         })
     }
 
-    /// Definitions, good and bad, imported or asked for where none may ask.
+    /// Returns a definition, good or bad, imported or requested where requests are not allowed.
     fn definition(&mut self) -> Command {
         let definition = match self.byte() % 4 {
             0 => {
@@ -361,7 +363,7 @@ impl<'a> Script<'a> {
                 let definition = instrument(id, partition, self.one_of(&[1, 1, 1, 1, 1, 1, 2, 0]));
                 let narrow = self.byte() % 8 == 7;
                 if let (true, 100, Definition::DefineInstrument(d)) = (narrow, id, definition) {
-                    // Orders that stand outside of the new bounds stay.
+                    // Orders outside of the new bounds stay.
                     let (price_min, price_max) = (Price(97), Price(102));
                     Definition::DefineInstrument(DefineInstrument { price_min, price_max, ..d })
                 } else {

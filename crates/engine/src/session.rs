@@ -1,7 +1,7 @@
-//! Sessions: who asks, how far its numbers have come, its live orders.
+//! Sessions: identity, numbers and live orders.
 //!
 //! INVARIANT: the live orders of a session form a list in order of `rec`, because an order enters
-//! the list when it first rests and never leaves it while it lives.
+//! the list when it first rests and stays in it while it lives.
 
 use weir_types::{EventNo, Nanos, RequestNo, Role, SessionId};
 
@@ -9,16 +9,16 @@ use crate::index::{NIL, Slot};
 use crate::order::{Order, Orders};
 use crate::outcomes::Outcomes;
 
-/// A session as defined, and where it stands.
+/// A session's definition and its state.
 pub(crate) struct Session {
     pub(crate) session_id: SessionId,
-    /// Its firm's slot; [`NIL`] for supervisors and operators.
+    /// The slot of its firm; [`NIL`] for supervisors and operators.
     pub(crate) firm: Slot,
     pub(crate) role: Role,
     pub(crate) is_killed: bool,
-    /// New orders and replaces a second; zero for no bound.
+    /// New orders and replaces per second; zero for no limit.
     pub(crate) order_rate_max: u32,
-    /// When, by the throttle's count, the last request taken would have arrived at that rate.
+    /// The throttle's theoretical arrival time of the last accepted request.
     pub(crate) arrival_time: Nanos,
     pub(crate) last_request_no: RequestNo,
     pub(crate) next_event_no: EventNo,
@@ -52,7 +52,7 @@ impl Session {
         event_no
     }
 
-    /// Adds an order that begins to rest.
+    /// Adds an order that starts to rest.
     #[inline]
     pub(crate) fn link(&mut self, orders: &mut Orders, slot: Slot) {
         let tail = self.order_tail;
@@ -67,7 +67,7 @@ impl Session {
         order.session_next = NIL;
     }
 
-    /// Takes out an order that ends.
+    /// Removes an order that ends.
     #[inline]
     pub(crate) fn unlink(&mut self, orders: &mut Orders, order: &Order) {
         let (prev, next) = (order.session_prev, order.session_next);

@@ -1,15 +1,15 @@
-//! The engine's state to bytes and back.
+//! Serialises the engine's state to bytes and restores it.
 //!
 //! ```text
 //! magic "WEIRSNAP", version u32, partition u16, then in fixed order: counters, firms, accounts,
 //! sessions with their remembered answers, instruments, positions, live orders, ends of volatility
 //! calls, scheduled phases, retained trades; CRC-32C u32
 //! ```
-//! All integers little-endian. Tables are in order of definition, positions by account and
+//! All integers are little-endian. Tables are in order of definition, positions by account and
 //! instrument, orders by instrument, queue (market buys, buys, market sells, sells, buy stops, sell
-//! stops, parked), price from the best and time: the bytes are a function of the log alone, equal
-//! on every replica. No bytes from outside make reading panic, nor the engine that they were read
-//! into: what is read is bounded, and what accounts have reserved must be what their orders say.
+//! stops, parked), price from the best, and time: the bytes are a function of the log alone, equal
+//! on every replica. No foreign bytes make the reader panic, or the engine restored from them: all
+//! values are bounded, and accounts' reservations must equal those of their orders.
 
 mod bytes;
 mod promised;
@@ -38,55 +38,55 @@ use promised::Promised;
 const MAGIC: [u8; 8] = *b"WEIRSNAP";
 const VERSION: u32 = 3;
 const CRC_LEN: usize = 4;
-/// What [`write_order`] writes.
+/// The number of bytes that [`write_order`] writes.
 const ORDER_LEN: usize = 106;
-/// No account can come to have more: the most that all others may owe together.
+/// The maximum cash of an account: the most that all others may owe together.
 const CASH_MAX: u128 = 1 << 121;
-/// Numbers that only count up leave room for as many commands as anybody can send.
+/// The maximum of ascending numbers; leaves room for more commands than can ever be sent.
 const NUMBER_MAX: u64 = 1 << 63;
-/// The same for record numbers, of which there are 2^48.
+/// The maximum of record numbers, of which there are 2^48.
 const REC_MAX: u64 = (1 << 48) - (1 << 32);
 
-/// Why bytes are no snapshot to go on from.
+/// The reason that bytes are not a usable snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
-    /// They end too early.
+    /// The bytes end too early.
     #[error("the snapshot ends early")]
     Truncated,
-    /// They do not begin as a snapshot does.
+    /// The bytes do not begin like a snapshot.
     #[error("these bytes are no snapshot")]
     NotASnapshot,
-    /// Another version wrote it.
+    /// The version is not the supported one.
     #[error("snapshot version {0} is not read here")]
     UnknownVersion(u32),
-    /// The checksum does not fit.
+    /// The checksum is wrong.
     #[error("the snapshot's checksum is {found:#010x}, its bytes give {computed:#010x}")]
     Checksum {
-        /// As written.
+        /// The stored checksum.
         found: u32,
-        /// As the bytes are.
+        /// The computed checksum.
         computed: u32,
     },
-    /// It is another partition's.
+    /// The snapshot belongs to another partition.
     #[error("the snapshot is of partition {0}")]
     WrongPartition(PartitionId),
-    /// It holds more than the configuration allows.
+    /// The snapshot exceeds the configured limits.
     #[error("the snapshot holds {held} {what}, the configuration allows {allowed}")]
     LimitReached {
-        /// Of what.
+        /// The kind of row.
         what: &'static str,
-        /// How many there are.
+        /// The number in the snapshot.
         held: u32,
-        /// How many there may be.
+        /// The configured limit.
         allowed: u32,
     },
-    /// A value has no meaning.
+    /// A value is invalid.
     #[error("the snapshot's {0} has a value without meaning")]
     Invalid(&'static str),
 }
 
 impl Engine {
-    /// Appends a snapshot of the state after the position last applied.
+    /// Appends a snapshot of the state after the last applied position.
     pub fn snapshot(&self, out: &mut Vec<u8>) {
         let start = out.len();
         let mut w = Writer(out);
@@ -105,17 +105,17 @@ impl Engine {
         out.extend_from_slice(&crc.to_le_bytes());
     }
 
-    /// The version of the snapshots that this engine writes, and the only one that it reads.
+    /// The snapshot version that this engine writes, and the only one that it reads.
     pub const SNAPSHOT_VERSION: u32 = VERSION;
 
-    /// The engine that a snapshot was taken of. It goes on as the other does: with equal events
-    /// and digests.
+    /// Restores the engine from a snapshot. It continues like the original, with equal events and
+    /// digests.
     ///
     /// # Errors
-    /// A [`SnapshotError`] that says what is wrong with the bytes, or with `config` for them.
+    /// Returns a [`SnapshotError`] with the fault of the bytes, or the conflict with `config`.
     ///
     /// # Panics
-    /// When a limit of `config` is out of range.
+    /// Panics when a limit of `config` is out of range.
     pub fn restore(config: EngineConfig, bytes: &[u8]) -> Result<Engine, SnapshotError> {
         let Some((body, crc)) = bytes.split_last_chunk::<CRC_LEN>() else {
             return Err(SnapshotError::Truncated);
@@ -185,7 +185,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Firms and accounts.
+    /// Writes firms and accounts.
     fn write_owners(&self, w: &mut Writer<'_>) {
         w.count(self.firms.rows().len());
         for firm in self.firms.rows() {
@@ -357,7 +357,7 @@ impl Engine {
         }
     }
 
-    /// Takes in what is held; what is reserved comes of the orders.
+    /// Reads the lots held; reservations follow from the orders.
     fn read_positions(
         &mut self,
         r: &mut Reader<'_>,
@@ -414,7 +414,7 @@ impl Engine {
             self.restore_place(slot);
             by_rec.push((rec, slot));
         }
-        // The numbers stand beside the slots: rows of neighbours in time lie far apart.
+        // Sorted with the record numbers at hand: rows of orders close in time are far apart.
         by_rec.sort_unstable();
         if by_rec.windows(2).any(|pair| pair[0].0 == pair[1].0) {
             return Err(SnapshotError::Invalid("record number"));
@@ -422,8 +422,8 @@ impl Engine {
         self.list_restored(&by_rec)
     }
 
-    /// Lists orders by record number and reserves what they may use. Each row and its places in the
-    /// indexes are asked for ahead: with millions of orders none of them is near.
+    /// Lists orders by record number and reserves their means. Prefetches each row and its index
+    /// entries: with millions of orders none of them is in the cache.
     fn list_restored(&mut self, by_rec: &[(Rec, Slot)]) -> Result<(), SnapshotError> {
         const AHEAD: usize = 12;
         for (at, (_, slot)) in by_rec.iter().enumerate() {
@@ -443,7 +443,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Puts an order behind those that were before it, with what it showed.
+    /// Puts an order behind the earlier ones, with its restored shown quantity.
     fn restore_place(&mut self, slot: Slot) {
         let order = &self.orders[slot];
         let (queue, price) = self.instruments[order.instrument].queue_mut(order);
@@ -487,7 +487,7 @@ impl Engine {
         if is_known { Ok(InstrumentId(id)) } else { Err(SnapshotError::Invalid("instrument")) }
     }
 
-    /// From the oldest on; their numbers end at the last match number.
+    /// Writes the trades from the oldest; their numbers end at the last match number.
     fn write_trades(&self, w: &mut Writer<'_>) {
         w.count(self.trades.count());
         for trade in self.trades.in_order() {
@@ -505,7 +505,7 @@ impl Engine {
 
     fn read_trades(&mut self, r: &mut Reader<'_>) -> Result<(), SnapshotError> {
         let count = r.count("trades", self.config.trades_max)?;
-        // Fewer than there were since the limit was raised.
+        // The snapshot may hold fewer trades than the limit when the limit was raised.
         if u64::from(count) > self.match_id.0 {
             return Err(SnapshotError::Invalid("trade count"));
         }
@@ -541,7 +541,7 @@ impl Engine {
     }
 }
 
-/// Whether the order's type, place and slice can go together.
+/// Returns true if the order's type, place and slice are consistent.
 fn is_consistent(order: &Order) -> bool {
     let is_stop = is_stop(order.ord_type);
     let is_placed = match order.place {

@@ -1,8 +1,8 @@
-//! Stops: orders that wait for a trade at their price, and the waves in which they come in.
+//! Stops: orders that wait for a trade at their price, and the waves in which they trigger.
 //!
-//! Trades reach stops; at the end of the command those reached come in one after the other, by
-//! `rec`; what they trade reaches the next ones. Those that trades before an interruption reached
-//! come in when continuous trading goes on. A loop, never recursion.
+//! Trades reach stops. At the end of the command the reached stops trigger one after the other, by
+//! `rec`, and their own trades reach further stops. Stops reached by trades before an interruption
+//! trigger when continuous trading resumes. The waves are a loop, never recursion.
 
 use weir_types::{ExecType, OrdType, Phase, Price, Reason, RequestNo, Side};
 
@@ -17,13 +17,13 @@ use crate::matching::{Verdict, status_of_live};
 use crate::order::Place;
 use crate::plant::{self, Plant};
 
-/// Whether an order of this type waits for its stop price.
+/// Returns true if an order of this type waits for its stop price.
 #[inline]
 pub(crate) fn is_stop(ord_type: OrdType) -> bool {
     matches!(ord_type, OrdType::Stop | OrdType::StopLimit)
 }
 
-/// Whether a trade at `price` reaches a stop.
+/// Returns true if a trade at `price` reaches a stop.
 #[inline]
 fn is_reached(side: Side, stop_px: Price, price: Price) -> bool {
     match side {
@@ -33,7 +33,7 @@ fn is_reached(side: Side, stop_px: Price, price: Price) -> bool {
 }
 
 impl Instrument {
-    /// Whether a stop that comes in now is triggered at once.
+    /// Returns true if a stop entered now triggers at once.
     pub(crate) fn triggers_at_once(&self, side: Side, stop_px: Price) -> bool {
         self.phase == Phase::Continuous
             && self.last_price.is_some_and(|price| is_reached(side, stop_px, price))
@@ -41,8 +41,8 @@ impl Instrument {
 }
 
 impl Engine {
-    /// The end of a command in which the instrument may have traded: wave after wave of the stops
-    /// that its trades have reached, while continuous trading is on.
+    /// Triggers the stops that the instrument's trades have reached, wave after wave, while
+    /// continuous trading lasts. Called at the end of each command that may have traded.
     #[inline]
     pub(crate) fn look_at_stops<S: EventSink>(&mut self, instrument: Slot, out: &mut S) {
         while self.instruments[instrument].phase == Phase::Continuous
@@ -90,8 +90,8 @@ impl Engine {
         self.wave = wave;
     }
 
-    /// A stop in no queue is triggered, and comes in as a new order would. `is_listed`: it stood
-    /// before this command, and so is in the indexes.
+    /// Triggers an unqueued stop, which then enters like a new order. `is_listed` means that it has
+    /// been in the indexes since before this command.
     pub(crate) fn trigger<S: EventSink>(&mut self, slot: Slot, is_listed: bool, out: &mut S) {
         let order = &mut self.orders[slot];
         order.place = Place::None;
@@ -105,7 +105,7 @@ impl Engine {
             let verdict = self.match_incoming(slot, RequestNo::NONE, out);
             return self.finish(slot, verdict, RequestNo::NONE, is_listed, out);
         }
-        // The wave itself has brought a call.
+        // The wave itself has started a call.
         let verdict = match ord_type {
             OrdType::Market => match self.reserve_at_bound(slot) {
                 Ok(()) => return self.stand(slot, Place::Book, is_listed),
@@ -116,7 +116,7 @@ impl Engine {
         self.finish(slot, verdict, RequestNo::NONE, is_listed, out);
     }
 
-    /// Sets cash aside for a market order that joins a call's book, if the account has it.
+    /// Reserves cash for a market order that joins a call's book, if the account has enough.
     fn reserve_at_bound(&mut self, slot: Slot) -> Result<(), Reason> {
         let order = &self.orders[slot];
         let (account, leaves_qty) = (order.account, order.leaves_qty);

@@ -1,4 +1,4 @@
-//! The bound on a session's new orders and replaces: the generic cell rate algorithm of ITU-T
+//! The rate limit on a session's new orders and replaces: the generic cell rate algorithm of ITU-T
 //! I.371, by log time, with a burst of one second's worth.
 
 use weir_types::{Nanos, Reason};
@@ -9,14 +9,14 @@ use crate::session::Session;
 const SECOND: u64 = 1_000_000_000;
 
 impl Session {
-    /// Takes a request at `now`, or refuses it as one too many.
+    /// Accepts a request at `now`, or refuses it as exceeding the rate.
     #[inline]
     pub(crate) fn throttle(&mut self, now: Nanos) -> Result<(), Reason> {
         if self.order_rate_max == 0 {
             return Ok(());
         }
         let interval = SECOND / u64::from(self.order_rate_max);
-        // At the end of time, 585 years on, sums stay where they are.
+        // Saturates at the end of the time range, 585 years after the epoch.
         let arrival = self.arrival_time.0.max(now.0).saturating_add(interval);
         if arrival > now.0.saturating_add(SECOND) {
             if plant::is(Plant::ThrottleChargesRefused) {

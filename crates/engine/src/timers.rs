@@ -1,10 +1,10 @@
-//! What waits for log time: expiries of good-till-date orders, ends of volatility calls, scheduled
-//! phases. All that is due happens before the next command, one at a time, in order of deadline,
-//! kind and identifier.
+//! Timers on log time: expiries of good-till-date orders, ends of volatility calls, scheduled
+//! phases. All due timers fire before the next command, one at a time, in order of deadline, kind
+//! and identifier.
 //!
-//! Expiries lie in a heap; an order that ends otherwise leaves its entry there, which is passed
-//! over, and swept out when such entries are more than half. INVARIANT: the heap's first entry is
-//! a live order's.
+//! Expiries are in a heap. An order that ends otherwise leaves its entry there; such entries are
+//! skipped, and swept out when they are more than half. INVARIANT: the heap's first entry belongs
+//! to a live order.
 
 use core::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -22,16 +22,16 @@ use crate::index::Slot;
 use crate::order::Orders;
 use crate::plant::{self, Plant};
 
-/// Below so many entries a sweep of the heap gains nothing.
+/// The number of entries below which sweeping the heap gains nothing.
 const SWEEP_MIN: usize = 64;
 
 /// The deadlines of one partition.
 pub(crate) struct Timers {
-    /// No deadline is before this: what a command looks at when nothing is due. INVARIANT: the
-    /// earliest deadline of the three below; the end of time when there is none.
+    /// A lower bound for all deadlines, the only field that a command reads when nothing is due.
+    /// INVARIANT: the earliest deadline of the three below; the end of time when there is none.
     earliest: Nanos,
     expiries: BinaryHeap<Reverse<(Nanos, Rec)>>,
-    /// Live orders that have an entry.
+    /// The number of live orders with an entry.
     expiring_count: usize,
     /// Ends of volatility calls, the next one last.
     call_ends: Vec<(Nanos, InstrumentId)>,
@@ -39,7 +39,7 @@ pub(crate) struct Timers {
     schedule: Vec<(Nanos, InstrumentId, Phase)>,
 }
 
-/// What is due next. The variants are in the order in which equal deadlines happen.
+/// The next due timer. Variants are in the order in which equal deadlines fire.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
     Expiry(Rec),
@@ -60,14 +60,14 @@ impl Default for Timers {
 }
 
 impl Timers {
-    /// An order that expires begins to stand.
+    /// Adds the expiry of an order that starts to stand.
     pub(crate) fn add_expiry(&mut self, at: Nanos, rec: Rec) {
         self.expiries.push(Reverse((at, rec)));
         self.expiring_count += 1;
         self.earliest = self.earliest.min(at);
     }
 
-    /// An order that had an expiry has ended, and is in no index any more.
+    /// Removes the expiry of an order that has ended and is no longer in any index.
     pub(crate) fn forget_expiry(&mut self, orders: &Orders) {
         self.expiring_count -= 1;
         if self.expiries.len() > SWEEP_MIN && self.expiries.len() > 2 * self.expiring_count {
@@ -81,7 +81,7 @@ impl Timers {
         self.find_earliest();
     }
 
-    /// When an instrument's volatility call ends; `None` for not by itself.
+    /// Sets the end of an instrument's volatility call; `None` if it does not end by itself.
     pub(crate) fn set_call_end(&mut self, instrument_id: InstrumentId, end: Option<Nanos>) {
         self.call_ends.retain(|(_, id)| *id != instrument_id);
         if let Some(end) = end {
@@ -100,7 +100,8 @@ impl Timers {
         &self.schedule
     }
 
-    /// Enters a change of phase, in the place of one at the same time; false when there is no room.
+    /// Schedules a change of phase, replacing one at the same time; returns false when there is no
+    /// room.
     pub(crate) fn enter(&mut self, at: Nanos, instrument_id: InstrumentId, phase: Phase) -> bool {
         let key = (at, instrument_id);
         let place = self.schedule.partition_point(|(at, id, _)| (*at, *id) > key);
@@ -118,7 +119,7 @@ impl Timers {
         true
     }
 
-    /// Forgets an instrument's schedule, and says how much that was.
+    /// Clears an instrument's schedule and returns the number of entries removed.
     fn clear(&mut self, instrument_id: InstrumentId) -> u64 {
         let before = self.schedule.len();
         self.schedule.retain(|(_, id, _)| *id != instrument_id);
@@ -142,7 +143,7 @@ impl Timers {
         due.min()
     }
 
-    /// Ends of calls and scheduled phases as one word, for the digest.
+    /// Returns ends of calls and scheduled phases as one word, for the digest.
     pub(crate) fn word(&self) -> u64 {
         let ends = self.call_ends.iter().map(|(at, id)| timer_word(*at, *id, None));
         let changes = self.schedule.iter().map(|(at, id, to)| timer_word(*at, *id, Some(*to)));
@@ -155,7 +156,7 @@ impl Timers {
 }
 
 impl Engine {
-    /// Lets everything happen that is due by now.
+    /// Fires all due timers.
     #[inline(always)]
     pub(crate) fn fire_timers<S: EventSink>(&mut self, out: &mut S) {
         if self.timers.earliest <= self.time {

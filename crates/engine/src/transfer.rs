@@ -1,4 +1,4 @@
-//! Transfers: cash and lots moved into an account of this partition, or out of it.
+//! Transfers: cash and lots moved into or out of an account of this partition.
 //!
 //! | `transfer_id` | amounts | answer |
 //! | --- | --- | --- |
@@ -7,11 +7,11 @@
 //! | the account's last | others | refused, `TRANSFER_ID_USED` |
 //! | below the account's last | any | refused, `TRANSFER_ID_USED` |
 //!
-//! So who does not know whether a transfer was carried out asks again, and is never told that
-//! something was done which was not.
+//! A sender that does not know the outcome of a transfer sends it again. No answer ever claims that
+//! a transfer was carried out when it was not.
 //!
-//! INVARIANT: `cash_moved_in` less `cash_moved_out` is the sum of all accounts' cash. Cash on its
-//! way to another partition has been moved out here and not yet in there.
+//! INVARIANT: `cash_moved_in` minus `cash_moved_out` is the sum of all accounts' cash. Cash in
+//! transit to another partition has been moved out here and not yet in there.
 
 use weir_types::{Cash, ClOrdId, InstrumentId, Reason};
 use weir_wire::reference::Transfer;
@@ -21,7 +21,7 @@ use crate::emit::{Asker, Named};
 use crate::engine::Engine;
 use crate::index::Slot;
 
-/// The last transfer of an account. Kept beside the accounts, whose rows are a cache line each.
+/// The last transfer of an account. Kept apart from the accounts, whose rows are a cache line each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LastTransfer {
     /// Zero before the first.
@@ -80,7 +80,7 @@ impl Engine {
         Ok(1)
     }
 
-    /// The instrument whose lots move; `None` when only cash does.
+    /// Returns the instrument of the transferred lots; `None` for a transfer of cash only.
     fn transfer_instrument(&self, m: &Transfer) -> Result<Option<Slot>, Reason> {
         if m.instrument_id.is_none() {
             return if m.position_qty == 0 { Ok(None) } else { Err(Reason::UnknownInstrument) };
@@ -124,8 +124,8 @@ impl Engine {
     }
 }
 
-/// A sum of moves with one more, either way. It wraps, as its difference with the other sum then
-/// still is what it should be: 2^31 of the largest moves fit in.
+/// Adds the amount of a move, in either direction, to a sum of moves. Wrapping around is harmless,
+/// since the difference to the other sum stays correct: 2^31 of the largest moves fit.
 pub(crate) fn moved_on(sum: Cash, cash: Cash) -> Cash {
     Cash(sum.0.wrapping_add(cash.0.wrapping_abs()))
 }

@@ -1,7 +1,7 @@
 //! Uncrossing: the one price at which a call's book trades the most, and the trades at it.
 //!
-//! [`uncrossing_price`] is the search alone, a pure function of what stands at each price, so that
-//! a view can tell the price that a call would give now.
+//! [`uncrossing_price`] is the search alone, a pure function of the levels, so that a view can
+//! publish the price that a call would give now.
 
 use weir_types::{Liquidity, Price, Qty, RequestNo, Side};
 use weir_wire::event::Uncrossed;
@@ -16,35 +16,35 @@ use crate::instrument::reaches;
 use crate::matching::status_after_trade;
 use crate::plant::{self, Plant};
 
-/// What would trade at a price: the lots of all orders there, hidden parts included.
+/// The quantities of a call at one price: the lots of all orders there, including hidden parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallLevel {
-    /// The limit; for market orders the worst price that they may trade at. In the instrument's
-    /// price unit, as all prices here.
+    /// The limit; for market orders the worst price at which they may trade. In the instrument's
+    /// price unit, like all prices here.
     pub price: Price,
     /// Lots to buy at this price or a lower one.
     pub buy_qty: Qty,
     /// Lots to sell at this price or a higher one.
     pub sell_qty: Qty,
-    /// Limit orders stand here; false for market orders, which suggest no price.
+    /// True for limit orders; false for market orders, which suggest no price.
     pub is_limit: bool,
 }
 
-/// What an uncrossing would give.
+/// The result of an uncrossing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Uncrossing {
     /// The price of all its trades, in the instrument's price unit.
     pub price: Price,
     /// The lots traded, not zero.
     pub qty: Qty,
-    /// Lots demanded less lots supplied at the price, as far as 64 bits go.
+    /// Lots demanded minus lots supplied at the price, saturated to 64 bits.
     pub surplus: i64,
 }
 
-/// The price that `docs/matching.md`, Uncrossing, says: the most volume at a limit, the least
-/// surplus, the side of that surplus, `reference`. `levels` are in ascending order of price (equal
-/// prices in any order); of others it makes a price that means nothing, and does not panic. `None`
-/// when nothing would trade.
+/// Returns the price by the rules of `docs/matching.md`, Uncrossing: the most volume at a limit,
+/// the least surplus, the side of that surplus, `reference`. `levels` must be in ascending order of
+/// price (equal prices in any order); otherwise the price is meaningless, but there is no panic.
+/// `None` when nothing would trade.
 #[must_use]
 pub fn uncrossing_price(
     levels: &[CallLevel],
@@ -67,8 +67,8 @@ pub fn uncrossing_price(
     Some(Uncrossing { price, qty, surplus })
 }
 
-/// The price on the tick that lies nearest, of two the higher: a redefinition may have left a
-/// reference off it, and no limit of an order stands there.
+/// Returns the nearest price on the tick, the higher of two: a redefinition may have left a
+/// reference off the tick, where no order can have its limit.
 fn nearest_on_tick(price: Price, tick_size: Price) -> Price {
     let above = price.0.rem_euclid(tick_size.0);
     let below = tick_size.0 - above;
@@ -77,7 +77,7 @@ fn nearest_on_tick(price: Price, tick_size: Price) -> Price {
     nearest.map_or(price, Price)
 }
 
-/// What a price would bring together.
+/// The demand and supply at a price.
 #[derive(Clone, Copy)]
 struct Sums {
     demand: u128,
@@ -103,8 +103,8 @@ impl Sums {
     }
 }
 
-/// The limits with the most volume and, of these, the least surplus. A higher price has less
-/// demand and more supply, so those with a surplus of buys lie below those with one of sells.
+/// The limits with the most volume and, among these, the least surplus. A higher price has less
+/// demand and more supply, so prices with a surplus of buys are below those with one of sells.
 struct BestLimits {
     volume: u128,
     surplus: u128,
@@ -114,7 +114,7 @@ struct BestLimits {
     lowest_with_sells_left: Option<Price>,
 }
 
-/// Goes once over the limits; `None` when none of them would trade.
+/// Finds the best limits in one pass; `None` when none of them would trade.
 fn best_limits(levels: &[CallLevel]) -> Option<BestLimits> {
     let mut sums = Sums { demand: 0, supply: 0 };
     sums.demand = levels.iter().map(|level| u128::from(level.buy_qty.0)).sum();
@@ -130,7 +130,7 @@ fn best_limits(levels: &[CallLevel]) -> Option<BestLimits> {
 }
 
 impl BestLimits {
-    /// The best ones of `before` and of a limit above them all.
+    /// Returns the best of `before` and a limit above them all.
     fn with(before: Option<BestLimits>, price: Price, sums: Sums) -> BestLimits {
         let (volume, surplus) = (sums.volume(), sums.surplus().unsigned_abs());
         let before = match before {
@@ -154,8 +154,8 @@ impl BestLimits {
         best
     }
 
-    /// The one of them that the surplus decides for, else what lies nearest to the reference from
-    /// the lowest to the highest of those between which the sides of the surplus change.
+    /// Returns the price that the surplus decides for; otherwise the price nearest to the reference
+    /// in the range over which the side of the surplus changes.
     fn price(&self, reference: Option<Price>) -> Price {
         let takes_lowest = plant::is(Plant::UncrossingTakesLowest);
         let (low, high) = match (self.highest_with_buys_left, self.lowest_with_sells_left) {
@@ -174,14 +174,14 @@ impl BestLimits {
 }
 
 impl Engine {
-    /// Trades what a call has collected and tells the outcome. Again while limits cross: a market
-    /// order may have taken the volume at a price within its bound, and left them.
+    /// Trades the orders of a call and reports the result. Repeats while limits cross: a market
+    /// order may have taken the volume at a price within its bound and left them crossed.
     pub(crate) fn uncross<S: EventSink>(&mut self, instrument: Slot, out: &mut S) {
         while self.uncross_once(instrument, out) && self.do_limits_cross(instrument) {}
     }
 
-    /// Whether the price that an uncrossing would give now is one that continuous trading would be
-    /// interrupted at.
+    /// Returns true if an uncrossing now would give a price beyond the collar of continuous
+    /// trading.
     pub(crate) fn uncrosses_beyond_collar(&mut self, instrument: Slot) -> bool {
         let row = &self.instruments[instrument];
         let (collar, reference) = (row.collar(), row.reference());
@@ -201,7 +201,7 @@ impl Engine {
         matches!(best, (Some(bid), Some(ask)) if bid >= ask)
     }
 
-    /// One price, its trades, and `Uncrossed`; false when nothing traded.
+    /// Finds one price, makes its trades and emits `Uncrossed`; returns false when nothing traded.
     fn uncross_once<S: EventSink>(&mut self, instrument: Slot, out: &mut S) -> bool {
         let mut levels = core::mem::take(&mut self.call_levels);
         self.collect_call(instrument, &mut levels);
@@ -230,7 +230,7 @@ impl Engine {
         found.is_some()
     }
 
-    /// What stands at each price of a book, in ascending order.
+    /// Collects the levels of a book in ascending order of price.
     fn collect_call(&self, instrument: Slot, levels: &mut Vec<CallLevel>) {
         levels.clear();
         let row = &self.instruments[instrument];
@@ -250,7 +250,7 @@ impl Engine {
         levels.sort_unstable_by_key(|level| level.price);
     }
 
-    /// All lots of a level, hidden parts included.
+    /// Returns all lots of a level, including hidden parts.
     fn whole_qty(&self, level: Slot) -> Qty {
         let row = &self.levels[level];
         if row.iceberg_count == 0 || plant::is(Plant::UncrossingIgnoresHidden) {
@@ -264,7 +264,7 @@ impl Engine {
         qty
     }
 
-    /// The first order of a side that trades at `price`: market orders come before limits.
+    /// Returns the first order of a side that trades at `price`: market orders come before limits.
     fn first_in_call(&self, instrument: Slot, side: Side, price: Price) -> Slot {
         let row = &self.instruments[instrument];
         if let Some(level) = row.markets(side).best() {
@@ -280,7 +280,7 @@ impl Engine {
         self.levels[level].head
     }
 
-    /// One trade of the best buy with the best sell; says for how much.
+    /// Makes one trade of the best buy with the best sell; returns its quantity.
     fn trade_in_call<S: EventSink>(
         &mut self,
         instrument: Slot,

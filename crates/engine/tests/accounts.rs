@@ -1,4 +1,4 @@
-//! Accounts: what they are held to, at the edges of prices and when they are bound anew.
+//! Accounts: their limits at the ends of the price range, and a change from unlimited to limited.
 
 mod common;
 
@@ -27,7 +27,7 @@ fn the_lowest_price_of_all_is_paid_in_full() {
     }
 }
 
-/// Binds the unlimited account to what it has; false when that was passed over.
+/// Makes the unlimited account limited; returns false when the import was refused.
 fn bind(desk: &mut Desk) -> bool {
     !desk.import(account(MAKER, 1, Switch::Off)).is_empty()
 }

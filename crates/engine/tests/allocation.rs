@@ -1,4 +1,4 @@
-//! Orders in steady state take nothing from the heap.
+//! Orders in steady state allocate nothing on the heap.
 
 mod common;
 
@@ -15,7 +15,7 @@ use weir_wire::{Command, Event, Request};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The commands of round `round`: entries, a cross, a replace, cancels.
+/// Returns the commands of round `round`: entries, a cross, a replace, cancels.
 fn round(round: u64) -> Vec<Request> {
     let mut requests = Vec::new();
     for at in 0..40 {
@@ -43,8 +43,8 @@ fn round(round: u64) -> Vec<Request> {
     requests
 }
 
-/// The commands of a round of the other kinds: icebergs, stops in waves, expiring and parked
-/// orders, a call that is uncrossed.
+/// Returns the commands of a round of the other kinds: icebergs, stops in waves, expiring and
+/// parked orders, an uncrossed call.
 fn call_round(round: u64) -> Vec<Request> {
     let mut requests = Vec::new();
     let phase = |phase| {
@@ -89,7 +89,7 @@ fn call_round(round: u64) -> Vec<Request> {
     requests
 }
 
-/// One test, because the count is of the whole process.
+/// A single test, because the count is of the whole process.
 #[test]
 fn orders_of_all_kinds_in_steady_state_allocate_nothing() {
     allocates_nothing(round);

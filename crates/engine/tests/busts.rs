@@ -1,4 +1,4 @@
-//! Busts: what comes back, and what cannot be taken back; and the throttle.
+//! Busts: their effects and their refusals; and the throttle.
 
 mod common;
 
@@ -30,7 +30,7 @@ fn a_bust_returns_cash_and_lots_once_and_leaves_the_orders() {
             ("bust 1", &["refused UnknownTrade"]),
             ("bust 2", &["refused UnknownTrade"]),
             ("bust 0", &["refused UnknownTrade"]),
-            // All lots are back: Alice can sell a million less the two on order.
+            // All lots are back: Alice can sell a million minus the two on order.
             ("sell b 100 999998", &["b New 999998"]),
             ("sell c 100 1", &["c Rejected InsufficientPosition"]),
         ],
@@ -59,7 +59,7 @@ fn a_snapshot_is_read_with_more_trades_allowed_and_refused_by_both_numbers_with_
     for _ in 0..3 {
         trade(&mut desk);
     }
-    // Eight trades, of which the last five are kept: none of those forgotten before comes back.
+    // Eight trades, of which the last five are retained: none of the dropped ones comes back.
     check_on(
         &mut desk,
         &[

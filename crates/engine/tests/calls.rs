@@ -1,4 +1,5 @@
-//! Calls: what they collect, the price they uncross at, what a change of phase ends.
+//! Calls: the orders that they collect, their uncrossing price, the orders that a change of phase
+//! ends.
 
 mod common;
 
@@ -6,7 +7,7 @@ use common::steps::*;
 use common::*;
 use weir_types::*;
 
-/// A desk whose instrument is in its opening call.
+/// Returns a desk whose instrument is in its opening call.
 fn in_opening_call() -> Desk {
     let mut desk = Desk::open();
     step(&mut desk, "phase closed");
@@ -57,7 +58,7 @@ fn limits_that_a_redefined_bound_left_crossed_are_uncrossed_again() {
     step(&mut desk, "buy b1 97 150");
     step(&mut desk, "buy b2 96 30");
     define(&mut desk, |definition| definition.price_min = Price(97));
-    // It may not sell below 97, takes all demand there, and leaves bid and offer at 96.
+    // It may not sell below 97, takes all demand there, and leaves bid and offer crossed at 96.
     step(&mut desk, "bob sell m 0 160");
     check_on(
         &mut desk,

@@ -1,4 +1,4 @@
-//! Collars: the trade that is too far away does not happen, and a call begins.
+//! Collars: a trade beyond the collar does not happen, and a call begins.
 
 mod common;
 
@@ -147,7 +147,8 @@ fn a_replace_may_breach_and_stands_where_it_was_moved_to() {
     assert_eq!(desk.levels(Side::Buy), [(1_070, 5, 1)]);
 }
 
-/// Last price 500; in an opening call market orders on both sides, and one stray limit.
+/// Returns a desk with last price 500 and, in an opening call, market orders on both sides and one
+/// stray limit.
 fn with_a_stray_limit(volatility_call: u64) -> Desk {
     let mut desk = Desk::open();
     define(&mut desk, |d| {
@@ -178,7 +179,7 @@ fn with_a_stray_limit(volatility_call: u64) -> Desk {
 fn a_call_that_would_end_beyond_a_collar_becomes_a_volatility_call() {
     let mut desk = with_a_stray_limit(500);
     assert_eq!(desk.engine.next_deadline(), Some(Nanos(2_500)));
-    // Nothing has ended, and whoever looks has the time to set the price right.
+    // No order has ended, and there is time to correct the price.
     check_on(
         &mut desk,
         &[
@@ -205,7 +206,7 @@ fn a_call_that_would_end_beyond_a_collar_becomes_a_volatility_call() {
 
 #[test]
 fn a_volatility_call_ends_at_the_price_that_it_finds() {
-    // By its timer, or with none by an operator.
+    // By its timer or, without one, by an operator.
     for (span, end) in [(500, "tick"), (0, "phase continuous")] {
         let mut desk = with_a_stray_limit(span);
         assert_eq!(desk.engine.next_deadline().is_some(), span > 0);

@@ -1,5 +1,5 @@
-//! How replicas find out that they differ: by the digest after the command that they took
-//! differently, by the digest of the next checkpoint, by the hash of the whole state.
+//! Detection of diverged replicas: by the digest after the command that they applied differently,
+//! by the digest of the next checkpoint, by the hash of the whole state.
 
 mod common;
 
@@ -13,7 +13,7 @@ use weir_wire::{Command, Request};
 
 const NO: RequestNo = RequestNo(0);
 
-/// Where the kill switch for all is in a snapshot, and the sum of cash moved in.
+/// The offset in a snapshot of the kill switch for all; the sum of cash moved in follows it.
 const KILLED_AT: usize = 14 + 8 * 8;
 const MOVED_IN_AT: usize = KILLED_AT + 1;
 
@@ -96,7 +96,7 @@ fn replicas_that_took_an_operators_command_differently_have_different_digests_at
     }
 }
 
-/// The desk's engine as restored from its snapshot with a change made.
+/// Returns the desk's engine, restored from its snapshot with a change made to it.
 fn restored_with(desk: &Desk, change: impl FnOnce(&mut [u8])) -> Option<Engine> {
     let mut bytes = Vec::new();
     desk.engine.snapshot(&mut bytes);
@@ -149,7 +149,7 @@ fn any_bit_of_the_state_that_differs_shows_in_its_hash() {
             found_count += 1;
             continue;
         }
-        // Of the frame that a remembered answer comes in: what is written again is as it was.
+        // The bit belongs to a remembered answer's frame, which is written again unchanged.
         let mut again = Vec::new();
         engine.snapshot(&mut again);
         assert!(again == bytes, "bit {bit}");

@@ -1,4 +1,5 @@
-//! Icebergs: what they show, where the next slice stands, what a look-ahead counts.
+//! Icebergs: the shown quantity, the place of the next slice, the quantity that a look-ahead
+//! counts.
 
 mod common;
 
@@ -176,7 +177,7 @@ fn a_snapshot_may_hold_icebergs_of_smaller_slices() {
     step(&mut desk, "bob sell a 100 1000000 show=123456");
     let mut bytes = Vec::new();
     desk.engine.snapshot(&mut bytes);
-    // What it shows now, what it shows each time and what its answer told become one lot.
+    // The shown quantity, the display quantity and the one in the remembered answer become one lot.
     let (slice, one) = (123_456_u64.to_le_bytes(), 1_u64.to_le_bytes());
     let places: Vec<_> = (0..bytes.len() - 8).filter(|at| bytes[*at..at + 8] == slice).collect();
     for at in &places {
@@ -190,7 +191,7 @@ fn a_snapshot_may_hold_icebergs_of_smaller_slices() {
     check_on(
         &mut desk,
         &[
-            // A look ahead over 700,000 slices that can be paid, and one that cannot.
+            // A look-ahead over 700,000 slices that can be paid, and one that cannot.
             ("buy x 0 1000000 min=700001 poor", &["x Rejected CannotFill"]),
             (
                 "buy y 100 2",

@@ -18,7 +18,7 @@ proptest! {
     }
 }
 
-/// Bytes that look random, the same everywhere.
+/// Returns bytes that look random and are the same everywhere.
 fn random_bytes(count: usize) -> Vec<u8> {
     let mut bytes = vec![0; count];
     let mut state: u64 = 7;
@@ -30,7 +30,7 @@ fn random_bytes(count: usize) -> Vec<u8> {
     bytes
 }
 
-/// The same commands as the campaign's (`engine_oracle`), fewer.
+/// Runs the same kinds of commands as the campaign `engine_oracle`, but fewer.
 #[test]
 fn both_engines_agree_on_a_long_script_that_trades() {
     let bytes = random_bytes(200_000);
@@ -52,8 +52,8 @@ fn both_engines_agree_on_a_long_script_that_trades() {
     assert!(refusals < count * 3 / 4, "{refusals} refusals in {count} commands test little");
 }
 
-/// What the naive engine makes of scripts: a generator that never reaches a rule, or is
-/// mostly refused, would prove nothing.
+/// Checks the naive engine's results: a generator that never reaches a rule, or is mostly refused,
+/// would prove nothing.
 #[test]
 fn scripts_reach_every_rule_and_are_mostly_accepted() {
     let bytes = random_bytes(600_000);

@@ -1,4 +1,4 @@
-//! New orders, replaces and cancels through the engine's public face.
+//! New orders, replaces and cancels through the engine's public interface.
 
 mod common;
 

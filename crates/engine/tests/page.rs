@@ -1,5 +1,5 @@
-//! The examples of `docs/matching.md`, played on both engines: what the page shows is what they
-//! say. An example is a code block marked `example`: a line a command, below it what it brings.
+//! The examples of `docs/matching.md`, played on both engines: the page must show their events. An
+//! example is a code block marked `example`, with a line per command and its events below it.
 
 mod common;
 
@@ -11,11 +11,11 @@ fn page() -> String {
     std::fs::read_to_string(PAGE).expect("the page is there")
 }
 
-/// A command of an example, where it stands, and what the page says that it brings.
+/// A command of an example with its line number and the events on the page.
 struct Step<'a> {
     line_no: usize,
     command: &'a str,
-    /// `None` where the page leaves out the order's acceptance or the like.
+    /// `None` where the page omits events such as an order's acceptance.
     told: Option<Vec<&'a str>>,
 }
 
@@ -41,7 +41,8 @@ fn examples(page: &str) -> Vec<Vec<Step<'_>>> {
     examples
 }
 
-/// What an example may leave out: an order that is taken and nothing more, a done request.
+/// Returns true for events that an example may omit: an order accepted without a trade, a new
+/// phase, a done request.
 fn is_plain(told: &[String]) -> bool {
     let plain = |text: &String| {
         let words: Vec<&str> = text.split(' ').collect();

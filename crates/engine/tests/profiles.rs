@@ -1,26 +1,26 @@
 //! The same log gives the same digest and the same snapshot on every build profile.
 //!
-//! `cargo test` plays these scripts built for development, `./x test` in release too; the wanted
-//! values are constants, so both, and builds by other compilers and for other machines, are held to
-//! one another. What a change of them means:
+//! `cargo test` plays these scripts in a development build, `./x test` in a release build too. The
+//! expected values are constants, so both, and builds by other compilers and for other machines,
+//! are compared with one another. The meaning of a change:
 //!
-//! * Nothing but the generator (`src/script`) was changed: other scripts, as `commands` shows.
-//!   Write the new values down.
-//! * `digest` changed otherwise (`commands` mostly too, because scripts name what they hear of):
-//!   the engine says other events of the same log. A log that was written before gives other
-//!   events after: nodes of both builds do not agree, and what clients were told would be said
-//!   again in other words. So it needs a decision on how running partitions pass over: at which
-//!   place of the log, from which snapshot, in a new epoch or a new log; and a word to users.
+//! * Only the generator (`src/script`) changed: the scripts differ, as `commands` shows. Record the
+//!   new values.
+//! * `digest` changed otherwise (mostly with `commands`, because scripts name reported orders): the
+//!   engine emits other events for the same log. An older log then gives other events than before:
+//!   nodes of both builds disagree, and clients would receive past events again with other content.
+//!   This needs a decision on the migration of running partitions (the position in the log, the
+//!   snapshot, a new epoch or a new log) and an announcement to users.
 //! * `snapshot` alone changed: its format did. It has a version; old ones must be refused or read.
 //!
-//! Never write a new value down because the test is red.
+//! Never record a new value only because the test fails.
 
 use proptest::prelude::*;
 use weir_engine::script::{Script, Tally};
 use weir_engine::{Engine, EngineConfig};
 use weir_types::{PartitionId, Position};
 
-/// A script, and what must become of it.
+/// A script and its expected results.
 struct Want {
     seed: u64,
     partition_id: PartitionId,
@@ -60,7 +60,7 @@ const WANTED: [Want; 4] = [
     },
 ];
 
-/// What the scripts must have met, or their digests would say little.
+/// Kinds of commands and events that the scripts must reach, or their digests would prove little.
 const REACHED: &[(&str, &[&str])] = &[
     (
         "command",
@@ -104,7 +104,7 @@ const REACHED: &[(&str, &[&str])] = &[
 const COMMAND_COUNT: u64 = 12_000;
 const CHUNK_LEN: usize = 1 << 14;
 
-/// What became of a script.
+/// The results of a script.
 #[derive(Debug, PartialEq, Eq)]
 struct Became {
     commands: u64,
@@ -112,7 +112,7 @@ struct Became {
     snapshot: u64,
 }
 
-/// Bytes that look random, the same everywhere.
+/// Fills `bytes` with values that look random and are the same everywhere.
 fn fill(state: &mut u64, bytes: &mut [u8]) {
     for byte in bytes {
         *state =
@@ -121,7 +121,7 @@ fn fill(state: &mut u64, bytes: &mut [u8]) {
     }
 }
 
-/// FNV-1a, goes on from `hash`.
+/// Continues an FNV-1a hash from `hash`.
 fn hashed(hash: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
@@ -148,7 +148,8 @@ fn snapshot_of(engine: &Engine) -> Vec<u8> {
     bytes
 }
 
-/// Plays a script; after `restore_after` commands goes on with what a snapshot makes.
+/// Plays a script; after `restore_after` commands continues with an engine restored from a
+/// snapshot.
 fn play(seed: u64, partition_id: PartitionId, restore_after: u64, tally: &mut Tally) -> Became {
     let mut script = if partition_id.0 == 0 { Script::for_control(&[]) } else { Script::new(&[]) };
     let mut engine = Engine::new(config(partition_id));
@@ -169,7 +170,7 @@ fn play(seed: u64, partition_id: PartitionId, restore_after: u64, tally: &mut Ta
             part.hear(&events);
             tally.command(&command, &events);
             if count == restore_after {
-                // Where rows lie in memory must show nowhere.
+                // The layout of rows in memory must have no visible effect.
                 let config = EngineConfig { hash_seed: seed ^ count, ..config(partition_id) };
                 engine = Engine::restore(config, &snapshot_of(&engine)).expect("it reads back");
             }

@@ -1,4 +1,4 @@
-//! Request numbers, the operator's requests, kill switches, phases, lost sessions, the control
+//! Request numbers, operators' requests, kill switches, phases, lost sessions, the control
 //! partition, snapshots.
 
 mod common;

@@ -1,5 +1,5 @@
-//! Snapshots that were changed where it would hurt later: each is refused when it is read, by the
-//! name of what is wrong.
+//! Snapshots with changes that would do harm later: each is refused when it is read, with the name
+//! of the fault.
 
 mod common;
 
@@ -10,7 +10,7 @@ use weir_types::*;
 use weir_wire::event::TradeBusted;
 use weir_wire::{Event, PlainEvent, Request};
 
-/// Alice's bid for five lots, and what the snapshot is.
+/// Returns a desk with Alice's bid for five lots, and its snapshot.
 fn desk() -> (Desk, Vec<u8>) {
     let mut desk = Desk::open();
     step(&mut desk, "buy a 100 5");
@@ -19,7 +19,7 @@ fn desk() -> (Desk, Vec<u8>) {
     (desk, bytes)
 }
 
-/// Restores from bytes of which `from`, which is there once, became `to`.
+/// Restores from bytes in which `from`, which occurs once, is replaced by `to`.
 fn restored(desk: &Desk, bytes: &[u8], from: &[u8], to: &[u8]) -> Result<Engine, SnapshotError> {
     let places: Vec<usize> =
         (0..bytes.len() - from.len()).filter(|at| bytes[*at..].starts_with(from)).collect();
@@ -75,7 +75,7 @@ fn numbers_at_the_end_of_their_range_are_refused() {
     }
 }
 
-/// An event as a snapshot remembers it.
+/// Returns an event in a snapshot's form of a remembered answer.
 fn remembered(event: PlainEvent) -> Vec<u8> {
     let mut bytes = Vec::new();
     Event::Plain(event).encode(&mut bytes);

@@ -1,4 +1,4 @@
-//! Stops: what reaches them, in which order they come in, what they become.
+//! Stops: the trades that reach them, the order in which they trigger, the orders they become.
 
 mod common;
 
@@ -238,7 +238,7 @@ fn stops_that_were_reached_before_an_interruption_come_in_when_trading_goes_on()
 
 #[test]
 fn the_last_price_reaches_stops_when_continuous_trading_begins() {
-    // A closing call's price, the next morning.
+    // A closing call's price, on the next morning.
     check(&[
         ("sell s 0 5 stop=95", &["s New 5"]),
         ("phase closing", &["phase ClosingCall", "done 0"]),
@@ -259,7 +259,7 @@ fn the_last_price_reaches_stops_when_continuous_trading_begins() {
             ],
         ),
     ]);
-    // A stop that came in a call finds what the same stop finds a command later.
+    // A stop entered in a call is treated like the same stop entered one command later.
     check(&[
         ("sell a 100 1", &["a New 1"]),
         ("bob buy b 100 1", &["b New 1", "a Trade 1@100 0", "b Trade 1@100 0"]),

@@ -1,4 +1,4 @@
-//! What a partition may go without: the digest, remembered answers, pre-trade risk.
+//! The optional parts of a partition: the digest, remembered answers, pre-trade risk.
 
 mod common;
 
@@ -14,7 +14,7 @@ fn desk(config: EngineConfig) -> Desk {
     desk
 }
 
-/// A morning of one firm's orders: rests, trades, a replace, cancels, refusals.
+/// Plays a morning of one firm's orders: rests, trades, a replace, cancels, refusals.
 fn play(desk: &mut Desk) -> Vec<Event> {
     desk.order(sell(100, 5, "a"));
     desk.order(sell(101, 5, "b"));

@@ -1,5 +1,4 @@
-//! What happens when log time has come: expiries, ends of calls, the schedule; and that all of it
-//! outlives a restart.
+//! Timers: expiries, ends of calls, the schedule; and their survival of a restart.
 
 mod common;
 
@@ -59,7 +58,7 @@ fn what_is_due_happens_by_deadline_then_kind_then_number() {
                 "tick",
                 &[
                     "b Expired None",
-                    // The opening call is not legal at 4900, and is passed over.
+                    // The opening call is not legal at 4900, and is skipped.
                     "a Expired None",
                     "c Expired None",
                     "x Trade 1@153 0",
@@ -198,7 +197,8 @@ fn a_snapshot_in_the_middle_of_a_call_goes_on_as_the_engine_that_it_came_from() 
     }
 }
 
-/// Plays the whole day to an engine of whatever state, each request as a repeated one too.
+/// Plays the whole day to an engine in any state, with every request under an old and a new
+/// number.
 fn go_on(mut engine: Engine) {
     let mut events = Vec::new();
     for (round, text) in (1..).zip(DAY.iter().chain(AFTER)) {
@@ -223,7 +223,7 @@ fn bytes_that_are_no_snapshot_are_refused_and_never_a_panic() {
     desk.engine.snapshot(&mut bytes);
     let config = desk.engine.config().clone();
     let body = bytes.len() - 4;
-    // All bytes in turn, and words that are extreme.
+    // Every byte, and words of extreme values.
     for (at, word) in (0..body).flat_map(|at| [(at, 0x81), (at, 0), (at, u64::MAX)]) {
         let mut broken = bytes.clone();
         match word {
@@ -235,7 +235,8 @@ fn bytes_that_are_no_snapshot_are_refused_and_never_a_panic() {
         }
         let crc = crc32c::crc32c(&broken[..body]);
         broken[body..].copy_from_slice(&crc.to_le_bytes());
-        // A change that only renames something may read; what reads must be whole, and go on.
+        // A change that only renames something may be accepted; the result must be sound, and keep
+        // working.
         if let Ok(engine) = Engine::restore(config.clone(), &broken) {
             let mut again = Vec::new();
             engine.snapshot(&mut again);

@@ -1,4 +1,4 @@
-//! The clocks that the benchmarks read: they go forward, and what nothing takes is nothing.
+//! The clocks of the benchmarks: they advance, and an empty operation takes no time.
 
 #[allow(dead_code, reason = "the benchmarks use all of it")]
 #[path = "../examples/bench/timing.rs"]

@@ -1,5 +1,5 @@
-//! Cash moved between two partitions by two transfers, one in each log, while either side's
-//! answers are lost and either engine begins again from an older snapshot and its log.
+//! Cash moved between two partitions by two transfers, one in each log, while answers of either
+//! side are lost and either engine restarts from an older snapshot and its log.
 
 mod common;
 
@@ -9,7 +9,7 @@ use weir_types::*;
 use weir_wire::reference::Transfer;
 use weir_wire::{Command, Event, Request};
 
-/// A partition's engine, its log, and a snapshot that it can begin again from.
+/// A partition's engine, its log, and a snapshot from which it can restart.
 struct Partition {
     config: EngineConfig,
     engine: Engine,
@@ -35,7 +35,7 @@ impl Partition {
         apply_next(&mut self.engine, &command)
     }
 
-    /// The process ends; the log is all that is left besides an old snapshot.
+    /// Ends the process: only the log and an old snapshot remain.
     fn crash(&mut self) {
         let engine = Engine::restore(self.config.clone(), &self.snapshot);
         let mut engine = engine.expect("a snapshot reads back");
@@ -65,12 +65,12 @@ fn apply_next(engine: &mut Engine, command: &Command) -> Vec<Event> {
     events
 }
 
-/// An operator who moves cash in two legs and asks again until it has an answer to each.
+/// An operator who moves cash in two legs and repeats each request until it is answered.
 struct Mover {
     partitions: [Partition; 2],
     request_no: u64,
     deposited: i128,
-    /// Moved out of one partition and not yet into the other.
+    /// Cash moved out of one partition and not yet into the other.
     in_transit: i128,
 }
 
@@ -88,8 +88,8 @@ impl Mover {
         }
     }
 
-    /// One leg; its answer may be lost, or the partition crash behind it, and then it is asked for
-    /// again, under the same number.
+    /// Carries out one leg. Its answer may be lost, or the partition may crash after it; the leg is
+    /// then requested again under the same transfer number.
     fn leg(&mut self, at: usize, transfer_id: u64, cash: i128, chance: u64) {
         let done = self.ask(at, transfer_id, cash);
         assert_eq!(done, Ok(1), "transfer {transfer_id}");
@@ -129,7 +129,7 @@ fn cash_between_two_partitions_is_in_one_of_them_or_in_transit_whatever_crashes(
         let cash = i128::from(draw % 1_000 + 1);
         mover.leg(from, transfer_id, -cash, draw >> 10);
         for at in [0, 1] {
-            // Both may be gone while cash is in neither.
+            // Both partitions may crash while the cash is in neither.
             if draw >> 20 & (1 << at) != 0 {
                 mover.partitions[at].crash();
             }
@@ -139,7 +139,7 @@ fn cash_between_two_partitions_is_in_one_of_them_or_in_transit_whatever_crashes(
         if draw.is_multiple_of(7) {
             mover.partitions[from].take_snapshot();
         }
-        // What was long done is not said to be done again, and other amounts are never taken.
+        // An old transfer is never reported as done again, and other amounts are never accepted.
         assert_eq!(mover.ask(from, transfer_id - 1, -cash), Err(Reason::TransferIdUsed));
         assert_eq!(mover.ask(from, transfer_id, -cash - 1), Err(Reason::TransferIdUsed));
         mover.check();

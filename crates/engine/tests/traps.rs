@@ -1,4 +1,4 @@
-//! The traps that other engines fell into, one test each, in the short words of `common::steps`.
+//! Traps that caught other engines, one test each, in the short notation of `common::steps`.
 
 mod common;
 
@@ -243,7 +243,7 @@ fn a_command_makes_at_most_a_hundred_trades_with_a_resting_order() {
             ..order
         });
     }
-    // Shown in part, cut and made larger: no way leads to more slices.
+    // Partly shown, reduced and enlarged: no path leads to more slices.
     step(&mut desk, "bob buy p 100 7");
     step(&mut desk, "sell last 100 1000 show=10");
     step(&mut desk, "replace last last2 100 999");
@@ -351,7 +351,7 @@ fn where_rows_lie_in_memory_shows_in_no_event_and_no_digest() {
     }
 }
 
-/// The desk goes on as if so many records had been given before.
+/// Continues the desk as if `last` records had been created before.
 fn skip_records(desk: &mut Desk, last: u64) {
     const REC_AT: usize = 14 + 4 * 8;
     let mut bytes = Vec::new();
@@ -367,11 +367,11 @@ fn skip_records(desk: &mut Desk, last: u64) {
 
 #[test]
 fn record_numbers_that_pass_two_to_the_32_keep_age_order_and_are_found_by_number() {
-    // A small window, so that most orders are elder ones.
+    // A small window, so that most orders are in the hash table of older ones.
     let config = EngineConfig { orders_max: 12, ..EngineConfig::new(HERE) };
     let mut desk = Desk::with_config(config);
     desk.furnish();
-    // Its number's low half will come again, 2^32 later.
+    // The lower half of its number recurs, 2^32 later.
     let first = desk.order(sell(100, 1, "old"))[0];
     skip_records(&mut desk, (1 << 32) - 3);
     let mut ids = vec![("old", first.order_id)];
@@ -419,7 +419,7 @@ fn mass_cancel(scope: MassCancelScope) -> MassCancel {
     }
 }
 
-/// (price, lots, orders) from the best.
+/// (price, lots, orders) of each level, best first.
 type Levels = &'static [(i64, u64, u32)];
 
 #[test]

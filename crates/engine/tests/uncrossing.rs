@@ -1,5 +1,5 @@
-//! The price of an uncrossing: the rows of the page's table, and the page's rule over every price
-//! on the tick, not over the limits alone: nothing between two limits would have traded more.
+//! The price of an uncrossing, checked against the rows of the page's table and against the page's
+//! rule applied to every price on the tick. No price between two limits would have traded more.
 
 mod common;
 
@@ -10,7 +10,7 @@ use weir_types::*;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/matching.md");
 
-/// A side, a limit or none for a market order, lots.
+/// Side, limit (`None` for a market order) and lots.
 type Order = (Side, Option<i64>, u64);
 
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +21,8 @@ struct At {
     is_limit: bool,
 }
 
-/// What each price on the tick would give, from the lowest of limits and reference to the highest.
+/// Returns the result of each price on the tick, from one tick below the lowest limit or reference
+/// to one above the highest.
 fn every_price(orders: &[Order], reference: Option<i64>, tick: i64) -> Vec<At> {
     let limits = || orders.iter().filter_map(|(_, limit, _)| *limit);
     let (Some(low), Some(high)) =
@@ -45,10 +46,10 @@ fn every_price(orders: &[Order], reference: Option<i64>, tick: i64) -> Vec<At> {
     (low - tick..=high + tick).filter(|price| price % tick == 0).map(at).collect()
 }
 
-/// The page's rule, said of every price: it lies from the lowest to the highest of the best
-/// limits, no best limit above it leaves buys, none below it leaves sells (market orders alone
-/// have no limits and trade anywhere); of such prices the nearest to the reference, of two the
-/// higher; the highest without a reference.
+/// Applies the page's rule to every price. The price is in the range of the best limits, no best
+/// limit above it leaves buys, none below it leaves sells (market orders alone have no limits and
+/// trade anywhere). Of such prices it is the nearest to the reference, the higher of two; without a
+/// reference the highest.
 fn by_every_price(all: &[At], reference: Option<i64>) -> Option<At> {
     let has_limits = all.iter().any(|at| at.is_limit);
     let candidates = || all.iter().filter(|at| (at.is_limit || !has_limits) && at.volume > 0);
@@ -69,7 +70,7 @@ fn by_every_price(all: &[At], reference: Option<i64>) -> Option<At> {
     all.iter().filter(fits).min_by_key(|at| (distance(at), -at.price)).copied()
 }
 
-/// As the engine lays a book out: market orders at the price that they go to at worst.
+/// Returns the book in the engine's layout: market orders at the worst price of their side.
 fn levels(orders: &[Order]) -> Vec<CallLevel> {
     let level = |(side, limit, lots): &Order| {
         let (worst, buy_qty, sell_qty) = match side {
@@ -90,7 +91,7 @@ fn orders(tick: i64) -> impl Strategy<Value = Vec<Order>> {
     prop::collection::vec((side, limit, 1u64..5), 0..10)
 }
 
-/// Books with their tick, and a reference that may lie off it.
+/// Generates books with their tick, and a reference that may be off it.
 fn books() -> impl Strategy<Value = (Vec<Order>, i64, Option<i64>)> {
     (1i64..4)
         .prop_flat_map(|tick| (orders(tick), Just(tick), prop::option::weighted(0.8, 1..10 * tick)))
@@ -125,7 +126,7 @@ proptest! {
 
     #[test]
     fn both_engines_uncross_at_the_best_of_every_price((orders, tick, reference) in books()) {
-        // A definition's reference price is one that a limit could have.
+        // A definition's reference price must be one that a limit could have.
         let reference = reference.map(|price| (price / tick).max(1) * tick);
         let mut pair = Pair::open();
         pair.play(&format!("set tick={tick} reference={}", reference.unwrap_or(0)));
@@ -145,14 +146,14 @@ proptest! {
     }
 }
 
-/// The rows of the table below this heading, without its two first lines.
+/// Returns the rows of the table below this heading, without its first two lines.
 fn table<'a>(page: &'a str, head: &str) -> Vec<Vec<&'a str>> {
     let at = page.find(head).expect("the table is there");
     let rows = page[at..].lines().skip(2).take_while(|line| line.starts_with('|'));
     rows.map(|row| row.trim_matches('|').split('|').map(str::trim).collect()).collect()
 }
 
-/// `100 @ 202, market 50` as (price, or 0 for a market order, and lots).
+/// Parses `100 @ 202, market 50` as (price, or 0 for a market order, and lots).
 fn side(text: &str) -> Vec<(&str, &str)> {
     let orders = text.split(", ").filter(|order| !order.is_empty());
     orders

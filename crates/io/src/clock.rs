@@ -1,8 +1,8 @@
-//! Wall-clock time as a value that can be replaced.
+//! Wall-clock time behind a replaceable trait.
 //!
-//! A clock is read once per duty cycle by the part that owns the cycle and handed down as an
-//! argument; nothing below reads it again. It may step backwards (the administrator, NTP): whoever
-//! needs time that only grows, as the log does, takes max(previous + 1, clock).
+//! The owner of a duty cycle reads the clock once per cycle and hands the time down as an argument;
+//! nothing below reads it again. The clock may step backwards (the administrator, NTP). A part that
+//! needs increasing time, as the log does, takes max(previous + 1, clock).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,9 +10,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use weir_types::Nanos;
 
-/// Tells the time.
+/// A source of wall-clock time.
 pub trait Clock {
-    /// Nanoseconds since the Unix epoch. May step backwards.
+    /// Returns nanoseconds since the Unix epoch; may step backwards.
     fn now(&self) -> Nanos;
 }
 
@@ -28,20 +28,20 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that moves only when told. Clones share the time.
+/// A clock that moves only when it is set or advanced. Clones share the time.
 #[derive(Clone, Debug, Default)]
 pub struct SimClock {
     now_ns: Arc<AtomicU64>,
 }
 
 impl SimClock {
-    /// A clock that stands at `now`.
+    /// Creates a clock that stands at `now`.
     #[must_use]
     pub fn new(now: Nanos) -> SimClock {
         SimClock { now_ns: Arc::new(AtomicU64::new(now.0)) }
     }
 
-    /// Sets the time, backwards too.
+    /// Sets the time, also backwards.
     pub fn set(&self, now: Nanos) {
         // SYNC: the time guards no other memory, so Relaxed is enough here and in `now`.
         self.now_ns.store(now.0, Ordering::Relaxed);

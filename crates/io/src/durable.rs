@@ -1,22 +1,23 @@
-//! Directories and small files that a power loss cannot take back once they were made.
+//! Directories and small files that survive a power loss once they were created.
 //!
-//! A file's name lies in its directory, and a directory's in the one above: each is on the medium
-//! only when the one that holds it was synced. Blocking; for starts, not for the data path.
+//! A file's name lies in its directory, and a directory's name in its parent: a name is on the
+//! medium only after its parent was synced. All calls block; they serve start-up, not the data
+//! path.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Result, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Makes a directory and what is missing above it, and syncs the names of all of them.
+/// Creates a directory and its missing parents, and syncs the names of all of them.
 ///
-/// Every directory is durable before anything is made in it. So whatever crash came in between, a
-/// directory that is there and has one below it is durable; of the one at `path` itself that
-/// is not known, and its name is synced again.
+/// Every directory is durable before anything is created in it. So after a crash at any point, a
+/// directory that has a subdirectory is durable. The directory at `path` itself may not be, so its
+/// name is synced again.
 ///
 /// # Errors
-/// When the system refuses to make, open or sync a directory. A directory above one that was there
-/// before and that this process may not open is passed over: it was not made by it.
+/// Returns the system's error when it refuses to create, open or sync a directory. An existing
+/// parent that this process may not open is skipped: this process did not create it.
 pub fn create_dir(path: &Path) -> Result<()> {
     let Some(above) = above(path) else { return Ok(()) };
     match DirBuilder::new().create(path) {
@@ -33,16 +34,16 @@ pub fn create_dir(path: &Path) -> Result<()> {
         }
         Err(error) => return Err(error),
     }
-    // The one above may be of a start that was ended before it had synced that one's name.
+    // An earlier start may have created the parent and ended before it synced the parent's name.
     create_dir(above)?;
     sync_dir(above)
 }
 
-/// Makes or replaces a small file, whole or not at all, and syncs its bytes and its name. What is
-/// written lies beside it meanwhile, as `NAME.part`. `mode` is the permission bits.
+/// Creates or replaces a small file atomically, and syncs its bytes and its name. The new bytes are
+/// written to `NAME.part` first. `mode` is the permission bits.
 ///
 /// # Errors
-/// When the system refuses; the file is as it was then.
+/// Returns the system's error; the file is then unchanged.
 pub fn write_file(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
     let mut part = path.as_os_str().to_owned();
     part.push(".part");
@@ -55,7 +56,7 @@ pub fn write_file(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
     sync_dir(above(path).unwrap_or(path))
 }
 
-/// The directory that holds a path; nothing above the top one.
+/// Returns the directory that holds `path`; the root has none.
 fn above(path: &Path) -> Option<&Path> {
     let above = path.parent()?;
     Some(if above.as_os_str().is_empty() { Path::new(".") } else { above })

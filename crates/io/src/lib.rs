@@ -1,14 +1,14 @@
 //! The seams between Weir's pure parts and the machine: time, disk and randomness.
 //!
-//! A part that needs one of them takes it as a type parameter and is built with the real one in
-//! `main` and with the simulated one in tests and in the simulator. Nothing above these traits
-//! asks the operating system for the time, a file or a random number.
+//! A part that needs one of them takes it as a type parameter. It gets the real one in `main`, and
+//! the simulated one in tests and in the simulator. No code above these traits asks the operating
+//! system for the time, a file or a random number.
 //!
 //! * [`clock`]: [`Clock`], [`SystemClock`], [`SimClock`].
 //! * [`disk`]: [`Disk`], [`ThreadDisk`], [`UringDisk`], [`SimDisk`], [`RealDisk`].
 //! * [`rng`]: [`Rng`], [`OsRng`], [`SeededRng`].
-//! * [`turn`]: [`Turns`], how a duty cycle waits for a sync.
-//! * [`wake`]: [`WakeFd`], by which a finished operation ends a parked duty cycle.
+//! * [`turn`]: [`Turns`], the choice between yielding and parking while a sync is under way.
+//! * [`wake`]: [`WakeFd`], the signal by which a finished operation wakes a parked duty cycle.
 //!
 //! There is no network seam yet: the node owns its sockets until a second implementation exists.
 

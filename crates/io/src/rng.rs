@@ -1,28 +1,28 @@
-//! Random numbers from one seed, one independent stream per purpose.
+//! Random numbers from one seed, with one independent stream per purpose.
 //!
 //! A simulation draws its network, its disk faults and its workload from separate streams, so that
-//! one draw more in one place leaves all others as they were. None of this is for secrets except
-//! [`OsRng`]. The sequence of a seed is part of the tests' contract: changing it changes every
-//! recorded seed's meaning.
+//! an additional draw in one leaves the others unchanged. Only [`OsRng`] is fit for secrets. A
+//! seed's sequence is part of the tests' contract: changing it changes the meaning of every
+//! recorded seed.
 
 /// A source of random numbers.
 pub trait Rng {
-    /// Uniform over all 64-bit numbers.
+    /// Returns a number uniform over all 64-bit numbers.
     fn next_u64(&mut self) -> u64;
 
-    /// Uniform in `0..bound`; `bound` must not be zero.
+    /// Returns a number uniform in `0..bound`; `bound` must not be zero.
     fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "an empty range has no random number");
-        // The high half of the product is uniform but for a bias of bound / 2^64.
+        // The high half of the product is uniform except for a bias of bound / 2^64.
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// True in `parts` of `whole` cases.
+    /// Returns true in `parts` of `whole` cases.
     fn chance(&mut self, parts: u64, whole: u64) -> bool {
         self.below(whole) < parts
     }
 
-    /// Fills `bytes`.
+    /// Fills `bytes` with random bytes.
     fn fill(&mut self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {
             let word = self.next_u64().to_le_bytes();
@@ -38,7 +38,7 @@ pub struct SeededRng {
 }
 
 impl SeededRng {
-    /// The stream of `seed` that serves `purpose` (`"disk"`, `"network"`, `"workload"`).
+    /// Returns the stream of `seed` for `purpose` (`"disk"`, `"network"`, `"workload"`).
     #[must_use]
     pub fn new(seed: u64, purpose: &str) -> SeededRng {
         let mut mixed = seed;
@@ -53,7 +53,7 @@ impl SeededRng {
     }
 }
 
-/// One step of SplitMix64.
+/// Does one step of SplitMix64.
 fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;
@@ -77,7 +77,7 @@ impl Rng for SeededRng {
     }
 }
 
-/// The operating system's generator: for identifiers and keys.
+/// The operating system's generator, for identifiers and keys.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OsRng;
 

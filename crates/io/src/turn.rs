@@ -1,38 +1,38 @@
-//! What to do while a sync is under way and there is nothing else: yield the core, or park.
+//! The wait of a duty cycle that has nothing to do but wait for a sync: yield the core, or park.
 //!
-//! On an idle machine a thread that sleeps until a sync ends lets its core idle, and waking it can
-//! cost a scheduling tick (4 ms where the sync itself takes 80 µs); a thread that yields is there
-//! at once. On a busy machine it is the other way round: yielding gives a competitor a whole slice,
-//! and the core never idles. How long a yield took tells the two apart. The figures are in
-//! `docs/adr/0002-sync-strategy.md`.
+//! On an idle machine a thread that sleeps until a sync ends lets its core go idle, and waking it
+//! can cost a scheduling tick (4 ms, where the sync itself takes 80 µs); a thread that yields runs
+//! on at once. On a busy machine the reverse holds: a yield gives a competitor a whole time slice,
+//! and the core never goes idle. The duration of a yield tells the two cases apart. The figures are
+//! in `docs/adr/0002-sync-strategy.md`.
 
 use std::time::{Duration, Instant};
 
-/// A yield that took longer gave the core to somebody who wanted it.
+/// The duration above which a yield is taken to have run another thread.
 const YIELD_LONG: Duration = Duration::from_micros(50);
 
-/// How long a machine that was found busy is taken to be so.
+/// The time for which a machine found busy is assumed to stay busy.
 const BUSY_FOR: Duration = Duration::from_millis(100);
 
-/// What a waiting duty cycle should do next.
+/// The next step of a waiting duty cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Turn {
-    /// The core was yielded and nobody kept it: look again.
+    /// The core was yielded and came back at once: poll again.
     Yielded,
-    /// Others want the core: park until something wakes this thread.
+    /// Other threads want the core: park until something wakes this thread.
     Park,
 }
 
-/// Chooses between yielding and parking, by how the machine has behaved.
+/// Chooses between yielding and parking by the machine's recent behaviour.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Turns {
     busy_until: Option<Instant>,
 }
 
 impl Turns {
-    /// Yields once, or says to park. To be called only while something is under way whose end will
-    /// wake a parked thread.
+    /// Yields once, or answers that the thread should park. Call it only while an operation is
+    /// under way whose completion wakes a parked thread.
     #[allow(clippy::disallowed_methods)] // Measures the machine, not the log's time.
     pub fn take(&mut self) -> Turn {
         let start = Instant::now();

@@ -1,4 +1,4 @@
-//! An eventfd that a finished operation writes and a parked duty cycle waits on.
+//! An eventfd that a finished operation signals and a parked duty cycle waits on.
 //!
 //! The cycle registers the descriptor with its poller (epoll, mio's `SourceFd`), parks, and calls
 //! [`WakeFd::drain`] when it is readable. A wake-up may be spurious and may stand for several
@@ -9,39 +9,40 @@ use std::sync::Arc;
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// What a disk calls when an operation has finished; runs on the disk's thread and must not block.
+/// The callback of a disk for each finished operation. It runs on the disk's thread and must not
+/// block.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
 
-/// A shared, non-blocking eventfd. Clones are the same descriptor.
+/// A shared, non-blocking eventfd. Clones share the descriptor.
 #[derive(Clone, Debug)]
 pub struct WakeFd {
     fd: Arc<OwnedFd>,
 }
 
 impl WakeFd {
-    /// A descriptor that is not yet signalled.
+    /// Creates a descriptor that is not signalled.
     ///
     /// # Errors
-    /// When the process has no descriptor left.
+    /// Returns the system's error when the process has no descriptor left.
     pub fn new() -> std::io::Result<WakeFd> {
         let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(WakeFd { fd: Arc::new(fd) })
     }
 
-    /// Signals it.
+    /// Signals the descriptor.
     pub fn wake(&self) {
         // The only failure is a counter at its maximum: signalled already.
         let _ = rustix::io::write(&*self.fd, &1u64.to_ne_bytes());
     }
 
-    /// Takes all signals back; true when there was one.
+    /// Clears all signals; returns true when there was one.
     #[must_use]
     pub fn drain(&self) -> bool {
         let mut count = [0u8; 8];
         rustix::io::read(&*self.fd, &mut count).is_ok()
     }
 
-    /// A waker that signals it.
+    /// Returns a waker that signals this descriptor.
     #[must_use]
     pub fn waker(&self) -> Waker {
         let own = self.clone();

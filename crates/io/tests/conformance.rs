@@ -1,4 +1,4 @@
-//! What every disk must do, asked of the simulated one and of both real ones.
+//! The disk contract, checked on the simulated disk and on both real ones.
 
 #![allow(clippy::unwrap_used)] // Test code outside #[test] functions.
 
@@ -7,7 +7,7 @@ use weir_io::{
     SyncStrategy, ThreadDisk, UringDisk, WakeFd,
 };
 
-/// Makes one test per disk out of a check that is generic over them.
+/// Generates one test per disk from a check that is generic over disks.
 macro_rules! on_every_disk {
     ($($name:ident => $check:ident;)*) => {$(
         mod $name {
@@ -111,7 +111,7 @@ fn check_names<D: Disk>(mut disk: D) {
     }
     disk.sync_dir().unwrap();
     assert_eq!(disk.list().unwrap(), ["a", "b", "c"]);
-    // A file stays the same file under its new name.
+    // An open file stays the same file when it is renamed.
     let open = disk.open("a", Access::Write).unwrap();
     disk.submit(1, Op::Rename { from: "a".into(), to: "b".into() });
     assert_eq!(finish(&mut disk, 1)[0].outcome, Outcome::Done);

@@ -1,12 +1,12 @@
-//! Append-to-commit latency at level `disk`: the sync thread and io_uring beside a bare loop of
-//! write + fdatasync, in interleaved rounds on one file system; and what an append costs.
+//! Append-to-commit latency at level `disk`: the sync thread and io_uring compared with a bare loop
+//! of write + fdatasync, in interleaved rounds on one file system; and the cost of an append.
 //!
 //! `bench_log [--dir DIR] [--rounds N] [--samples N] [--load]` prints one line of JSON. `--dir`
-//! must lie on the disk that is meant. `--load` keeps one core busy beside it. A variant is a
-//! strategy and how its completion is awaited: `sleep` in the kernel, `yield` the core between
-//! looks, `spin` for up to 200 µs and then sleep, or take `turns`: yield while nobody else wants
-//! the core, else sleep. `ratios` are io_uring's round medians over the
-//! thread's, pair by pair: the middle one, and the interval that holds the true one at 95 %.
+//! must lie on the disk to be measured. `--load` keeps one core busy meanwhile. A variant is a
+//! strategy and a way of waiting for its completion: `sleep` in the kernel, `yield` the core
+//! between polls, `spin` for up to 200 µs and then sleep, or take `turns`: yield while no other
+//! thread wants the core, else sleep. `ratios` divides io_uring's round medians by the thread's,
+//! pair by pair, and gives the median ratio with its 95 % interval.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -20,11 +20,11 @@ use weir_log::{Append, Batch, Durability, EmbeddedLog, LogConfig, Push, Sequence
 use weir_types::{Nanos, PartitionId};
 
 const ENTRY: [u8; 128] = [0x5a; 128];
-/// Frame header, entry prefix, entry: what one append writes.
+/// The number of bytes of one append: frame header, entry prefix and entry.
 const FRAME: usize = 64 + 8 + 128;
 const IN_FLIGHT: [usize; 2] = [1, 64];
 
-/// How the end of a sync is awaited.
+/// The way of waiting for the end of a sync.
 #[derive(Clone, Copy)]
 enum Waiting {
     Sleep,
@@ -33,7 +33,7 @@ enum Waiting {
     Turns,
 }
 
-/// How long `Spin` spins.
+/// The time for which `Spin` spins.
 const SPIN: std::time::Duration = std::time::Duration::from_micros(200);
 
 #[derive(Clone, Copy)]
@@ -82,12 +82,13 @@ fn settings() -> Settings {
     }
 }
 
-/// Latencies in nanoseconds of a bare loop: `group` entries to a write, each synced.
+/// Returns the latencies in nanoseconds of a bare loop: `group` entries to a write, each write
+/// synced.
 fn bare(dir: &Path, group: usize, samples: usize) -> Vec<u64> {
     let options = OpenOptions::new().read(true).write(true).create(true).truncate(true).clone();
     let file = options.open(dir.join("bare")).expect("a file in the directory");
     let bytes = vec![0x5a; FRAME * group];
-    // Written ahead as the log's segments are, so that a sync has no metadata to write.
+    // Filled in advance, like the log's segments, so that a sync has no metadata to write.
     let ahead = vec![0; FRAME * (samples + group)];
     file.write_all_at(&ahead, 0).expect("room on the disk");
     file.sync_all().expect("a sync");
@@ -112,7 +113,7 @@ fn open_log(dir: &Path, strategy: SyncStrategy, level: Durability) -> EmbeddedLo
     config.durability = level;
     config.segment_bytes = 16 << 20;
     let (mut log, _) = EmbeddedLog::open(config, disk).expect("a new log");
-    // Let the next segment be prepared: it is not what is measured.
+    // Lets the next segment be prepared, which is not part of the measurement.
     for _ in 0..200 {
         log.do_work(Nanos(0)).expect("a working disk");
         std::thread::sleep(std::time::Duration::from_millis(1));
@@ -126,7 +127,8 @@ fn append<D: Disk>(log: &mut EmbeddedLog<D>, batch: &Batch) {
     assert!(matches!(appended, Append::At { .. }), "append said {appended:?}");
 }
 
-/// Latencies in nanoseconds from append to commit, `in_flight` batches of one entry uncommitted.
+/// Returns the latencies in nanoseconds from append to commit, with `in_flight` uncommitted batches
+/// of one entry.
 fn through_log(
     log: &mut EmbeddedLog<RealDisk>,
     in_flight: usize,
@@ -172,7 +174,8 @@ fn through_log(
     latencies
 }
 
-/// Nanoseconds of one append at level `memory`, each the mean of 64, the lazy write left out.
+/// Returns the cost in nanoseconds of an append at level `memory`, each value the mean of 64,
+/// without the deferred write.
 fn append_cost(dir: &Path) -> Vec<u64> {
     let mut log = open_log(dir, SyncStrategy::Thread, Durability::Memory);
     let mut batch = Batch::new();
@@ -214,7 +217,7 @@ fn median(values: &[u64]) -> u64 {
     values[values.len() / 2]
 }
 
-/// The middle of the rounds' own medians, and their spread: a noisy machine shows here.
+/// Formats the median of the rounds' medians, and their spread, which shows a noisy machine.
 fn medians(rounds: &[Vec<u64>]) -> String {
     let mut medians: Vec<u64> = rounds.iter().map(|round| median(round)).collect();
     medians.sort_unstable();
@@ -222,8 +225,8 @@ fn medians(rounds: &[Vec<u64>]) -> String {
     format!("{{\"min\":{first},\"median\":{},\"max\":{last}}}", medians[medians.len() / 2])
 }
 
-/// The median of the rounds' ratios, and the order statistics around it that hold the true median
-/// in 95 of 100 cases.
+/// Formats the median of the rounds' ratios, and the order statistics around it that contain the
+/// true median with 95 % confidence.
 fn ratio(ours: &[Vec<u64>], theirs: &[Vec<u64>]) -> String {
     let mut ratios: Vec<f64> = ours
         .iter()
@@ -237,7 +240,8 @@ fn ratio(ours: &[Vec<u64>], theirs: &[Vec<u64>]) -> String {
     format!("{{\"median\":{:.3},\"ci95\":[{low:.3},{high:.3}]}}", ratios[ratios.len() / 2])
 }
 
-/// io_uring over the thread, for each way of waiting and each depth; variants stand in pairs.
+/// Formats io_uring's ratio to the thread for each way of waiting and each depth; variants are in
+/// pairs.
 fn ratios(results: &[Vec<Vec<Vec<u64>>>]) -> String {
     let mut parts = Vec::new();
     for at in (1..VARIANTS.len()).step_by(2) {

@@ -1,11 +1,11 @@
-//! The full-size crash campaign: power lost at every write point of recorded workloads.
+//! The full-size crash campaign: power loss at every write point of recorded workloads.
 //!
 //! `crash_points [--recoveries N] [--operations N] [--seed N]` repeats campaigns with successive
 //! seeds, over all levels, until N recoveries are done; prints one line of JSON and fails on any
 //! violation. A violation names level, seed, write point and choice, which reproduce it.
 //!
-//! `crash_points --plants [STARTS]`, with the feature `planted`: puts each bug into the log and
-//! counts the seeds that it takes to find it.
+//! `crash_points --plants [STARTS]`, with the feature `planted`, plants each bug in the log and
+//! counts the seeds needed to find it.
 
 #[path = "../tests/common/crash.rs"]
 mod crash;
@@ -21,7 +21,7 @@ fn argument(name: &str, default: u64) -> u64 {
     }
 }
 
-/// The levels that a campaign goes through.
+/// The durability levels of successive campaigns.
 const LEVELS: [Durability; 4] =
     [Durability::Disk, Durability::Disk, Durability::Os, Durability::Memory];
 
@@ -29,11 +29,11 @@ fn level_of(seed: u64) -> Durability {
     LEVELS[seed as usize % LEVELS.len()]
 }
 
-/// Seeds in which a planted bug must be found.
+/// The number of seeds within which a planted bug must be found.
 #[cfg(feature = "planted")]
 const SEEDS_MAX: u64 = 40;
 
-/// How many seeds from `first` on it takes to find a bug.
+/// Returns the number of seeds, starting at `first`, that it takes to find a bug.
 #[cfg(feature = "planted")]
 fn seeds_needed(plant: weir_log::plant::Plant, first: u64) -> Option<u64> {
     use std::panic::catch_unwind;
@@ -48,16 +48,16 @@ fn seeds_needed(plant: weir_log::plant::Plant, first: u64) -> Option<u64> {
     found.map(|n| n + 1)
 }
 
-/// Prints a row for each planted bug: seeds needed, the median and the most of all starts.
+/// Prints a row per planted bug: the median and the maximum of the seeds needed over all starts.
 #[cfg(feature = "planted")]
 fn find_plants(starts: u64) {
     use weir_log::plant::Plant;
-    // Assertions that fail are what is looked for.
+    // Failing assertions are the expected outcome here.
     std::panic::set_hook(Box::new(|_| {}));
     let mut missed = 0;
     println!("| planted | seeds, median | most of {starts} starts |");
     println!("| --- | ---: | ---: |");
-    // What a start makes of the log is not here: that one is for the simulated order path.
+    // This bug is in the node's use of the log; the simulated order path covers it.
     for plant in Plant::ALL.into_iter().filter(|plant| *plant != Plant::TailAppliedTwice) {
         let needed = (0..starts).map(|start| seeds_needed(plant, 1 + start * SEEDS_MAX));
         let mut needed: Vec<u64> = needed.map(|found| found.unwrap_or(u64::MAX)).collect();

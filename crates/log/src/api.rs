@@ -1,89 +1,89 @@
-//! The sequenced log as its users see it, whatever stands behind it.
+//! The interface of a sequenced log, independent of its implementation.
 //!
-//! One writer per partition and epoch appends batches; a position is an entry's place in history,
-//! dense from 1. Entries are opaque bytes: the log knows nothing of orders. Nothing blocks but
-//! what says so; all waiting is done by calling `do_work` again.
+//! Each partition and epoch has one writer, which appends batches. A position is an entry's place
+//! in the log, dense from 1. Entries are opaque bytes: the log knows nothing of orders. No call
+//! blocks unless its name or documentation says so; a caller waits by calling `do_work` again.
 
 use weir_types::{Epoch, Nanos, Position};
 
 use crate::batch::Batch;
 use crate::error::LogError;
 
-/// What became of an append.
+/// The outcome of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Append {
-    /// Sequenced: the batch's entries have the positions from `first` on. Not yet committed.
+    /// The batch is sequenced, not yet committed: its entries have the positions from `first`.
     At {
         /// The position of the batch's first entry.
         first: Position,
     },
-    /// This log is not led in that epoch; nothing was taken.
+    /// The log's epoch is another one; nothing was appended.
     NotLeader,
-    /// The disk is full; nothing was taken. Reading goes on, and appending once there is space.
+    /// The disk is full; nothing was appended. Reads continue, and appends once there is space.
     Full,
-    /// More is waiting to be written than the log will hold; nothing was taken. Do work, retry.
+    /// The queue of unwritten bytes is full; nothing was appended. Do work and retry.
     Busy,
 }
 
-/// What the log has to tell.
+/// A change of the log's state, as `poll` reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Poll {
-    /// This process leads the log in this epoch. Told once, before anything else.
+    /// This process leads the log in this epoch. Reported once, before anything else.
     Leading(Epoch),
     /// All entries up to this position are committed at the log's durability level.
     Committed(Position),
-    /// The log cannot go on; entries up to `valid_to` are committed, later ones may be lost.
+    /// The log failed; entries up to `valid_to` are committed, later ones may be lost.
     Lost {
-        /// The last position that was committed.
+        /// The last committed position.
         valid_to: Position,
     },
 }
 
-/// A partition's log.
+/// The log of a partition.
 pub trait SequencedLog {
     /// Sequences a batch under one log time, which must be later than the last batch's: the caller
-    /// takes max(previous + 1, clock). Copies; never blocks, never syncs.
+    /// takes max(previous + 1, clock). Copies the batch; never blocks, never syncs.
     ///
     /// # Panics
-    /// When the batch is empty or the time does not grow: the caller is broken.
+    /// Panics when the batch is empty or the time does not increase: the caller is broken.
     fn append(&mut self, epoch: Epoch, log_time: Nanos, batch: &Batch) -> Append;
 
-    /// The news: leadership once, then the newest committed position, again and again.
+    /// Reports the leadership once, then the newest committed position on every call.
     fn poll(&mut self) -> Poll;
 
-    /// Starts and finishes I/O; returns how much there was to do, zero when nothing. `now` is the
-    /// time read at the start of the duty cycle.
+    /// Starts and finishes I/O; returns the amount of work done, zero when there was none. `now` is
+    /// the time read at the start of the duty cycle.
     ///
     /// # Errors
-    /// When a write or sync failed. The log has stopped for good: the process must abort, because
-    /// nothing is known of what the failed sync left on the medium.
+    /// Fails when a write or sync failed. The log has then stopped for good and the process must
+    /// abort, because the state that the failed sync left on the medium is unknown.
     fn do_work(&mut self, now: Nanos) -> Result<usize, LogError>;
 
-    /// True when all that was appended is committed and no I/O is under way.
+    /// Returns true when all appended entries are committed and no I/O is under way.
     fn is_idle(&self) -> bool;
 
-    /// True while the disk has no room: what goes beyond the room taken ahead is refused, reads
-    /// go on.
+    /// Returns true while the disk has no room: appends beyond the preallocated space are refused,
+    /// reads continue.
     fn is_full(&self) -> bool;
 
-    /// Blocks until all that was appended is on the medium and marked so, at every level.
+    /// Blocks until all appended entries are on the medium and a mark says so, at every level.
     ///
     /// # Errors
     /// As [`SequencedLog::do_work`].
     fn flush_blocking(&mut self) -> Result<(), LogError>;
 
-    /// Allows entries before `before` to be forgotten. What is forgotten is up to the log: whole
-    /// segments, in the background.
+    /// Allows the log to remove entries before `before`. The log removes whole segments, in the
+    /// background.
     fn truncate(&mut self, before: Position);
 
-    /// The epoch in which this process leads.
+    /// Returns the epoch in which this process leads.
     fn epoch(&self) -> Epoch;
 
-    /// The position that the next entry will get.
+    /// Returns the position of the next entry.
     fn next_position(&self) -> Position;
 
-    /// The log time of the last batch.
+    /// Returns the log time of the last batch.
     fn last_log_time(&self) -> Nanos;
 }

@@ -1,26 +1,26 @@
-//! A batch: entries laid out as they will stand in a frame, ready to be copied there.
+//! A batch: entries in the layout of a frame's body, ready to be copied into one.
 //!
 //! Each entry is a length, four zero bytes, its bytes, and zeros up to the next multiple of eight,
-//! so that every entry's bytes start at an aligned offset. A batch is reused: clearing keeps its
-//! memory.
+//! so that every entry's bytes start at an aligned offset. Batches are reused: clearing one keeps
+//! its memory.
 
-/// The bytes in front of each entry.
+/// The number of bytes in front of each entry.
 pub(crate) const ENTRY_PREFIX: usize = 8;
 
-/// The most bytes that a batch may hold, prefixes and padding included.
+/// The maximum size of a batch in bytes, including prefixes and padding.
 pub const BATCH_BYTES_MAX: usize = 1 << 20;
 
-/// Whether an entry was taken.
+/// The outcome of adding an entry to a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Push {
-    /// It was.
+    /// The entry was added.
     Taken,
-    /// The batch has no room for it; append what there is, clear, and push again.
+    /// The batch has no room for the entry: append the batch, clear it, and push again.
     BatchFull,
 }
 
-/// Entries to be appended together, under one log time.
+/// Entries that are appended together, under one log time.
 #[derive(Clone, Debug)]
 pub struct Batch {
     bytes: Vec<u8>,
@@ -35,13 +35,13 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// An empty batch that holds up to [`BATCH_BYTES_MAX`] bytes.
+    /// Creates an empty batch that holds up to [`BATCH_BYTES_MAX`] bytes.
     #[must_use]
     pub fn new() -> Batch {
         Batch::with_limit(BATCH_BYTES_MAX)
     }
 
-    /// An empty batch that holds up to `bytes_max` bytes, at most [`BATCH_BYTES_MAX`].
+    /// Creates an empty batch that holds up to `bytes_max` bytes, at most [`BATCH_BYTES_MAX`].
     #[must_use]
     pub fn with_limit(bytes_max: usize) -> Batch {
         assert!(bytes_max <= BATCH_BYTES_MAX, "a batch holds at most {BATCH_BYTES_MAX} bytes");
@@ -63,46 +63,47 @@ impl Batch {
         Push::Taken
     }
 
-    /// Forgets the entries, keeps the memory.
+    /// Removes the entries and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.count = 0;
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// How many bytes it holds at most.
+    /// Returns the maximum size of this batch in bytes.
     #[must_use]
     pub fn bytes_max(&self) -> usize {
         self.bytes_max
     }
 
-    /// True without entries.
+    /// Returns true when the batch has no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The entries as laid out.
+    /// Returns the entries in their layout.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// The bytes that an entry of `length` bytes takes in a frame.
+/// Returns the number of bytes that an entry of `length` bytes occupies in a frame.
 pub(crate) fn entry_size(length: usize) -> usize {
     ENTRY_PREFIX + length.next_multiple_of(8)
 }
 
-/// The entry at the start of `body`, and what follows it; `None` when the layout is broken.
+/// Splits the first entry off `body` and returns it with the rest; `None` when the layout is
+/// broken.
 pub(crate) fn split_entry(body: &[u8]) -> Option<(&[u8], &[u8])> {
     let prefix = body.first_chunk::<ENTRY_PREFIX>()?;
-    // The upper half of the prefix is zero, so that an absurd number fails here.
+    // The upper half of the prefix is zero, so an absurd length fails here.
     let length = usize::try_from(u64::from_le_bytes(*prefix)).ok()?;
     if length > body.len() {
         return None;

@@ -1,8 +1,7 @@
-//! One segment, looked at alone: what a backup asks before it trusts a copy.
+//! The check of a single segment, as a backup does it before it trusts a copy.
 //!
-//! A check reads bytes that anybody may have damaged or that a writer is still adding to, changes
-//! nothing and judges only what the one file can tell. Whoever checks several of them compares
-//! where one ends with where the next begins.
+//! The bytes may be damaged or still growing. A check changes nothing and judges only the one file;
+//! a caller with several segments compares the end of each with the beginning of the next.
 
 use weir_types::{Durability, Epoch, Nanos, Position};
 
@@ -11,7 +10,7 @@ use crate::frame::{Fault, FrameKind};
 use crate::recovery::{BreakFault, Scan, sound_header};
 use crate::segment::{EpochEnd, SegmentHeader, SegmentKind};
 
-/// A place in a log's history, as the segment that begins there tells it.
+/// A point between two frames of a log's history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Juncture {
     /// The number of the next frame.
@@ -20,12 +19,12 @@ pub struct Juncture {
     pub position: Position,
     /// The link that the next frame carries.
     pub link: u64,
-    /// The epoch there.
+    /// The epoch at this point.
     pub epoch: Epoch,
 }
 
 impl Juncture {
-    /// Where the segment with this header begins.
+    /// Returns the point at which the segment with this header begins.
     #[must_use]
     pub fn of_header(header: &SegmentHeader) -> Juncture {
         Juncture {
@@ -37,32 +36,33 @@ impl Juncture {
     }
 }
 
-/// What a segment holds.
+/// The result of checking a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentCheck {
     /// Its header.
     pub header: SegmentHeader,
-    /// How many of its bytes hold the header and sound frames.
+    /// The number of bytes taken by the header and the sound frames.
     pub end: u64,
-    /// Where history stands behind its last sound frame.
+    /// The point after the last sound frame.
     pub next: Juncture,
     /// The log time of the last batch.
     pub log_time: Nanos,
-    /// The epochs that ended up to there, oldest first.
+    /// The epochs that ended up to this point, oldest first.
     pub ended: Vec<EpochEnd>,
-    /// The durability level of the run that wrote last.
+    /// The durability level of the last run that wrote to the segment.
     pub durability: Durability,
-    /// The highest frame that anything in the file, behind a break too, says was synced.
+    /// The highest frame that any mark in the file, even one after a break, reports as synced.
     pub synced_frame: u64,
     /// True when the last sound frame is a closing mark.
     pub is_closed: bool,
-    /// What stands at `end` when it is neither zeros nor the end of the file.
+    /// The fault at `end`, when neither zeros nor the end of the file follow.
     pub broken: Option<Fault>,
 }
 
 impl SegmentCheck {
-    /// The error of a file named `name` whose break is damage, for frames up to `synced_frame` were
-    /// synced; `None` when there is no break or it may be a torn tail.
+    /// Returns the error when the break is damage, that is when its frame was synced according to
+    /// `synced_frame` or to the segment itself; `None` when there is no break or it may be a torn
+    /// tail.
     #[must_use]
     pub fn damage(&self, name: &str, synced_frame: u64) -> Option<LogError> {
         let fault = self.broken?;
@@ -77,7 +77,7 @@ impl SegmentCheck {
     }
 }
 
-/// Checks the header of the segment `name`: it is sound and of that name.
+/// Checks the header of the segment `name`: it is sound and matches the name.
 ///
 /// # Errors
 /// [`LogError::DamagedHeader`], [`LogError::NewerFormat`], [`LogError::Foreign`].
@@ -94,10 +94,10 @@ pub fn check_header(
     Ok(header)
 }
 
-/// Checks the bytes of the segment `name`: header, checksums, numbers, links.
+/// Checks the bytes of the segment `name`: header, checksums, numbers and links.
 ///
 /// # Errors
-/// As [`check_header`]. A break in the frames is no error here: [`SegmentCheck::broken`].
+/// As [`check_header`]. A break in the frames is not an error; [`SegmentCheck::broken`] reports it.
 pub fn check_segment(
     name: &str,
     bytes: &[u8],

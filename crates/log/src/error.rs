@@ -1,7 +1,7 @@
-//! What can be wrong with a log.
+//! The errors of a log.
 //!
-//! Each error names the file and, where there is one, the offset. None is recovered from by
-//! guessing: the caller refuses to start, or aborts.
+//! Each names the file and, where there is one, the offset. No error is recovered from by guessing:
+//! the caller refuses to start, or aborts.
 
 use thiserror::Error;
 use weir_io::DiskError;
@@ -9,10 +9,10 @@ use weir_types::{PartitionId, Position};
 
 use crate::frame::Fault;
 
-/// Why a log cannot be opened, read or continued.
+/// The reason that a log cannot be opened, read or continued.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LogError {
-    /// What was known to be on the medium is no longer whole.
+    /// Bytes known to have been synced are damaged.
     #[error(
         "{file} is damaged at offset {offset} ({fault:?}): frame {frame}, position {position} on; \
          frames up to {synced_frame} were synced, so this is no torn tail"
@@ -20,68 +20,68 @@ pub enum LogError {
     Damaged {
         /// The file.
         file: String,
-        /// The offset of the first byte that is not as it was written, or of its frame.
+        /// The offset of the first damaged byte, or of its frame.
         offset: u64,
-        /// What is wrong there.
+        /// The fault found there.
         fault: Fault,
-        /// The number of the frame that should stand there.
+        /// The number of the frame expected there.
         frame: u64,
-        /// The position that it should begin with.
+        /// The position expected at the start of that frame.
         position: Position,
         /// The highest frame known to have been synced.
         synced_frame: u64,
     },
-    /// A segment's header, which is synced before the file gets its name, is not sound.
+    /// A segment's header is unsound, although it was synced before the file got its name.
     #[error("{file} is damaged in its header (offset 0)")]
     DamagedHeader {
         /// The file.
         file: String,
     },
-    /// A segment that must be there is not.
+    /// A segment is missing.
     #[error("before {file} a segment is missing: frame {frame} is in none")]
     MissingSegment {
-        /// The file in front of which one is missing.
+        /// The file after the gap.
         file: String,
         /// The first frame that is missing.
         frame: u64,
     },
-    /// Written by a newer program.
+    /// The format is newer than this program.
     #[error("{file} has format version {version}; this program reads up to {known}")]
     NewerFormat {
         /// The file.
         file: String,
-        /// Its version.
+        /// The file's format version.
         version: u32,
-        /// The newest that this program reads.
+        /// The newest version that this program reads.
         known: u32,
     },
-    /// A file of another log, kind or partition.
+    /// The file belongs to another log, kind or partition.
     #[error("{file} does not belong here: {what}")]
     Foreign {
         /// The file.
         file: String,
-        /// How it is foreign.
+        /// The mismatch.
         what: String,
     },
-    /// The log of another partition than the configuration says.
+    /// The log belongs to another partition than the configured one.
     #[error("the log is partition {found}'s, the configuration says {wanted}")]
     OtherPartition {
-        /// The partition whose log it is.
+        /// The partition of the log.
         found: PartitionId,
-        /// The one configured.
+        /// The configured partition.
         wanted: PartitionId,
     },
-    /// The wanted position is no longer, or not yet, in the log.
+    /// The requested position is no longer, or not yet, in the log.
     #[error("position {wanted} is not in the log, which holds {first} to {last}")]
     NotRetained {
-        /// What was asked for.
+        /// The requested position.
         wanted: Position,
-        /// The first position held.
+        /// The first retained position.
         first: Position,
-        /// The last.
+        /// The last retained position.
         last: Position,
     },
-    /// A write or a sync failed while the log ran. The process must abort.
+    /// A write or a sync failed while the log was running. The process must abort.
     #[error("the log cannot go on, abort: {0}")]
     Fatal(DiskError),
     /// The disk failed outside the data path.
@@ -90,7 +90,7 @@ pub enum LogError {
 }
 
 impl LogError {
-    /// True when the process must abort rather than handle it.
+    /// Returns true when the process must abort rather than handle the error.
     #[must_use]
     pub fn is_fatal(&self) -> bool {
         matches!(self, LogError::Fatal(_))

@@ -1,11 +1,11 @@
-//! The event log on disk: what the engine said, in the command log's segments and frames.
+//! The event log on disk: the engine's events, in the command log's segment and frame format.
 //!
-//! It is written in the background, at its own pace, and synced when idle or asked. It is a
-//! function of the command log, so after a crash it is cut back to its last sound frame, whatever
-//! the damage, and written on from there as the engine says everything again. Positions are record
-//! numbers. Nothing waits for it: where the disk is full it stands still and the tail goes on.
+//! The log is written in the background and synced when idle or on request. It is a function of the
+//! command log. After a crash it is therefore cut back to its last sound frame, whatever the
+//! damage, and continued as the engine replays its events. Positions are record numbers. No other
+//! part waits for it: when the disk is full the log stops and the tail continues.
 //!
-//! Invariants: records are dense; a record that is there is never written twice. A snapshot of the
+//! Invariants: records are dense; an existing record is never written again. A snapshot of the
 //! engine may be taken only after `flush_blocking`, or its events could be lost for good.
 
 use weir_io::{Access, Disk, DiskAction, DiskError, DiskErrorKind};
@@ -20,24 +20,24 @@ use crate::reader::LogReader;
 use crate::recovery::Cut;
 use crate::segment::SegmentKind;
 
-/// How many bytes of records make a frame, when there are that many.
+/// The number of bytes of records at which a frame is written without waiting for more.
 const BATCH_BYTES: usize = 64 * 1024;
 
-/// How the event log is kept.
+/// The configuration of an event log.
 #[derive(Clone, Debug)]
 pub struct EventLogConfig {
-    /// The partition whose engine speaks.
+    /// The partition whose engine's events it holds.
     pub partition: PartitionId,
-    /// The identity of the log if this opening creates it: the command log's.
+    /// The identity of the log if this opening creates it: that of the command log.
     pub log_id_if_new: u128,
     /// The size of a segment file in bytes.
     pub segment_bytes: u64,
-    /// How long records may wait for more to share their frame.
+    /// The time for which records may wait to share their frame with later ones.
     pub linger: Nanos,
 }
 
 impl EventLogConfig {
-    /// The defaults: segments of 64 MiB, records wait up to 5 ms.
+    /// Returns the defaults: segments of 64 MiB, records wait up to 5 ms.
     #[must_use]
     pub fn new(partition: PartitionId, log_id_if_new: u128) -> EventLogConfig {
         let (segment_bytes, linger) = (64 << 20, Nanos(5_000_000));
@@ -52,59 +52,60 @@ impl EventLogConfig {
     }
 }
 
-/// How an event log was found.
+/// The state in which an event log was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventLogReport {
-    /// The first record it holds, and the one after the last.
+    /// Its record numbers, from the first to one after the last.
     pub records: std::ops::Range<u64>,
-    /// What was cut.
+    /// The damage that was cut off.
     pub cut: Option<Cut>,
-    /// Records that were neither on disk nor will be said again: the log begins after them, and
-    /// what it held before them is gone.
+    /// Records that are neither on disk nor replayed by the engine: the log begins after them, and
+    /// all earlier records are removed.
     pub hole: Option<std::ops::Range<u64>>,
 }
 
-/// An event log as opened by [`EventLog::open_reaching`].
+/// The result of [`EventLog::open_reaching`].
 pub enum OpenedEvents<D> {
-    /// It reaches to where the engine resumes.
+    /// The log reaches the record at which the engine resumes.
     Reaching(Box<EventLog<D>>, EventLogReport),
-    /// It ends before: a crash took a part while a lost future was cut off it.
+    /// The log ends before that record: a crash interrupted the removal of discarded history.
     Behind {
-        /// The first record that it does not have.
+        /// The first missing record.
         next: Position,
-        /// Its directory.
+        /// The log's directory.
         disk: D,
     },
 }
 
-/// What became of a record.
+/// The outcome of appending a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum EventAppend {
-    /// Taken, to be written.
+    /// The record is queued for writing.
     Taken,
-    /// It is there already: the engine says it again.
+    /// The log has the record: the engine is replaying.
     AlreadyThere,
     /// The disk is full or slow; try again later.
     NotNow,
 }
 
-/// See the module's documentation.
+/// An event log in one directory, with this process as its writer.
 pub struct EventLog<D> {
     log: EmbeddedLog<D>,
     config: EventLogConfig,
     batch: Batch,
-    /// When the batch's first record came, by the duty cycle's time.
+    /// The arrival of the batch's first record, in the duty cycle's time.
     since: Nanos,
     now: Nanos,
 }
 
 impl<D: Disk> EventLog<D> {
-    /// Opens the event log, or creates it. `resume_at` is the first record that the engine will
-    /// say, in this run, at the latest: the one after its snapshot's last.
+    /// Opens the event log, or creates it. `resume_at` is the highest record number with which the
+    /// engine may begin in this run: the one after its snapshot's last.
     ///
     /// # Errors
-    /// When another process has it, or the files are newer or foreign, or the disk fails.
+    /// Fails when another process has the log open, when files are newer or foreign, or when the
+    /// disk fails.
     pub fn open(
         config: EventLogConfig,
         resume_at: Position,
@@ -119,8 +120,9 @@ impl<D: Disk> EventLog<D> {
         }
     }
 
-    /// As [`EventLog::open`] in a directory that is locked already; but a log that ends before
-    /// `resume_at` is left as it is, for a caller who can let the engine begin earlier.
+    /// Opens the log like [`EventLog::open`], in a directory that is already locked. A log that
+    /// ends before `resume_at` is left unchanged, for a caller that can let the engine begin
+    /// earlier.
     ///
     /// # Errors
     /// As [`EventLog::open`].
@@ -138,8 +140,8 @@ impl<D: Disk> EventLog<D> {
         Ok(OpenedEvents::Reaching(Box::new(EventLog::of_log(log, config)), report))
     }
 
-    /// Begins a log after `hole`, whose events are said by nobody any more, in a directory that is
-    /// locked already: a log that begins late rather than one with a gap.
+    /// Begins a log after `hole`, the records that no engine will replay, in a directory that is
+    /// already locked: the log begins late rather than with a gap.
     ///
     /// # Errors
     /// As [`EventLog::open`].
@@ -160,10 +162,10 @@ impl<D: Disk> EventLog<D> {
         EventLog { log, config, batch: Batch::with_limit(room), since: Nanos(0), now: Nanos(0) }
     }
 
-    /// Takes a record, unless it is there.
+    /// Appends a record, unless the log has it already.
     ///
     /// # Panics
-    /// When it is not the next one: records are dense.
+    /// Panics when a record is skipped: records are dense.
     pub fn append(&mut self, record: Position, bytes: &[u8]) -> EventAppend {
         let next = self.next_record();
         if record < next {
@@ -184,11 +186,11 @@ impl<D: Disk> EventLog<D> {
         EventAppend::Taken
     }
 
-    /// Writes what has waited long enough, and does the log's I/O.
+    /// Writes records that have waited long enough, and does the log's I/O.
     ///
     /// # Errors
-    /// As [`SequencedLog::do_work`]; the process must abort, as for the command log: the disk that
-    /// failed is the same.
+    /// As [`SequencedLog::do_work`]. The process must abort, as for the command log, because both
+    /// are on the same disk.
     pub fn do_work(&mut self, now: Nanos) -> Result<usize, LogError> {
         self.now = now;
         let waited = now.0.saturating_sub(self.since.0) >= self.config.linger.0;
@@ -197,13 +199,13 @@ impl<D: Disk> EventLog<D> {
         Ok(self.log.do_work(now)? + usize::from(handed))
     }
 
-    /// Blocks until all records taken are on the medium.
+    /// Blocks until all appended records are on the medium.
     ///
     /// # Errors
     /// As [`EventLog::do_work`], and when the disk is full.
     pub fn flush_blocking(&mut self) -> Result<(), LogError> {
         if !self.batch.is_empty() && !self.hand_over() {
-            // What was in its way may have been the batch before it.
+            // The previous batch may have blocked it.
             self.log.flush_blocking()?;
             if !self.hand_over() {
                 let (action, kind) = (DiskAction::Write, DiskErrorKind::Full);
@@ -214,7 +216,7 @@ impl<D: Disk> EventLog<D> {
         self.log.flush_blocking()
     }
 
-    /// Ends the log with a closing mark.
+    /// Closes the log with a closing mark.
     ///
     /// # Errors
     /// As [`EventLog::flush_blocking`].
@@ -223,28 +225,28 @@ impl<D: Disk> EventLog<D> {
         self.log.close()
     }
 
-    /// The number of the next record to be taken.
+    /// Returns the number of the next record to append.
     #[must_use]
     pub fn next_record(&self) -> Position {
         Position(self.log.next_position().0 + u64::from(self.batch.count()))
     }
 
-    /// The oldest record that is retained.
+    /// Returns the oldest retained record.
     #[must_use]
     pub fn first_record(&self) -> Position {
         self.log.first_position()
     }
 
-    /// Allows records before `before` to be forgotten.
+    /// Allows the log to remove records before `before`.
     pub fn truncate(&mut self, before: Position) {
         self.log.truncate(before);
     }
 
-    /// Gives up the records after `last`: they tell of commands that the command log lost, and
-    /// their numbers will be taken again. To be called once the engine has replayed its log.
+    /// Removes the records after `last`. They belong to commands that the command log lost, and
+    /// their numbers will be reused. Call it once the engine has replayed its log.
     ///
     /// # Errors
-    /// When the disk fails.
+    /// Fails when the disk fails.
     pub fn cut_after(mut self, last: Position) -> Result<EventLog<D>, LogError> {
         if self.next_record().0 <= last.0 + 1 {
             return Ok(self);
@@ -263,7 +265,7 @@ impl<D: Disk> EventLog<D> {
         Ok(cut)
     }
 
-    /// Gives the batch to the log.
+    /// Appends the batch to the log; returns false when the log refuses it.
     fn hand_over(&mut self) -> bool {
         let time = Nanos(self.now.0.max(self.log.last_log_time().0 + 1));
         match self.log.append(self.log.epoch(), time, &self.batch) {
@@ -276,7 +278,7 @@ impl<D: Disk> EventLog<D> {
     }
 }
 
-/// A reader of an event log's records, from `from` on; the positions it tells are record numbers.
+/// Returns a reader of an event log's records from `from`; its positions are record numbers.
 ///
 /// # Errors
 /// As [`LogReader::open`].
@@ -313,8 +315,8 @@ fn remove_all<D: Disk>(disk: &mut D) -> Result<(), LogError> {
     Ok(())
 }
 
-/// Cuts the files before the frame that holds the record after `last`; returns that frame's
-/// records up to `last`, which must be written again.
+/// Cuts the files at the frame that holds the record after `last`; returns that frame's records up
+/// to `last`, which must be written again.
 fn cut_files_after<D: Disk>(
     disk: &mut D,
     last: Position,

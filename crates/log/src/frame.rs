@@ -1,8 +1,8 @@
 //! The frame: a 64-byte header and a body, the unit that is written whole or not at all.
 //!
-//! The header has its own checksum, so that what a frame says about earlier frames (which of them
-//! are synced) can be believed even when its body is damaged. Every frame carries the link, a hash
-//! of all frames before it. Layout and reasons: `docs/protocols/log-format.md`.
+//! The header has its own checksum, so that its statement about earlier frames (the highest synced
+//! one) is reliable even when its body is damaged. Every frame carries the link, a hash of all
+//! frames before it. Layout and reasons: `docs/protocols/log-format.md`.
 
 use weir_types::{Durability, Epoch, Nanos, Position};
 
@@ -12,16 +12,16 @@ use crate::plant::{self, Plant};
 /// The size of a frame's header in bytes.
 pub const FRAME_HEADER: usize = 64;
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameKind {
-    /// Entries of one batch.
+    /// The entries of one batch.
     Entries = 1,
     /// A mark written when idle: all frames before it are synced.
     Mark = 2,
     /// A mark written at a clean stop.
     Close = 3,
-    /// A mark written at each opening; its body tells the boot.
+    /// A mark written at each opening; its body holds the boot id.
     Open = 4,
 }
 
@@ -40,31 +40,32 @@ pub struct FrameHeader {
     pub length: u32,
     /// CRC-32C of the body.
     pub body_crc: u32,
-    /// What it is.
+    /// The kind of the frame.
     pub kind: FrameKind,
-    /// The durability level the writer runs at.
+    /// The durability level of the writer.
     pub durability: Durability,
     /// The frame's number, dense from 1.
     pub frame: u64,
-    /// The position of the first entry; of the next one to come where there is none.
+    /// The position of the first entry, or of the next entry to come when the frame has none.
     pub first_position: Position,
     /// The batch's log time.
     pub log_time: Nanos,
-    /// The highest frame known to be on the medium when this one was made.
+    /// The highest frame known to be on the medium when this frame was made.
     pub synced_frame: u64,
-    /// The hash of all frames before.
+    /// The hash of all earlier frames.
     pub link: u64,
-    /// How many entries.
+    /// The number of entries.
     pub count: u32,
     /// The writer's epoch.
     pub epoch: Epoch,
 }
 
-/// A header's own checksum's place.
+/// The place of the header's own checksum.
 const CRC_AT: std::ops::Range<usize> = 4..8;
 
 impl FrameHeader {
-    /// The header's bytes, checksummed; also returns the checksum, which the link goes on with.
+    /// Encodes the header with its checksum; also returns the checksum, which the next link
+    /// includes.
     #[must_use]
     pub fn encode(&self) -> ([u8; FRAME_HEADER], u32) {
         let mut bytes = [0u8; FRAME_HEADER];
@@ -84,7 +85,7 @@ impl FrameHeader {
         (bytes, crc)
     }
 
-    /// Reads a header and its checksum; `None` when the bytes are not a sound header.
+    /// Decodes a header and its checksum; `None` when the bytes are not a sound header.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<(FrameHeader, u32)> {
         let bytes = bytes.first_chunk::<FRAME_HEADER>()?;
@@ -116,15 +117,15 @@ impl FrameHeader {
         Some((header, crc))
     }
 
-    /// The link that the next frame carries.
+    /// Returns the link of the next frame.
     #[must_use]
     pub fn next_link(&self, header_crc: u32) -> u64 {
         next_link(self.link, header_crc)
     }
 }
 
-/// The link after a frame: mixes the link before with the frame's header checksum, which covers
-/// the body's checksum too.
+/// Returns the link after a frame: a mix of the frame's own link and its header checksum, which
+/// covers the body's checksum too.
 #[must_use]
 pub fn next_link(link: u64, header_crc: u32) -> u64 {
     let mut z = link.rotate_left(32) ^ u64::from(header_crc).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -133,48 +134,48 @@ pub fn next_link(link: u64, header_crc: u32) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The link that a log's first frame carries.
+/// Returns the link of a log's first frame.
 #[must_use]
 pub fn first_link(log_id: u128) -> u64 {
     let bytes = log_id.to_le_bytes();
     next_link(u64_at(&bytes, 0) ^ u64_at(&bytes, 8).rotate_left(1), crc32c::crc32c(&bytes))
 }
 
-/// Why the bytes at an offset are not the frame that belongs there.
+/// The reason that the bytes at an offset are not the expected frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The file ends inside the frame.
     Truncated,
-    /// Neither a sound header nor zeros.
+    /// The bytes are neither a sound header nor zeros.
     BadHeader,
     /// The body does not match its checksum or its entries do not add up.
     BadBody,
-    /// Zeros, with something after them that is not.
+    /// Zeros with other bytes after them.
     Hole,
-    /// A sound frame of another place or history: number, position, time, epoch or link differ.
+    /// A sound frame from another place or history: number, position, time, epoch or link differ.
     Misplaced,
 }
 
-/// What stands at an offset of a segment.
+/// The content at an offset of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decoded<'a> {
     /// A sound frame.
     Frame {
-        /// Its header.
+        /// The frame's header.
         header: FrameHeader,
-        /// Its header's checksum.
+        /// The header's checksum.
         header_crc: u32,
-        /// Its body.
+        /// The frame's body.
         body: &'a [u8],
     },
-    /// Zeros where a header would be: nothing was written here.
+    /// Zeros in place of a header: nothing was written here.
     Zeros,
-    /// Something else.
+    /// Neither a frame nor zeros.
     Fault(Fault),
 }
 
-/// Decodes what stands at the start of `bytes`: checksums and the entries' layout, not yet whether
-/// the frame belongs here.
+/// Decodes the start of `bytes`. Checks the checksums and the entries' layout, not yet whether the
+/// frame belongs at this place.
 #[must_use]
 pub fn decode_frame(bytes: &[u8]) -> Decoded<'_> {
     let head = &bytes[..bytes.len().min(FRAME_HEADER)];

@@ -1,8 +1,8 @@
-//! Entry points for fuzzers: any bytes as a segment or a snapshot; nothing here may panic, hang or
-//! allocate more than a small multiple of its input.
+//! Entry points for fuzzers: arbitrary bytes as a segment or a snapshot. No input may cause a
+//! panic, a hang or an allocation of more than a small multiple of its size.
 //!
-//! Random bytes hardly ever pass a checksum, so each input is also tried with its checksums, frame
-//! numbers and links mended, which lets a fuzzer reach what stands behind them.
+//! Random bytes hardly ever pass a checksum. Each input is therefore also tried with its checksums,
+//! frame numbers and links repaired, which lets a fuzzer reach the code after those checks.
 
 use weir_io::{Disk, SimDisk};
 use weir_types::{Durability, Nanos, PartitionId, Position};
@@ -14,7 +14,7 @@ use crate::recovery::{decode_segment, inspect};
 use crate::segment::{SEGMENT_HEADER, SegmentHeader, SegmentKind};
 use crate::snapshot::decode_snapshot;
 
-/// Reads, recovers and reads again `bytes` as the only segment of a command log.
+/// Reads, recovers and rereads `bytes` as the only segment of a command log.
 pub fn fuzz_decode_segment(bytes: &[u8]) {
     exercise_segment(bytes);
     exercise_segment(&mended(bytes));
@@ -43,7 +43,7 @@ fn exercise_segment(bytes: &[u8]) {
     assert_eq!(log.committed().0 + 1, report.positions.end, "what was recovered is committed");
     log.close().expect("a simulated disk without faults");
     drop(log);
-    // What recovery left must be whole.
+    // Recovery must leave a sound log.
     let again = inspect(&mut disk.clone(), SegmentKind::Command).expect("a recovered log is sound");
     assert_eq!(again.map(|seen| (seen.clean, seen.positions)), Some((true, report.positions)));
 }
@@ -58,7 +58,7 @@ fn read_through<D: Disk>(disk: D) -> Result<(), crate::error::LogError> {
     Ok(())
 }
 
-/// The same bytes with checksums that fit, as far as lengths allow.
+/// Returns the same bytes with correct checksums, as far as the lengths allow.
 fn mended(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     if bytes.len() < SEGMENT_HEADER {
@@ -98,7 +98,7 @@ mod tests {
     use crate::api::{Append, SequencedLog};
     use weir_io::{Rng, SeededRng};
 
-    /// A sound segment to start from.
+    /// Returns a sound segment to start from.
     fn seed() -> Vec<u8> {
         let disk = SimDisk::new(1);
         let mut config = LogConfig::new(PartitionId(1), 1);

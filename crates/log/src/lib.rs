@@ -1,9 +1,9 @@
 //! The sequenced log of a partition, its snapshots, and the event log that views read.
 //!
-//! [`SequencedLog`] is what the rest of Weir sees; [`EmbeddedLog`] keeps it in one directory of
-//! segment files. Entries are opaque bytes. Opening a log checks it and repairs a torn tail by the
-//! tables in [`recovery`]; damage to what was synced is an error that names file and offset. The
-//! format is argued byte by byte in `docs/protocols/log-format.md`.
+//! [`SequencedLog`] is the interface for the rest of Weir; [`EmbeddedLog`] implements it in one
+//! directory of segment files. Entries are opaque bytes. Opening a log checks it and repairs a torn
+//! tail by the tables in [`recovery`]; damage to synced bytes is an error that names file and
+//! offset. `docs/protocols/log-format.md` argues the format byte by byte.
 
 pub mod api;
 pub mod batch;

@@ -1,39 +1,39 @@
-//! Bugs to put in on purpose: how it is known that the campaigns over the log would find them.
+//! Planted bugs, which prove that the test campaigns over the log can find bugs of their kind.
 //!
-//! The log, and the node's recovery over it, ask [`is`] at the places where they would go wrong.
-//! Without the feature `planted` the answer is a constant and nothing of this is in the program.
+//! The log, and the node's recovery on top of it, call [`is`] where a planted bug takes effect.
+//! Without the feature `planted` the call is a constant and the program contains no planted bug.
 
-/// A planted bug of the log or of what is made of it at a start.
+/// A planted bug of the log or of the node's recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
-    /// Chunks are committed at `disk` once they are written; nothing is synced.
+    /// Chunks are committed at `disk` once they are written, without a sync.
     SyncSkipped,
-    /// Recovery takes a frame's body as it is, whatever its checksum.
+    /// Recovery accepts a frame's body whatever its checksum.
     ChecksumUnchecked,
-    /// A torn tail is left where it is.
+    /// A torn tail is not cut off.
     TornTailNotCut,
-    /// A frame says that all before it are synced, whether they are or not.
+    /// A frame reports all frames before it as synced, even unsynced ones.
     SyncedMarkTooEarly,
-    /// An unclean end at `memory` begins no epoch.
+    /// An unclean end at level `memory` begins no new epoch.
     EpochNotBegun,
-    /// A recycled file is used again with what it held.
+    /// A recycled file is reused without zeroing it.
     SpareNotZeroed,
-    /// Truncating gives up one entry more than it may.
+    /// Truncating removes one entry more than allowed.
     TruncateOffByOne,
-    /// Of several segments that are given up, the newest goes first.
+    /// Of several removed segments, the newest is removed first.
     TrimmedOutOfOrder,
     /// A segment gets its name before its header is synced.
     HeaderNotSynced,
     /// A snapshot gets its name before its bytes are synced.
     SnapshotNotSynced,
-    /// A snapshot of a lost future stays.
+    /// A snapshot of discarded history is kept.
     LostSnapshotKept,
     /// The end of the log is applied twice after a snapshot.
     TailAppliedTwice,
 }
 
 impl Plant {
-    /// All of them.
+    /// All planted bugs.
     pub const ALL: [Plant; 12] = [
         Plant::SyncSkipped,
         Plant::ChecksumUnchecked,
@@ -57,16 +57,16 @@ mod switch {
     use super::Plant;
 
     thread_local! {
-        // A thread's own, so that tests may run side by side; simulations have one thread.
+        // Per thread, so that tests can run in parallel; a simulation has one thread.
         static PLANTED: Cell<Option<Plant>> = const { Cell::new(None) };
     }
 
-    /// Plants one bug in all logs of this thread, or takes it out again.
+    /// Plants a bug in all logs of this thread, or removes it.
     pub fn set(plant: Option<Plant>) {
         PLANTED.set(plant);
     }
 
-    /// Whether this bug is planted.
+    /// Returns true when this bug is planted.
     #[must_use]
     pub fn is(plant: Plant) -> bool {
         PLANTED.get() == Some(plant)
@@ -76,7 +76,7 @@ mod switch {
 #[cfg(feature = "planted")]
 pub use switch::{is, set};
 
-/// Whether this bug is planted: never, in a program made without the feature.
+/// Returns false: a program without the feature has no planted bug.
 #[cfg(not(feature = "planted"))]
 #[must_use]
 #[inline]

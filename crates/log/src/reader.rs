@@ -1,9 +1,9 @@
 //! Reads a log's entries in order, from files that may still grow.
 //!
 //! A reader verifies every frame's checksums, place and link. It holds one frame at a time, opens
-//! files for reading only, and takes no lock: the log may be in use by its writer. At the end of
-//! what is written it says so and can be asked again later; a frame caught half-written reads as
-//! the end. It may see entries that are written and not yet committed: compare positions.
+//! files for reading only and takes no lock, so the log's writer may be running. It reports the end
+//! of the written frames and can be called again later; a half-written frame reads as the end. It
+//! may return entries that are written but not yet committed; the caller compares positions.
 
 use weir_io::{Access, Disk, FileId};
 use weir_types::{Epoch, Nanos, Position};
@@ -14,13 +14,13 @@ use crate::frame::{Decoded, FRAME_HEADER, Fault, FrameHeader, FrameKind, decode_
 use crate::recovery::sound_header;
 use crate::segment::{NUMBER_MAX, SEGMENT_HEADER, SegmentHeader, SegmentKind};
 
-/// How much is read ahead in bytes.
+/// The number of bytes to read ahead.
 const READ_AHEAD: usize = 256 * 1024;
 
-/// How far apart the remembered places are within a segment, in bytes.
+/// The distance between remembered places within a segment, in bytes.
 const PLACE_EVERY: u64 = 1 << 20;
 
-/// A place from which reading can go on: the beginning of a frame.
+/// A place from which reading can continue: the start of a frame.
 #[derive(Clone, Debug)]
 struct Place {
     name: String,
@@ -33,61 +33,61 @@ struct Place {
 /// An entry of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// Its position.
+    /// The entry's position.
     pub position: Position,
-    /// Its batch's log time.
+    /// The log time of its batch.
     pub log_time: Nanos,
-    /// The epoch it was appended in.
+    /// The epoch in which it was appended.
     pub epoch: Epoch,
     /// True for the last entry of its batch.
     pub ends_batch: bool,
-    /// Its bytes.
+    /// The entry's bytes.
     pub bytes: &'a [u8],
 }
 
-/// See the module's documentation.
+/// A reader with its place in one log.
 pub struct LogReader<D: Disk> {
     disk: D,
     kind: SegmentKind,
     name: String,
     file: FileId,
     header: SegmentHeader,
-    /// Where the next frame is.
+    /// The offset of the next frame.
     offset: u64,
     frame_next: u64,
     position_next: Position,
     link: u64,
-    /// What was read ahead, and its place in the file.
+    /// The bytes read ahead, and their offset in the file.
     buf: Vec<u8>,
     buf_at: u64,
     /// The frame being read: its header, and the rest of its body within `buf`.
     current: Option<FrameHeader>,
     body: std::ops::Range<usize>,
     position: Position,
-    /// Places passed, in order: a sparse index.
+    /// Places passed so far, in order: a sparse index.
     places: Vec<Place>,
 }
 
-/// What is behind a segment's last frame, as far as a reader can tell.
+/// The state after a segment's last frame, as far as a reader can tell.
 enum NextSegment {
-    /// Nothing yet.
+    /// No further segment yet.
     None,
-    /// A segment that goes on from there.
+    /// The next segment, which continues from here and was entered.
     Entered,
-    /// A segment that goes on from later: frames came since this one was read.
+    /// The next segment begins later: frames were added after this segment was read.
     LookAgain,
 }
 
 impl<D: Disk> LogReader<D> {
-    /// A reader whose first entry is `from`, or the oldest retained one for position zero.
+    /// Opens a reader whose first entry is `from`, or the oldest retained entry for position zero.
     ///
     /// # Errors
-    /// When there is no log, `from` is not in it, or it cannot be read.
+    /// Fails when there is no log, `from` is not in it, or it cannot be read.
     pub fn open(mut disk: D, kind: SegmentKind, from: Position) -> Result<Self, LogError> {
         let names = segment_names(&mut disk, kind)?;
         let mut chosen = None;
         for name in &names {
-            // Names sort by position: the last that begins at or before `from` holds it.
+            // Names sort by position: the last segment that begins at or before `from` holds it.
             let first = first_position_of(name);
             if chosen.is_none() || first.is_some_and(|first| first <= from) {
                 chosen = Some(name);
@@ -117,10 +117,10 @@ impl<D: Disk> LogReader<D> {
         Ok(reader)
     }
 
-    /// The next entry; `None` at the end of what is written so far.
+    /// Returns the next entry; `None` at the end of the written entries.
     ///
     /// # Errors
-    /// When the disk fails, or the log is damaged in the middle.
+    /// Fails when the disk fails, or the log is damaged before its end.
     pub fn next_entry(&mut self) -> Result<Option<Entry<'_>>, LogError> {
         while self.body.is_empty() {
             if !self.next_frame()? {
@@ -142,20 +142,20 @@ impl<D: Disk> LogReader<D> {
         }))
     }
 
-    /// The position of the next entry.
+    /// Returns the position of the next entry.
     #[must_use]
     pub fn next_position(&self) -> Position {
         if self.body.is_empty() { self.position_next } else { self.position }
     }
 
-    /// The header of the segment being read.
+    /// Returns the header of the current segment.
     #[must_use]
     pub fn segment(&self) -> &SegmentHeader {
         &self.header
     }
 
-    /// The next frame's header, marks included, and its place; entries not yet read of the one
-    /// before are skipped. For tools that show a log as it is.
+    /// Returns the next frame's header, including marks, with its file and offset; unread entries
+    /// of the frame before are skipped. For tools that show a log frame by frame.
     ///
     /// # Errors
     /// As [`LogReader::next_entry`].
@@ -171,12 +171,12 @@ impl<D: Disk> LogReader<D> {
         Ok(Some((header, &self.name, at)))
     }
 
-    /// Moves to the entry at `to`, by way of the places passed before: reading onwards from a
-    /// remembered place is a hop over at most 1 MiB of frames.
+    /// Moves to the entry at `to`, starting from the nearest remembered place: it skips at most 1
+    /// MiB of frames.
     ///
     /// # Errors
-    /// When `to` is not in the log, or the disk fails. The reader's place is then undefined: seek
-    /// again before reading.
+    /// Fails when `to` is not in the log, or the disk fails. The reader's place is then undefined;
+    /// seek again before reading.
     pub fn seek(&mut self, to: Position) -> Result<(), LogError> {
         let passed = self.places.partition_point(|place| place.position <= to);
         let Some(place) = passed.checked_sub(1).map(|last| self.places[last].clone()) else {
@@ -235,7 +235,7 @@ impl<D: Disk> LogReader<D> {
         Ok(())
     }
 
-    /// Passes one frame by its header alone when all of it is before `from`.
+    /// Skips one frame by its header alone when all of it is before `from`.
     fn hop_before(&mut self, from: Position) -> Result<bool, LogError> {
         self.read_ahead(FRAME_HEADER)?;
         let Some((header, crc)) = FrameHeader::decode(self.ahead()) else { return Ok(false) };
@@ -248,7 +248,7 @@ impl<D: Disk> LogReader<D> {
         Ok(passes)
     }
 
-    /// Moves to the next frame, over the segment's end where there is another.
+    /// Moves to the next frame, in the next segment if this one has ended.
     fn next_frame(&mut self) -> Result<bool, LogError> {
         let mut is_final = false;
         loop {
@@ -289,7 +289,7 @@ impl<D: Disk> LogReader<D> {
         self.current = Some(header);
     }
 
-    /// Notes the present place when the last noted one is far behind.
+    /// Remembers the current place when the last remembered one is far behind.
     fn remember(&mut self) {
         let known = self.places.last().is_some_and(|last| {
             last.position >= self.position_next
@@ -310,25 +310,26 @@ impl<D: Disk> LogReader<D> {
             && header.frame < NUMBER_MAX
     }
 
-    /// What is buffered from the present offset on.
+    /// Returns the buffered bytes from the current offset.
     fn ahead(&self) -> &[u8] {
         let skip = usize::try_from(self.offset.saturating_sub(self.buf_at)).unwrap_or(usize::MAX);
         self.buf.get(skip..).unwrap_or_default()
     }
 
-    /// The length that the next frame claims, when its header is sound; else a header's.
+    /// Returns the length in the next frame's header when that is sound, otherwise a header's
+    /// length.
     fn frame_length_ahead(&mut self) -> Result<usize, LogError> {
         self.read_ahead(FRAME_HEADER)?;
         let sound = FrameHeader::decode(self.ahead());
         Ok(sound.map_or(FRAME_HEADER, |(header, _)| header.length as usize))
     }
 
-    /// Sees to it that `wanted` bytes are buffered, where the file has them.
+    /// Buffers `wanted` bytes, as far as the file has them.
     fn read_ahead(&mut self, wanted: usize) -> Result<(), LogError> {
         if self.offset >= self.buf_at && self.ahead().len() >= wanted {
             return Ok(());
         }
-        // No more than the file has: a length in a damaged file must not size a buffer.
+        // Limited to the file's length: a length in a damaged file must not size a buffer.
         let left = self.disk.len(self.file)?.saturating_sub(self.offset);
         let size = (wanted.max(READ_AHEAD) as u64).min(left);
         self.buf.resize(usize::try_from(size).expect("a segment is below 4 GiB"), 0);
@@ -338,12 +339,12 @@ impl<D: Disk> LogReader<D> {
         Ok(())
     }
 
-    /// Goes to the segment after this one. `fault` is what stands where this one's next frame
-    /// would be: the end of the log when there is no further segment, damage when there is one
-    /// that does not go on from here and `is_final`, because what was read was read after that
-    /// segment had its name: all frames before a segment are written before it is named.
+    /// Moves to the segment after this one. `fault` is the fault at the place of this segment's
+    /// next frame. Without a further segment it is the end of the log. It is damage when a further
+    /// segment does not continue from here and `is_final` is set: all frames before a segment are
+    /// written before it is named, and this segment was read after that.
     fn next_segment(&mut self, fault: Fault, is_final: bool) -> Result<NextSegment, LogError> {
-        // What is buffered may be older than what the writer has done since.
+        // The buffered bytes may be older than the writer's last changes.
         self.buf.clear();
         let names = segment_names(&mut self.disk, self.kind)?;
         let Some(name) = names.iter().find(|name| **name > self.name) else {
@@ -386,7 +387,7 @@ fn segment_names<D: Disk>(disk: &mut D, kind: SegmentKind) -> Result<Vec<String>
     Ok(names)
 }
 
-/// The header of the segment `name`.
+/// Returns the header of the segment `name`.
 pub(crate) fn segment_header<D: Disk>(
     disk: &mut D,
     name: &str,
@@ -397,7 +398,7 @@ pub(crate) fn segment_header<D: Disk>(
     Ok(header)
 }
 
-/// The position in a segment's name.
+/// Returns the position in a segment's name.
 fn first_position_of(name: &str) -> Option<Position> {
     name.split_once('-')?.0.parse().ok().map(Position)
 }

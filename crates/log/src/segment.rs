@@ -1,7 +1,8 @@
-//! The segment file: its name and its header, which opens the history that its frames go on with.
+//! The segment file: its name and its header, which states the point in history where its frames
+//! start.
 //!
-//! A header is written and synced before the file gets its name, and never changed after. So a
-//! named segment with an unsound header is damaged, never merely unfinished.
+//! A header is written and synced before the file gets its name, and never changes after. So a
+//! named segment with an unsound header is damaged, not unfinished.
 
 use weir_types::{Durability, Epoch, Nanos, PartitionId, Position};
 
@@ -10,22 +11,22 @@ use crate::frame::{durability_code, durability_from_code, u32_at, u64_at};
 /// The header's size in bytes: frames begin at this offset.
 pub const SEGMENT_HEADER: usize = 4096;
 
-/// The version of the format that this program writes and the newest that it reads.
+/// The format version that this program writes, and the newest that it reads.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// How many ended epochs a header holds; older ones are forgotten.
+/// The maximum number of ended epochs in a header; older ones are dropped.
 pub const EPOCHS_MAX: usize = 240;
 
-/// Frame numbers, positions and log times in nanoseconds stay below this, so that no arithmetic on
-/// what a file says can overflow.
+/// The bound of frame numbers, positions and log times in nanoseconds; it keeps arithmetic on a
+/// file's numbers from overflowing.
 pub(crate) const NUMBER_MAX: u64 = 1 << 63;
-/// Epochs stay below this, likewise.
+/// The bound of epochs, for the same reason.
 pub(crate) const EPOCH_MAX: u32 = 1 << 31;
 
 const EPOCHS_AT: usize = 128;
 const CRC_AT: usize = SEGMENT_HEADER - 4;
 
-/// What a segment file is a part of.
+/// The kind of log that a segment belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentKind {
     /// A command log.
@@ -42,7 +43,7 @@ impl SegmentKind {
         }
     }
 
-    /// The end of the file names of this kind.
+    /// Returns the file name suffix of this kind.
     #[must_use]
     pub fn suffix(self) -> &'static str {
         match self {
@@ -52,33 +53,33 @@ impl SegmentKind {
     }
 }
 
-/// An epoch that has ended, and the last position that is valid of it.
+/// An ended epoch and its last valid position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EpochEnd {
     /// The epoch.
     pub epoch: Epoch,
-    /// Its last valid position; later ones that were seen under it are lost.
+    /// The epoch's last valid position; later ones seen in this epoch are lost.
     pub last_valid: Position,
 }
 
-/// What is noted of the run of the program that writes: in each opening mark, and again in each
-/// header, because the segment that holds the mark may be truncated away.
+/// The record of the writing process's start. It stands in each opening mark, and again in each
+/// header, because the segment with the mark may be truncated away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opening {
-    /// The machine's boot.
+    /// The boot id of the machine.
     pub boot_id: [u8; 16],
     /// The durability level.
     pub durability: Durability,
 }
 
-/// A segment's header: where in history its first frame stands.
+/// A segment's header: the point in history of its first frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
-    /// What it is a part of.
+    /// The kind of log.
     pub kind: SegmentKind,
     /// The log's identity, drawn at its creation.
     pub log_id: u128,
-    /// The partition whose log it is.
+    /// The log's partition.
     pub partition: PartitionId,
     /// The epoch at the time of writing.
     pub epoch: Epoch,
@@ -86,41 +87,41 @@ pub struct SegmentHeader {
     pub first_frame: u64,
     /// The position of its first entry.
     pub first_position: Position,
-    /// The link that its first frame carries.
+    /// The link of its first frame.
     pub link: u64,
     /// The highest frame known to be on the medium at the time of writing.
     pub synced_frame: u64,
-    /// The log time of the last frame before it.
+    /// The log time of the last frame before the segment.
     pub log_time: Nanos,
-    /// The run that wrote it.
+    /// The start of the process that wrote it.
     pub opening: Opening,
-    /// The epochs that ended before, oldest first, the newest [`EPOCHS_MAX`] of them.
+    /// The epochs that ended before it, oldest first, limited to the newest [`EPOCHS_MAX`].
     pub ended: Vec<EpochEnd>,
 }
 
-/// Why a header cannot be used.
+/// The reason that a header cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderFault {
-    /// Damaged, or not a header at all.
+    /// The header is damaged, or is none at all.
     Unsound,
-    /// Sound, of a version that this program does not know.
+    /// The header is sound, but of a version that this program does not know.
     Newer(u32),
-    /// Sound, of the other kind of log.
+    /// The header is sound, but of the other kind of log.
     OtherKind,
 }
 
 impl SegmentHeader {
-    /// The file's name: sorting by name sorts by history.
+    /// Returns the file name; names sort in the order of history.
     #[must_use]
     pub fn file_name(&self) -> String {
         let (position, frame) = (self.first_position.0, self.first_frame);
         format!("{position:020}-{frame:020}{}", self.kind.suffix())
     }
 
-    /// The header's bytes.
+    /// Encodes the header.
     ///
     /// # Panics
-    /// With more ended epochs than fit.
+    /// Panics when there are more ended epochs than fit.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         assert!(self.ended.len() <= EPOCHS_MAX, "the oldest epochs are dropped before");
@@ -148,7 +149,7 @@ impl SegmentHeader {
         bytes
     }
 
-    /// True when its numbers can stand in a log.
+    /// Returns true when the header's numbers are possible in a log.
     fn is_possible(&self) -> bool {
         (1..NUMBER_MAX).contains(&self.first_frame)
             && (1..NUMBER_MAX).contains(&self.first_position.0)
@@ -157,14 +158,14 @@ impl SegmentHeader {
             && (1..EPOCH_MAX).contains(&self.epoch.0)
     }
 
-    /// Reads a header of a `kind` log.
+    /// Decodes a header of a `kind` log.
     ///
     /// # Errors
-    /// When it is damaged, newer, or of the other kind.
+    /// Fails when it is damaged, newer, or of the other kind.
     pub fn decode(bytes: &[u8], kind: SegmentKind) -> Result<SegmentHeader, HeaderFault> {
         let bytes = bytes.get(..SEGMENT_HEADER).ok_or(HeaderFault::Unsound)?;
-        // The checksum's place and meaning are the same in all versions: a newer one is refused
-        // as newer only when it is whole.
+        // The checksum has the same place and meaning in all versions: only a whole header is
+        // reported as newer.
         if crc32c::crc32c(&bytes[..CRC_AT]) != u32_at(bytes, CRC_AT) {
             return Err(HeaderFault::Unsound);
         }

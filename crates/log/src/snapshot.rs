@@ -1,9 +1,9 @@
-//! Snapshots: the state at a position as opaque bytes, in files of their own beside the log.
+//! Snapshots: the state at a position as opaque bytes, in separate files next to the log.
 //!
-//! A snapshot appears whole or not at all: written under a temporary name, synced, renamed, the
-//! directory synced. Each block of it has a checksum that covers its place. Loading takes the
-//! newest that is sound and says which it passed over. A snapshot of a position that the log no
-//! longer has is of a lost future and is removed. Blocks; runs where waiting does no harm.
+//! A snapshot is written atomically: under a temporary name, synced, renamed, the directory synced.
+//! Each block has a checksum that also covers its index. Loading takes the newest sound snapshot
+//! and reports the skipped ones. A snapshot of a position beyond the log's end belongs to discarded
+//! history and is removed. All calls block; they are made where waiting does no harm.
 
 use std::convert::Infallible;
 
@@ -18,24 +18,24 @@ const MAGIC: [u8; 8] = *b"WEIRSNAP";
 const VERSION: u32 = 1;
 const HEADER: usize = 64;
 const HEADER_CRC_AT: usize = HEADER - 4;
-/// The bytes of state in a block.
+/// The number of state bytes in a block.
 const BLOCK: usize = 64 * 1024;
-/// The checksum, and padding, after each block's bytes.
+/// The number of bytes after each block's state: checksum and padding.
 const BLOCK_END: usize = 8;
-/// The end of a snapshot's file name.
+/// The suffix of a snapshot's file name.
 pub const SUFFIX: &str = ".wsnap";
 const TEMPORARY: &str = "snapshot.part";
 
-/// Why a snapshot file cannot be used.
+/// The reason that a snapshot file cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SnapshotFault {
-    /// Header or length are wrong.
+    /// The header or the length is wrong.
     #[error("not a sound snapshot: header or length are wrong")]
     Header,
     /// Written by a newer program.
     #[error("format version {0} is newer than this program")]
     Newer(u32),
-    /// Of another log or partition.
+    /// The snapshot belongs to another log or partition.
     #[error("of another log")]
     Foreign,
     /// A block's checksum is wrong.
@@ -43,35 +43,35 @@ pub enum SnapshotFault {
     Block(u64),
 }
 
-/// A file that was passed over.
+/// A snapshot file that was skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkippedSnapshot {
     /// The file.
     pub file: String,
-    /// Why.
+    /// The reason.
     pub fault: SnapshotFault,
 }
 
-/// A snapshot as loaded.
+/// A loaded snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// All entries up to this position are in it.
+    /// The position of the last entry applied to the state.
     pub position: Position,
     /// The state.
     pub bytes: Vec<u8>,
 }
 
-/// A snapshot that is being written.
+/// A snapshot being written.
 #[derive(Debug)]
 pub struct SnapshotPart {
     file: FileId,
     position: Position,
-    /// Where the next block goes, and its number.
+    /// The offset and the index of the next block.
     offset: u64,
     index: usize,
-    /// What there is of it.
+    /// The bytes of the next block so far.
     block: Vec<u8>,
-    /// Bytes of state so far.
+    /// The number of state bytes so far.
     len: u64,
 }
 
@@ -83,7 +83,7 @@ pub struct SnapshotStore<D> {
 }
 
 impl<D: Disk> SnapshotStore<D> {
-    /// The store of the log `log_id` of `partition`.
+    /// Creates the store for the log `log_id` of `partition`.
     pub fn new(disk: D, log_id: u128, partition: PartitionId) -> SnapshotStore<D> {
         SnapshotStore { disk, log_id, partition }
     }
@@ -91,7 +91,7 @@ impl<D: Disk> SnapshotStore<D> {
     /// Writes the state at `position`. When it returns, the snapshot survives a power loss.
     ///
     /// # Errors
-    /// When the disk is full or fails; no snapshot appears then, and the older ones stay.
+    /// Fails when the disk is full or fails; no new snapshot appears then and the older ones stay.
     pub fn write(&mut self, position: Position, state: &[u8]) -> Result<(), DiskError> {
         let mut part = self.begin(position)?;
         if let Err(error) = self.put(&mut part, state) {
@@ -101,21 +101,22 @@ impl<D: Disk> SnapshotStore<D> {
         self.finish(part)
     }
 
-    /// Begins a snapshot at `position` whose state comes a piece at a time. One at a time: another
-    /// one begun takes the place of what there is of this one.
+    /// Begins a snapshot at `position` whose state is written in pieces. Only one can be in
+    /// progress: beginning another one overwrites it.
     ///
     /// # Errors
-    /// When the disk is full or fails.
+    /// Fails when the disk is full or fails.
     pub fn begin(&mut self, position: Position) -> Result<SnapshotPart, DiskError> {
         let file = self.disk.create(TEMPORARY)?;
         let block = Vec::with_capacity(BLOCK + BLOCK_END);
         Ok(SnapshotPart { file, position, offset: HEADER as u64, block, index: 0, len: 0 })
     }
 
-    /// Appends to the state of a snapshot that was begun.
+    /// Appends to the state of a snapshot in progress.
     ///
     /// # Errors
-    /// When the disk is full or fails: [give it up](SnapshotStore::give_up) then.
+    /// Fails when the disk is full or fails; the caller must then [abandon](SnapshotStore::give_up)
+    /// the snapshot.
     pub fn put(&mut self, part: &mut SnapshotPart, mut state: &[u8]) -> Result<(), DiskError> {
         part.len += state.len() as u64;
         while !state.is_empty() {
@@ -140,10 +141,10 @@ impl<D: Disk> SnapshotStore<D> {
         Ok(())
     }
 
-    /// All of the state is there: when it returns, the snapshot survives a power loss.
+    /// Completes the snapshot. When it returns, the snapshot survives a power loss.
     ///
     /// # Errors
-    /// When the disk is full or fails; no snapshot appears then, and the older ones stay.
+    /// Fails when the disk is full or fails; no new snapshot appears then and the older ones stay.
     pub fn finish(&mut self, mut part: SnapshotPart) -> Result<(), DiskError> {
         let position = part.position;
         if let Err(error) = self.finish_file(&mut part) {
@@ -163,10 +164,10 @@ impl<D: Disk> SnapshotStore<D> {
         if plant::is(Plant::SnapshotNotSynced) { Ok(()) } else { self.disk.sync(part.file) }
     }
 
-    /// No snapshot comes of it.
+    /// Abandons a snapshot in progress.
     pub fn give_up(&mut self, part: SnapshotPart) {
         self.disk.close(part.file);
-        // Nothing refers to the part: failing to remove it too changes nothing.
+        // Nothing refers to the temporary file, so failing to remove it is harmless.
         let _ = self.disk.remove(TEMPORARY);
     }
 
@@ -183,20 +184,20 @@ impl<D: Disk> SnapshotStore<D> {
         bytes
     }
 
-    /// The positions of all snapshots, sound or not, oldest first.
+    /// Returns the positions of all snapshots, sound or not, oldest first.
     ///
     /// # Errors
-    /// When the directory cannot be listed.
+    /// Fails when the directory cannot be listed.
     pub fn list(&mut self) -> Result<Vec<Position>, DiskError> {
         Ok(self.disk.list()?.iter().filter_map(|name| position_of(name)).collect())
     }
 
-    /// The newest sound snapshot, and the files passed over on the way to it. First removes the
-    /// snapshots of positions after `log_end`, the last position that the log holds: what they
-    /// show was lost, and their positions will be taken again.
+    /// Returns the newest sound snapshot and the files skipped on the way to it. First removes the
+    /// snapshots of positions after `log_end`, the log's last position: their history was discarded
+    /// and its positions will be reused.
     ///
     /// # Errors
-    /// When the disk fails.
+    /// Fails when the disk fails.
     pub fn load_newest(
         &mut self,
         log_end: Position,
@@ -207,8 +208,8 @@ impl<D: Disk> SnapshotStore<D> {
         for lost in positions.iter().filter(|at| is_lost(at)) {
             self.disk.remove(&file_name(*lost))?;
         }
-        // Also when there was nothing to remove: a start before this one may have been killed
-        // between the removal and its sync, and a power loss later would bring the file back.
+        // Done even without a removal: an earlier start may have been killed between its removal
+        // and the sync, and a later power loss would bring the file back.
         self.disk.sync_dir()?;
         for position in positions.into_iter().rev().filter(|at| *at <= log_end) {
             let file = file_name(position);
@@ -224,7 +225,7 @@ impl<D: Disk> SnapshotStore<D> {
     /// the log may be truncated.
     ///
     /// # Errors
-    /// When the disk fails.
+    /// Fails when the disk fails.
     pub fn prune(&mut self, keep: usize) -> Result<Option<Position>, DiskError> {
         let positions = self.list()?;
         let surplus = positions.len().saturating_sub(keep);
@@ -237,12 +238,13 @@ impl<D: Disk> SnapshotStore<D> {
         Ok(positions.get(surplus).copied())
     }
 
-    /// The state at one of the [listed](SnapshotStore::list) positions, or why its file cannot be
-    /// used. Changes nothing.
+    /// Returns the state at one of the [listed](SnapshotStore::list) positions, or the fault of its
+    /// file. Changes nothing.
     ///
     /// # Errors
-    /// When the disk fails; [`DiskErrorKind::NotFound`](weir_io::DiskErrorKind::NotFound) when it
-    /// was pruned meanwhile.
+    /// Fails when the disk fails, with
+    /// [`DiskErrorKind::NotFound`](weir_io::DiskErrorKind::NotFound) when the snapshot was pruned
+    /// in the meantime.
     pub fn load(
         &mut self,
         position: Position,
@@ -264,7 +266,7 @@ impl<D: Disk> SnapshotStore<D> {
     }
 }
 
-/// What a snapshot's header says.
+/// The header of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotHeader {
     /// The log's identity.
@@ -278,7 +280,7 @@ pub struct SnapshotHeader {
 /// Decodes a snapshot file: its header and the state. Allocates no more than the file's length.
 ///
 /// # Errors
-/// When it is not sound.
+/// Fails when the file is not sound.
 pub fn decode_snapshot(bytes: &[u8]) -> Result<(SnapshotHeader, Vec<u8>), SnapshotFault> {
     let read = |offset: u64, into: &mut [u8]| {
         let rest = &bytes[usize::try_from(offset).expect("within the bytes")..];
@@ -290,8 +292,8 @@ pub fn decode_snapshot(bytes: &[u8]) -> Result<(SnapshotHeader, Vec<u8>), Snapsh
     decoded
 }
 
-/// Decodes a file of `len` bytes, which `read` takes from an offset on. Each block is read to its
-/// place in the state and checked there while the processor still has it at hand: a state may be
+/// Decodes a file of `len` bytes, read through `read` from an offset. Each block is read into its
+/// place in the state and checked while it is still in the processor's cache: a state may be
 /// gigabytes, and a start waits for it.
 fn decode_from<E>(
     len: u64,
@@ -305,7 +307,7 @@ fn decode_from<E>(
         Ok(known) => known,
         Err(fault) => return Ok(Err(fault)),
     };
-    // Room for the last block's end too: each end is overwritten by the block after it.
+    // Room for the last block's end too: each end is overwritten by the next block.
     let mut state = vec![0; length + BLOCK_END];
     for (index, at) in (0..length).step_by(BLOCK).enumerate() {
         let offset = HEADER + index * (BLOCK + BLOCK_END);
@@ -320,7 +322,7 @@ fn decode_from<E>(
     Ok(Ok((header, state)))
 }
 
-/// What the first bytes of a file of `len` bytes say, and how many bytes of state follow.
+/// Decodes the header of a file of `len` bytes; returns it with the number of state bytes.
 fn decode_header(bytes: &[u8; HEADER], len: u64) -> Result<(SnapshotHeader, usize), SnapshotFault> {
     let sound = crc32c::crc32c(&bytes[..HEADER_CRC_AT]) == u32_at(bytes, HEADER_CRC_AT);
     if !sound || bytes[0..8] != MAGIC {
@@ -342,7 +344,7 @@ fn decode_header(bytes: &[u8; HEADER], len: u64) -> Result<(SnapshotHeader, usiz
     Ok((SnapshotHeader { log_id, partition, position: Position(u64_at(bytes, 32)) }, length))
 }
 
-/// A block's checksum, over its place too: a block moved elsewhere is damage.
+/// Returns the checksum of a block and its index, so that a displaced block counts as damage.
 fn block_crc(index: usize, block: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&(index as u64).to_le_bytes()), block)
 }

@@ -14,11 +14,11 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The system's allocator, which counts each thread's allocations.
+/// The system's allocator, counting the allocations of each thread.
 struct Counting;
 
-// SAFETY: hands every call on to the system's allocator, unchanged; counting touches a thread-local
-// cell that needs no allocation.
+// SAFETY: passes every call on to the system's allocator, unchanged; counting touches a
+// thread-local cell that needs no allocation.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|count| count.set(count.get() + 1));
@@ -64,7 +64,7 @@ fn a_warm_log_appends_and_commits_without_allocating() {
             }
             ALLOCATIONS.with(Cell::get) - before
         };
-        // Buffers reach their size and the next segment is prepared, sooner or later. One
+        // At some point buffers have reached their size and the next segment is prepared. One
         // allocation per entry, or per sync, would leave no round without any.
         let quiet = (0..100).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(5));

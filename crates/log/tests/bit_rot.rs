@@ -1,4 +1,4 @@
-//! One bit flipped at rest, anywhere in any file of a log: found, and never guessed away.
+//! One bit flipped at rest, anywhere in any file of a log: it is detected and never hidden.
 
 #![allow(clippy::unwrap_used)] // Test code outside #[test] functions.
 
@@ -18,7 +18,7 @@ fn entry(position: u64) -> Vec<u8> {
     vec![position as u8; 100 + (position as usize * 37) % 500]
 }
 
-/// A log of several segments, stopped cleanly or not.
+/// Creates a log of several segments, with or without a clean stop.
 fn log_on_disk(closed: bool) -> SimDisk {
     let disk = SimDisk::new(3);
     let (mut log, _) = EmbeddedLog::open(config(Durability::Disk), disk.clone()).unwrap();
@@ -38,11 +38,11 @@ fn segments(disk: &SimDisk) -> Vec<(String, u64)> {
     names.into_iter().map(|n| (n.clone(), disk.contents(&n).unwrap().len() as u64)).collect()
 }
 
-/// What opening makes of a flipped bit.
+/// The result of opening a log with a flipped bit.
 #[derive(Debug, PartialEq)]
 enum Found {
     Refused,
-    /// Cut back and reported; so many entries are left, all as they were.
+    /// Cut back and reported, with this number of unchanged entries left.
     Reported(u64),
 }
 
@@ -88,7 +88,7 @@ fn a_flipped_bit_in_any_block_of_a_closed_log_is_found_and_costs_no_entry() {
             }
         }
     }
-    // Only the closing mark and the empty rest of the last segment may be cut.
+    // Only the closing mark and the empty rest of the last segment may be cut off.
     assert!(refused > 40 && reported > 0, "{refused} refused, {reported} reported");
 }
 
@@ -142,7 +142,7 @@ fn a_block_that_stands_in_anothers_place_is_found() {
     }
 }
 
-/// An event log of several segments, with all its records on the medium.
+/// Creates an event log of several segments, with all its records on the medium.
 fn events_on_disk() -> (SimDisk, EventLogConfig) {
     let disk = SimDisk::new(3);
     let mut config = EventLogConfig::new(PartitionId(1), 77);
@@ -182,7 +182,7 @@ fn a_flipped_bit_in_any_block_of_an_event_log_is_named_and_what_is_left_is_as_it
                 let read = reader.next_entry().unwrap().unwrap();
                 assert_eq!((read.position.0, read.bytes), (record, &entry(record)[..]));
             }
-            // What was cut is said again, and is there again.
+            // Records that were cut off are replayed, and are then in the log again.
             for record in next.0..=ENTRIES {
                 while events.append(Position(record), &entry(record)) == EventAppend::NotNow {
                     events.flush_blocking().unwrap();

@@ -1,10 +1,10 @@
-//! Every call that a log makes to its disk fails once, with "no space" and with "the medium
-//! failed": what was acknowledged stays, nothing is acknowledged after a failed write or sync, and
-//! where there was no space the log goes on by itself.
+//! Every call of a log to its disk fails once, with "no space" and with "the medium failed".
+//! Acknowledged entries must survive, nothing may be acknowledged after a failed write or sync, and
+//! after a lack of space the log must continue by itself.
 //!
-//! The workload creates a log, appends, rolls, marks, takes snapshots, truncates and closes; then
-//! crashed and closed logs are opened. For each number `n` all of it runs with its n-th call
-//! failing, so no call site is left out.
+//! The workload creates a log, appends, rolls, writes marks, takes snapshots, truncates and closes;
+//! then crashed and closed logs are opened. The whole runs once for each number `n` with the n-th
+//! call failing, so every call site is covered.
 
 #![allow(clippy::unwrap_used)] // Test code outside #[test] functions.
 
@@ -26,18 +26,18 @@ fn entry(position: u64) -> Vec<u8> {
     vec![position as u8; 300 + (position as usize * 53) % 600]
 }
 
-/// How a run with one failing call ended.
+/// The end of a run with one failing call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Ended {
-    /// The log did not open; nothing was changed that mattered.
+    /// The log did not open; nothing of importance changed.
     RefusedToOpen,
     /// The log stopped for good.
     Stopped,
-    /// A snapshot was not written; all else went on.
+    /// A snapshot was not written; everything else continued.
     WithoutSnapshot,
-    /// Appends were refused for a while, then all went on.
+    /// Appends were refused for a while, then everything continued.
     WaitedForSpace,
-    /// All went on at once.
+    /// Everything continued at once.
     WentOn,
 }
 
@@ -56,7 +56,7 @@ fn note(tally: &mut Tally, disk: &SimDisk, kind: DiskErrorKind, ended: Ended) {
     *tally.entry(key).or_default() += 1;
 }
 
-/// What a run knows of what it was promised.
+/// A run's record of the promises made to it.
 #[derive(Default)]
 struct Run {
     acknowledged: u64,
@@ -86,7 +86,7 @@ impl Run {
                 }
                 Append::Full => {
                     self.waited = true;
-                    // Reading goes on meanwhile.
+                    // Reads continue in the meantime.
                     if log.committed().0 > 0 && log.durability() != Durability::Memory {
                         read_all(log, Position(log.first_position().0)).unwrap();
                     }
@@ -105,7 +105,7 @@ impl Run {
         self.snapshot_failed |= written.is_err();
     }
 
-    /// Everything a log does in its life.
+    /// Runs every operation of a log's life.
     fn live(&mut self, disk: &SimDisk, log: &mut EmbeddedLog<SimDisk>) -> Result<(), LogError> {
         while self.appended < ENTRIES {
             self.append(log)?;
@@ -117,7 +117,7 @@ impl Run {
                 log.truncate(Position(self.acknowledged / 2));
             }
             if self.appended.is_multiple_of(7) {
-                // Long enough for a mark of idling.
+                // Long enough for an idle mark.
                 for _ in 0..6 {
                     self.work(log)?;
                 }
@@ -133,7 +133,7 @@ fn flush(log: &mut EmbeddedLog<SimDisk>, now: &mut u64) -> Result<(), LogError> 
     until_there_is_room(log, now, EmbeddedLog::flush_blocking)
 }
 
-/// Asks again where there was no space, as the node does.
+/// Retries while there is no space, as the node does.
 fn until_there_is_room(
     log: &mut EmbeddedLog<SimDisk>,
     now: &mut u64,
@@ -166,7 +166,7 @@ fn check_found(disk: &SimDisk, level: Durability, promised: u64, place: &str) {
     assert!(first.0 <= loaded.max(1), "{place}: nothing leads to position {first}");
 }
 
-/// A stopped log takes nothing and touches nothing.
+/// Checks that a stopped log accepts nothing and touches nothing.
 fn check_stopped(log: &mut EmbeddedLog<SimDisk>, disk: &SimDisk, error: &LogError, place: &str) {
     assert!(error.is_fatal(), "{place}: {error}");
     assert_eq!(log.poll(), Poll::Lost { valid_to: log.committed() }, "{place}");
@@ -178,7 +178,7 @@ fn check_stopped(log: &mut EmbeddedLog<SimDisk>, disk: &SimDisk, error: &LogErro
     assert_eq!(disk.counts(), before, "{place}: the disk was touched after a failure");
 }
 
-/// Runs the workload with its n-th call failing; `None` when it makes fewer.
+/// Runs the workload with its n-th call failing; `None` when it makes fewer calls.
 fn live_with(level: Durability, n: u64, kind: DiskErrorKind, tally: &mut Tally) -> Option<()> {
     let place = format!("{level}, call {n} fails with {kind:?}");
     let disk = SimDisk::new(9);
@@ -211,7 +211,7 @@ fn live_with(level: Durability, n: u64, kind: DiskErrorKind, tally: &mut Tally) 
     Some(())
 }
 
-/// Logs as a start may find them: closed, crashed, with a torn tail.
+/// Returns logs as a start may find them: closed, crashed, with a torn tail.
 fn found_logs(level: Durability) -> Vec<(SimDisk, u64)> {
     let closed = SimDisk::new(4);
     let (mut log, _) = EmbeddedLog::open(config(level), closed.clone()).unwrap();
@@ -235,7 +235,7 @@ fn found_logs(level: Durability) -> Vec<(SimDisk, u64)> {
     found
 }
 
-/// Opens a log with its n-th call failing; `None` when it makes fewer.
+/// Opens a log with its n-th call failing; `None` when opening makes fewer calls.
 fn open_with(
     (found, promised): (&SimDisk, u64),
     level: Durability,
@@ -292,7 +292,8 @@ fn every_call_of_a_logs_life_may_fail_and_what_was_acknowledged_stays() {
         if *ended == Ended::RefusedToOpen || !is_log {
             continue;
         }
-        // A prepared file is written and synced again as a whole: there "no space" is no end.
+        // A prepared file is written and synced again as a whole: "no space" does not stop the log
+        // there.
         if *action == DiskAction::Sync && kind == "Io" {
             assert_eq!(*ended, Ended::Stopped, "{count} failed syncs of a {family}");
         }

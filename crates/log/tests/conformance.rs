@@ -1,4 +1,4 @@
-//! The embedded log on every disk there is: the same promises, simulated or real.
+//! The contract of the embedded log, checked on every disk, simulated and real.
 
 mod common;
 
@@ -9,8 +9,8 @@ use weir_types::{PartitionId, Position};
 
 const LEVELS: [Durability; 3] = [Durability::Memory, Durability::Os, Durability::Disk];
 
-/// Calls `$check` with each kind of disk; `$check` gets a function that opens the same directory
-/// again, as a restarted process would.
+/// Calls `$check` with each kind of disk, as a function that reopens the same directory like a
+/// restarted process.
 macro_rules! on_every_disk {
     ($($name:ident => $check:ident;)*) => {$(
         mod $name {

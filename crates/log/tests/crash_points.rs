@@ -1,7 +1,7 @@
-//! Power lost at every write point of a recorded workload: nothing acknowledged is missing,
-//! nothing is invented, and recovery survives the loss of power too.
+//! Power loss at every write point of a recorded workload: no acknowledged entry is missing, none
+//! is invented, and recovery itself survives a power loss.
 //!
-//! The same, at full size: `cargo run --release -p weir-log --example crash_points`.
+//! The full-size campaign is `cargo run --release -p weir-log --example crash_points`.
 
 #[path = "common/crash.rs"]
 mod crash;
@@ -17,7 +17,7 @@ fn check(level: Durability, seed: u64) {
         tally.violations.len(),
         tally.violations[0]
     );
-    // The campaign is worth something only if it reaches the cases it is for.
+    // The campaign is meaningful only if it reaches enough of the interesting cases.
     assert!(tally.write_points > 150 && tally.cuts > 100 && tally.nested > 100, "{tally:?}");
 }
 

@@ -1,5 +1,5 @@
-//! The disk fails at every place it can: nothing acknowledged is lost, nothing is retried that
-//! must not be, and a full disk refuses new entries while old ones are read.
+//! The disk fails at every possible place: no acknowledged entry is lost, no failed write or sync
+//! is retried, and a full disk refuses new entries while old ones can be read.
 
 #![allow(clippy::unwrap_used)] // Test code outside #[test] functions.
 
@@ -17,7 +17,7 @@ fn entry(position: u64) -> Vec<u8> {
     vec![position as u8; 300]
 }
 
-/// Appends and works; stops at the first error. Returns what was committed by then.
+/// Appends and works; stops at the first error. Returns the last committed position.
 fn drive(log: &mut EmbeddedLog<SimDisk>) -> (u64, Option<LogError>) {
     let mut now = 0;
     for position in log.next_position().0..=BATCHES {
@@ -46,7 +46,7 @@ fn check_whole(disk: &SimDisk, level: Durability, acknowledged: u64, place: &str
     }
 }
 
-/// Runs the workload with one fault; returns whether the fault was reached.
+/// Runs the workload with one fault; returns true when the fault was reached.
 fn run_with(level: Durability, faults: &SimFaults, place: &str) -> bool {
     let disk = SimDisk::new(9);
     let (mut log, _) = EmbeddedLog::open(config(level), disk.clone()).unwrap();
@@ -65,7 +65,7 @@ fn run_with(level: Durability, faults: &SimFaults, place: &str) -> bool {
     let restarted = disk.after_process_crash();
     let promised = if level == Durability::Memory { 0 } else { acknowledged };
     check_whole(&restarted, level, promised, place);
-    // What the restarted process was shown must by now be on the medium.
+    // Entries that the restarted process has read must now be on the medium.
     check_whole(&restarted.after_power_loss(CrashChoice::LoseAll), level, promised, place);
     true
 }

@@ -1,5 +1,5 @@
-//! The format page's tables and examples are what the code writes: each is laid out here by hand,
-//! by the page's offsets, and compared.
+//! The tables and examples of the format page match the code: each is laid out here by hand, by the
+//! page's offsets, and compared.
 
 #![allow(clippy::unwrap_used)] // Test code outside #[test] functions.
 
@@ -36,7 +36,7 @@ fn example() -> String {
     bytes.chunks(16).enumerate().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Rows of sixteen bytes, those of nothing but zeros left out.
+/// Formats rows of sixteen bytes, without the rows that are all zeros.
 fn rows(bytes: &[u8]) -> String {
     let line = |(at, row): (usize, &[u8])| {
         let hex: Vec<String> = row.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -45,14 +45,14 @@ fn rows(bytes: &[u8]) -> String {
     bytes.chunks(16).enumerate().filter_map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Puts a number of `size` bytes where the page says that it is.
+/// Writes a number of `size` bytes at the page's offset.
 fn put(bytes: &mut [u8], at: usize, size: usize, value: u128) {
     bytes[at..at + size].copy_from_slice(&value.to_le_bytes()[..size]);
 }
 
 const LOG_ID: u128 = 0x0f0e_0d0c_0b0a_0908_0706_0504_0302_0100;
 
-/// The segment header of the page's example, laid out by the page's table.
+/// Returns the segment header of the page's example, laid out by the page's table.
 fn header_by_hand() -> Vec<u8> {
     let mut bytes = vec![0; 4096];
     bytes[..8].copy_from_slice(b"WEIRCLOG");

@@ -1,4 +1,4 @@
-//! Files of a format that this program does not know: refused by name, as newer, and left alone.
+//! Files of a newer format than this program knows are refused as newer and left unchanged.
 
 #![allow(clippy::unwrap_used)] // Test code outside #[test] functions.
 
@@ -13,7 +13,7 @@ use weir_log::{
 };
 use weir_types::{PartitionId, Position};
 
-/// Makes a segment's header, or a snapshot's, one of a newer version, sound otherwise.
+/// Changes a segment's or snapshot's header to a newer version, sound otherwise.
 fn renew(disk: &SimDisk, name: &str, header: usize) {
     let mut bytes = disk.contents(name).unwrap();
     bytes[8..12].copy_from_slice(&(FORMAT_VERSION + 1).to_le_bytes());

@@ -1,20 +1,21 @@
-//! What the processor does with memory better than plain code says it: hints, which change speed
-//! and never what is observed, memory taken ahead, and a look at sixteen bytes at once.
+//! Memory operations that plain code cannot express: prefetch hints, preallocation of pages and a
+//! comparison of sixteen bytes at once. They change speed, never results.
 
 use rustix::mm::{Advice, madvise};
 
-/// The smallest page of the systems that we run on; where pages are larger the advice is refused.
+/// The smallest page size of the supported systems; with larger pages the kernel refuses the
+/// advice.
 const PAGE_BYTES: usize = 4096;
-/// Below this there is nothing to gain.
+/// The least size for which the advice is worth its system calls: one huge page.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Asks the processor to bring `value`'s first cache line nearer.
+/// Prefetches the first cache line of `value`.
 #[inline]
 pub fn prefetch<T>(value: &T) {
     prefetch_line(core::ptr::from_ref(value).cast());
 }
 
-/// Asks the processor to bring all cache lines of `value` nearer.
+/// Prefetches all cache lines of `value`.
 #[inline]
 pub fn prefetch_all<T>(value: &T) {
     const LINE: usize = 64;
@@ -34,11 +35,11 @@ fn prefetch_line(address: *const i8) {
     let _ = address;
 }
 
-/// Takes a vector's whole capacity from the system now, in huge pages where it has them. What the
-/// system does not do is done as the vector fills.
+/// Populates a vector's whole capacity now, in huge pages where the system has them. Pages that the
+/// system refuses are populated as the vector fills.
 pub fn take_ahead<T>(vec: &mut Vec<T>) {
     let start = vec.as_mut_ptr().cast::<u8>();
-    // Only whole pages inside of the vector: what lies around it is not ours to ask for.
+    // Only whole pages within the vector: the memory around it belongs to others.
     let first = start.align_offset(PAGE_BYTES);
     let bytes = (vec.capacity() * size_of::<T>()).saturating_sub(first) / PAGE_BYTES * PAGE_BYTES;
     if bytes < HUGE_PAGE_BYTES || cfg!(miri) {
@@ -46,13 +47,13 @@ pub fn take_ahead<T>(vec: &mut Vec<T>) {
     }
     for advice in [Advice::LinuxHugepage, Advice::LinuxPopulateWrite] {
         // SAFETY: the pages lie within the vector's own allocation, and neither advice changes
-        // what is read from them.
-        // An older system that knows one of them not is no worse off.
+        // the values read from them.
+        // Ignored: an older kernel that lacks one of them costs only the speed-up.
         let _ = unsafe { madvise(start.wrapping_add(first).cast(), bytes, advice) };
     }
 }
 
-/// Which of the bytes equal `byte`: bit `i` for the byte at `i`.
+/// Returns a mask of the bytes that equal `byte`: bit `i` for the byte at `i`.
 #[must_use]
 #[inline]
 pub fn equal_bytes(bytes: &[u8; 16], byte: u8) -> u32 {
@@ -81,7 +82,7 @@ mod tests {
 
     #[test]
     fn memory_taken_ahead_is_what_it_was() {
-        // An interpreter takes none ahead, and its time.
+        // Miri populates nothing and is slow.
         let capacity = if cfg!(miri) { 1 << 11 } else { 1 << 20 };
         let mut vec: Vec<u64> = Vec::with_capacity(capacity);
         vec.extend(0..1000);

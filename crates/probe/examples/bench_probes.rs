@@ -1,6 +1,7 @@
-//! What a probe costs: prints one JSON line, ns per operation (see `weir_probe::cost`).
+//! Measures the cost of a probe: prints one JSON line, ns per operation (see `weir_probe::cost`).
 //!
-//! `cargo run --release -p weir-probe --example bench_probes`, with `--features off` for the B.
+//! `cargo run --release -p weir-probe --example bench_probes`, with `--features off` for
+//! comparison.
 
 use std::path::Path;
 
@@ -12,7 +13,7 @@ const BATCHES: usize = 4_000;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut clock = ClockWriter::start()?;
     let cores = cost::cores_json(&clock)?;
-    // On the last core: the first one serves most interrupts.
+    // The last core, because the first one serves most interrupts.
     let pinned = usable_cores().last().is_some_and(|core| pin_to_core(*core).is_ok());
     let cost = cost::measure(BATCHES, Path::new("/dev/shm"))?;
     let _ = clock.reanchor();

@@ -1,4 +1,4 @@
-//! The capture file: every stamp of a run, raw, with what is needed to place it in time.
+//! The capture file: every stamp of a run, raw, with the clock data needed to date it.
 //!
 //! All numbers are little-endian. The file begins with a header of 32 bytes: `WEIRCAP1`, version
 //! u32 (1), zero u32, counter ticks per second u64, start in ns since the Unix epoch u64. Frames
@@ -11,7 +11,7 @@
 //! | 3 anchor | counter, unix ns, counter, monotonic ns, error in ticks, each u64; ring is 0 |
 //! | 4 loss | u64: records the ring has dropped since it was made |
 //!
-//! A file that ends inside a frame was cut by a crash; all frames before it are good. Frames of
+//! A file that ends inside a frame was cut off by a crash; all frames before it are good. Frames of
 //! other kinds are skipped by their length. The decoder never panics, whatever the bytes.
 
 use std::io::{self, Write};
@@ -27,7 +27,7 @@ const HEADER_BYTES: usize = 32;
 const FRAME_BYTES: usize = 16;
 const RECORD_BYTES: usize = 16;
 const ANCHOR_BYTES: usize = 40;
-/// The longest payload of a frame; a longer one is not ours.
+/// The maximum payload of a frame in bytes; a longer one is malformed.
 pub const PAYLOAD_BYTES_MAX: u32 = 1 << 24;
 
 const KIND_RING: u32 = 1;
@@ -42,11 +42,11 @@ pub struct CaptureWriter {
 }
 
 impl CaptureWriter {
-    /// Begins a capture: writes the header. Hand in something buffered.
+    /// Begins a capture by writing the header. `out` should be buffered.
     ///
     /// # Errors
     ///
-    /// What the writer says.
+    /// Fails when the writer does.
     pub fn begin(
         mut out: Box<dyn Write + Send>,
         calibration: &Calibration,
@@ -64,12 +64,12 @@ impl CaptureWriter {
     ///
     /// # Errors
     ///
-    /// What the writer says.
+    /// Fails when the writer does.
     pub fn ring(&mut self, ring: u32, name: &str) -> io::Result<()> {
         self.frame(KIND_RING, ring, name.as_bytes())
     }
 
-    /// Adds a record to the frame under way.
+    /// Adds a record to the next frame.
     #[inline]
     pub fn add(&mut self, record: Record) {
         self.pending.extend_from_slice(&record.word.to_le_bytes());
@@ -80,7 +80,7 @@ impl CaptureWriter {
     ///
     /// # Errors
     ///
-    /// What the writer says.
+    /// Fails when the writer does.
     pub fn end_records(&mut self, ring: u32) -> io::Result<()> {
         let pending = std::mem::take(&mut self.pending);
         let limit = PAYLOAD_BYTES_MAX as usize / RECORD_BYTES * RECORD_BYTES;
@@ -96,7 +96,7 @@ impl CaptureWriter {
     ///
     /// # Errors
     ///
-    /// What the writer says.
+    /// Fails when the writer does.
     pub fn anchor(&mut self, anchor: &Anchor) -> io::Result<()> {
         let words =
             [anchor.tsc.0, anchor.unix_ns, anchor.mono_tsc.0, anchor.mono_ns, anchor.error_ticks];
@@ -107,20 +107,20 @@ impl CaptureWriter {
         self.frame(KIND_ANCHOR, 0, &payload)
     }
 
-    /// Writes how many records the ring has dropped so far.
+    /// Writes the number of records that the ring has dropped so far.
     ///
     /// # Errors
     ///
-    /// What the writer says.
+    /// Fails when the writer does.
     pub fn loss(&mut self, ring: u32, dropped: u64) -> io::Result<()> {
         self.frame(KIND_LOSS, ring, &dropped.to_le_bytes())
     }
 
-    /// Hands everything to the system.
+    /// Flushes everything to the operating system.
     ///
     /// # Errors
     ///
-    /// What the writer says.
+    /// Fails when the writer does.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
@@ -142,13 +142,13 @@ impl std::fmt::Debug for CaptureWriter {
     }
 }
 
-/// Why bytes are no capture file, or where it is damaged.
+/// The reason that bytes are not a capture file, or the place where it is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CaptureError {
     /// The file does not begin like a capture.
     #[error("the file is no capture of probes")]
     NotACapture,
-    /// The file is of a version that this decoder does not know.
+    /// The decoder does not know the file's version.
     #[error("captures of version {version} are unknown here")]
     Version {
         /// The file's version.
@@ -157,56 +157,56 @@ pub enum CaptureError {
     /// The file ends inside a frame.
     #[error("the capture was cut inside the frame at byte {at}")]
     Cut {
-        /// Where that frame begins.
+        /// The offset of the cut frame.
         at: usize,
     },
-    /// A payload is longer than any that is ever written.
+    /// A payload is longer than the maximum.
     #[error("the frame at byte {at} says that it holds {bytes} bytes")]
     TooLong {
-        /// Where the frame begins.
+        /// The offset of the frame.
         at: usize,
-        /// What it says.
+        /// The length in the frame's header.
         bytes: u32,
     },
-    /// A payload does not fit its kind.
+    /// A payload does not match its frame's kind.
     #[error("the frame at byte {at} of kind {kind} is malformed")]
     Malformed {
-        /// Where the frame begins.
+        /// The offset of the frame.
         at: usize,
-        /// Its kind.
+        /// The frame's kind.
         kind: u32,
     },
 }
 
-/// What a capture's header says.
+/// The header of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CaptureHeader {
-    /// Counter ticks per second when the capture began.
+    /// Counter ticks per second at the start of the capture.
     pub ticks_per_second: u64,
-    /// When it began, ns since the Unix epoch.
+    /// The start of the capture, ns since the Unix epoch.
     pub start_unix_ns: u64,
 }
 
 /// One frame of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
-    /// A ring has this name.
+    /// The name of a ring.
     Ring {
         /// The ring's number in this file.
         ring: u32,
         /// Its name, as given by the process.
         name: &'a str,
     },
-    /// Stamps of one ring, in the order in which they were taken.
+    /// Stamps of one ring, in the order of taking.
     Records {
         /// The ring's number in this file.
         ring: u32,
         /// The stamps.
         records: Records<'a>,
     },
-    /// The clocks at one moment.
+    /// The counter and the clocks, read together.
     Anchor(Anchor),
-    /// The ring has dropped this many records since it was made.
+    /// The number of records that the ring has dropped since its creation.
     Loss {
         /// The ring's number in this file.
         ring: u32,
@@ -238,7 +238,7 @@ impl Iterator for Records<'_> {
 
 impl ExactSizeIterator for Records<'_> {}
 
-/// Reads a capture from its bytes; an iterator that ends after the first error.
+/// Decodes a capture from its bytes; an iterator that ends after the first error.
 #[derive(Clone, Debug)]
 pub struct CaptureDecoder<'a> {
     bytes: &'a [u8],
@@ -268,13 +268,13 @@ impl<'a> CaptureDecoder<'a> {
         Ok(CaptureDecoder { bytes, at: HEADER_BYTES, header, failed: false })
     }
 
-    /// What the header says.
+    /// Returns the header.
     #[must_use]
     pub fn header(&self) -> CaptureHeader {
         self.header
     }
 
-    /// The next frame of a known kind; none at the end.
+    /// Returns the next frame of a known kind; `None` at the end.
     fn read(&mut self) -> Result<Option<Frame<'a>>, CaptureError> {
         while self.at < self.bytes.len() {
             let at = self.at;
@@ -333,14 +333,14 @@ fn frame_of(kind: u32, ring: u32, payload: &[u8]) -> Option<Frame<'_>> {
     }
 }
 
-/// The u64 at a word's index; every caller's array holds it.
+/// Returns the u64 at a word index; every caller's array contains it.
 fn word_at<const N: usize>(bytes: &[u8; N], index: usize) -> u64 {
     let mut word = [0; 8];
     word.copy_from_slice(&bytes[index * 8..][..8]);
     u64::from_le_bytes(word)
 }
 
-/// The u32 at an index; every caller's array holds it.
+/// Returns the u32 at an index; every caller's array contains it.
 fn half_at<const N: usize>(bytes: &[u8; N], index: usize) -> u32 {
     let mut half = [0; 4];
     half.copy_from_slice(&bytes[index * 4..][..4]);

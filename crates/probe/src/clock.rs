@@ -1,11 +1,12 @@
 //! The clock of the probes: raw counter reads on the order path, time of day off it.
 //!
 //! A probe stores the raw counter. One owner, the [`ClockWriter`] of the host's drain, ties the
-//! counter to the wall clock about every 100 ms by an [`Anchor`] and publishes the result; any
+//! counter to the wall clock about every 100 ms with an [`Anchor`] and publishes the result; any
 //! thread converts with a [`ClockReader`] without a lock. Intervals use integers only.
 //!
-//! It never guesses: a counter that is not invariant, runs at an unbelievable rate or changes its
-//! rate between two looks is refused, and a later break is counted and starts the rate anew.
+//! The clock never guesses. At the start it refuses a counter that is not invariant, has an
+//! impossible rate or changes its rate between two measurements. A later break is counted and
+//! restarts the rate measurement.
 //!
 //! INVARIANT: a published calibration's multiplier is never zero and lies within the rates of
 //! `HZ_MIN..=HZ_MAX`.
@@ -21,18 +22,18 @@ use crate::sys;
 /// Fraction bits of the multiplier: fine enough that a day's worth of ticks stays within 1 ns of
 /// the exact product, small enough that the slowest accepted counter fits 64 bits.
 const FRACTION_BITS: u32 = 48;
-/// No counter we know is slower or faster; what calibrates outside is nonsense.
+/// The bounds of plausible counter rates; no known counter is slower or faster.
 const HZ_MIN: u64 = 1_000_000;
 const HZ_MAX: u64 = 20_000_000_000;
-/// Rates taken one after the other must agree this well. NTP slews by at most 500 ppm.
+/// The maximum difference between successive rates. NTP slews by at most 500 ppm.
 const RATE_DISAGREEMENT_PPM_MAX: u64 = 1_000;
-/// Tries per anchor; the narrowest bracket wins, so that a stolen time slice does no harm.
+/// Attempts per anchor; the narrowest bracket wins, so that a preemption does no harm.
 const ANCHOR_TRIES: usize = 32;
-/// An anchor whose bracket is wider than this says too little and is skipped.
+/// The maximum error of an anchor; a less exact one is skipped.
 const ANCHOR_ERROR_NS_MAX: u64 = 20_000;
 /// Anchors kept for the rate: at 100 ms each the rate is taken over about 6 s.
 const WINDOW_ANCHORS: usize = 64;
-/// A change of the wall clock against the monotonic one beyond this is a step, not a slew.
+/// A change of the wall clock against the monotonic one beyond this counts as a step, not a slew.
 const WALL_STEP_NS: u64 = 1_000_000;
 
 /// A raw reading of the processor's time-stamp counter, in ticks.
@@ -47,14 +48,14 @@ impl Tsc {
     /// Not stamped.
     pub const ZERO: Tsc = Tsc(0);
 
-    /// Reads the counter. Not serialising: the processor may take it some 10 ns early or late.
+    /// Reads the counter. Not serialising: the read may happen some 10 ns early or late.
     #[inline(always)]
     #[must_use]
     pub fn now() -> Tsc {
         Tsc(sys::counter())
     }
 
-    /// Ticks from `earlier` to this reading, 0 if it is not earlier.
+    /// Returns the ticks from `earlier` to this reading, 0 if `earlier` is not earlier.
     #[inline]
     #[must_use]
     pub const fn ticks_since(self, earlier: Tsc) -> u64 {
@@ -62,22 +63,22 @@ impl Tsc {
     }
 }
 
-/// Why the counter cannot be used as a clock.
+/// The reason that the counter cannot be used as a clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ClockError {
-    /// The processor does not promise a constant rate in every power state.
+    /// The processor does not guarantee a constant rate in every power state.
     #[error("the processor's time-stamp counter is not invariant")]
     NotInvariant,
     /// The counter went backwards or stood still between two anchors.
     #[error("the time-stamp counter did not advance between two anchors")]
     NotAdvancing,
-    /// The rate lies outside what any processor has.
+    /// The rate is outside the range of any known processor.
     #[error("the time-stamp counter calibrates to {hz} Hz, which no processor has")]
     RateOutOfRange {
-        /// The rate that came out, in ticks per second.
+        /// The measured rate, in ticks per second.
         hz: u64,
     },
-    /// Two rates taken one after the other disagree.
+    /// Two successive rates disagree.
     #[error("the time-stamp counter's rate is unsteady: {first_hz} Hz, then {second_hz} Hz")]
     Unsteady {
         /// The earlier rate, in ticks per second.
@@ -87,7 +88,7 @@ pub enum ClockError {
     },
 }
 
-/// The counter and the system's clocks read at one moment.
+/// The counter and the system's clocks, read together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Anchor {
     /// The counter in the middle of the read of the wall clock.
@@ -98,12 +99,12 @@ pub struct Anchor {
     pub mono_tsc: Tsc,
     /// The monotonic clock, ns.
     pub mono_ns: u64,
-    /// Half the wider bracket: neither pairing is off by more, in ticks.
+    /// Half the wider bracket, in ticks: the bound on the error of both pairings.
     pub error_ticks: u64,
 }
 
 impl Anchor {
-    /// Takes an anchor: the narrowest of a few brackets around reads of both clocks.
+    /// Takes an anchor: the narrowest of several brackets around reads of both clocks.
     #[must_use]
     pub fn take() -> Anchor {
         let mut best = Anchor::take_once();
@@ -122,7 +123,8 @@ impl Anchor {
         let between = Tsc::now().0;
         let unix_ns = sys::clock_ns(libc::CLOCK_REALTIME);
         let after = Tsc::now().0;
-        // A migration to a processor with another counter shows as a step back; it must lose.
+        // A migration to a processor with another counter may appear as a step back; such a bracket
+        // must lose.
         let mono_width = between.checked_sub(before).unwrap_or(u64::MAX / 2);
         let unix_width = after.checked_sub(between).unwrap_or(u64::MAX / 2);
         Anchor {
@@ -135,7 +137,7 @@ impl Anchor {
     }
 }
 
-/// How ticks become nanoseconds and readings become time of day.
+/// The conversion of ticks to nanoseconds and of readings to time of day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Calibration {
     tsc: Tsc,
@@ -144,18 +146,18 @@ pub struct Calibration {
 }
 
 impl Calibration {
-    /// A calibration for a counter of a known rate: simulated time, or a file's own anchors.
+    /// Creates a calibration for a counter of known rate: simulated time, or a file's own anchors.
     ///
     /// # Panics
     ///
-    /// If `hz` is not within 1 MHz to 20 GHz.
+    /// Panics if `hz` is not within 1 MHz to 20 GHz.
     #[must_use]
     pub fn with_rate(hz: u64, tsc: Tsc, unix_ns: u64) -> Calibration {
         assert!((HZ_MIN..=HZ_MAX).contains(&hz), "a counter of {hz} Hz");
         Calibration { tsc, unix_ns, multiplier: multiplier(1_000_000_000, hz) }
     }
 
-    /// A duration in ticks as nanoseconds, rounded down.
+    /// Converts a duration in ticks to nanoseconds, rounded down.
     #[inline]
     #[must_use]
     pub fn ticks_to_ns(&self, ticks: u64) -> u64 {
@@ -163,15 +165,15 @@ impl Calibration {
         u64::try_from(ns).unwrap_or(u64::MAX)
     }
 
-    /// A duration in nanoseconds as ticks, rounded down.
+    /// Converts a duration in nanoseconds to ticks, rounded down.
     #[must_use]
     pub fn ns_to_ticks(&self, ns: u64) -> u64 {
         let ticks = (u128::from(ns) << FRACTION_BITS) / u128::from(self.multiplier);
         u64::try_from(ticks).unwrap_or(u64::MAX)
     }
 
-    /// A reading as nanoseconds since the Unix epoch. Meant for readings near the last anchor;
-    /// two calibrations may place one reading some 10 ns apart.
+    /// Converts a reading to nanoseconds since the Unix epoch. Meant for readings near the last
+    /// anchor; two calibrations may differ by some 10 ns for the same reading.
     #[inline]
     #[must_use]
     pub fn unix_ns(&self, tsc: Tsc) -> u64 {
@@ -182,41 +184,41 @@ impl Calibration {
         }
     }
 
-    /// The counter's rate in ticks per second.
+    /// Returns the counter's rate in ticks per second.
     #[must_use]
     pub fn hz(&self) -> u64 {
         self.ns_to_ticks(1_000_000_000)
     }
 }
 
-/// What a new anchor did.
+/// The result of taking a new anchor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Reanchored {
-    /// The published calibration now rests on this anchor.
+    /// The published calibration is now based on this anchor.
     Applied(Anchor),
-    /// Every bracket was too wide (the machine was taken away); the old calibration stands.
+    /// Every bracket was too wide because the machine was preempted; the old calibration stays.
     Skipped,
     /// Simulated time has no anchors.
     Simulated,
 }
 
-/// What has been seen of the clock since the start.
+/// The counters of the clock since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockHealth {
     /// Anchors applied.
     pub anchors: u64,
-    /// Anchors that said too little.
+    /// Anchors skipped as too inexact.
     pub skipped: u64,
-    /// Times the counter or its rate broke (suspend, migration); cross-host stamps are in doubt.
+    /// Breaks of the counter or its rate (suspend, migration); cross-host stamps are then in doubt.
     pub breaks: u64,
-    /// Times the wall clock was stepped against the monotonic one.
+    /// Steps of the wall clock against the monotonic one.
     pub wall_steps: u64,
-    /// How far the last anchor may be off, ns.
+    /// The bound on the last anchor's error, ns.
     pub error_ns: u64,
 }
 
-/// The one owner of the clock: takes anchors and publishes calibrations.
+/// The only owner of the clock: takes anchors and publishes calibrations.
 #[derive(Debug)]
 pub struct ClockWriter {
     cell: Arc<CalibrationCell>,
@@ -231,8 +233,8 @@ impl ClockWriter {
     ///
     /// # Errors
     ///
-    /// [`ClockError`] if the counter is unfit; run without probes then. Whether the counters of
-    /// several cores agree is another question: see [`crate::cores`].
+    /// Returns [`ClockError`] if the counter is unfit; the caller then runs without probes. The
+    /// agreement of several cores' counters is checked separately by [`crate::cores`].
     pub fn start() -> Result<ClockWriter, ClockError> {
         if !counter_is_invariant() {
             return Err(ClockError::NotInvariant);
@@ -266,11 +268,12 @@ impl ClockWriter {
         Ok(ClockWriter { cell, current, window, health, simulated: false })
     }
 
-    /// A clock for simulated time: `hz` ticks per second, tick 0 at `unix_ns`; never re-anchored.
+    /// Creates a clock for simulated time: `hz` ticks per second, tick 0 at `unix_ns`; never
+    /// re-anchored.
     ///
     /// # Panics
     ///
-    /// If `hz` is not within 1 MHz to 20 GHz.
+    /// Panics if `hz` is not within 1 MHz to 20 GHz.
     #[must_use]
     pub fn simulated(hz: u64, unix_ns: u64) -> ClockWriter {
         let current = Calibration::with_rate(hz, Tsc::ZERO, unix_ns);
@@ -279,8 +282,8 @@ impl ClockWriter {
         ClockWriter { cell, current, window, health, simulated: true }
     }
 
-    /// Takes an anchor and publishes the calibration that follows from it. About 3 µs; call it
-    /// every 100 ms or so.
+    /// Takes an anchor and publishes the resulting calibration. Takes about 3 µs; call it about
+    /// every 100 ms.
     pub fn reanchor(&mut self) -> Reanchored {
         if self.simulated {
             return Reanchored::Simulated;
@@ -298,7 +301,7 @@ impl ClockWriter {
         let oldest = self.window.front().copied().unwrap_or(anchor);
         match calibration(&oldest, &anchor) {
             Ok(next) if rates_agree(next.hz(), self.current.hz()) => self.current = next,
-            // The rate so far no longer holds: keep it for durations, start its window anew.
+            // The rate no longer holds: keep it for durations, and restart its window.
             _ => {
                 self.health.breaks += 1;
                 self.window.clear();
@@ -325,25 +328,25 @@ impl ClockWriter {
         }
     }
 
-    /// The calibration that is published now.
+    /// Returns the published calibration.
     #[must_use]
     pub fn calibration(&self) -> Calibration {
         self.current
     }
 
-    /// What has been seen of the clock since the start.
+    /// Returns the counters of the clock since the start.
     #[must_use]
     pub fn health(&self) -> ClockHealth {
         self.health
     }
 
-    /// Whether time is simulated and has no anchors.
+    /// Returns true if time is simulated and has no anchors.
     #[must_use]
     pub fn is_simulated(&self) -> bool {
         self.simulated
     }
 
-    /// A reader for another thread.
+    /// Returns a reader for another thread.
     #[must_use]
     pub fn reader(&self) -> ClockReader {
         ClockReader { cell: Arc::clone(&self.cell) }
@@ -357,24 +360,25 @@ pub struct ClockReader {
 }
 
 impl ClockReader {
-    /// The newest calibration. Never blocks; retries while one is being written (a few ns, ten
-    /// times a second).
+    /// Returns the newest calibration. Never blocks; retries while a calibration is being written
+    /// (a few ns, ten times a second).
     #[must_use]
     pub fn calibration(&self) -> Calibration {
         self.cell.read()
     }
 
-    /// A reading as nanoseconds since the Unix epoch; 0 for [`Tsc::ZERO`], which is no stamp.
+    /// Converts a reading to nanoseconds since the Unix epoch; 0 for [`Tsc::ZERO`], which is no
+    /// stamp.
     #[must_use]
     pub fn unix_ns(&self, tsc: Tsc) -> u64 {
         if tsc == Tsc::ZERO { 0 } else { self.calibration().unix_ns(tsc) }
     }
 }
 
-/// A calibration under a sequence lock: one writer, any number of readers.
+/// A calibration under a sequence lock, for one writer and any number of readers.
 #[derive(Debug)]
 struct CalibrationCell {
-    /// Odd while a calibration is being written.
+    /// Odd while the writer is writing.
     version: AtomicU64,
     tsc: AtomicU64,
     unix_ns: AtomicU64,
@@ -391,12 +395,12 @@ impl CalibrationCell {
         }
     }
 
-    /// Only the [`ClockWriter`] calls this: it is the single writer.
+    /// Publishes a calibration. Only the [`ClockWriter`], the single writer, calls this.
     fn publish(&self, calibration: Calibration) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version.wrapping_add(1), Ordering::Relaxed);
-        // SYNC: pairs with the acquire fence in `read`: a reader that saw any field below also
-        // sees the odd version at its second look.
+        // SYNC: pairs with the acquire fence in `read`: a reader that saw any field below also sees
+        // the odd version when it checks again.
         fence(Ordering::Release);
         self.tsc.store(calibration.tsc.0, Ordering::Relaxed);
         self.unix_ns.store(calibration.unix_ns, Ordering::Relaxed);
@@ -453,7 +457,7 @@ fn rates_agree(first_hz: u64, second_hz: u64) -> bool {
     difference * 1_000_000 <= u128::from(first_hz) * u128::from(RATE_DISAGREEMENT_PPM_MAX)
 }
 
-/// Whether the processor promises a counter of constant rate.
+/// Returns true if the processor guarantees a counter of constant rate.
 #[must_use]
 pub fn counter_is_invariant() -> bool {
     sys::counter_is_invariant()
@@ -465,7 +469,7 @@ mod tests {
 
     const WALL: u64 = 1_700_000_000_000_000_000;
 
-    /// An anchor of a counter of `hz` after `ns`, exact.
+    /// Returns the exact anchor of a counter of `hz` after `ns`.
     fn anchor(hz: u64, ns: u64) -> Anchor {
         let ticks = (u128::from(ns) * u128::from(hz) / 1_000_000_000) as u64;
         let tsc = Tsc(1_000_000 + ticks);

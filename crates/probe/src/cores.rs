@@ -1,11 +1,11 @@
-//! Whether the counters of two cores agree: a ball thrown to and fro.
+//! The check that the counters of two cores agree, by throwing a ball back and forth.
 //!
-//! A counter that is invariant may still start elsewhere on another socket or virtual processor.
-//! One core stamps and throws, the other catches and stamps. No throw can arrive before it left, so
-//! the fastest throw each way bounds the offset of the two counters; a throw that seems to arrive
-//! before it left proves that stamps of the two cores cannot be compared.
+//! An invariant counter may still have a different start value on another socket or virtual
+//! processor. One core stamps and throws, the other catches and stamps. No throw can arrive before
+//! it left, so the fastest throw in each direction bounds the offset of the two counters. A throw
+//! that seems to arrive before it left proves that stamps of the two cores cannot be compared.
 //!
-//! It runs once at the start, for some milliseconds, on cores that have nothing else to do yet.
+//! The check runs once at the start, for some milliseconds, on cores that are still idle.
 
 use std::io;
 use std::sync::Arc;
@@ -17,51 +17,51 @@ use thiserror::Error;
 use crate::sys;
 use crate::thread::pin_to_core;
 
-/// Looks at an empty hand before the core is offered to others.
+/// Polls for the ball before the core is yielded to other threads.
 const SPINS_BEFORE_YIELD: u32 = 20_000;
 
-/// How far apart the counters of two cores are.
+/// The measured offset between the counters of two cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CorePair {
-    /// The core that threw first.
+    /// The core that throws first.
     pub first: usize,
-    /// The other one.
+    /// The other core.
     pub second: usize,
     /// The fastest throw from the first to the second, in ticks of both counters.
     pub forth_ticks: i64,
-    /// The fastest throw back.
+    /// The fastest throw from the second to the first.
     pub back_ticks: i64,
 }
 
 impl CorePair {
-    /// How far the second counter is ahead, best estimate in ticks.
+    /// Returns the best estimate of the second counter's lead, in ticks.
     #[must_use]
     pub fn offset_ticks(&self) -> i64 {
         (self.forth_ticks - self.back_ticks) / 2
     }
 
-    /// The offset is known to within so many ticks.
+    /// Returns the bound on the error of the estimate, in ticks.
     #[must_use]
     pub fn bound_ticks(&self) -> i64 {
         (self.forth_ticks + self.back_ticks) / 2
     }
 
-    /// Whether no throw seemed to arrive before it left.
+    /// Returns true if no throw seemed to arrive before it left.
     #[must_use]
     pub fn agrees(&self) -> bool {
         self.forth_ticks >= 0 && self.back_ticks >= 0
     }
 }
 
-/// Why cores could not be compared, or do not agree.
+/// The reason that cores could not be compared, or that they disagree.
 #[derive(Debug, Error)]
 pub enum CoreError {
-    /// A core does not exist or is not ours to use.
+    /// A core does not exist, or this process may not use it.
     #[error("cannot pin to core {core}: {source}")]
     Pin {
         /// The core.
         core: usize,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The counters disagree: stamps from these cores cannot be compared.
@@ -70,12 +70,12 @@ pub enum CoreError {
     Unsynchronised(CorePair),
 }
 
-/// Compares the first core with each other one; `throws` times each, a thousand are plenty.
+/// Compares the first core with each other one, with `throws` throws each; a thousand are enough.
 ///
 /// # Errors
 ///
-/// [`CoreError::Unsynchronised`] for the first pair that disagrees: run without probes then, or on
-/// fewer cores. [`CoreError::Pin`].
+/// Returns [`CoreError::Unsynchronised`] for the first pair that disagrees; the caller then runs
+/// without probes or on fewer cores. Returns [`CoreError::Pin`] if a core cannot be used.
 pub fn compare(cores: &[usize], throws: u32) -> Result<Vec<CorePair>, CoreError> {
     let Some((first, others)) = cores.split_first() else { return Ok(Vec::new()) };
     let mut pairs = Vec::new();
@@ -89,7 +89,7 @@ pub fn compare(cores: &[usize], throws: u32) -> Result<Vec<CorePair>, CoreError>
     Ok(pairs)
 }
 
-/// Where the ball is: even while the first has it, odd while the second does.
+/// The ball's position: the first core has it on even turns, the second on odd ones.
 #[derive(Default)]
 struct Court {
     turn: AtomicU64,
@@ -97,7 +97,7 @@ struct Court {
 }
 
 impl Court {
-    /// Waits for this turn; the answer is when the ball was thrown.
+    /// Waits for this turn; returns the time of the throw.
     fn catch(&self, turn: u64) -> u64 {
         let mut spins = 0;
         // SYNC: pairs with the release store in `throw`: the turn carries the stamp.
@@ -111,7 +111,8 @@ impl Court {
         self.thrown_at.load(Ordering::Relaxed)
     }
 
-    /// Stamps after what came before, or honest counters would look wrong.
+    /// Stamps after all earlier loads, since an earlier stamp would make correct counters look
+    /// wrong.
     fn throw(&self, turn: u64) {
         self.thrown_at.store(sys::counter_after_loads(), Ordering::Relaxed);
         // SYNC: pairs with the acquire load in `catch`.
@@ -132,8 +133,8 @@ fn compare_pair(first: usize, second: usize, throws: u32) -> Result<CorePair, Co
     Ok(CorePair { first, second, forth_ticks, back_ticks })
 }
 
-/// Catches and throws; the answer is the fastest catch. A player that cannot be pinned plays on,
-/// so that the other does not wait for ever.
+/// Catches and throws; returns the fastest catch. A side that cannot be pinned plays on, so that
+/// the other does not wait forever.
 fn play(court: &Court, core: usize, side: u64, throws: u32) -> io::Result<i64> {
     let pinned = pin_to_core(core);
     let mut fastest = i64::MAX;
@@ -180,7 +181,7 @@ mod tests {
                     assert!(pair.offset_ticks().abs() <= pair.bound_ticks());
                 }
             }
-            // A finding about the machine, and the finding must be consistent.
+            // A valid finding about the machine; it must be consistent.
             Err(CoreError::Unsynchronised(pair)) => assert!(!pair.agrees()),
             Err(error) => panic!("{error}"),
         }

@@ -1,9 +1,9 @@
-//! What the probes themselves cost, measured here and now.
+//! The cost of the probes themselves, measured on this machine.
 //!
-//! A report that takes nanoseconds apart must say how many of them are its own. Each figure is
-//! sorted over batches of 1,000 operations, the loop included; rings are emptied between batches,
-//! outside the time. These are figures of a warm loop on one thread; what probes cost an order is
-//! told by the A/B of two builds, one with the feature `off`.
+//! A report about nanoseconds must state the share that the probes add. Each figure is sorted over
+//! batches of 1,000 operations, including the loop; rings are emptied between batches, untimed. The
+//! figures describe a warm loop on one thread. The cost of probes to an order comes from comparing
+//! two builds, one of them with the feature `off`.
 
 use std::hint::black_box;
 use std::io;
@@ -20,10 +20,10 @@ use crate::ring::{
 };
 use crate::ring_dir::RingDir;
 
-/// Operations in a batch.
+/// The number of operations in a batch.
 pub const BATCH_OPERATIONS: usize = 1_000;
 
-/// Nanoseconds per operation, one figure per batch, in rising order.
+/// Nanoseconds per operation, one figure per batch, in ascending order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures(Vec<f64>);
 
@@ -33,7 +33,7 @@ impl Figures {
         Figures(figures)
     }
 
-    /// The figure that a share (0 to 1) of the batches did not exceed, ns.
+    /// Returns the figure that a share (0 to 1) of the batches did not exceed, ns.
     #[must_use]
     pub fn at(&self, share: f64) -> f64 {
         let index = ((self.0.len() - 1) as f64 * share.clamp(0.0, 1.0)) as usize;
@@ -41,7 +41,7 @@ impl Figures {
     }
 }
 
-/// What each part of the probes costs.
+/// The cost of each part of the probes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProbeCost {
     /// One bare read of the counter.
@@ -58,16 +58,16 @@ pub struct ProbeCost {
     pub drain_record: Figures,
 }
 
-/// Measures; 4,000 batches take a third of a second. Ring files go to a directory of their own in
-/// `shm_base`, usually `/dev/shm`.
+/// Measures the costs; 4,000 batches take a third of a second. Ring files go to a separate
+/// directory in `shm_base`, usually `/dev/shm`.
 ///
 /// # Errors
 ///
-/// [`RingError`]: no room for a ring.
+/// Returns [`RingError`] if there is no room for a ring.
 ///
 /// # Panics
 ///
-/// If `batches` is 0, or if a record is lost: then the figures would mean nothing.
+/// Panics if `batches` is 0, or if a record is lost, which would make the figures meaningless.
 pub fn measure(batches: usize, shm_base: &Path) -> Result<ProbeCost, RingError> {
     assert!(batches > 0, "no batch, no figure");
     let (producer, consumer) = heap_ring(RING_RECORDS_DEFAULT)?;
@@ -86,7 +86,7 @@ pub fn measure(batches: usize, shm_base: &Path) -> Result<ProbeCost, RingError> 
 }
 
 impl ProbeCost {
-    /// The figures as one JSON object: minimum, 10th percentile and median of each, ns.
+    /// Returns the figures as one JSON object: minimum, 10th percentile and median of each, ns.
     #[must_use]
     pub fn to_json(&self) -> String {
         let figures = [
@@ -105,7 +105,7 @@ impl ProbeCost {
     }
 }
 
-/// Times `operation`; `between` runs after each batch, outside the time.
+/// Times `operation`; `between` runs after each batch, untimed.
 fn timed<S>(
     batches: usize,
     state: &mut S,
@@ -131,7 +131,7 @@ struct Probe {
 }
 
 fn point(batches: usize, recorder: Recorder, consumer: Option<Consumer>) -> Figures {
-    // The optimiser must not learn whether the recorder is enabled.
+    // Keeps the optimiser from knowing whether the recorder is enabled.
     let mut probe = black_box(Probe { recorder, consumer, ids: TraceIds::new(1) });
     let expected = if probe.recorder.is_enabled() { BATCH_OPERATIONS } else { 0 };
     timed(
@@ -183,7 +183,7 @@ fn drain(batches: usize) -> Result<Figures, RingError> {
     Ok(Figures::sorted(figures))
 }
 
-/// A batch of orders passes all points abreast, as a busy host's orders do.
+/// Stamps a batch of orders that pass the points in parallel, like the orders of a busy host.
 fn stamp_orders(rings: &mut [Producer], ids: &mut TraceIds) {
     let orders = BATCH_OPERATIONS / Point::COUNT;
     let traces: Vec<_> = (0..orders).map(|_| ids.next()).collect();
@@ -199,11 +199,11 @@ fn stamp_orders(rings: &mut [Producer], ids: &mut TraceIds) {
     }
 }
 
-/// The machine's view of its counters: whether the usable cores agree, as JSON.
+/// Returns the agreement of the usable cores' counters as JSON.
 ///
 /// # Errors
 ///
-/// When a core that is ours cannot be used.
+/// Fails when a core available to this process cannot be used.
 pub fn cores_json(clock: &ClockWriter) -> io::Result<String> {
     use crate::cores::{CoreError, compare};
     match compare(&crate::thread::usable_cores(), 2_000) {

@@ -1,12 +1,12 @@
-//! The drain: the one reader of a host's probe rings.
+//! The drain: the only reader of a host's probe rings.
 //!
-//! In each duty cycle it empties the rings, puts the stamps of each order together, takes complete
-//! orders apart into histograms, re-anchors the clock when that is due and, if asked to, writes
-//! every record to a capture file. It is off the order path: it may be late, and then rings drop
-//! records and say so, but no order ever waits for it.
+//! In each duty cycle it empties the rings, joins the stamps of each order, decomposes complete
+//! orders into histograms, re-anchors the clock when due and, on request, writes every record to a
+//! capture file. It is off the order path: when it is late, rings drop records and count them, but
+//! no order ever waits for it.
 //!
-//! INVARIANT: every record taken from a ring is counted once: as a stamp of an order under way, or
-//! of a complete, disordered or given-up one, as a duplicate, as unknown, or as stolen time.
+//! INVARIANT: every record taken from a ring is counted once: as a stamp of an order in progress,
+//! or of a complete, disordered or abandoned one, as a duplicate, as unknown, or as stolen time.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,25 +18,26 @@ use crate::point::{Measure, Point, PointSet};
 use crate::ring::{CODE_STOLEN, Consumer, Record};
 use crate::trace::{Added, Stamps, Traces};
 
-/// Records taken from a ring before another one may be further behind.
+/// The number of records taken from a ring before the drain looks for one further behind.
 const CHUNK: usize = 64;
 
-/// How a drain works; the default suits a host that has gateways and partitions.
+/// The options of a drain; the default suits a host with both gateways and partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DrainOptions {
-    /// The points that this host sees; an order with all of them is complete.
+    /// The points that this host stamps; an order with all of them is complete.
     pub points: PointSet,
-    /// Orders under way at most, 128 bytes each; a power of two of at least 64.
+    /// The maximum number of orders in progress, 128 bytes each; a power of two of at least 64.
     pub traces_max: usize,
-    /// An order without a missing point for this long is given up, ns.
+    /// The time after which an incomplete order is abandoned, ns.
     pub timeout_ns: u64,
-    /// Records taken in one duty cycle, give or take some.
+    /// The approximate maximum of records taken in one duty cycle.
     pub records_max: usize,
     /// Time between anchors of the clock, ns.
     pub anchor_interval_ns: u64,
     /// Length of the rotating interval, ns.
     pub interval_ns: u64,
-    /// A stamp this little before its predecessor is taken as simultaneous, ns.
+    /// The distance by which a stamp may precede its predecessor and still count as simultaneous,
+    /// ns.
     pub slack_ns: u64,
 }
 
@@ -54,14 +55,14 @@ impl Default for DrainOptions {
     }
 }
 
-/// What a drain has counted since the start.
+/// The counters of a drain since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DrainCounts {
     /// Records taken from rings.
     pub records: u64,
-    /// Orders with every point, taken apart.
+    /// Complete orders, decomposed into histograms.
     pub complete: u64,
-    /// Orders given up with a point missing, by age or for want of room.
+    /// Orders abandoned with a point missing, by age or for lack of room.
     pub incomplete: u64,
     /// Orders whose stamps contradict one another; not in the histograms.
     pub disordered: u64,
@@ -69,13 +70,13 @@ pub struct DrainCounts {
     pub moved: u64,
     /// Second stamps of a point of an order.
     pub duplicates: u64,
-    /// Records with a code or an identifier that means nothing.
+    /// Records with an unknown code or without an identifier.
     pub unknown: u64,
-    /// Records of time that the platform took.
+    /// Records of time stolen by the platform.
     pub stolen: u64,
     /// Records that rings dropped because they were full.
     pub dropped: u64,
-    /// Orders under way.
+    /// Orders in progress.
     pub pending: u64,
 }
 
@@ -95,14 +96,14 @@ impl Latencies {
         Latencies { snapshots: pairs.map(|(now, then)| now.since(then)).collect() }
     }
 
-    /// The histogram of a measure, ns.
+    /// Returns the histogram of a measure, ns.
     #[must_use]
     pub fn of(&self, measure: Measure) -> &Snapshot {
         &self.snapshots[measure.index()]
     }
 }
 
-/// All that a drain knows, at one moment.
+/// A drain's figures at one moment.
 #[derive(Clone, Debug)]
 pub struct DrainReport {
     /// Since the start.
@@ -120,12 +121,12 @@ pub struct DrainReport {
 struct Source {
     name: String,
     consumer: Consumer,
-    /// Dropped records when last written to the capture.
+    /// The number of dropped records last written to the capture.
     dropped_captured: u64,
 }
 
-/// What the drain's thread changes together and others copy. The lock is held for a few hundred
-/// nanoseconds per duty cycle and is nowhere near the order path.
+/// The figures that the drain's thread changes together and others copy. The lock is held for a few
+/// hundred nanoseconds per duty cycle, off the order path.
 #[derive(Debug)]
 struct Published {
     interval: Arc<Latencies>,
@@ -151,11 +152,12 @@ pub struct Drain {
 }
 
 impl Drain {
-    /// A drain without rings. It owns the clock from now on: take readers first or later.
+    /// Creates a drain without rings. It takes ownership of the clock; readers may be taken before
+    /// or after.
     ///
     /// # Panics
     ///
-    /// If `traces_max` is not a power of two of at least 64 or there are no points.
+    /// Panics if `traces_max` is not a power of two of at least 64 or there are no points.
     #[must_use]
     pub fn new(clock: ClockWriter, options: DrainOptions) -> Drain {
         let sink = Sink::new(&options, &clock);
@@ -182,7 +184,7 @@ impl Drain {
         }
     }
 
-    /// Adds a ring; the name is that of its thread.
+    /// Adds a ring, named after its thread.
     pub fn add_ring(&mut self, name: &str, consumer: Consumer) {
         let source = Source { name: name.to_owned(), consumer, dropped_captured: 0 };
         self.sources.push(source);
@@ -190,16 +192,16 @@ impl Drain {
         self.captured(|capture| capture.ring(ring_number(ring), name));
     }
 
-    /// Empties the rings once. Returns how many records there were.
+    /// Empties the rings once. Returns the number of records.
     pub fn do_work(&mut self) -> usize {
         self.do_work_at(Tsc::now())
     }
 
-    /// As [`Drain::do_work`], at a given time: for simulated clocks.
+    /// Does the work of [`Drain::do_work`] at a given time, for simulated clocks.
     pub fn do_work_at(&mut self, now: Tsc) -> usize {
         self.reanchor_if_due(now);
         let records = self.poll_rings();
-        // Orders are only given up by a drain that is not behind itself.
+        // Only a drain that has caught up abandons orders.
         if records < self.options.records_max {
             self.sweep(now);
         }
@@ -208,9 +210,9 @@ impl Drain {
         records
     }
 
-    /// Takes what the rings held at the beginning, some records at a time from the ring that is
-    /// furthest behind: so the stamps of one order come soon after another, and the orders under
-    /// way are few enough to stay in the cache.
+    /// Takes the records that the rings held at the beginning, a chunk at a time from the ring that
+    /// is furthest behind. The stamps of one order thus arrive close together, and the orders in
+    /// progress are few enough to stay in the cache.
     fn poll_rings(&mut self) -> usize {
         for source in &mut self.sources {
             source.consumer.look();
@@ -258,7 +260,7 @@ impl Drain {
         }
     }
 
-    /// Looks for orders to give up, so that the whole table is seen once per timeout.
+    /// Looks for orders to abandon, at a pace that covers the whole table once per timeout.
     fn sweep(&mut self, now: Tsc) {
         let timeout = self.sink.times.calibration.ns_to_ticks(self.options.timeout_ns).max(1);
         let slots = self.sink.traces.entries_to_sweep() as u128;
@@ -300,15 +302,15 @@ impl Drain {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Published> {
-        // Plain numbers are whole whoever panicked.
+        // Plain numbers are valid whichever thread panicked.
         self.published.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins to write every record to `out`, a buffered file.
+    /// Begins to write every record to `out`, which should be buffered.
     ///
     /// # Errors
     ///
-    /// What the file says; nothing is captured then.
+    /// Fails when the header cannot be written; nothing is captured then.
     pub fn capture_to(&mut self, out: Box<dyn io::Write + Send>) -> io::Result<()> {
         let calibration = self.clock.calibration();
         let start_unix_ns = calibration.unix_ns(Tsc::now());
@@ -328,7 +330,7 @@ impl Drain {
     ///
     /// # Errors
     ///
-    /// What the file says, now or when a write failed and ended the capture.
+    /// Fails when the file does, now or in the write that ended the capture.
     pub fn end_capture(&mut self) -> io::Result<()> {
         if let Some(mut capture) = self.capture.take() {
             if let Reanchored::Applied(anchor) = self.clock.reanchor() {
@@ -339,14 +341,14 @@ impl Drain {
         self.capture_error.take().map_or(Ok(()), Err)
     }
 
-    /// Whether records are being captured; false after a write has failed.
+    /// Returns true while records are captured; false after a write has failed.
     #[must_use]
     pub fn is_capturing(&self) -> bool {
         self.capture.is_some()
     }
 
-    /// Writes to the capture, if there is one. A failed write ends it and is kept: losing the
-    /// capture must not stop the histograms.
+    /// Writes to the capture, if there is one. A failed write ends the capture and its error is
+    /// kept: losing the capture must not stop the histograms.
     fn captured(&mut self, write: impl FnOnce(&mut CaptureWriter) -> io::Result<()>) {
         let Some(capture) = &mut self.capture else { return };
         if let Err(error) = write(capture) {
@@ -355,7 +357,7 @@ impl Drain {
         }
     }
 
-    /// Empties the rings for good and gives up whatever is still under way: after the last
+    /// Empties the rings for good and abandons all orders in progress. Call it after the last
     /// recorder is gone.
     pub fn finish(&mut self) -> DrainReport {
         while self.do_work() > 0 {}
@@ -367,13 +369,13 @@ impl Drain {
         self.reader().report()
     }
 
-    /// A reader for other threads.
+    /// Returns a reader for other threads.
     #[must_use]
     pub fn reader(&self) -> DrainReader {
         DrainReader { histograms: self.readers.clone(), published: Arc::clone(&self.published) }
     }
 
-    /// The clock that this drain keeps.
+    /// Returns the drain's clock.
     #[must_use]
     pub fn clock(&self) -> &ClockWriter {
         &self.clock
@@ -386,7 +388,7 @@ impl std::fmt::Debug for Drain {
     }
 }
 
-/// Reads what a drain has found, from any thread.
+/// Reads a drain's figures from any thread.
 #[derive(Clone, Debug)]
 pub struct DrainReader {
     histograms: Vec<HistogramReader>,
@@ -394,7 +396,7 @@ pub struct DrainReader {
 }
 
 impl DrainReader {
-    /// All of it; about 50 µs, most of it copying histograms.
+    /// Returns all figures; takes about 50 µs, mostly for copying histograms.
     #[must_use]
     pub fn report(&self) -> DrainReport {
         let published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
@@ -414,7 +416,7 @@ fn ring_number(ring: usize) -> u32 {
     u32::try_from(ring).expect("a host has fewer than 2^32 threads")
 }
 
-/// Where records go: the table of orders, then the histograms.
+/// The destination of records: the table of orders, then the histograms.
 struct Sink {
     traces: Traces,
     times: Times,
@@ -463,7 +465,7 @@ impl Sink {
     }
 }
 
-/// What complete orders come to.
+/// The histograms of complete orders.
 struct Times {
     points: PointSet,
     slack_ns: u64,
@@ -502,7 +504,7 @@ mod tests {
     use crate::capture::{CaptureDecoder, Frame};
     use crate::ring::{Producer, TraceId, heap_ring};
 
-    /// One tick is one nanosecond.
+    /// Returns a drain on a clock with one tick per nanosecond.
     fn drain(options: DrainOptions) -> Drain {
         Drain::new(ClockWriter::simulated(1_000_000_000, 0), options)
     }
@@ -521,7 +523,7 @@ mod tests {
         TraceId::new(number).expect("small")
     }
 
-    /// The stamps of order `number`: each segment k lasts `number + 100 k`.
+    /// Returns the stamps of order `number`, whose segment k lasts `number + 100 k`.
     fn stamps(number: u64) -> [Tsc; Point::COUNT] {
         let mut at = 1_000_000 + number * 10_000;
         let mut stamps = [Tsc(at); Point::COUNT];
@@ -547,7 +549,7 @@ mod tests {
                     _ => &mut reply,
                 };
                 producer.push(Record::at(id(number), point, stamps(number)[point.index()]));
-                // Orders are torn apart by duty cycles at changing points.
+                // Duty cycles split orders at changing points.
                 if (number * 7 + point.index() as u64).is_multiple_of(11) {
                     drain.do_work_at(stamps(number)[point.index()]);
                 }
@@ -593,7 +595,7 @@ mod tests {
         producer.push(Record::at(id(1), Point::T0, Tsc(9)));
         producer.push(Record::at(id(1), Point::T0, Tsc(10)));
         for point in Point::ALL {
-            // Falls back by more than the slack.
+            // Each stamp precedes the last by more than the slack.
             producer.push(Record::at(id(2), point, Tsc(90_000 - 1_000 * point.index() as u64)));
         }
         assert_eq!(drain.do_work_at(Tsc(100)), 15);
@@ -624,7 +626,7 @@ mod tests {
         }
         let report = reader.report();
         assert_eq!(report.total.of(Measure::Server).count(), 3);
-        // The first cycle began an interval; orders 2 and 3 came in the one that has just ended.
+        // The first cycle began an interval; orders 2 and 3 fall into the one that has just ended.
         assert_eq!(report.interval.of(Measure::Server).count(), 2);
         drain.do_work_at(Tsc(12_300));
         assert!(reader.report().interval.of(Measure::Server).is_empty());

@@ -1,7 +1,7 @@
-//! Export to HdrHistogram's V2 interval logs, which its plotters and `HistogramLogProcessor` read.
+//! Export to HdrHistogram's V2 interval logs, for its plotters and `HistogramLogProcessor`.
 //!
-//! Off every hot path. Buckets are written as their highest value, three significant digits, so
-//! what is read back is never below what was counted and at most 1 % above it.
+//! Off every hot path. Buckets are written as their highest value with three significant digits, so
+//! values read back are never below the recorded ones and at most 1 % above them.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::drain::Latencies;
 use crate::histogram::{Snapshot, VALUE_MAX};
 use crate::point::Measure;
 
-/// Why an export failed.
+/// The reason that an export failed.
 #[derive(Debug, Error)]
 pub enum ExportError {
-    /// The file refused.
+    /// The file failed.
     #[error("histogram log: {0}")]
     Io(#[from] io::Error),
     /// The histogram could not be encoded.
@@ -25,7 +25,7 @@ pub enum ExportError {
     Encode(String),
 }
 
-/// A snapshot as an HdrHistogram of nanoseconds, 1 ns to 18 minutes. Zeroes stay zeroes.
+/// Converts a snapshot to an HdrHistogram of nanoseconds, 1 ns to 18 minutes. Zeros stay zeros.
 #[must_use]
 pub fn to_hdr(snapshot: &Snapshot) -> hdrhistogram::Histogram<u64> {
     let mut hdr = hdrhistogram::Histogram::new_with_bounds(1, VALUE_MAX, 3)
@@ -39,12 +39,12 @@ pub fn to_hdr(snapshot: &Snapshot) -> hdrhistogram::Histogram<u64> {
 
 /// Writes one interval: a line for each measure that has values, tagged with its name.
 ///
-/// `start_unix_ns` is when the interval began, ns since the Unix epoch; `length_ns` how long it
-/// was.
+/// `start_unix_ns` is the start of the interval, ns since the Unix epoch, and `length_ns` its
+/// length.
 ///
 /// # Errors
 ///
-/// [`ExportError`].
+/// Returns [`ExportError`].
 pub fn write_log(
     out: &mut impl Write,
     latencies: &Latencies,

@@ -1,10 +1,10 @@
-//! Hiccups: what the machine takes from a core, whatever runs on it.
+//! Hiccups: time that the machine takes from a core, independent of the program.
 //!
-//! One thread per core does nothing but look at the time. In `Sleep` mode it asks to be woken every
-//! millisecond and counts how late it is: cheap, but on a core whose own thread spins it also sees
-//! the scheduler share the core. In `Spin` mode it owns the core and counts every gap between two
-//! reads of the counter. A latency quantile that is not well above these figures says more about
-//! the machine than about the program.
+//! One thread per core does nothing but read the time. In `Sleep` mode it wakes every millisecond
+//! and counts its lateness: cheap, but on a core whose own thread spins it also sees the scheduler
+//! share the core. In `Spin` mode it owns the core and counts every gap between two reads of the
+//! counter. A latency quantile that is not well above these figures says more about the machine
+//! than about the program.
 //!
 //! It never touches the order path: a core's thread has its own histogram and, if wanted, its own
 //! ring, in which each theft beyond the threshold is a record for the capture file.
@@ -22,24 +22,24 @@ use crate::recorder::Recorder;
 use crate::sys;
 use crate::thread::pin_to_core;
 
-/// How a hiccup thread watches.
+/// The way in which a hiccup thread watches its core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HiccupMode {
     /// Sleeps to absolute times and counts the lateness; under 1 % of a core.
     #[default]
     Sleep,
-    /// Reads the counter without a pause and counts the gaps; takes the whole core.
+    /// Reads the counter without pause and counts the gaps; takes the whole core.
     Spin,
 }
 
-/// How hiccups are watched; the default suits production.
+/// The options of the hiccup threads; the default suits production.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HiccupOptions {
-    /// How each thread watches.
+    /// The mode of each thread.
     pub mode: HiccupMode,
     /// Time between wake-ups in `Sleep` mode, ns, at least 10,000.
     pub interval_ns: u64,
-    /// Lateness or gap from which time counts as stolen, ns.
+    /// The lateness or gap from which time counts as stolen, ns.
     pub threshold_ns: u64,
 }
 
@@ -53,29 +53,29 @@ impl HiccupOptions {
     const INTERVAL_NS_MIN: u64 = 10_000;
 }
 
-/// Why the threads could not be started.
+/// The reason that the threads could not be started.
 #[derive(Debug, Error)]
 pub enum HiccupError {
-    /// A core does not exist or is not ours to use.
+    /// A core does not exist, or this process may not use it.
     #[error("cannot pin a hiccup thread to core {core}: {source}")]
     Pin {
         /// The core.
         core: usize,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The system has no room for another thread.
     #[error("cannot start a hiccup thread: {0}")]
     Spawn(io::Error),
-    /// Waking so often would take the core.
+    /// The interval is so short that waking would take the whole core.
     #[error("an interval of {interval_ns} ns between looks is under 10,000")]
     Interval {
-        /// The interval asked for.
+        /// The requested interval.
         interval_ns: u64,
     },
 }
 
-/// What the machine took from one core since the start.
+/// The time taken from one core since the start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HiccupReport {
     /// The core.
@@ -86,19 +86,19 @@ pub struct HiccupReport {
     pub stolen_count: u64,
     /// Their sum, ns.
     pub stolen_ns: u64,
-    /// How long the core has been watched, ns.
+    /// The time for which the core was watched, ns.
     pub watched_ns: u64,
 }
 
 impl HiccupReport {
-    /// The share of the time that was stolen, 0 to 1.
+    /// Returns the share of the time that was stolen, 0 to 1.
     #[must_use]
     pub fn stolen_share(&self) -> f64 {
         if self.watched_ns == 0 { 0.0 } else { self.stolen_ns as f64 / self.watched_ns as f64 }
     }
 }
 
-/// What one thread counts and others read.
+/// The counters of one thread, for others to read.
 #[derive(Debug, Default)]
 struct Counts {
     stolen_count: AtomicU64,
@@ -114,7 +114,7 @@ struct Watched {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The running hiccup threads; they end when this is dropped.
+/// The running hiccup threads; dropping this ends them.
 #[derive(Debug)]
 pub struct Hiccups {
     cores: Vec<Watched>,
@@ -122,12 +122,12 @@ pub struct Hiccups {
 }
 
 impl Hiccups {
-    /// Starts a thread on each core. Its recorder takes the thefts for the capture file;
-    /// [`Recorder::disabled`] where that is not wanted.
+    /// Starts a thread on each core. Its recorder takes the thefts for the capture file; pass
+    /// [`Recorder::disabled`] to leave them out.
     ///
     /// # Errors
     ///
-    /// [`HiccupError`]; no thread runs then.
+    /// Returns [`HiccupError`]; no thread runs then.
     pub fn start(
         cores: Vec<(usize, Recorder)>,
         options: HiccupOptions,
@@ -138,7 +138,7 @@ impl Hiccups {
         }
         let mut hiccups = Hiccups { cores: Vec::new(), stop: Arc::new(AtomicBool::new(false)) };
         for (core, recorder) in cores {
-            // On an error the drop ends the threads started so far.
+            // On an error, the drop ends the threads started so far.
             let watched = hiccups.watch(core, recorder, options, clock.clone())?;
             hiccups.cores.push(watched);
         }
@@ -164,7 +164,7 @@ impl Hiccups {
             .spawn(move || {
                 let result = pin_to_core(core);
                 let go_on = result.is_ok();
-                // The starter waits for this; it is only gone if it panicked.
+                // The starter waits for this result; only a panic could have ended it.
                 let _ = told.send(result);
                 if go_on {
                     watcher.run();
@@ -178,13 +178,13 @@ impl Hiccups {
         Ok(Watched { core, lateness, counts, thread: Some(thread) })
     }
 
-    /// What was taken so far, core by core.
+    /// Returns the time taken so far from each core.
     #[must_use]
     pub fn report(&self) -> Vec<HiccupReport> {
         self.cores.iter().map(Watched::report).collect()
     }
 
-    /// Ends the threads and reports for the last time.
+    /// Ends the threads and returns the final reports.
     #[must_use]
     pub fn stop(mut self) -> Vec<HiccupReport> {
         self.end();
@@ -192,7 +192,7 @@ impl Hiccups {
     }
 
     fn end(&mut self) {
-        // SYNC: a flag alone; what the threads counted is read after the join.
+        // SYNC: a plain flag; the threads' counters are read after the join.
         self.stop.store(true, Ordering::Relaxed);
         for watched in &mut self.cores {
             if let Some(thread) = watched.thread.take() {
@@ -222,7 +222,7 @@ impl Watched {
     }
 }
 
-/// One core's thread.
+/// The state of one core's thread.
 struct Watcher {
     options: HiccupOptions,
     clock: ClockReader,
@@ -241,7 +241,7 @@ impl Watcher {
     }
 
     fn is_stopped(&self) -> bool {
-        // SYNC: pairs with nothing; see `Hiccups::end`.
+        // SYNC: a plain flag, set in `Hiccups::end`; it orders nothing.
         self.stop.load(Ordering::Relaxed)
     }
 
@@ -256,7 +256,7 @@ impl Watcher {
             self.histogram.record(late_ns);
             self.count(late_ns, now - looked);
             looked = now;
-            // Missed wake-ups are not made up for: one theft is counted once.
+            // Missed wake-ups are not made up, so that one theft is counted once.
             deadline = (deadline + self.options.interval_ns).max(now);
         }
     }

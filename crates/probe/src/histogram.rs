@@ -1,25 +1,26 @@
 //! Log-linear histograms of nanoseconds: one writer, readers on any thread, no lock.
 //!
-//! Values below 128 have a bucket each; above, every octave is cut into 128 buckets, so a bucket
-//! is at most 1/128 (0.8 %) as wide as its values. Values of 2^40 ns (18 minutes) and more share
-//! the last bucket; the maximum is kept exactly. One histogram takes 34 KiB.
+//! Values below 128 have a bucket each; above, every octave is divided into 128 buckets, so a
+//! bucket is at most 1/128 (0.8 %) as wide as its values. Values of 2^40 ns (18 minutes) and more
+//! share the last bucket; the maximum is kept exactly. One histogram takes 34 KiB.
 //!
-//! A [`Snapshot`] is a plain copy: it merges, subtracts and answers quantiles. It is taken while
-//! the writer goes on: its buckets may be a few records ahead of its sum, never behind by more.
+//! A [`Snapshot`] is a plain copy: it merges, subtracts and answers quantiles. The writer keeps
+//! writing while it is taken: its buckets may be a few records ahead of its sum, never behind by
+//! more.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const SUB_BITS: u32 = 7;
 const SUB_COUNT: u64 = 1 << SUB_BITS;
-/// Values from 2^40 on share the last bucket.
+/// The number of value bits: values from 2^40 share the last bucket.
 const VALUE_BITS: u32 = 40;
-/// Buckets of one histogram.
+/// The number of buckets of a histogram.
 pub const BUCKET_COUNT: usize = ((VALUE_BITS - SUB_BITS + 1) as usize) << SUB_BITS;
-/// Where the shared last bucket begins to hold values that are not its own.
+/// The largest value of the last bucket; larger values are counted there too.
 pub const VALUE_MAX: u64 = (1 << VALUE_BITS) - 1;
 
-/// The bucket of a value.
+/// Returns the bucket of a value.
 #[inline(always)]
 fn bucket_of(value: u64) -> usize {
     let value = value.min(VALUE_MAX);
@@ -28,7 +29,7 @@ fn bucket_of(value: u64) -> usize {
     (((shift as u64) << SUB_BITS) + (value >> shift)) as usize
 }
 
-/// The lowest and the highest value of a bucket.
+/// Returns the lowest and the highest value of a bucket.
 fn bounds_of(bucket: usize) -> (u64, u64) {
     let bucket = bucket as u64;
     if bucket < 2 * SUB_COUNT {
@@ -47,7 +48,7 @@ struct Cells {
     max: AtomicU64,
 }
 
-/// The writing end of a histogram; one thread owns it.
+/// The writer of a histogram; one thread owns it.
 #[derive(Debug)]
 pub struct Histogram {
     cells: Arc<Cells>,
@@ -62,7 +63,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// An empty histogram.
+    /// Creates an empty histogram.
     #[must_use]
     pub fn new() -> Histogram {
         let cells = Cells {
@@ -90,41 +91,41 @@ impl Histogram {
         }
     }
 
-    /// A reader for another thread.
+    /// Returns a reader for another thread.
     #[must_use]
     pub fn reader(&self) -> HistogramReader {
         HistogramReader { cells: Arc::clone(&self.cells) }
     }
 
-    /// A copy of what is in it.
+    /// Returns a copy of the histogram.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::of(&self.cells)
     }
 }
 
-/// SYNC: single writer, so a load and a store lose nothing and cost a third of a `fetch_add`;
+/// SYNC: with a single writer a load and a store lose nothing and cost a third of a `fetch_add`;
 /// readers need no order between cells.
 #[inline(always)]
 fn add(cell: &AtomicU64, amount: u64) {
     cell.store(cell.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
 }
 
-/// Reads a histogram while its writer goes on.
+/// Reads a histogram while its writer keeps writing.
 #[derive(Clone, Debug)]
 pub struct HistogramReader {
     cells: Arc<Cells>,
 }
 
 impl HistogramReader {
-    /// A copy of what is in it; about 3 µs.
+    /// Returns a copy of the histogram; takes about 3 µs.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::of(&self.cells)
     }
 }
 
-/// What a histogram held at one moment, or the sum or difference of such.
+/// The content of a histogram at one moment, or a sum or difference of such contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     counts: Box<[u64]>,
@@ -143,7 +144,7 @@ impl Default for Snapshot {
 
 impl Snapshot {
     fn of(cells: &Cells) -> Snapshot {
-        // SYNC: cells with a single writer, each exact by itself; see the file's head.
+        // SYNC: cells with a single writer, each exact by itself; buckets may be ahead of the sum.
         let sum = cells.sum.load(Ordering::Relaxed);
         let min = cells.min.load(Ordering::Relaxed);
         let max = cells.max.load(Ordering::Relaxed);
@@ -153,44 +154,44 @@ impl Snapshot {
         Snapshot { counts, count, sum, min, max }
     }
 
-    /// How many values were counted.
+    /// Returns the number of values.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Whether it holds nothing.
+    /// Returns true if there are no values.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The sum of the values, ns (modulo 2^64).
+    /// Returns the sum of the values, ns (modulo 2^64).
     #[must_use]
     pub fn sum_ns(&self) -> u64 {
         self.sum
     }
 
-    /// The mean, ns; 0 if empty.
+    /// Returns the mean, ns; 0 if empty.
     #[must_use]
     pub fn mean_ns(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.sum as f64 / self.count as f64 }
     }
 
-    /// The smallest value, ns; 0 if empty. Exact, but for a difference its bucket's lower end.
+    /// Returns the smallest value, ns; 0 if empty. Exact; for a difference, its bucket's lower end.
     #[must_use]
     pub fn min_ns(&self) -> u64 {
         if self.count == 0 { 0 } else { self.min }
     }
 
-    /// The largest value, ns; 0 if empty. Exact, but for a difference its bucket's upper end.
+    /// Returns the largest value, ns; 0 if empty. Exact; for a difference, its bucket's upper end.
     #[must_use]
     pub fn max_ns(&self) -> u64 {
         self.max
     }
 
-    /// The value, ns, that a share `quantile` (0 to 1) of all values do not exceed: the upper end
-    /// of its bucket, so it is never too low and at most 1/128 too high. 0 if empty.
+    /// Returns the value, ns, that a share `quantile` (0 to 1) of all values does not exceed: the
+    /// upper end of its bucket, so it is never too low and at most 1/128 too high. 0 if empty.
     #[must_use]
     pub fn quantile_ns(&self, quantile: f64) -> u64 {
         let rank = rank_of(quantile, self.count);
@@ -208,13 +209,13 @@ impl Snapshot {
         if bucket == BUCKET_COUNT - 1 { self.max } else { bounds_of(bucket).1.min(self.max) }
     }
 
-    /// Whether there are values enough to speak of this quantile: at least ten beyond it.
+    /// Returns true if there are enough values for this quantile: at least ten beyond it.
     #[must_use]
     pub fn supports(&self, quantile: f64) -> bool {
         self.count as f64 * (1.0 - quantile) >= 10.0 - 1e-6
     }
 
-    /// Adds what another one holds.
+    /// Adds the values of another snapshot.
     pub fn merge(&mut self, other: &Snapshot) {
         for (mine, theirs) in self.counts.iter_mut().zip(&other.counts) {
             *mine += theirs;
@@ -225,12 +226,13 @@ impl Snapshot {
         self.max = self.max.max(other.max);
     }
 
-    /// What was counted after `earlier`, a snapshot of the same histogram. Extremes are those of
-    /// the buckets.
+    /// Returns the values counted after `earlier`, a snapshot of the same histogram. Extremes are
+    /// those of the buckets.
     ///
     /// # Panics
     ///
-    /// If `earlier` holds what this one does not: it is of another histogram, or newer.
+    /// Panics if `earlier` has values that this snapshot lacks: it belongs to another histogram or
+    /// is newer.
     #[must_use]
     pub fn since(&self, earlier: &Snapshot) -> Snapshot {
         let mut change = self.clone();
@@ -247,7 +249,7 @@ impl Snapshot {
         change
     }
 
-    /// The buckets that hold something: lowest value, highest value, count, in rising order.
+    /// Returns the non-empty buckets: lowest value, highest value, count, in ascending order.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
         self.counts.iter().enumerate().filter(|(_, count)| **count > 0).map(|(bucket, count)| {
             let (low, high) = bounds_of(bucket);
@@ -256,8 +258,8 @@ impl Snapshot {
     }
 }
 
-/// The rank, from 1, of the value at a quantile. Products such as 0.999 × 1000 miss the integer
-/// by a rounding error now and then; those count as the integer.
+/// Returns the rank, from 1, of the value at a quantile. Products such as 0.999 × 1000 can miss the
+/// integer by a rounding error; those count as the integer.
 fn rank_of(quantile: f64, count: u64) -> u64 {
     let exact = quantile.clamp(0.0, 1.0) * count as f64;
     let nearest = exact.round();

@@ -1,22 +1,22 @@
-//! Where the time of an order goes: clock, probe points, rings, histograms, hiccups.
+//! Latency measurement along an order's path: clock, probe points, rings, histograms, hiccups.
 //!
-//! On the order path: a thread's [`Recorder`] stamps a [`Point`] with one counter read and one
-//! 16-byte store into its own ring. Off it: the host's drain turns rings into histograms and a
-//! capture file, so that the live view and the report come from the same data.
+//! On the order path, a thread's [`Recorder`] stamps a [`Point`] with one counter read and one
+//! 16-byte store into its own ring. Off it, the host's drain turns rings into histograms and a
+//! capture file, so that the live view and the report are based on the same data.
 //!
-//! Nothing on the order path allocates, locks, waits or calls the system. This crate knows nothing
-//! of orders, sockets or logs.
+//! Nothing on the order path allocates, locks, waits or makes a system call. This crate knows
+//! nothing of orders, sockets or logs.
 //!
-//! * [`point`]: what each stamp means, and the segments between stamps.
-//! * [`clock`], [`cores`]: raw counter, anchors, calibration; whether cores agree.
-//! * [`ring`], [`ring_dir`]: one thread's ring, in memory or in a shared file.
-//! * [`recorder`]: what a thread holds.
+//! * [`point`]: the meaning of each stamp, and the segments between stamps.
+//! * [`clock`], [`cores`]: raw counter, anchors, calibration; the agreement of cores.
+//! * [`ring`], [`ring_dir`]: a thread's ring, in memory or in a shared file.
+//! * [`recorder`]: the stamping end of a thread.
 //! * [`drain`], [`trace`], [`histogram`]: from stamps to latencies.
-//! * [`hiccup`]: what the machine takes from each core.
-//! * [`prometheus`], [`hdr`]: all of it for others' tools.
+//! * [`hiccup`]: time that the machine takes from each core.
+//! * [`prometheus`], [`hdr`]: export to other tools.
 //! * [`capture`]: every stamp of a run in a file.
-//! * [`thread`]: what a thread may ask of the scheduler.
-//! * [`cost`]: what the probes themselves cost.
+//! * [`thread`]: a thread's requests to the scheduler.
+//! * [`cost`]: the cost of the probes themselves.
 //!
 //! ```
 //! use weir_probe::ring::{RING_RECORDS_DEFAULT, heap_ring};

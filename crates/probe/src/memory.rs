@@ -1,10 +1,10 @@
 //! The memory under a probe ring: two control lines and the slots, on the heap or in a file that
 //! another process maps.
 //!
-//! File layout, little-endian words of 64 bits: a control block of 4096 bytes (word 0 magic,
-//! word 1 capacity in records, word 16 the producer's index, word 17 records dropped, word 32 the
-//! consumer's index, else zero), then two words per record. Nothing here decides who may write
-//! what; `ring` does.
+//! File layout, little-endian words of 64 bits: a control block of 4096 bytes (word 0 magic, word 1
+//! capacity in records, word 16 the producer's index, word 17 records dropped, word 32 the
+//! consumer's index, else zero), then two words per record. This module does not control the access
+//! to the memory; `ring` does.
 //!
 //! INVARIANT: the capacity is a power of two and the slots hold twice as many words.
 
@@ -15,26 +15,27 @@ use crate::sync::AtomicU64;
 /// The magic word, "WEIRRNG1" read as bytes.
 #[cfg(not(loom))]
 const MAGIC: u64 = u64::from_le_bytes(*b"WEIRRNG1");
-/// Where the slots begin in a file: a page, so that the control lines share none with them.
+/// The offset of the slots in a file: one page, so that they share no cache line with the control
+/// block.
 #[cfg(not(loom))]
 const SLOTS_AT: usize = 4096;
 #[cfg(not(loom))]
 const RECORD_BYTES: usize = 16;
 
-/// What the producer alone writes. Two lines wide: processors fetch lines in pairs.
+/// The words that only the producer writes. Two cache lines wide: processors fetch lines in pairs.
 #[repr(C, align(128))]
 pub(crate) struct ProducerLine {
     pub(crate) head: AtomicU64,
     pub(crate) dropped: AtomicU64,
 }
 
-/// What the consumer alone writes.
+/// The words that only the consumer writes.
 #[repr(C, align(128))]
 pub(crate) struct ConsumerLine {
     pub(crate) tail: AtomicU64,
 }
 
-/// The control block's beginning; all atomics, so that any mapping of zeroes is a valid one.
+/// The start of the control block; all atomics, so that any mapping of zeros is a valid one.
 #[repr(C, align(128))]
 pub(crate) struct Control {
     magic: AtomicU64,
@@ -57,13 +58,13 @@ pub(crate) struct Memory {
     backing: Backing,
 }
 
-// SAFETY: all that the pointers lead to is atomic and lives until the drop.
+// SAFETY: everything behind the pointers is atomic and lives until the drop.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Memory of this process alone, touched already.
+    /// Allocates memory private to this process and touches it.
     pub(crate) fn heap(capacity: u64) -> Memory {
         assert!(capacity.is_power_of_two(), "a ring of {capacity} records");
         let control = Box::new(Control {
@@ -87,7 +88,7 @@ impl Memory {
         self.capacity
     }
 
-    /// The first word of the slots; there are two per record.
+    /// Returns the first word of the slots; there are two per record.
     pub(crate) fn slots(&self) -> NonNull<AtomicU64> {
         self.slots
     }
@@ -99,8 +100,8 @@ impl Drop for Memory {
             Backing::Heap => {
                 let words = usize::try_from(self.capacity * 2).expect("it was allocated");
                 let slots = std::ptr::slice_from_raw_parts_mut(self.slots.as_ptr(), words);
-                // SAFETY: both came from a box in `heap`, of this very length, and nothing is
-                // left that could reach them.
+                // SAFETY: both came from a box in `heap`, of this very length, and nothing else can
+                // reach them any more.
                 unsafe {
                     drop(Box::from_raw(slots));
                     drop(Box::from_raw(self.control.as_ptr()));
@@ -133,12 +134,13 @@ mod file {
             let memory = Memory::over(map(file)?, capacity);
             let control = memory.control();
             control.capacity.store(capacity, Ordering::Relaxed);
-            // SYNC: pairs with the acquire load in `attach`: who sees the magic sees the capacity.
+            // SYNC: pairs with the acquire load in `attach`: a thread that sees the magic sees the
+            // capacity.
             control.magic.store(MAGIC, Ordering::Release);
             Ok(memory)
         }
 
-        /// Maps a file that another process made, checking that it is a ring.
+        /// Maps a file that another process created, checking that it is a ring.
         pub(crate) fn attach(file: &File) -> Result<Memory, RingError> {
             let bytes = file.metadata()?.len();
             if bytes < SLOTS_AT as u64 {
@@ -171,7 +173,7 @@ mod file {
         capacity.checked_mul(RECORD_BYTES as u64)?.checked_add(SLOTS_AT as u64)
     }
 
-    /// Maps the whole file, pages already in the table: the order path takes no fault.
+    /// Maps the whole file with its pages populated, so that the order path takes no page fault.
     fn map(file: &File) -> Result<MmapRaw, RingError> {
         Ok(MmapOptions::new().populate().map_raw(file)?)
     }

@@ -1,14 +1,14 @@
 //! The points at which an order is stamped and the spans between them.
 //!
-//! This is the one place that says what a stamp means. A record carries a point's code, so codes
+//! This is the only definition of the stamps' meaning. A record carries a point's code, so codes
 //! are never reused or renumbered: capture files outlive a version.
 //!
 //! INVARIANT: the nine segments follow one another without gap or overlap, from `Ingress` to
 //! `Egress`; their durations therefore add up to the server's latency exactly (see `trace`).
 
-/// A place on an order's way at which the time is taken, in the order in which they are passed.
+/// A place on an order's path at which it is stamped, in the order of passing.
 ///
-/// In one process the same points stand at the hand-offs between threads.
+/// In a single process the same points are at the hand-offs between threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Point {
@@ -24,21 +24,21 @@ pub enum Point {
     T3 = 4,
     /// The engine takes the order.
     T4 = 5,
-    /// The order is matched: the engine has said what became of it.
+    /// The order is matched: the engine has decided its outcome.
     T5 = 6,
     /// The answer leaves the partition's host.
     T6 = 7,
     /// The answer is back at the gateway.
     T7 = 8,
-    /// The answer's last byte was given to the client's socket.
+    /// The answer's last byte was written to the client's socket.
     Egress = 9,
 }
 
 impl Point {
-    /// How many points there are.
+    /// The number of points.
     pub const COUNT: usize = 10;
 
-    /// Every point, in the order in which an order passes them.
+    /// All points, in the order in which an order passes them.
     pub const ALL: [Point; Point::COUNT] = [
         Point::Ingress,
         Point::T0,
@@ -52,68 +52,68 @@ impl Point {
         Point::Egress,
     ];
 
-    /// The code in a record, 0 to 9.
+    /// Returns the code in a record, 0 to 9.
     #[must_use]
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// The point of a code; none for a code that names no point.
+    /// Returns the point with this code, or `None` for an unassigned code.
     #[must_use]
     pub fn from_code(code: u8) -> Option<Point> {
         Point::ALL.get(usize::from(code)).copied()
     }
 
-    /// The position in arrays of [`Point::COUNT`] elements.
+    /// Returns the index in arrays of [`Point::COUNT`] elements.
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
     }
 }
 
-/// A set of points: which ones one host sees.
+/// A set of points, such as those that one host stamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct PointSet(u16);
 
 impl PointSet {
     /// No point.
     pub const EMPTY: PointSet = PointSet(0);
-    /// Every point: gateway and partition share a host.
+    /// All points: gateway and partition share a host.
     pub const ALL: PointSet = PointSet((1 << Point::COUNT) - 1);
-    /// What the host of a gateway sees when its partitions live elsewhere.
+    /// The points of a gateway's host when its partitions are on other hosts.
     pub const GATEWAY: PointSet =
         PointSet::EMPTY.with(Point::Ingress).with(Point::T0).with(Point::T7).with(Point::Egress);
-    /// What the host of a partition sees when its gateways live elsewhere.
+    /// The points of a partition's host when its gateways are on other hosts.
     pub const PARTITION: PointSet = PointSet(PointSet::ALL.0 & !PointSet::GATEWAY.0);
 
-    /// The set and one more point.
+    /// Returns the set with one more point.
     #[must_use]
     pub const fn with(self, point: Point) -> PointSet {
         PointSet(self.0 | (1 << point as u16))
     }
 
-    /// Whether the point is in the set.
+    /// Returns true if the point is in the set.
     #[must_use]
     pub const fn has(self, point: Point) -> bool {
         self.0 & (1 << point as u16) != 0
     }
 
-    /// The points that are in both sets.
+    /// Returns the points that are in both sets.
     #[must_use]
     pub const fn and(self, other: PointSet) -> PointSet {
         PointSet(self.0 & other.0)
     }
 
-    /// Whether every point of `other` is in this set.
+    /// Returns true if every point of `other` is in this set.
     #[must_use]
     pub const fn covers(self, other: PointSet) -> bool {
         self.0 & other.0 == other.0
     }
 }
 
-/// A span of an order's way whose duration is measured.
+/// A measured span of an order's path.
 ///
-/// The first nine are the segments, one after another; the last two are latencies over several.
+/// The first nine are the successive segments; the last two are latencies over several segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Measure {
@@ -137,19 +137,19 @@ pub enum Measure {
     Out = 8,
     /// t0 to t7, door to door.
     DoorToDoor = 9,
-    /// Ingress to egress: all that the server can see of the client's end-to-end latency.
+    /// Ingress to egress: the part of the client's end-to-end latency that the server can see.
     Server = 10,
 }
 
 impl Measure {
-    /// How many measures there are.
+    /// The number of measures.
     pub const COUNT: usize = 11;
-    /// How many of them are segments; they come first in [`Measure::ALL`].
+    /// The number of segments among them; they come first in [`Measure::ALL`].
     pub const SEGMENT_COUNT: usize = 9;
-    /// The matcher's latency, t4 to t5: a segment and a named latency at once.
+    /// The matcher's latency, t4 to t5: both a segment and a named latency.
     pub const MATCHER: Measure = Measure::T5;
 
-    /// Every measure: the segments in order, then the latencies.
+    /// All measures: the segments in order, then the latencies.
     pub const ALL: [Measure; Measure::COUNT] = [
         Measure::In,
         Measure::T1,
@@ -164,13 +164,13 @@ impl Measure {
         Measure::Server,
     ];
 
-    /// The nine segments in order; together they are [`Measure::Server`].
+    /// Returns the nine segments in order; together they make up [`Measure::Server`].
     #[must_use]
     pub fn segments() -> &'static [Measure] {
         &Measure::ALL[..Measure::SEGMENT_COUNT]
     }
 
-    /// The point where it starts and the point where it ends.
+    /// Returns the first and the last point of the span.
     #[must_use]
     pub const fn ends(self) -> (Point, Point) {
         match self {
@@ -180,7 +180,7 @@ impl Measure {
         }
     }
 
-    /// The name in metrics, reports and files.
+    /// Returns the name in metrics, reports and files.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -198,7 +198,7 @@ impl Measure {
         }
     }
 
-    /// The position in arrays of [`Measure::COUNT`] elements.
+    /// Returns the index in arrays of [`Measure::COUNT`] elements.
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize

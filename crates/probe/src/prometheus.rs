@@ -1,8 +1,8 @@
-//! The drain's and the hiccup threads' figures in Prometheus's text exposition format 0.0.4.
+//! The figures of the drain and the hiccup threads in Prometheus's text exposition format 0.0.4.
 //!
-//! A pure rendering: no HTTP, no state. Durations are in seconds, as that system wants them.
-//! Histograms are cumulative since the start; quantiles are gauges, over the start and over the
-//! last interval, because quantiles cannot be had from coarse buckets.
+//! Pure rendering: no HTTP, no state. Durations are in seconds, as Prometheus expects. Histograms
+//! are cumulative since the start. Quantiles are gauges, since the start and over the last
+//! interval, because they cannot be computed from coarse buckets.
 
 use std::fmt::{self, Write};
 
@@ -40,12 +40,11 @@ const BOUNDS_NS: [u64; 25] = [
     10_000_000_000,
 ];
 
-/// The quantiles shown, with their labels.
+/// The exposed quantiles, with their labels.
 const QUANTILES: [(f64, &str); 6] =
     [(0.5, "0.5"), (0.9, "0.9"), (0.99, "0.99"), (0.999, "0.999"), (0.9999, "0.9999"), (1.0, "1")];
 
-/// Renders everything. A quantile with fewer than ten values beyond it is left out, except the
-/// maximum.
+/// Renders all metrics. Omits a quantile with fewer than ten values beyond it, except the maximum.
 #[must_use]
 pub fn render(report: &DrainReport, hiccups: &[HiccupReport]) -> String {
     let mut text = String::with_capacity(1 << 16);
@@ -75,7 +74,7 @@ fn latencies(out: &mut String, total: &Latencies) -> fmt::Result {
 }
 
 /// Appends histograms of one family, each with a label and its value; `what` is the family's name
-/// and what it says.
+/// and help text.
 pub fn put_histograms<'a>(
     out: &mut String,
     what: (&str, &str),
@@ -90,7 +89,7 @@ pub fn put_histograms<'a>(
     }
 }
 
-/// A bucket of ours counts for a bound if it lies below it as a whole: at most 0.8 % off.
+/// Counts a bucket for a bound if all of it lies below the bound: at most 0.8 % off.
 fn histogram(out: &mut String, name: &str, label: &str, snapshot: &Snapshot) -> fmt::Result {
     let mut buckets = snapshot.buckets().peekable();
     let mut passed = 0;
@@ -210,13 +209,13 @@ fn stolen(out: &mut String, hiccups: &[HiccupReport]) -> fmt::Result {
     Ok(())
 }
 
-/// Exact decimal seconds, without trailing zeroes.
+/// Formats exact decimal seconds, without trailing zeros.
 fn seconds(ns: u64) -> String {
     let text = format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// A label's value, as the format wants it.
+/// Escapes a label's value.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

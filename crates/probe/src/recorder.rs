@@ -1,4 +1,4 @@
-//! What a thread on the order path holds: it stamps points, and does nothing else.
+//! The stamping end of the probes, held by each thread on the order path.
 //!
 //! A stamp is one counter read and one 16-byte store. A disabled recorder reads no counter and
 //! answers [`Tsc::ZERO`]; with the crate's feature `off` every recorder is compiled to that.
@@ -17,19 +17,19 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder that writes into the ring.
+    /// Creates a recorder that writes into the ring.
     #[must_use]
     pub fn new(producer: Producer) -> Recorder {
         Recorder { producer: Some(producer) }
     }
 
-    /// A recorder that does nothing.
+    /// Creates a recorder that does nothing.
     #[must_use]
     pub const fn disabled() -> Recorder {
         Recorder { producer: None }
     }
 
-    /// Whether it stamps at all.
+    /// Returns true if the recorder stamps at all.
     #[inline(always)]
     #[must_use]
     pub const fn is_enabled(&self) -> bool {
@@ -48,9 +48,9 @@ impl Recorder {
         tsc
     }
 
-    /// Stores a reading taken earlier, such as the ingress of an order that is only now known to
-    /// go to a partition. Orders that the gateway refuses itself are best never stored at all:
-    /// the drain would wait for their other points.
+    /// Stores a reading taken earlier, such as the ingress of an order whose partition is only now
+    /// known. Do not store readings of orders that the gateway itself refuses: the drain would wait
+    /// for their other points.
     #[inline(always)]
     pub fn record_at(&mut self, trace: TraceId, point: Point, tsc: Tsc) {
         if !self.is_enabled() || !trace.is_some() {
@@ -61,14 +61,14 @@ impl Recorder {
         }
     }
 
-    /// The time for stamps that belong to several orders, [`Tsc::ZERO`] when disabled.
+    /// Returns the time for stamps shared by several orders, [`Tsc::ZERO`] when disabled.
     #[inline(always)]
     #[must_use]
     pub fn now(&self) -> Tsc {
         if self.is_enabled() { Tsc::now() } else { Tsc::ZERO }
     }
 
-    /// Stores that the platform held this core for `lost_ns` until `tsc`.
+    /// Records that the platform held this core for `lost_ns` until `tsc`.
     pub fn record_stolen(&mut self, lost_ns: u64, tsc: Tsc) {
         if let (true, Some(producer)) = (self.is_enabled(), &mut self.producer) {
             producer.push(Record::stolen(lost_ns, tsc));

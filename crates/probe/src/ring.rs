@@ -1,11 +1,11 @@
-//! The probe ring: one thread stamps, one drain reads, neither ever waits for the other.
+//! The probe ring: one thread stamps, one drain reads, and neither ever waits for the other.
 //!
 //! A record is 16 bytes: `trace id << 8 | code`, then the counter. The producer writes both words
 //! and publishes its index; when the ring is full the record is dropped and counted. The consumer
-//! copies what is published and gives the slots back.
+//! copies published records and frees their slots.
 //!
-//! INVARIANT: `tail <= head <= tail + capacity`; head and dropped are written by the producer
-//! only, tail by the consumer only; slots in `tail..head` by nobody.
+//! INVARIANT: `tail <= head <= tail + capacity`; only the producer writes head and dropped, only
+//! the consumer writes tail; neither writes slots in `tail..head`.
 
 use std::ptr::NonNull;
 
@@ -16,16 +16,16 @@ use crate::memory::Memory;
 use crate::point::Point;
 use crate::sync::{Arc, AtomicU64, Ordering};
 
-/// Records in a ring unless the caller knows better: 4 MiB, a third of a second of a thread that
-/// stamps five points on each of 156,000 orders a second.
+/// The default number of records in a ring: 4 MiB, a third of a second of a thread that stamps five
+/// points on each of 156,000 orders a second.
 pub const RING_RECORDS_DEFAULT: u64 = 1 << 18;
-/// The longest ring: 16 GiB.
+/// The maximum number of records in a ring: 16 GiB.
 pub const RING_RECORDS_MAX: u64 = 1 << 30;
 
-/// The code of a record that says how long the platform held a core, see [`Record::stolen`].
+/// The code of a record of stolen time, see [`Record::stolen`].
 pub const CODE_STOLEN: u8 = 0xF0;
 
-/// What ties the stamps of one order together; 56 bits, 0 means "not traced".
+/// The identifier that joins the stamps of one order; 56 bits, 0 means "not traced".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct TraceId(u64);
@@ -36,28 +36,28 @@ impl TraceId {
     /// The largest identifier.
     pub const MAX: TraceId = TraceId((1 << 56) - 1);
 
-    /// The identifier, none if it does not fit 56 bits.
+    /// Returns the identifier, or `None` if it does not fit 56 bits.
     #[must_use]
     pub const fn new(id: u64) -> Option<TraceId> {
         if id <= TraceId::MAX.0 { Some(TraceId(id)) } else { None }
     }
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// Whether it names an order.
+    /// Returns true if it identifies an order.
     #[must_use]
     pub const fn is_some(self) -> bool {
         self.0 != 0
     }
 }
 
-/// Hands out trace identifiers: 16 bits of who, 40 bits of how many.
+/// Generates trace identifiers: 16 bits of source, 40 bits of counter.
 ///
-/// One per gateway thread; the source keeps identifiers of all gateways of a system apart.
+/// Each gateway thread has one; the source keeps the identifiers of all gateways of a system apart.
 #[derive(Debug)]
 pub struct TraceIds {
     source: u64,
@@ -67,13 +67,13 @@ pub struct TraceIds {
 impl TraceIds {
     const COUNTER_BITS: u32 = 40;
 
-    /// Identifiers of this source; the first one ends in 1.
+    /// Creates the generator for this source; its first identifier ends in 1.
     #[must_use]
     pub const fn new(source: u16) -> TraceIds {
         TraceIds { source: (source as u64) << TraceIds::COUNTER_BITS, next: 1 }
     }
 
-    /// The next identifier. After 10^12 they start anew: no order lives that long.
+    /// Returns the next identifier. After 10^12 the counter starts again: no order lives that long.
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "an iterator would promise an Option")]
     pub fn next(&mut self) -> TraceId {
@@ -89,38 +89,39 @@ impl TraceIds {
     }
 }
 
-/// One stamp: which order, where, when.
+/// One stamp: the order, the point and the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// `trace id << 8 | code`.
     pub word: u64,
-    /// The counter, raw.
+    /// The raw counter.
     pub tsc: Tsc,
 }
 
 impl Record {
-    /// The stamp of an order at a point.
+    /// Creates the stamp of an order at a point.
     #[inline]
     #[must_use]
     pub const fn at(trace: TraceId, point: Point, tsc: Tsc) -> Record {
         Record { word: trace.0 << 8 | point.code() as u64, tsc }
     }
 
-    /// The platform held a core for `lost_ns` (cut at 2^56 - 1) until `tsc`.
+    /// Creates the record that the platform held a core for `lost_ns` (capped at 2^56 - 1) until
+    /// `tsc`.
     #[must_use]
     pub const fn stolen(lost_ns: u64, tsc: Tsc) -> Record {
         let lost_ns = if lost_ns > TraceId::MAX.0 { TraceId::MAX.0 } else { lost_ns };
         Record { word: lost_ns << 8 | CODE_STOLEN as u64, tsc }
     }
 
-    /// The order; for a record of [`CODE_STOLEN`] the nanoseconds lost.
+    /// Returns the order; for a record of [`CODE_STOLEN`], the nanoseconds lost.
     #[inline]
     #[must_use]
     pub const fn trace(&self) -> TraceId {
         TraceId(self.word >> 8)
     }
 
-    /// The code: a point's, or [`CODE_STOLEN`].
+    /// Returns the code: a point's, or [`CODE_STOLEN`].
     #[inline]
     #[must_use]
     pub const fn code(&self) -> u8 {
@@ -128,40 +129,40 @@ impl Record {
     }
 }
 
-/// Why a ring could not be made or opened.
+/// The reason that a ring could not be created or opened.
 #[derive(Debug, Error)]
 pub enum RingError {
     /// The capacity is not a power of two, or beyond [`RING_RECORDS_MAX`].
     #[error("a ring holds a power of two of records, at most 2^30, not {capacity}")]
     Capacity {
-        /// The records asked for.
+        /// The requested number of records.
         capacity: u64,
     },
     /// The file would be longer than the system can address.
     #[error("a ring file of {bytes} bytes is too long")]
     TooLong {
-        /// The bytes asked for.
+        /// The requested number of bytes.
         bytes: u64,
     },
     /// The name is empty or not a plain file name.
     #[error("{name:?} is not a plain name for a ring")]
     Name {
-        /// The name asked for.
+        /// The requested name.
         name: String,
     },
-    /// The file is no probe ring, or not a whole one.
+    /// The file is not a complete probe ring.
     #[error("the file is not a probe ring")]
     NotARing,
-    /// The system refused.
+    /// The system's error.
     #[error("ring file: {0}")]
     Io(#[from] std::io::Error),
 }
 
-/// A ring in this process's own memory.
+/// Creates a ring in this process's own memory.
 ///
 /// # Errors
 ///
-/// [`RingError::Capacity`].
+/// Returns [`RingError::Capacity`] for an invalid capacity.
 pub fn heap_ring(capacity: u64) -> Result<(Producer, Consumer), RingError> {
     check_capacity(capacity)?;
     Ok(ends(Memory::heap(capacity)))
@@ -187,12 +188,12 @@ pub(crate) fn ends(memory: Memory) -> (Producer, Consumer) {
     (producer, Consumer { tail: 0, head_seen: 0, memory })
 }
 
-/// The writing end of a ring; one thread owns it.
+/// The writing end of a ring, owned by one thread.
 pub struct Producer {
     slots: NonNull<AtomicU64>,
     mask: u64,
     head: u64,
-    /// The consumer's index when last looked at: it can only have grown since.
+    /// The consumer's index as last seen; it can only have grown since.
     tail_seen: u64,
     memory: Arc<Memory>,
 }
@@ -201,8 +202,8 @@ pub struct Producer {
 unsafe impl Send for Producer {}
 
 impl Producer {
-    /// Writes a record and publishes it; drops and counts it if the ring is full. Publishing each
-    /// one at once costs nothing that can be measured beside the counter read.
+    /// Writes and publishes a record; drops and counts it if the ring is full. Publishing each
+    /// record at once costs nothing measurable compared with the counter read.
     #[inline(always)]
     pub fn push(&mut self, record: Record) {
         if self.head.wrapping_sub(self.tail_seen) > self.mask && !self.look_for_room() {
@@ -221,18 +222,18 @@ impl Producer {
         // SAFETY: the masked index is below the capacity and there are two words per record.
         let (word, tsc) =
             unsafe { (self.slots.add(index).as_ref(), self.slots.add(index + 1).as_ref()) };
-        // SYNC: published by the release store of `head` in `push`; the consumer gave the slot
-        // back before `tail_seen` passed it.
+        // SYNC: published by the release store of `head` in `push`; the consumer freed the slot
+        // before `tail_seen` passed it.
         word.store(record.word, Ordering::Relaxed);
         tsc.store(record.tsc.0, Ordering::Relaxed);
     }
 
-    /// Looks where the consumer is; counts a dropped record if the ring is full indeed.
+    /// Reloads the consumer's index; counts a dropped record if the ring really is full.
     #[cold]
     fn look_for_room(&mut self) -> bool {
         let control = self.memory.control();
         // SYNC: pairs with the release store of `tail` in `Consumer::take_seen`: the consumer has
-        // read the slots that it gave back.
+        // read the slots that it freed.
         self.tail_seen = control.consumer.tail.load(Ordering::Acquire);
         if self.head.wrapping_sub(self.tail_seen) <= self.mask {
             return true;
@@ -244,10 +245,10 @@ impl Producer {
     }
 }
 
-/// The reading end of a ring; the drain owns it.
+/// The reading end of a ring, owned by the drain.
 pub struct Consumer {
     tail: u64,
-    /// The producer's index when last looked at: it can only have grown since.
+    /// The producer's index as last seen; it can only have grown since.
     head_seen: u64,
     memory: Arc<Memory>,
 }
@@ -255,22 +256,23 @@ pub struct Consumer {
 impl Consumer {
     #[cfg(not(loom))]
     pub(crate) fn over(memory: Memory) -> Consumer {
-        // SYNC: whoever read the ring before is gone; its last release store is what we take on.
+        // SYNC: the previous reader is gone; this pairs with its last release store.
         let tail = memory.control().consumer.tail.load(Ordering::Acquire);
         Consumer { tail, head_seen: tail, memory: Arc::new(memory) }
     }
 
-    /// Hands every published record, at most `records_max` of them, to `take`; returns how many.
+    /// Passes every published record, at most `records_max` of them, to `take`; returns their
+    /// number.
     ///
     /// # Panics
     ///
-    /// If the indices are corrupt: some other writer scribbled over the ring.
+    /// Panics if the indices are corrupt because another writer overwrote the ring.
     pub fn poll(&mut self, records_max: usize, take: impl FnMut(Record)) -> usize {
         self.look();
         self.take_seen(records_max, take)
     }
 
-    /// Looks at what is published by now.
+    /// Reloads the producer's index.
     ///
     /// # Panics
     ///
@@ -282,13 +284,13 @@ impl Consumer {
         assert!(published <= self.memory.capacity(), "probe ring corrupt: {published} published");
     }
 
-    /// The time of the next record among those that were there at the last look.
+    /// Returns the time of the next record among those seen by the last [`Consumer::look`].
     #[must_use]
     pub fn next_tsc(&self) -> Option<Tsc> {
         (self.tail != self.head_seen).then(|| self.read().tsc)
     }
 
-    /// As [`Consumer::poll`], of the records that were there at the last look.
+    /// Passes records like [`Consumer::poll`], of those seen by the last [`Consumer::look`].
     pub fn take_seen(&mut self, records_max: usize, mut take: impl FnMut(Record)) -> usize {
         let count = self.head_seen.wrapping_sub(self.tail).min(records_max as u64);
         for _ in 0..count {
@@ -311,14 +313,14 @@ impl Consumer {
         Record { word: word.load(Ordering::Relaxed), tsc: Tsc(tsc.load(Ordering::Relaxed)) }
     }
 
-    /// Records dropped since the ring was made because it was full.
+    /// Returns the number of records dropped since the ring's creation because it was full.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         // SYNC: a counter with a single writer; no order needed.
         self.memory.control().producer.dropped.load(Ordering::Relaxed)
     }
 
-    /// Records the ring holds at most.
+    /// Returns the maximum number of records in the ring.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.memory.capacity()
@@ -403,7 +405,7 @@ mod tests {
             received += consumer.poll(usize::MAX, &mut check) as u64;
             thread::yield_now();
         }
-        // Only the join makes the writer's last records visible for certain.
+        // Only the join guarantees that the writer's last records are visible.
         writer.join().unwrap();
         received += consumer.poll(usize::MAX, &mut check) as u64;
         assert_eq!(received + consumer.dropped(), SENT);

@@ -1,10 +1,11 @@
 //! The directory of a process's ring files, such as `/dev/shm/weir-1234`.
 //!
-//! It makes one file per thread and removes files and directory when dropped; mappings that exist
-//! then stay valid. A process that was killed cannot remove anything, so the next one does: each
-//! directory holds a file that its owner keeps locked, and one that can be locked has no owner.
+//! It creates one file per thread, and removes the files and the directory when dropped; existing
+//! mappings stay valid. A killed process cannot remove its files, so the next process does: each
+//! directory holds a file that its owner keeps locked, and a directory whose file can be locked has
+//! no owner.
 //!
-//! It removes nothing but directories named `weir-…` that hold such a file, without descending.
+//! It removes only directories named `weir-…` that hold such a file, without descending.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -16,29 +17,30 @@ use crate::ring::{Consumer, Producer, RingError, check_capacity, ends};
 use crate::sys;
 
 const PREFIX: &str = "weir-";
-/// Names that begin with a dot are no rings.
+/// The lock file; a name that begins with a dot is never a ring's.
 const LOCK: &str = ".lock";
-/// The lock file until it is locked: nobody takes a directory without `.lock` for abandoned.
+/// The name of the lock file until it is locked: a directory without `.lock` never counts as
+/// abandoned.
 const LOCK_NEW: &str = ".lock-new";
-/// Directories of other living processes that may bear our number, in other PID namespaces.
+/// The maximum number of directories of this process id, in case other PID namespaces share `base`.
 const NAMES_MAX: u32 = 1_000;
 
-/// Owner of a directory of ring files.
+/// The owner of a directory of ring files.
 #[derive(Debug)]
 pub struct RingDir {
     path: PathBuf,
     made: Vec<PathBuf>,
-    /// Keeps the lock: it ends with the process, however that ends.
+    /// Holds the lock, which ends with the process, however that ends.
     _lock: File,
 }
 
 impl RingDir {
-    /// Makes `weir-<pid>` in `base`, usually `/dev/shm`, and removes what dead processes left
-    /// there. A number is appended if the name is taken by a living one.
+    /// Creates `weir-<pid>` in `base`, usually `/dev/shm`, and removes the directories of dead
+    /// processes there. Appends a number if a living process has the name.
     ///
     /// # Errors
     ///
-    /// [`RingError::Io`].
+    /// Returns [`RingError::Io`].
     pub fn create_in(base: &Path) -> Result<RingDir, RingError> {
         remove_abandoned(base)?;
         let process = std::process::id();
@@ -55,11 +57,11 @@ impl RingDir {
         Err(io::Error::from(io::ErrorKind::AlreadyExists).into())
     }
 
-    /// Makes this directory; its parent must exist and it must not.
+    /// Creates this directory; its parent must exist, the directory itself must not.
     ///
     /// # Errors
     ///
-    /// [`RingError::Io`].
+    /// Returns [`RingError::Io`].
     pub fn create(path: impl Into<PathBuf>) -> Result<RingDir, RingError> {
         let path = path.into();
         fs::create_dir(&path)?;
@@ -71,12 +73,12 @@ impl RingDir {
         Ok(RingDir { path, made: vec![locked], _lock: lock })
     }
 
-    /// Makes a ring file for one thread. Its pages are reserved and mapped before this returns.
+    /// Creates a ring file for one thread. Its pages are reserved and mapped before this returns.
     ///
     /// # Errors
     ///
-    /// [`RingError`]: the name is taken or not plain, the capacity not a power of two, or there
-    /// is no room.
+    /// Returns [`RingError`] if the name is taken or not plain, the capacity is not a power of two,
+    /// or there is no room.
     pub fn ring(&mut self, name: &str, capacity: u64) -> Result<(Producer, Consumer), RingError> {
         check_capacity(capacity)?;
         let plain = !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0']);
@@ -90,7 +92,7 @@ impl RingDir {
         Ok(ends(Memory::create(&file, capacity)?))
     }
 
-    /// The directory.
+    /// Returns the directory's path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -99,7 +101,8 @@ impl RingDir {
 
 impl Drop for RingDir {
     fn drop(&mut self) {
-        // Nothing to tell and nobody to tell it: what is left is small and names its process.
+        // Errors are ignored: a drop cannot report them, and leftover files are small and name
+        // their process.
         for file in &self.made {
             let _ = fs::remove_file(file);
         }
@@ -113,7 +116,8 @@ fn remove_abandoned(base: &Path) -> Result<(), RingError> {
         let path = entry?.path();
         let name = path.file_name().and_then(|name| name.to_str());
         if name.is_some_and(|name| name.starts_with(PREFIX)) {
-            // Another user's, or another process removes it right now: not ours to worry about.
+            // Failure is harmless: the directory is another user's, or another process is removing
+            // it.
             let _ = remove_if_abandoned(&path);
         }
     }
@@ -129,12 +133,12 @@ fn remove_if_abandoned(path: &Path) -> io::Result<()> {
     fs::remove_dir(path)
 }
 
-/// Opens the reading end of a ring file that another process made. There must be one reader only,
-/// and the file must not be cut short while it is open.
+/// Opens the reading end of a ring file that another process created. There must be only one
+/// reader, and the file must not be truncated while it is open.
 ///
 /// # Errors
 ///
-/// [`RingError`]: no such file, or not a whole ring.
+/// Returns [`RingError`] if there is no such file or it is not a complete ring.
 pub fn attach(path: &Path) -> Result<Consumer, RingError> {
     let file: File = OpenOptions::new().read(true).write(true).open(path)?;
     Ok(Consumer::over(Memory::attach(&file)?))
@@ -178,7 +182,7 @@ mod tests {
         fs::create_dir(&base).unwrap();
         let mut dead = RingDir::create(base.join("weir-77")).unwrap();
         drop(dead.ring("partition-0", 16).unwrap());
-        // As after SIGKILL: the lock is gone, the files are not.
+        // The state after SIGKILL: the lock is gone, the files are not.
         dead.made.clear();
         drop(dead);
         let living = RingDir::create(base.join("weir-78")).unwrap();

@@ -1,6 +1,7 @@
 //! The atomics of the code that loom explores: the ring and the calibration cell.
 //!
-//! With `--cfg loom` they are loom's, else the standard library's. Nothing else lives here.
+//! With `--cfg loom` they are loom's, otherwise the standard library's. The module holds nothing
+//! else.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
@@ -13,7 +14,7 @@ pub(crate) use std::sync::{
     atomic::{AtomicU64, Ordering, fence},
 };
 
-/// What a reader does between two looks at a value that is being written.
+/// Relaxes the processor between two reads of a value that is being written.
 pub(crate) fn relax() {
     #[cfg(loom)]
     loom::thread::yield_now();

@@ -1,7 +1,7 @@
 //! The few instructions and system calls that have no safe form elsewhere.
 //!
-//! Thin and without policy: each function is one call, its errors handed on. All `unsafe` of this
-//! crate that is not ring memory lives here.
+//! Each function is one call without policy and returns its errors. All `unsafe` of this crate that
+//! is not ring memory is here.
 
 #[cfg(not(loom))]
 use std::{fs::File, io, os::fd::AsRawFd};
@@ -32,14 +32,14 @@ pub(crate) fn counter_after_loads() -> u64 {
     counter()
 }
 
-/// Whether the processor promises a counter of constant rate.
+/// Returns true if the processor guarantees a counter of constant rate.
 pub(crate) fn counter_is_invariant() -> bool {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use core::arch::x86_64::__cpuid;
         const POWER_LEAF: u32 = 0x8000_0007;
         const INVARIANT_TSC: u32 = 1 << 8;
-        #[allow(unused_unsafe)] // Safe in newer compilers, unsafe in the oldest one we support.
+        #[allow(unused_unsafe)] // Safe in newer compilers, unsafe in the oldest supported one.
         // SAFETY: every x86-64 processor has the instruction; the leaf is checked first.
         unsafe {
             __cpuid(0x8000_0000).eax >= POWER_LEAF && __cpuid(POWER_LEAF).edx & INVARIANT_TSC != 0
@@ -51,7 +51,7 @@ pub(crate) fn counter_is_invariant() -> bool {
     }
 }
 
-/// A clock of the system, ns.
+/// Reads a clock of the system, ns.
 pub(crate) fn clock_ns(id: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid timespec that lives through the call.
@@ -62,7 +62,7 @@ pub(crate) fn clock_ns(id: libc::clockid_t) -> u64 {
     seconds * 1_000_000_000 + nanos
 }
 
-/// Sleeps until this time of the monotonic clock, ns; a signal may end it early.
+/// Sleeps until this time of the monotonic clock, ns; a signal may end the sleep early.
 #[cfg(not(loom))]
 pub(crate) fn sleep_until_ns(deadline_ns: u64) {
     let time = libc::timespec {
@@ -76,7 +76,7 @@ pub(crate) fn sleep_until_ns(deadline_ns: u64) {
     }
 }
 
-/// Asks that this thread's sleeps end on time; else the kernel may add 50 µs to save power.
+/// Requests exact wake-ups for this thread; otherwise the kernel may add 50 µs to save power.
 #[cfg(not(loom))]
 pub(crate) fn ask_for_exact_wakeups() {
     // SAFETY: plain numbers; a refusal only leaves the kernel's default.
@@ -93,7 +93,8 @@ pub(crate) fn pin_to_core(core: usize) -> io::Result<()> {
     }
     // SAFETY: a set of processors is plain bits; all zeroes is the empty one.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the core is below the set's size, checked above; the set is valid and its size true.
+    // SAFETY: the core is below the set's size, checked above; the set is valid and its size
+    // correct.
     let code = unsafe {
         libc::CPU_SET(core, &mut set);
         libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set)
@@ -101,12 +102,12 @@ pub(crate) fn pin_to_core(core: usize) -> io::Result<()> {
     if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The cores that the calling thread may use, in rising order.
+/// Returns the cores that the calling thread may use, in ascending order.
 #[cfg(not(loom))]
 pub(crate) fn usable_cores() -> io::Result<Vec<usize>> {
     // SAFETY: a set of processors is plain bits; all zeroes is the empty one.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the set is valid and its size true.
+    // SAFETY: the set is valid and its size correct.
     let code = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) };
     if code != 0 {
         return Err(io::Error::last_os_error());
@@ -116,7 +117,7 @@ pub(crate) fn usable_cores() -> io::Result<Vec<usize>> {
     Ok((0..libc::CPU_SETSIZE as usize).filter(usable).collect())
 }
 
-/// Sets how the calling thread is scheduled among ordinary threads: its policy and its nice level.
+/// Sets the policy and nice level of the calling thread among ordinary threads.
 #[cfg(not(loom))]
 pub(crate) fn schedule(policy: libc::c_int, niceness: i32) -> io::Result<()> {
     let attributes = libc::sched_attr {
@@ -129,13 +130,13 @@ pub(crate) fn schedule(policy: libc::c_int, niceness: i32) -> io::Result<()> {
         sched_deadline: 0,
         sched_period: 0,
     };
-    // SAFETY: thread 0 is the caller; the attributes are valid, live through the call and say
+    // SAFETY: thread 0 is the caller; the attributes are valid, live through the call and contain
     // their own size.
     let code = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
     if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Locks the file for as long as it is open; an error if someone else holds it.
+/// Locks the file for as long as it is open; fails if another process holds the lock.
 #[cfg(not(loom))]
 pub(crate) fn try_lock(file: &File) -> io::Result<()> {
     // SAFETY: the descriptor is open for as long as `file` is borrowed.
@@ -143,7 +144,8 @@ pub(crate) fn try_lock(file: &File) -> io::Result<()> {
     if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Takes the file's pages now, so that a full file system is an error here and no signal later.
+/// Allocates the file's pages now, so that a full file system is an error here and not a signal
+/// later.
 #[cfg(not(loom))]
 pub(crate) fn reserve(file: &File, bytes: libc::off_t) -> io::Result<()> {
     // SAFETY: the descriptor is open for as long as `file` is borrowed.

@@ -1,10 +1,10 @@
-//! One order's stamps: collected until complete, then taken apart.
+//! One order's stamps: collected until complete, then decomposed into durations.
 //!
-//! [`Stamps::decompose`] turns raw counters into nanoseconds since the first stamp and only then
-//! takes differences, so that whatever the rounding the segments add up to the whole exactly.
-//! `Traces` is the bounded table of orders under way; it never grows and never blocks: what does
-//! not fit pushes out the oldest of a few others, and that is counted. The entry that is given back
-//! last is taken first, so that however large the table is, the part in use stays in the cache.
+//! [`Stamps::decompose`] converts raw counters to nanoseconds since the first stamp and only then
+//! takes differences, so that the segments add up to the whole exactly, whatever the rounding.
+//! `Traces` is the bounded table of orders in progress. It never grows and never blocks: when it is
+//! full, a new order evicts the oldest of a few others, and that is counted. The entry freed last
+//! is reused first, so that the part in use stays in the cache however large the table is.
 //!
 //! INVARIANT: an entry below `fresh` is on exactly one list: its order's chain, or the free list.
 
@@ -12,7 +12,7 @@ use crate::clock::{Calibration, Tsc};
 use crate::point::{Measure, Point, PointSet};
 use crate::ring::TraceId;
 
-/// Orders looked at for the oldest when one must be pushed out.
+/// The number of orders compared when the oldest of them is evicted.
 const EVICT_LOOKS: usize = 32;
 
 /// The stamps of one order.
@@ -22,13 +22,13 @@ pub struct Stamps {
     tsc: [Tsc; Point::COUNT],
 }
 
-/// What became of a stamp.
+/// The outcome of adding a stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Stamped {
-    /// It is the first of its point.
+    /// The stamp is the first of its point.
     First,
-    /// The point has one already; that one stays.
+    /// The point already has a stamp, which stays.
     Duplicate,
 }
 
@@ -43,22 +43,22 @@ impl Stamps {
         Stamped::First
     }
 
-    /// Forgets all stamps. Their times stay in memory, where nobody looks for them.
+    /// Removes all stamps. Their times stay in memory but are never read.
     fn clear(&mut self) {
         self.seen = PointSet::EMPTY;
     }
 
-    /// The points stamped so far.
+    /// Returns the points stamped so far.
     #[must_use]
     pub fn seen(&self) -> PointSet {
         self.seen
     }
 
-    /// Takes the order's time apart over the stamped points of `points`.
+    /// Decomposes the order's time over the stamped points of `points`.
     ///
-    /// A stamp at most `slack_ticks` before its predecessor is moved up to it: reads of the counter
-    /// on two cores may swap by some 10 ns. None if one lies further back: then the counters of
-    /// two cores disagree, or a point was stamped in the wrong place.
+    /// A stamp at most `slack_ticks` before its predecessor is moved up to it, because reads of the
+    /// counter on two cores may swap by some 10 ns. Returns `None` if a stamp is further back: then
+    /// the counters of two cores disagree, or a point was stamped in the wrong place.
     #[must_use]
     pub fn decompose(
         &self,
@@ -91,7 +91,7 @@ impl Stamps {
     }
 }
 
-/// An order's time, taken apart: nanoseconds from its first stamp to each other one.
+/// An order's decomposed time: nanoseconds from its first stamp to each other one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decomposition {
     seen: PointSet,
@@ -100,7 +100,7 @@ pub struct Decomposition {
 }
 
 impl Decomposition {
-    /// The duration, ns; none if one of its ends was not stamped.
+    /// Returns the duration, ns; `None` if one of its ends was not stamped.
     #[inline]
     #[must_use]
     pub fn duration_ns(&self, measure: Measure) -> Option<u64> {
@@ -111,60 +111,60 @@ impl Decomposition {
         Some(self.offset_ns[end.index()] - self.offset_ns[start.index()])
     }
 
-    /// How many stamps had to be moved up to their predecessor.
+    /// Returns the number of stamps that were moved up to their predecessor.
     #[must_use]
     pub fn moved(&self) -> u32 {
         self.moved
     }
 }
 
-/// No entry.
+/// The index that means "no entry".
 const NONE: u32 = u32::MAX;
 
-/// An order under way. Two lines, so that neighbours share none.
+/// An order in progress. Two cache lines, so that neighbours share none.
 #[derive(Clone, Copy)]
 #[repr(C, align(128))]
 struct Entry {
     /// [`TraceId::NONE`] in a free entry.
     trace: TraceId,
-    /// The earliest stamp so far: the order's age.
+    /// The earliest stamp so far; the order's age counts from it.
     born: Tsc,
     /// The next entry of the chain, or of the free list.
     next: u32,
     stamps: Stamps,
 }
 
-/// What a stamp did to the table.
+/// The result of adding a stamp to the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Added<'a> {
-    /// The order waits for more.
+    /// The order waits for more stamps.
     Pending,
-    /// The order has every point that is waited for, and has left the table.
+    /// The order has all required points and has left the table.
     Complete(&'a Stamps),
     /// The point was stamped before.
     Duplicate,
 }
 
-/// Orders under way, by trace identifier.
+/// Orders in progress, by trace identifier.
 pub(crate) struct Traces {
     /// The first entry of each chain; consecutive identifiers have consecutive chains.
     chains: Box<[u32]>,
     entries: Box<[Entry]>,
-    /// Entries from here on were never taken.
+    /// The index of the first entry that was never used.
     fresh: usize,
-    /// The entry that was given back last.
+    /// The entry that was freed last.
     free: u32,
     complete: PointSet,
     live: usize,
     evicted: u64,
     sweep_at: usize,
-    /// The entry that was stamped last: the next stamp is often the same order's.
+    /// The entry stamped last: the next stamp is often of the same order.
     last: u32,
 }
 
 impl Traces {
-    /// A table of so many entries, a power of two of at least 64.
+    /// Creates a table of `entries_max` entries, a power of two of at least 64.
     pub(crate) fn new(entries_max: usize, complete: PointSet) -> Traces {
         let fits = entries_max.is_power_of_two() && (64..=1 << 31).contains(&entries_max);
         assert!(fits, "{entries_max} entries");
@@ -185,8 +185,8 @@ impl Traces {
     }
 
     fn chain(&self, trace: TraceId) -> usize {
-        // A source's identifiers are consecutive and share the bits from 40 on: sources begin at
-        // places of their own.
+        // A source's identifiers are consecutive and share the bits from 40 up; this spreads the
+        // sources over the table.
         let source = (trace.get() >> 40).wrapping_mul(0x9E37_79B9);
         trace.get().wrapping_add(source) as usize & (self.chains.len() - 1)
     }
@@ -209,7 +209,7 @@ impl Traces {
             return Added::Pending;
         }
         self.remove(at);
-        // Only the next order overwrites them.
+        // Only the next order overwrites the stamps.
         Added::Complete(&self.entries[at as usize].stamps)
     }
 
@@ -225,7 +225,7 @@ impl Traces {
         None
     }
 
-    /// An entry for a new order, the one given back last if there is one: it is in the cache.
+    /// Returns an entry for a new order, preferably the one freed last: it is in the cache.
     fn insert(&mut self, chain: usize, trace: TraceId, tsc: Tsc) -> u32 {
         if self.free == NONE && self.fresh == self.entries.len() {
             self.evict();
@@ -246,7 +246,7 @@ impl Traces {
         at
     }
 
-    /// Pushes out the oldest of the orders that the sweep would look at next.
+    /// Evicts the oldest of the orders that the sweep would look at next.
     fn evict(&mut self) {
         let mask = self.entries.len() - 1;
         let looked_at = (0..EVICT_LOOKS).map(|step| (self.sweep_at + step) & mask);
@@ -256,7 +256,7 @@ impl Traces {
         self.evicted += 1;
     }
 
-    /// Takes an order out of its chain and gives its entry back.
+    /// Removes an order from its chain and frees its entry.
     fn remove(&mut self, at: u32) {
         let Entry { trace, next, .. } = self.entries[at as usize];
         let chain = self.chain(trace);
@@ -276,8 +276,8 @@ impl Traces {
         self.live -= 1;
     }
 
-    /// Looks at the next entries, as many as `looks` but each once, and removes what was born
-    /// before `limit`; returns how many. Entries that were never taken need no look.
+    /// Checks the next `looks` entries, each at most once, and removes the orders born before
+    /// `limit`; returns their number. Never used entries are skipped.
     pub(crate) fn expire(&mut self, looks: usize, limit: Tsc) -> u64 {
         let mut expired = 0;
         for _ in 0..looks.min(self.fresh) {
@@ -294,17 +294,17 @@ impl Traces {
         expired
     }
 
-    /// Entries that a sweep looks at.
+    /// Returns the number of entries that a sweep checks.
     pub(crate) fn entries_to_sweep(&self) -> usize {
         self.fresh
     }
 
-    /// Orders under way.
+    /// Returns the number of orders in progress.
     pub(crate) fn live(&self) -> usize {
         self.live
     }
 
-    /// Orders pushed out by others.
+    /// Returns the number of evicted orders.
     pub(crate) fn evicted(&self) -> u64 {
         self.evicted
     }

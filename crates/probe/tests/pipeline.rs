@@ -1,5 +1,5 @@
-//! The probes as a node uses them: three threads hand orders on, a drain in its own thread, a
-//! capture in a file; the live figures and those decoded from the file must agree.
+//! The probes as a node uses them: three threads pass orders on, a drain runs in its own thread,
+//! and a capture goes to a file. The live figures and those decoded from the file must agree.
 
 #![cfg(not(any(loom, miri, feature = "off")))]
 #![allow(clippy::unwrap_used, reason = "a test")]
@@ -53,7 +53,7 @@ fn gateway(mut recorder: Recorder, orders: &Sender<TraceId>) {
     }
 }
 
-/// Runs the pipeline to its end; the capture goes to `file`.
+/// Runs the whole pipeline; the capture goes to `file`.
 fn run(clock: ClockWriter, file: &PathBuf) -> DrainReport {
     let mut rings = RingDir::create_in(&std::env::temp_dir()).unwrap();
     let mut drain = Drain::new(clock, DrainOptions::default());
@@ -68,7 +68,7 @@ fn run(clock: ClockWriter, file: &PathBuf) -> DrainReport {
     let draining = {
         let stop = Arc::clone(&stop);
         thread::spawn(move || {
-            // SYNC: a flag alone; `finish` empties the rings after the joins below.
+            // SYNC: a plain flag; `finish` empties the rings after the joins below.
             while !stop.load(Ordering::Relaxed) {
                 drain.do_work();
                 thread::yield_now();
@@ -134,7 +134,7 @@ fn the_live_view_and_the_capture_file_tell_the_same() {
     assert!(orders.values().all(|stamps| stamps.seen() == PointSet::ALL));
     let parts = |stamps: &Stamps| stamps.decompose(PointSet::ALL, slack, &calibration);
     let offline: Vec<_> = orders.values().filter_map(parts).collect();
-    // The live view may have taken a later calibration: the slack differs by less than a tick.
+    // The live view may have used a later calibration: the slack differs by less than a tick.
     assert!((offline.len() as u64).abs_diff(report.counts.complete) <= 1);
     let server: u64 = offline.iter().filter_map(|part| part.duration_ns(Measure::Server)).sum();
     let live = sum(&Measure::Server);

@@ -1,4 +1,5 @@
-//! How enumerations of the wire are declared: each value with its code, and both ways between them.
+//! Declares the wire's enumerations: each variant with its code, and the conversion in both
+//! directions.
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident {
@@ -10,16 +11,16 @@ macro_rules! codes {
         pub enum $name { $($(#[$vdoc])* $variant = $code,)* }
 
         impl $name {
-            /// Every value, in the order of declaration.
+            /// All variants, in the order of declaration.
             pub const ALL: &'static [$name] = &[$($name::$variant),*];
 
-            /// The code on the wire and in the logs.
+            /// Returns the code on the wire and in the logs.
             #[must_use]
             pub const fn code(self) -> u8 {
                 self as u8
             }
 
-            /// The value of a code; `None` for a code that has none.
+            /// Returns the variant with this code, or `None` for an unassigned code.
             #[must_use]
             pub const fn from_code(code: u8) -> Option<$name> {
                 match code {

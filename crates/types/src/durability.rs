@@ -1,21 +1,21 @@
-//! What an acknowledgement promises, by name.
+//! Durability levels: the failures that an acknowledged command survives.
 
 use core::fmt;
 use core::str::FromStr;
 
-/// The durability level of a log: what an acknowledged command survives.
+/// The durability level of a log: the failures that an acknowledged command survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Durability {
-    /// Lost with the process.
+    /// None: lost with the process.
     Memory,
-    /// Survives the process: in the operating system's hands.
+    /// A crash of the process: the bytes are in the operating system's page cache.
     Os,
-    /// Survives power loss: synced to the disk before the acknowledgement.
+    /// Power loss: synced to the disk before the acknowledgement.
     #[default]
     Disk,
 }
 
-/// The text is not the name of a durability level.
+/// The error for a text that does not name a durability level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownDurability(pub String);
 

@@ -1,4 +1,5 @@
-//! Identifiers and numberings. Zero means "none" in every numeric identifier.
+//! Identifiers and numberings. Zero means "none" in every numeric identifier except
+//! [`PartitionId`].
 
 use core::fmt;
 
@@ -12,14 +13,14 @@ macro_rules! numbers {
             /// The value that means "none".
             pub const NONE: $name = $name(0);
 
-            /// True for the value that means "none".
+            /// Returns true for the value that means "none".
             #[inline]
             #[must_use]
             pub fn is_none(self) -> bool {
                 self.0 == 0
             }
 
-            /// The next one.
+            /// Returns the next number.
             #[must_use]
             pub fn next(self) -> $name {
                 $name(self.0 + 1)
@@ -43,40 +44,41 @@ numbers! {
     AccountId(u32);
     /// A trading session: one participant's connection identity, bound to one API key.
     SessionId(u32);
-    /// A partition: an instrument set with its own command log. The control log is partition 0,
-    /// the only numeric identifier in which zero is a value.
+    /// A partition: a set of instruments with its own command log. The control log is partition 0;
+    /// this is the only numeric identifier in which zero is a value.
     PartitionId(u16);
-    /// An order, unique over all partitions: see [`OrderId::new`].
+    /// An order, unique over all partitions; [`OrderId::new`] gives the layout.
     OrderId(u64);
-    /// The number of a record (an order) of a source, in order of creation, from 1.
+    /// The number of a source's record (order), in order of creation, from 1.
     Rec(u64);
-    /// The number of a change of a source's records, from 1.
+    /// The number of a change to a source's records, from 1.
     Seq(u64);
-    /// The place of a command in its log, dense, from 1.
+    /// A command's position in its log, dense, from 1.
     Position(u64);
-    /// A term of one writer of a log, from 1.
+    /// The period in which a log has one writer, numbered from 1.
     Epoch(u32);
     /// A session's number for its request to a partition, strictly increasing, from 1.
     RequestNo(u64);
     /// The number of an engine event addressed to a session by a partition, dense, from 1.
     EventNo(u64);
-    /// The number of a report among all that a partition says, as a copy of it carries: rising, not
-    /// dense for one firm, from 1.
+    /// The number of a report in a partition's event log, as a copy of the report carries it:
+    /// increasing from 1, not dense for one firm.
     CopyNo(u64);
-    /// A batch of an outside core's changes, numbered from 1 in each epoch of its source.
+    /// The number of a batch of an outside core's changes, from 1 in each epoch of its source.
     BatchNo(u64);
-    /// An execution report's own number within its partition.
+    /// The number of an execution report within its partition.
     ExecId(u64);
-    /// A trade's number within its partition: both sides' reports carry it.
+    /// The number of a trade within its partition; the reports of both sides carry it.
     MatchId(u64);
 }
 
 impl OrderId {
-    /// The identifier of the order created as `rec` in `partition`: the partition in the upper
-    /// 16 bits, the record number in the lower 48.
+    /// Returns the identifier of the order created as `rec` in `partition`: the partition in the
+    /// upper 16 bits, the record number in the lower 48.
     ///
     /// # Panics
-    /// When `rec` needs more than 48 bits: 281 million million orders in one partition.
+    /// Panics when `rec` needs more than 48 bits, that is after 281 trillion orders in one
+    /// partition.
     #[inline]
     #[must_use]
     pub fn new(partition: PartitionId, rec: Rec) -> OrderId {
@@ -84,14 +86,14 @@ impl OrderId {
         OrderId(u64::from(partition.0) << 48 | rec.0)
     }
 
-    /// The partition that created the order.
+    /// Returns the partition that created the order.
     #[inline]
     #[must_use]
     pub fn partition(self) -> PartitionId {
         PartitionId((self.0 >> 48) as u16)
     }
 
-    /// The record number it was created as.
+    /// Returns the order's record number in its partition.
     #[inline]
     #[must_use]
     pub fn rec(self) -> Rec {
@@ -106,17 +108,17 @@ macro_rules! texts {
         pub struct $name(pub [u8; 16]);
 
         impl $name {
-            /// No text at all.
+            /// The empty text.
             pub const NONE: $name = $name([0; 16]);
 
-            /// True when empty.
+            /// Returns true for the empty text.
             #[inline]
             #[must_use]
             pub fn is_none(self) -> bool {
                 self.0[0] == 0
             }
 
-            /// The first 16 bytes of `text`; `None` when it is longer.
+            /// Returns `text` padded to 16 bytes with zeros, or `None` when it is longer.
             #[must_use]
             pub fn new(text: &str) -> Option<$name> {
                 let mut bytes = [0; 16];
@@ -124,7 +126,8 @@ macro_rules! texts {
                 Some($name(bytes))
             }
 
-            /// True when the bytes are printable ASCII, padded with zeroes to the right only.
+            /// Returns true when the bytes are printable ASCII without spaces, padded with zeros on
+            /// the right only.
             #[must_use]
             pub fn is_valid(self) -> bool {
                 let len = self.len();
@@ -155,15 +158,16 @@ macro_rules! texts {
 }
 
 texts! {
-    /// The client's own name for an order: up to 16 printable ASCII characters, unique among the
+    /// The client's identifier for an order: up to 16 printable ASCII characters, unique among the
     /// session's live orders.
     ClOrdId;
-    /// An instrument's name as people write it: up to 16 printable ASCII characters.
+    /// An instrument's symbol: up to 16 printable ASCII characters.
     Symbol;
 }
 
 impl ClOrdId {
-    /// The identifier that writes `number` in hexadecimal: how tools that count name orders.
+    /// Returns the identifier that holds `number` in hexadecimal, for tools that number their
+    /// orders.
     #[inline]
     #[must_use]
     pub fn from_number(number: u64) -> ClOrdId {
@@ -173,7 +177,7 @@ impl ClOrdId {
         ClOrdId((u128::from(head) << 64 | u128::from(tail)).to_be_bytes())
     }
 
-    /// The number written by [`ClOrdId::from_number`], `None` for other texts.
+    /// Returns the number written by [`ClOrdId::from_number`], or `None` for other texts.
     #[inline]
     #[must_use]
     pub fn to_number(self) -> Option<u64> {
@@ -183,8 +187,8 @@ impl ClOrdId {
     }
 }
 
-/// The eight hexadecimal digits of `number` in ASCII, the first in the highest byte: all at once,
-/// since tools name millions of orders.
+/// Returns the eight hexadecimal digits of `number` in ASCII, the first in the highest byte. It has
+/// no loop, since tools name millions of orders.
 #[inline]
 const fn hex(number: u32) -> u64 {
     let mut digits = number as u64;
@@ -195,7 +199,8 @@ const fn hex(number: u32) -> u64 {
     digits + 0x3030_3030_3030_3030 + letters * 0x27
 }
 
-/// The number of eight digits as [`hex`] writes them; of others, some number.
+/// Returns the number that eight digits of [`hex`] stand for; for any other input the result is
+/// unspecified.
 #[inline]
 const fn unhex(text: u64) -> u32 {
     let letters = text >> 6 & 0x0101_0101_0101_0101;
@@ -206,8 +211,8 @@ const fn unhex(text: u64) -> u32 {
     (digits | digits >> 16) as u32
 }
 
-/// What a node keeps of a session's secret, which itself is never stored: the BLAKE3 hash of an API
-/// key, or an Ed25519 public key; a [`CredentialKind`](crate::CredentialKind) says which.
+/// A session's credential as the node stores it: the BLAKE3 hash of an API key or an Ed25519 public
+/// key, as [`CredentialKind`](crate::CredentialKind) says. The secret itself is never stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Credential(pub [u8; 32]);
 

@@ -1,14 +1,15 @@
-//! The vocabulary of Weir: numbers with a meaning, identifiers and the field's enumerations.
+//! Weir's vocabulary: typed numbers, identifiers and the enumerations of order entry and market
+//! data.
 //!
-//! Every other crate speaks in these types; no bare integer crosses a crate's border. The crate
-//! depends on nothing, does no I/O and holds no floating-point number.
+//! Every other crate uses these types; no bare integer crosses a crate's border. The crate depends
+//! on nothing, does no I/O and holds no floating-point number.
 //!
 //! * [`num`]: prices, quantities, cash, time.
 //! * [`id`]: identifiers and the numberings of logs, records and events.
-//! * [`order`]: enumerations of orders and executions, in FIX's codes.
+//! * [`order`]: enumerations of orders and executions, with FIX's codes.
 //! * [`market`]: enumerations of market data.
-//! * [`reason`]: why a request was refused.
-//! * [`durability`]: what an acknowledgement promises.
+//! * [`reason`]: the reasons for a refused request or an ended order.
+//! * [`durability`]: durability levels of an acknowledgement.
 //! * [`hex`]: bytes as hexadecimal text.
 
 mod codes;

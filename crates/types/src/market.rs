@@ -1,17 +1,17 @@
-//! Enumerations of market data: what is asked of it, what it says.
+//! Enumerations of market data: contents, policies and states.
 
 use crate::codes::codes;
 
 codes! {
-    /// What a subscription to market data is to.
+    /// The content of a subscription to market data.
     MarketContent {
         /// The best bid and offer.
         Bbo = 1,
-        /// The best levels of each side.
+        /// The best price levels of each side.
         Depth = 2,
-        /// All levels.
+        /// All price levels.
         Levels = 3,
-        /// The book order by order.
+        /// The individual orders of the book.
         Orders = 4,
         /// Trades.
         Trades = 5,
@@ -21,28 +21,28 @@ codes! {
         Status = 7,
     }
 
-    /// What happens to a subscription to market data that does not keep up.
+    /// The policy for a subscription to market data that does not keep up.
     MarketPolicy {
-        /// What was queued comes first, complete; what came when there was no room is missing after
-        /// it.
+        /// Queued messages are delivered first and in full; messages that arrived while the queue
+        /// was full are dropped.
         Keep = 1,
-        /// One message for each instrument with the latest state, within the interval at most once.
+        /// At most one message per instrument and interval, with the latest state.
         Conflate = 2,
-        /// What was queued is given up for what is new, and told as a gap.
+        /// Queued messages are dropped in favour of new ones, and the drop is reported as a gap.
         SkipAndNotify = 3,
-        /// All or nothing: the session is ended.
+        /// No message is dropped: the session is disconnected instead.
         Disconnect = 4,
     }
 
-    /// How an instrument trades.
+    /// An instrument's trading state.
     TradingState {
-        /// Continuously.
+        /// Continuous trading.
         Trading = 1,
-        /// Quotes only: before it opens again.
+        /// Quotes only, before the instrument opens again.
         Quoting = 2,
-        /// Orders are taken for an auction.
+        /// Orders are collected for an auction.
         Auction = 3,
-        /// Paused by a rule of volatility.
+        /// Paused by a volatility rule.
         Paused = 4,
         /// Halted.
         Halted = 5,
@@ -50,49 +50,49 @@ codes! {
         Closed = 6,
     }
 
-    /// How a channel of a feed stands.
+    /// The state of a feed's channel.
     FeedState {
-        /// Nothing was heard of it.
+        /// Nothing was received yet.
         Waiting = 1,
-        /// All there is was handed on.
+        /// All messages were passed on.
         Live = 2,
-        /// Messages are missing, later ones wait.
+        /// Messages are missing and later ones are held back.
         Gap = 3,
-        /// Messages are lost, newer ones are handed on: books may be wrong.
+        /// Messages are lost and later ones are passed on: books may be wrong.
         Stale = 4,
-        /// All that comes waits for a snapshot.
+        /// All messages are held back until a snapshot arrives.
         Recovering = 5,
-        /// All of the session was handed on.
+        /// All messages of the session were passed on.
         Ended = 6,
     }
 
-    /// What happened to an order of a book.
+    /// The change of an order in a book.
     OrderAction {
-        /// It rests.
+        /// The order rests in the book.
         Add = 1,
-        /// It traded; what is left stays at its place.
+        /// The order traded; the rest keeps its place.
         Execute = 2,
-        /// It got smaller by so much.
+        /// The order's quantity was reduced by the stated quantity.
         Reduce = 3,
-        /// It is gone.
+        /// The order left the book.
         Delete = 4,
-        /// Another took its place, at the end of its price's queue.
+        /// A new order replaced it, at the end of its price's queue.
         Replace = 5,
-        /// It has another price or quantity under the same number, at the end of the queue.
+        /// The order has a new price or quantity under the same number, at the end of the queue.
         Modify = 6,
-        /// It has another quantity under the same number and keeps its place.
+        /// The order has a new quantity under the same number and keeps its place.
         ModifyInPlace = 7,
-        /// All orders of the instrument are gone.
+        /// All orders of the instrument left the book.
         Clear = 8,
     }
 
-    /// A side, where it is known.
+    /// A side that may be unknown.
     AnySide {
-        /// It is not known.
+        /// Unknown.
         Unknown = b'0',
-        /// Buys.
+        /// Buy.
         Buy = b'1',
-        /// Sells.
+        /// Sell.
         Sell = b'2',
     }
 }

@@ -11,7 +11,7 @@ pub struct Price(pub i64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Qty(pub u64);
 
-/// Nanoseconds: since the Unix epoch where it is a moment, plain where it is a span.
+/// Nanoseconds: a moment since the Unix epoch, or a span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub u64);
 
@@ -21,16 +21,16 @@ pub struct Nanos(pub u64);
 pub struct Cash(pub i128);
 
 impl Qty {
-    /// No lots.
+    /// Zero lots.
     pub const ZERO: Qty = Qty(0);
 
-    /// True for no lots.
+    /// Returns true for zero lots.
     #[must_use]
     pub fn is_zero(self) -> bool {
         self.0 == 0
     }
 
-    /// The smaller of the two.
+    /// Returns the smaller of the two.
     #[must_use]
     pub fn min(self, other: Qty) -> Qty {
         Qty(self.0.min(other.0))
@@ -64,7 +64,7 @@ impl core::ops::SubAssign for Qty {
 }
 
 impl Price {
-    /// What `qty` lots cost at this price.
+    /// Returns the cost of `qty` lots at this price.
     #[must_use]
     pub fn notional(self, qty: Qty) -> Cash {
         // |i64| * u64 < 2^127: the product always fits.
@@ -73,7 +73,7 @@ impl Price {
 }
 
 impl Cash {
-    /// No money.
+    /// Zero money.
     pub const ZERO: Cash = Cash(0);
 }
 
@@ -104,7 +104,7 @@ impl core::ops::SubAssign for Cash {
 }
 
 impl Nanos {
-    /// The span from `earlier` to `self`, zero when `earlier` is later.
+    /// Returns the span from `earlier` to `self`, or zero when `earlier` is later.
     #[must_use]
     pub fn since(self, earlier: Nanos) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))

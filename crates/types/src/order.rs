@@ -1,22 +1,22 @@
-//! Enumerations of orders and executions. Where FIX 5.0 SP2 has the field, the codes are its
-//! own characters, so that a capture reads like any other venue's.
+//! Enumerations of orders and executions. The codes are those of FIX 5.0 SP2 wherever it has the
+//! field, so that a capture reads like any other venue's.
 
 use crate::codes::codes;
 
 codes! {
-    /// FIX 54: which side of the book.
+    /// FIX 54: the side of the book.
     Side {
-        /// Buys.
+        /// Buy.
         Buy = b'1',
-        /// Sells.
+        /// Sell.
         Sell = b'2',
     }
 
-    /// FIX 40.
+    /// FIX 40: the order type.
     OrdType {
-        /// At any price.
+        /// Trades at any price.
         Market = b'1',
-        /// At its price or better.
+        /// Trades at its limit price or better.
         Limit = b'2',
         /// Becomes a market order when the stop price trades.
         Stop = b'3',
@@ -24,7 +24,7 @@ codes! {
         StopLimit = b'4',
     }
 
-    /// FIX 59.
+    /// FIX 59: the time in force.
     TimeInForce {
         /// Until the end of the trading day.
         Day = b'0',
@@ -32,9 +32,9 @@ codes! {
         Gtc = b'1',
         /// In the opening auction only.
         AtTheOpen = b'2',
-        /// What fills at once; the rest is cancelled.
+        /// Fills at once as far as possible; the rest is cancelled.
         Ioc = b'3',
-        /// All at once or nothing.
+        /// Fills at once in full or not at all.
         Fok = b'4',
         /// Until its expire time.
         Gtd = b'6',
@@ -42,19 +42,19 @@ codes! {
         AtTheClose = b'7',
     }
 
-    /// FIX 150: what an execution report tells.
+    /// FIX 150: the event that an execution report is about.
     ExecType {
         /// Accepted.
         New = b'0',
-        /// Cancelled, by request or by a rule (see the reason).
+        /// Cancelled, by request or by a rule; the reason tells which.
         Canceled = b'4',
         /// Replaced.
         Replaced = b'5',
-        /// Refused; it never was an order.
+        /// Refused; it never became an order.
         Rejected = b'8',
-        /// Its time ran out.
+        /// Expired.
         Expired = b'C',
-        /// Changed without a request (a self-trade decrement).
+        /// Changed without a request, by a self-trade decrement.
         Restated = b'D',
         /// Traded.
         Trade = b'F',
@@ -62,26 +62,26 @@ codes! {
         Triggered = b'L',
     }
 
-    /// FIX 39.
+    /// FIX 39: the order's status.
     OrdStatus {
-        /// Live, nothing traded.
+        /// Live, untraded.
         New = b'0',
-        /// Live, some traded.
+        /// Live, partly traded.
         PartiallyFilled = b'1',
-        /// Ended, all traded.
+        /// Ended, fully traded.
         Filled = b'2',
         /// Ended by a cancel.
         Canceled = b'4',
         /// Refused.
         Rejected = b'8',
-        /// Ended by time.
+        /// Ended by its expiry.
         Expired = b'C',
     }
 
-    /// What to do when an order would meet one of its own account's. The incoming order's choice
-    /// holds.
+    /// The rule for an order that would trade with another order of its own account. The incoming
+    /// order's choice applies.
     SelfTradePrevention {
-        /// Let them trade.
+        /// The orders trade.
         None = 0,
         /// Cancel the incoming order.
         CancelNewest = 1,
@@ -89,11 +89,11 @@ codes! {
         CancelOldest = 2,
         /// Cancel both.
         CancelBoth = 3,
-        /// Take the smaller quantity off both, cancel whichever is then empty.
+        /// Reduce both orders by the smaller quantity; cancel each that is then empty.
         Decrement = 4,
     }
 
-    /// FIX 851: who was there first.
+    /// FIX 851: the order's role in a trade.
     Liquidity {
         /// No trade.
         None = 0,
@@ -107,35 +107,35 @@ codes! {
 
     /// An instrument's trading phase.
     Phase {
-        /// No orders, no cancels but by the operator.
+        /// No orders; only the operator can cancel.
         Closed = 0,
-        /// Orders and trades.
+        /// Order entry and continuous matching.
         Continuous = 1,
-        /// No entry, no trades; cancels are served.
+        /// No order entry and no trades; cancels are served.
         Halted = 2,
-        /// Orders are collected, and trade at one price when the day's trading begins.
+        /// Orders are collected, to trade at one price when the trading day begins.
         OpeningCall = 3,
-        /// The same after a trade would have been too far from the price before it.
+        /// Orders are collected after a trade would have been too far from the last price.
         VolatilityCall = 4,
-        /// The same at the day's end.
+        /// Orders are collected, to trade at one price at the end of the day.
         ClosingCall = 5,
     }
 
-    /// What a mass cancel covers.
+    /// The scope of a mass cancel.
     MassCancelScope {
-        /// All live orders of the asking session.
+        /// All live orders of the requesting session.
         Session = 0,
-        /// All live orders of an account of the asker's firm.
+        /// All live orders of one account of the requester's firm.
         Account = 1,
-        /// All live orders of the asker's firm; of any firm for operators.
+        /// All live orders of the requester's firm; an operator may name any firm.
         Firm = 2,
-        /// All live orders of an instrument, of all firms: for operators.
+        /// All live orders of an instrument, of all firms; operators only.
         Instrument = 3,
     }
 
-    /// What a kill switch stops.
+    /// The scope of a kill switch.
     KillScope {
-        /// Everybody.
+        /// All firms.
         All = 0,
         /// One firm.
         Firm = 1,
@@ -153,103 +153,107 @@ codes! {
         On = 1,
     }
 
-    /// What a session may do.
+    /// The role of a session, which decides its rights.
     Role {
         /// Enters orders for its firm's accounts, reads its firm's order state.
         Trader = 1,
         /// Reads all order state, enters nothing.
         Supervisor = 2,
-        /// Reads all, defines reference data, halts, moves money, kills.
+        /// Reads everything, defines reference data, halts instruments, moves money, sets kill
+        /// switches.
         Operator = 3,
         /// Reads copies of its firm's reports and its firm's order state, enters nothing.
         DropCopy = 4,
-        /// Feeds the order state of an outside trading core, reads and enters nothing.
+        /// Feeds the order state of an outside trading core; reads nothing and enters nothing.
         Source = 5,
     }
 
-    /// How a source stands for a reader of order state.
+    /// The status of a source for a reader of order state.
     SourceStatus {
-        /// The reader has its newest state; what comes is live.
+        /// The reader has the source's newest state; later changes are live.
         Online = 1,
-        /// There is more of it to read, or it has not answered yet.
+        /// The source has more rows to read, or has not answered yet.
         Reading = 2,
-        /// No store of it that can be asked has reached the reader's place, which waits for one.
+        /// No reachable store of the source has caught up with the reader's place; the reader waits
+        /// for one.
         Behind = 3,
-        /// No store of it can be asked: the reader's place is kept.
+        /// No store of the source is reachable; the reader's place is kept.
         Away = 4,
-        /// The token names it, and it is not known here: the reader's place is kept.
+        /// The token names a source that is unknown here; the reader's place is kept.
         Unknown = 5,
     }
 
-    /// What an acknowledged batch of an outside core survives.
+    /// The failures that an acknowledged batch of an outside core survives.
     AckLevel {
-        /// Nothing: lost with the store's process.
+        /// None: lost with the store's process.
         Memory = 1,
-        /// The process: in the operating system's hands.
+        /// A crash of the process: the bytes are in the operating system's page cache.
         Os = 2,
         /// Power loss: synced to the disk.
         Disk = 3,
     }
 
-    /// What a durable subscription is to.
+    /// The kind of a durable subscription.
     SubscriptionKind {
-        /// The trades of a firm's orders, each with its order as it is then, and their busts.
+        /// The trades of a firm's orders, each with the order's state after it, and the busts of
+        /// those trades.
         Executions = 1,
-        /// Trades as everybody may know them.
+        /// Trades in their public form.
         Trades = 2,
-        /// Messages that are addressed to a session.
+        /// Messages addressed to a session.
         Messages = 3,
-        /// Order state: a token that is kept under a name.
+        /// Order state: a token kept under a name.
         State = 4,
     }
 
-    /// How a durable subscription stands.
+    /// The status of a durable subscription.
     SubscriptionStatus {
-        /// It gets what is published.
+        /// It receives published messages.
         Live = 1,
-        /// It was too far behind: what it had not taken is gone.
+        /// It was too far behind: its untaken messages are gone.
         Evicted = 2,
-        /// Nobody attached for too long: what it had not taken is gone.
+        /// No client attached for too long: its untaken messages are gone.
         Expired = 3,
     }
 
-    /// What is asked of a durable subscription.
+    /// A request on a durable subscription.
     SubscriptionAction {
-        /// That it be removed.
+        /// Removes it.
         Delete = 1,
-        /// How it and those behind it stand.
+        /// Lists its status and that of the subscriptions after it.
         List = 2,
-        /// That it lose what it has not taken, and end: for supervisors and operators.
+        /// Drops its untaken messages and ends it; supervisors and operators only.
         Evict = 3,
-        /// That it lose what it has not taken, and go on.
+        /// Drops its untaken messages and keeps it.
         Drain = 4,
-        /// That files be emptied which hold what nobody wants any more: of all subscriptions,
-        /// without a name, for supervisors and operators.
+        /// Compacts the spill files: moves the needed messages out of files of which a tenth or
+        /// more is unneeded, and removes those files. It covers all subscriptions and names none;
+        /// supervisors and operators only.
         Compact = 5,
     }
 
-    /// By what a session proves at logon that it is itself.
+    /// The means by which a session authenticates at logon.
     CredentialKind {
-        /// A shared secret, of which the node keeps the BLAKE3 hash.
+        /// A shared secret; the node stores its BLAKE3 hash.
         ApiKey = 1,
-        /// A signature of a challenge, of which the node keeps the Ed25519 public key.
+        /// The signature of a challenge; the node stores the Ed25519 public key.
         Ed25519 = 2,
     }
 }
 
-/// Flags of an order (FIX 18), a set of bits.
+/// An order's flags (FIX 18), as a set of bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExecInst(pub u8);
 
 impl ExecInst {
     /// No flag.
     pub const NONE: ExecInst = ExecInst(0);
-    /// Refuse the order rather than let it take liquidity.
+    /// The order is refused rather than take liquidity.
     pub const POST_ONLY: ExecInst = ExecInst(1);
-    /// All flags that have a meaning.
+    /// All defined flags.
     pub const KNOWN: ExecInst = ExecInst(1);
 
-    /// True when `self` has all flags of `other`.
+    /// Returns true when `self` has all flags of `other`.
     #[must_use]
     pub const fn contains(self, other: ExecInst) -> bool {
         self.0 & other.0 == other.0
@@ -257,7 +261,7 @@ impl ExecInst {
 }
 
 impl Side {
-    /// The other side.
+    /// Returns the other side.
     #[must_use]
     pub const fn opposite(self) -> Side {
         match self {
@@ -268,13 +272,13 @@ impl Side {
 }
 
 impl Role {
-    /// True when a session of this role belongs to a firm.
+    /// Returns true when a session of this role belongs to a firm.
     #[must_use]
     pub const fn has_firm(self) -> bool {
         matches!(self, Role::Trader | Role::DropCopy)
     }
 
-    /// True when a session of this role may end orders.
+    /// Returns true when a session of this role may cancel orders.
     #[must_use]
     pub const fn may_cancel(self) -> bool {
         matches!(self, Role::Trader | Role::Operator)
@@ -282,7 +286,7 @@ impl Role {
 }
 
 impl OrdStatus {
-    /// True while the order can still trade.
+    /// Returns true while the order can still trade.
     #[must_use]
     pub const fn is_live(self) -> bool {
         matches!(self, OrdStatus::New | OrdStatus::PartiallyFilled)

@@ -1,25 +1,26 @@
-//! Why a request was refused or an order ended: one list for wire, engine and gateway.
+//! The reasons for a refused request or an ended order: one list for wire, engine and gateway.
 
 use core::fmt;
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $variant:ident = $code:literal, $text:literal;)*) => {
-        /// Why a request was refused or an order ended without its sender asking for it.
+        /// The reason for which a request was refused, or an order ended without its sender's
+        /// request.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u16)]
         pub enum Reason { $($(#[$doc])* $variant = $code,)* }
 
         impl Reason {
-            /// Every reason, in the order of declaration.
+            /// All reasons, in the order of declaration.
             pub const ALL: &'static [Reason] = &[$(Reason::$variant),*];
 
-            /// The code on the wire and in the logs.
+            /// Returns the code on the wire and in the logs.
             #[must_use]
             pub const fn code(self) -> u16 {
                 self as u16
             }
 
-            /// The reason of a code; `None` for a code that has none.
+            /// Returns the reason with this code, or `None` for an unassigned code.
             #[must_use]
             pub const fn from_code(code: u16) -> Option<Reason> {
                 match code {
@@ -28,7 +29,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// A sentence for people.
+            /// Returns a sentence for human readers.
             #[must_use]
             pub const fn text(self) -> &'static str {
                 match self {
@@ -40,10 +41,10 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// Nothing is wrong.
+    /// No reason: nothing is wrong.
     None = 0, "no reason";
 
-    /// The frame is not one of ours.
+    /// The frame's header is malformed.
     MalformedFrame = 1, "the frame's header is malformed";
     /// The frame is longer than the limit.
     FrameTooLong = 2, "the frame is longer than the limit";
@@ -51,7 +52,7 @@ reasons! {
     FrameTruncated = 3, "the frame ends before its message does";
     /// No message has this template id.
     UnknownTemplate = 4, "no message has this template id";
-    /// The schema id or version is not ours.
+    /// The schema id or version is not served here.
     UnknownSchema = 5, "the schema id or version is not served here";
     /// A field's value is out of its range.
     FieldOutOfRange = 6, "a field's value is out of range";
@@ -60,59 +61,59 @@ reasons! {
     /// The message is served on another of the node's listeners.
     NotServedHere = 8, "this listener does not serve the message";
 
-    /// The session has not this key, or there is no such session.
+    /// The session does not exist or does not have this key.
     UnknownKey = 20, "the session is not known by this key";
-    /// The key is the session's, and its time is over.
+    /// The session's key has expired.
     KeyExpired = 21, "the session's key has expired";
     /// The session is logged on elsewhere.
     AlreadyLoggedOn = 22, "the session is logged on already";
     /// A message came before the logon.
     NotLoggedOn = 23, "log on first";
-    /// The event asked for is not retained any more, or was never sent.
+    /// The event to resume from is no longer retained, or was never sent.
     ResumeOutOfRange = 24, "the event to resume from is not retained or was never sent";
     /// The session's role does not allow it.
     NotEntitled = 25, "the session's role does not allow this";
     /// No heartbeat came.
     HeartbeatLost = 26, "no heartbeat came in time";
-    /// The reader was too slow.
+    /// The connection did not read its data in time.
     SlowConsumer = 27, "the connection did not read what it was sent";
     /// The node is stopping.
     Stopping = 28, "the node is stopping";
     /// Too many bad messages.
     TooManyErrors = 29, "too many malformed messages";
-    /// The other side asked for it.
+    /// The peer requested the logout.
     LogoutRequested = 30, "logout was requested";
-    /// The connection has no open challenge for the session: used, too old, or never given.
+    /// The connection has no open challenge for the session: it was used, expired or never issued.
     UnknownChallenge = 31, "no challenge for the session is open on this connection";
-    /// The connection has as many open challenges as it may.
+    /// The connection has the most open challenges allowed.
     TooManyChallenges = 32, "too many challenges are open on this connection";
     /// The operator gave the session another key.
     KeyReplaced = 33, "the session's key was replaced";
-    /// The connection carried no session for too long.
+    /// No session logged on over the connection in time.
     LogonTimeout = 34, "no session logged on in time";
-    /// The address has as many connections without a session as it may.
+    /// The address has the most connections without a session allowed.
     TooManyConnections = 35, "too many connections of this address have not logged on";
-    /// Events that the session was told are not in this node's history.
+    /// The session has received events that are not in this node's history.
     ResumeOtherHistory = 36, "the session was told events that are not in the node's history";
-    /// The session gets copies in as many streams as it may.
+    /// The session has the most copy streams allowed.
     TooManyCopyStreams = 38, "the session gets copies in as many streams as it may";
 
-    /// The request number is lower than the highest and no longer remembered.
+    /// The request number is below the highest one and its outcome is no longer remembered.
     TooOld = 40, "the request number is older than the remembered outcomes";
-    /// The log cannot take more.
+    /// The log is full.
     LogFull = 41, "the log is full";
-    /// The node has more than it can take: try later.
+    /// The node is overloaded; the request may be tried again later.
     Overloaded = 42, "the node is overloaded";
-    /// The partition is away.
+    /// The partition is unavailable.
     PartitionAway = 43, "the partition is away";
-    /// The session has as many requests without an answer as it may.
+    /// The session has the most unanswered requests allowed.
     TooManyInFlight = 44, "the session has as many unanswered requests as it may";
 
     /// No such instrument.
     UnknownInstrument = 60, "no such instrument";
     /// No such account.
     UnknownAccount = 61, "no such account";
-    /// The account is not the session's firm's.
+    /// The account does not belong to the session's firm.
     NotYourAccount = 62, "the account is not your firm's";
     /// No live order has this identifier.
     UnknownOrder = 63, "no live order has this identifier";
@@ -120,13 +121,13 @@ reasons! {
     DuplicateClOrdId = 64, "a live order has this cl_ord_id already";
     /// The instrument's phase does not allow it.
     WrongPhase = 65, "the instrument's phase does not allow this";
-    /// The price is not on the tick, or missing, or given where none may be.
+    /// The price is off the tick, out of range, missing, or given for an order type without one.
     InvalidPrice = 66, "the price is off the tick or out of range";
     /// The quantity is zero, off the lot or too large.
     InvalidQty = 67, "the quantity is zero, off the lot or too large";
     /// This order type is not served.
     UnsupportedOrdType = 68, "this order type is not served";
-    /// This time in force is not served or not with this order type.
+    /// This time in force is not served, or not with this order type.
     UnsupportedTimeInForce = 69, "this time in force is not served with this order type";
     /// The account has too little free cash.
     InsufficientCash = 70, "the account has too little free cash";
@@ -140,129 +141,129 @@ reasons! {
     SelfTrade = 74, "self-trade prevention";
     /// The kill switch is on.
     Killed = 75, "the kill switch is on";
-    /// The session is gone and wanted its orders cancelled.
+    /// The session was lost and had chosen cancel on disconnect.
     SessionLost = 76, "the session was lost";
-    /// Nothing more to match for an immediate order.
+    /// An immediate order found nothing more to match.
     NoLiquidity = 77, "nothing more to match at once";
     /// Part of a mass cancel.
     MassCancel = 78, "a mass cancel";
     /// The partition does not take this command.
     WrongPartition = 79, "the partition does not take this command";
-    /// A definition contradicts what stands.
+    /// The definition contradicts the present state.
     InvalidDefinition = 80, "the definition contradicts what stands";
-    /// The new total quantity is not above what is filled already.
+    /// The new total quantity is not above the filled quantity.
     QtyBelowFilled = 81, "the new quantity is not above the filled quantity";
     /// No such firm.
     UnknownFirm = 82, "no such firm";
     /// No such session.
     UnknownSession = 83, "no such session";
-    /// The account or book is at its limit.
+    /// A limit of the engine is reached.
     LimitReached = 84, "a limit of the engine is reached";
-    /// A trade would have been too far from the price before it.
+    /// A trade would have been beyond the collar, and a volatility interruption began.
     VolatilityInterruption = 85, "a volatility interruption began";
-    /// No trade that can be taken back has this number.
+    /// No trade that can be busted has this number.
     UnknownTrade = 86, "no trade that can be taken back has this number";
-    /// The session enters orders faster than it may.
+    /// The session exceeded its order rate.
     Throttled = 87, "the session enters orders faster than it may";
-    /// The account's last transfer has this number or a higher one, and is not this one again.
+    /// The account's last transfer has this number or a higher one, and this is no repeat of it.
     TransferIdUsed = 88, "the account's last transfer has this number or a higher one";
 
     /// The token cannot be honoured.
     ResyncToken = 100, "the token is not valid here; start again from the oldest legal one";
-    /// The token's epoch ended before its place.
+    /// The token is beyond the end of its epoch.
     ResyncEpoch = 101, "the token is beyond its epoch's end";
     /// The token was for another filter or entitlement.
     ResyncFilter = 102, "the token was for another filter or entitlement";
-    /// The token is older than what is kept.
+    /// The token is older than the oldest retained change.
     ResyncFloor = 103, "the token is older than the floor";
-    /// No store has reached the question's minimum in the time that it gave.
+    /// No store reached the request's minimum token in the time given.
     MinTokenNotReached = 104, "the store has not reached minToken in time";
-    /// The question's minimum is no token of this filter and these rights.
+    /// The request's minimum token does not belong to this filter and entitlement.
     MinTokenInvalid = 105, "minToken is no token of this filter and these rights";
 
     /// No source of this number is configured.
     UnknownSource = 120, "no source of this number is configured here";
-    /// Another session, or the same one on another connection, feeds the source.
+    /// The source is open already, for another session or connection.
     SourceAlreadyOpen = 121, "the source is open already";
-    /// A batch of a source that the session has not opened.
+    /// The batch is for a source that the session has not opened.
     SourceNotOpen = 122, "open the source first";
     /// The epoch is below the source's.
     EpochWentBack = 123, "the epoch is below the source's";
     /// The batch's epoch is not the one that was opened.
     EpochNotOpen = 124, "the batch is not of the epoch that was opened";
-    /// The store does not hold what the source builds on.
+    /// The store lacks the state that the source builds on.
     ResendNeeded = 125, "the store lacks what the source builds on: resend all in a new epoch";
-    /// A full resend in an epoch that is there already.
+    /// A full resend needs a new epoch.
     ResendNeedsEpoch = 126, "a full resend needs a new epoch";
-    /// A full resend's mark where none is due, or none where one is.
+    /// A begin or end mark of a full resend is misplaced or missing.
     ResendMisplaced = 127, "a full resend's begin or end where none is due, or none where it is";
-    /// The pair (seq, rec) is not above the one before.
+    /// The pair (`seq`, `rec`) does not increase.
     PlaceWentBack = 128, "the pair of seq and rec does not grow";
-    /// The record's number is too far from the others.
+    /// The record's number is too far from the existing ones.
     RecTooFar = 129, "the record's number is too far from those that are there";
-    /// The row names another source than its batch.
+    /// The row's source differs from its batch's.
     WrongSource = 130, "the row is another source's";
-    /// The row's fields have no meaning together.
+    /// The row's fields contradict each other.
     RowMalformed = 131, "a field of the row has a value without meaning";
     /// The attributes are longer than a row may carry.
     AttributesTooLong = 132, "the row's attributes are longer than 600 bytes";
-    /// The record is known by another `order_id` in this epoch.
+    /// The record has another `order_id` in this epoch.
     OrderIdChanged = 133, "the record has another order id in this epoch";
-    /// More is without acknowledgement than the window allows.
+    /// More batches are unacknowledged than the window allows.
     WindowOverrun = 134, "more is without acknowledgement than the window allows";
-    /// More rows than a batch may have.
+    /// The batch has more rows than allowed.
     TooManyRows = 135, "the batch has more rows than it may";
-    /// The batch's number is zero, or so high that none could follow.
+    /// The batch's number is zero, or too high for a successor.
     BatchOutOfRange = 136, "the batch's number is out of range";
     /// The store has no room for the row.
     StoreFull = 137, "the store has no room for more";
 
-    /// No subscription of the session's has this name.
+    /// The session has no subscription of this name.
     SubscriptionUnknown = 170, "no subscription has this name";
     /// A subscription has this name already.
     SubscriptionExists = 171, "a subscription has this name already";
-    /// There are as many subscriptions as there may be.
+    /// The most subscriptions allowed exist already.
     TooManySubscriptions = 172, "there are as many subscriptions as there may be";
-    /// Somebody is attached to the subscription.
+    /// A client is attached to the subscription.
     SubscriptionInUse = 173, "somebody is attached to the subscription";
-    /// The connection has not attached to a subscription by this handle.
+    /// The connection has no attachment with this handle.
     NotAttached = 174, "nothing is attached to by this handle";
-    /// The subscription is of another kind.
+    /// The subscription's kind does not support the request.
     SubscriptionOtherKind = 175, "a subscription of this kind does not have that";
-    /// Evicted: too many bytes were not taken.
+    /// Evicted: too many untaken bytes.
     QuotaBytes = 176, "evicted: too many bytes were not taken";
-    /// Evicted: too many messages were not taken.
+    /// Evicted: too many untaken messages.
     QuotaMessages = 177, "evicted: too many messages were not taken";
-    /// Evicted: a message was not taken for too long.
+    /// Evicted: a message stayed untaken for too long.
     QuotaAge = 178, "evicted: a message was not taken for too long";
-    /// Evicted, or not taken: memory was full.
+    /// Memory was full: the subscription was evicted or the message refused.
     BrokerMemoryFull = 179, "memory is full of messages that are not taken";
-    /// Evicted, or not taken: the disk was full.
+    /// The disk was full: the subscription was evicted or the message refused.
     BrokerDiskFull = 180, "the disk is full of messages that are not taken";
-    /// Evicted: its messages on the disk could not be read.
+    /// Evicted: its messages on disk could not be read.
     SpillUnreadable = 181, "evicted: its messages on the disk could not be read";
-    /// Evicted because an operator asked for it.
+    /// Evicted by an operator.
     EvictedByOperator = 182, "evicted by an operator";
-    /// Nobody had attached to the subscription for too long.
+    /// No client attached to the subscription for too long.
     SubscriptionExpired = 183, "nobody had attached to the subscription for too long";
-    /// A message was acknowledged that was not delivered.
+    /// The acknowledged message was not delivered on this connection.
     AckAhead = 184, "the message was not delivered on this connection";
-    /// The addressee has no subscription: the message is not kept.
+    /// The addressee has no subscription to messages, so the message is not kept.
     NobodySubscribes = 185, "the addressee has no subscription to messages";
-    /// The publisher's number or epoch does not grow.
+    /// The publisher's number or epoch does not increase.
     MessageNoTaken = 186, "the publisher's number or epoch does not grow";
-    /// The broker has stopped after a failure of its disk.
+    /// The broker stopped after a disk failure.
     BrokerStopped = 187, "the broker has stopped after a failure of its disk";
-    /// The node's durability level is below the one asked for.
+    /// The node's durability level is below the requested one.
     LevelNotServed = 188, "the node's durability level is below the one asked for";
 
-    /// Conflation was asked for what is never conflated.
+    /// Conflation was requested for data that is never conflated.
     NeverConflated = 190, "trades and orders are never conflated";
-    /// An interval was asked for what does not wait.
+    /// An interval was requested for data that is not conflated.
     IntervalWithoutConflation = 191, "an interval is for what is conflated";
-    /// The session has a subscription by this handle.
+    /// The session already has a subscription with this handle.
     HandleTaken = 192, "a subscription of the session has this handle already";
-    /// The pattern of a subscription to market data cannot be one.
+    /// The pattern of a subscription to market data is malformed.
     PatternMalformed = 193, "the pattern is no symbol, no beginning of symbols and no star";
 }
 

@@ -1,8 +1,8 @@
-//! The recorded day as our engine and a peer can both play it.
+//! The recorded day in a form that both Weir's engine and a peer can play.
 //!
-//! What the peer has no equal for is left out for both, and counted. The day's accounts trade on
-//! credit, which the peer does not know: they get more money and lots than the day can take, by
-//! commands of the opening, so that both sides check every order.
+//! Commands without an equivalent at the peer are left out for both and counted. The day's accounts
+//! trade on credit, which the peer does not support. Commands of the opening give them more money
+//! and lots than the day can use, so that both sides check every order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,10 +14,10 @@ use super::peer::{Record, Translator};
 
 const CASH: i128 = 1 << 60;
 const LOTS: i64 = 1 << 50;
-/// Above what the recorded operator used, for requests and transfers.
+/// A number above those that the recorded operator used, for requests and transfers.
 const FIRST_NUMBER: u64 = 1 << 62;
 
-/// The commands of a day, each part also as the peer's records.
+/// The commands of a day, each part also in the peer's records.
 #[derive(Default)]
 pub(crate) struct Day {
     /// Reference data and money: not timed.
@@ -25,7 +25,7 @@ pub(crate) struct Day {
     pub(crate) opening_records: Vec<Record>,
     pub(crate) orders: Vec<Command>,
     pub(crate) order_records: Vec<Record>,
-    /// How many commands of which kind neither side plays.
+    /// The number of commands of each kind that neither side plays.
     pub(crate) left_out: BTreeMap<&'static str, u64>,
 }
 
@@ -57,7 +57,7 @@ impl Day {
     }
 }
 
-/// The opening with no account on credit.
+/// Returns the opening without credit for any account.
 fn funded(mut opening: Vec<Command>) -> Vec<Command> {
     let (mut operator, mut accounts) = (None, BTreeSet::new());
     let mut instruments = BTreeMap::new();

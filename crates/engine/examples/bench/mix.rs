@@ -1,5 +1,5 @@
-//! The synthetic mix: adds, cancels, replaces and crosses at 45/40/5/10 over 100 instruments whose
-//! prices wander, entered by 64 sessions of 16 firms for a million accounts, each of which may
+//! The synthetic mix: adds, cancels, replaces and crosses at 45/40/5/10 over 100 instruments with
+//! drifting prices, entered by 64 sessions of 16 firms for a million accounts, each of which may
 //! hold two of the instruments. All accounts are checked for cash and position.
 
 use std::collections::HashMap;
@@ -33,7 +33,7 @@ struct Standing {
     qty: u64,
 }
 
-/// Makes the commands, and keeps count of the orders that stand.
+/// Generates the commands and tracks the standing orders.
 pub(crate) struct Mix {
     state: u64,
     request_nos: Vec<u64>,
@@ -69,7 +69,7 @@ impl Mix {
         ((u128::from(self.random()) * u128::from(limit)) >> 64) as u64
     }
 
-    /// Firms, accounts, sessions, instruments.
+    /// Returns firms, accounts, sessions and instruments.
     pub(crate) fn reference_data(&self) -> Vec<Command> {
         let request_no = RequestNo(0);
         let mut all = Vec::new();
@@ -111,7 +111,7 @@ impl Mix {
         (1..).zip(all).map(|(at, definition)| Command::Import(Position(at), definition)).collect()
     }
 
-    /// The reference data, and for each account money and lots of its two instruments.
+    /// Returns the reference data, and for each account money and lots of its two instruments.
     pub(crate) fn opening(&mut self) -> Vec<Command> {
         let mut commands = self.reference_data();
         for account in 1..=ACCOUNTS {
@@ -141,13 +141,14 @@ impl Mix {
         self.transfer(at + 1, instrument_of(at + 1, 0), 1)
     }
 
-    /// Gives an account a position in an instrument; an account's instruments in rising order.
+    /// Gives an account a position in an instrument. Call it in ascending order of an account's
+    /// instruments.
     #[allow(dead_code, reason = "for the benchmark of recovery")]
     pub(crate) fn load_position(&mut self, account: u32, instrument: u32) -> Command {
         self.transfer(account, instrument, u64::from(instrument))
     }
 
-    /// A sell order of the account at index `at` that rests.
+    /// Returns a resting sell order of the account at index `at`.
     pub(crate) fn resting_sell(&mut self, at: u32) -> Command {
         let account = at + 1;
         let session = (account % FIRMS) + FIRMS * (at / FIRMS % (SESSIONS / FIRMS));
@@ -157,7 +158,8 @@ impl Mix {
         Command::Request(Request::NewOrder(order))
     }
 
-    /// Refused orders from every session, so that its ring of answers has its full size.
+    /// Returns orders from every session that will be refused, so that its ring of answers gets its
+    /// full size.
     pub(crate) fn fill_answers(&mut self) -> Vec<Command> {
         let mut commands = Vec::new();
         for session in 1..=SESSIONS {
@@ -199,7 +201,7 @@ impl Mix {
         RequestNo(*last)
     }
 
-    /// Session, account and instrument of the next order.
+    /// Returns session, account and instrument of the next order.
     fn who(&mut self) -> (u32, u32, u32) {
         let account = 1 + self.below(u64::from(ACCOUNTS)) as u32;
         let firm = account % FIRMS;
@@ -209,13 +211,13 @@ impl Mix {
         (session, account, instrument_of(account, which))
     }
 
-    /// Mostly near the middle, sometimes far.
+    /// Returns a distance from the middle, mostly short, sometimes long.
     fn distance(&mut self) -> i64 {
         let reach = [5, 20, 100, 400][self.below(4) as usize];
         1 + self.below(reach) as i64
     }
 
-    /// An order that rests, unless the middle has just moved over its price.
+    /// Returns an order that rests, unless the middle has just moved past its price.
     pub(crate) fn add(&mut self) -> Command {
         let (session, account, instrument) = self.who();
         let middle = self.middles[instrument as usize - 1];
@@ -233,13 +235,13 @@ impl Mix {
 
     fn cross(&mut self) -> Command {
         let (session, account, instrument) = self.who();
-        // The middle moves rarely, as it does where thousands of orders stand.
+        // The middle moves rarely, as in a book of thousands of orders.
         let step = if self.below(64) == 0 { self.below(3) as i64 - 1 } else { 0 };
         self.middles[instrument as usize - 1] += step;
         let middle = self.middles[instrument as usize - 1];
         let side = if self.below(2) == 0 { Side::Buy } else { Side::Sell };
         let price = if side == Side::Buy { middle + 10 } else { middle - 10 };
-        // Less than an add's: with these shares the number of live orders stays about the same.
+        // Less than an add's: with these shares the number of live orders stays about constant.
         let qty = 1 + self.below(4);
         let order = self.order(session, account, side, price, qty);
         Command::Request(Request::NewOrder(NewOrder {
@@ -277,7 +279,7 @@ impl Mix {
         }))
     }
 
-    /// A new price, one tick away from the touch.
+    /// Returns a replace to a new price, one tick away from the touch.
     fn replace(&mut self) -> Command {
         let Some(place) = self.any_standing() else { return self.add() };
         let before = self.forget(place);
@@ -312,7 +314,7 @@ impl Mix {
         }
     }
 
-    /// Forgets an order that ended, by its name's number.
+    /// Removes an order that ended, by its name's number.
     #[allow(dead_code, reason = "for the comparison with a peer")]
     pub(crate) fn hear_of_end(&mut self, name: u64) {
         if let Some(place) = self.places.get(&name).copied() {
@@ -320,7 +322,7 @@ impl Mix {
         }
     }
 
-    /// Forgets the orders that ended, by the records of the event log.
+    /// Removes the orders that ended, by the records of the event log.
     pub(crate) fn hear(&mut self, records: &[u8]) {
         let mut rest = records;
         while !rest.is_empty() {
@@ -339,7 +341,7 @@ impl Mix {
     }
 }
 
-/// Each account trades two of the instruments.
+/// Returns one of the two instruments that an account trades.
 fn instrument_of(account: u32, which: u64) -> u32 {
     (account.wrapping_mul(2_654_435_761) >> 8).wrapping_add(which as u32 * 37) % INSTRUMENTS + 1
 }

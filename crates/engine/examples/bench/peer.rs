@@ -1,8 +1,8 @@
-//! Our commands as a peer engine understands them: records of a flow file that `bench/peers` read.
+//! Translates commands for a peer engine, into records of a flow file that `bench/peers` reads.
 //!
-//! The file: a header of two 64-bit counts (operations of the warm-up and timed ones), then records
-//! of 40 bytes, all little-endian. Orders are numbered from one and keep their number for life, so
-//! a replace becomes a move or a reduction of the order that its chain began with.
+//! The file is a header of two 64-bit counts (operations of the warm-up, then timed ones) and
+//! records of 40 bytes, all little-endian. Orders are numbered from one and keep their number for
+//! life, so a replace becomes a move or a reduction of the order with which its chain began.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -12,7 +12,7 @@ use weir_types::{ClOrdId, ExecInst, OrdType, Price, Qty, SessionId, Side, TimeIn
 use weir_wire::order_entry::{NewOrder, ReplaceOrder};
 use weir_wire::{Command, Definition, Request};
 
-/// What is asked of the peer; its codes are the file's.
+/// The kind of a record; its codes are those of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -26,7 +26,7 @@ pub(crate) enum Kind {
     Symbol = 7,
 }
 
-/// One record of the file. A reduction's quantity is what the order loses.
+/// One record of the file. A reduction's quantity is the quantity by which the order shrinks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Record {
     kind: Kind,
@@ -54,7 +54,7 @@ impl Record {
     }
 }
 
-/// An order as the peer knows it.
+/// An order in the peer's terms.
 #[derive(Clone, Copy)]
 struct Order {
     number: u64,
@@ -63,16 +63,17 @@ struct Order {
     qty: Qty,
 }
 
-/// Turns commands into records, in their order.
+/// Translates commands into records, in their order.
 #[derive(Default)]
 pub(crate) struct Translator {
-    /// By each name that an order got.
+    /// Indexed by every name that an order had.
     orders: HashMap<(SessionId, ClOrdId), Order>,
     order_count: u64,
 }
 
 impl Translator {
-    /// Appends what the peer is to be told; what the command is when the peer has no equal for it.
+    /// Appends the peer's records of a command; fails with the kind of a command without an
+    /// equivalent.
     pub(crate) fn translate(
         &mut self,
         command: &Command,
@@ -88,7 +89,7 @@ impl Translator {
                 let account = account.account_id.0;
                 out.push(Record { kind: Kind::User, account, ..none });
             }
-            // Firms and sessions are none of the peer's.
+            // The peer has no firms and sessions.
             Command::Import(..) => {}
             Command::Request(Request::Transfer(transfer)) => {
                 let cash = i64::try_from(transfer.cash.0).expect("an amount that the peer can add");
@@ -143,7 +144,8 @@ impl Translator {
         })
     }
 
-    /// A new price is a move, a lower quantity a reduction; the peer has neither both nor more.
+    /// Translates a new price to a move and a lower quantity to a reduction; the peer has no record
+    /// for both at once or for an increase.
     fn replace(&mut self, replace: &ReplaceOrder) -> Result<Record, &'static str> {
         let name = (replace.session_id, replace.orig_cl_ord_id);
         let before = *self.orders.get(&name).ok_or("replace of an order without that name")?;
@@ -168,7 +170,7 @@ impl Translator {
     }
 }
 
-/// A file that is being written.
+/// A flow file that is being written.
 pub(crate) struct FlowFile(BufWriter<File>);
 
 impl FlowFile {

@@ -1,9 +1,10 @@
 //! Wall and processor time of a stretch, and the time of single operations by the time-stamp
-//! counter. Processor time is what this thread ran: on a shared machine it is the fairer one.
+//! counter. Processor time counts only this thread's execution, so it is the fairer one on a shared
+//! machine.
 
 use std::time::Instant;
 
-/// Seconds by the wall clock and on the processor.
+/// Seconds of wall-clock time and of processor time.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Spent {
     pub(crate) wall: f64,
@@ -25,13 +26,13 @@ pub(crate) fn time_spent(work: impl FnOnce()) -> Spent {
 
 fn processor_seconds() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the call writes one timespec to the given place and keeps nothing of it.
+    // SAFETY: the call writes one timespec to the given place and keeps no reference to it.
     let status = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     assert_eq!(status, 0, "the thread's clock can be read");
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-/// Percentiles in nanoseconds.
+/// Latency percentiles in nanoseconds.
 #[derive(Clone, Copy)]
 pub(crate) struct Latency {
     pub(crate) p50: f64,

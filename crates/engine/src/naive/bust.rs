@@ -1,4 +1,4 @@
-//! The naive engine's busts: trades taken back.
+//! The naive engine's busts of trades.
 
 use weir_types::{MatchId, OrderId, Qty, Reason, Side};
 use weir_wire::event::TradeBusted;
@@ -47,7 +47,8 @@ impl NaiveEngine {
         Ok(())
     }
 
-    /// The buyer must have the lots, then who was paid the cash; then there must be room.
+    /// Checks that the buyer has the lots and the paid side the cash to return, then that limits
+    /// allow it.
     fn check_bust(&self, trade: &Trade) -> Result<(), Reason> {
         let [buyer, seller] = trade.sides.map(|side| side.account_id);
         let id = trade.instrument_id;

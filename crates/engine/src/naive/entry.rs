@@ -40,7 +40,7 @@ impl NaiveEngine {
         }
     }
 
-    /// An order that may trade now: it matches, or stands in a call's book.
+    /// Lets an order trade now: it matches, or stands in a call's book.
     pub(super) fn come_in<S: EventSink>(&mut self, rec: Rec, request_no: RequestNo, out: &mut S) {
         let instrument_id = self.orders[&rec].now.instrument_id;
         if self.instruments[&instrument_id].phase == Phase::Continuous {
@@ -50,7 +50,7 @@ impl NaiveEngine {
         }
     }
 
-    /// Puts an order into the book behind all others at its price.
+    /// Puts an order into the book, behind all others at its price.
     pub(super) fn stand(&mut self, rec: Rec) {
         self.arrival += 1;
         let arrival = self.arrival;
@@ -71,14 +71,14 @@ impl NaiveEngine {
             && self.instruments[&m.instrument_id].phase != Phase::ClosingCall
     }
 
-    /// The price that a new market order's cash is reserved at, if any is.
+    /// Returns the price for the cash reservation of a new market order, if it has one.
     fn bound_of(&self, m: &NewOrder) -> Option<Price> {
         let instrument = &self.instruments[&m.instrument_id];
         let is_kept = instrument.is_in_call() || self.is_to_be_parked(m);
         (m.ord_type == OrdType::Market && is_kept).then(|| instrument.bound(m.side))
     }
 
-    /// Makes the order live; it has no place yet.
+    /// Makes the order live, without a place yet.
     pub(super) fn enter(&mut self, m: &NewOrder) -> Rec {
         self.rec += 1;
         self.arrival += 1;
@@ -98,7 +98,7 @@ impl NaiveEngine {
         Rec(self.rec)
     }
 
-    /// The generic cell rate algorithm, with a burst of one second.
+    /// Applies the generic cell rate algorithm, with a burst of one second.
     fn throttle(&mut self, session_id: SessionId) -> Result<(), Reason> {
         const SECOND: u128 = 1_000_000_000;
         let now = u128::from(self.time.0);
@@ -165,7 +165,7 @@ impl NaiveEngine {
         Ok(())
     }
 
-    /// Expiry, minimum quantity, and what the phase does not take.
+    /// Checks expiry, minimum quantity, and the limits of the phase.
     fn check_times(&self, instrument: &Instrument, m: &NewOrder) -> Result<(), Reason> {
         let is_expiry_fine = match m.time_in_force {
             TimeInForce::Gtd => m.expire_time > self.time,
@@ -191,7 +191,7 @@ impl NaiveEngine {
         Ok(())
     }
 
-    /// Whether any of the switches that concern an order is on.
+    /// Returns true if a kill switch that affects the order is on.
     fn is_killed(&self, session_id: SessionId, m: &NewOrder) -> bool {
         let firm_id = self.sessions[&session_id].firm_id;
         let concerned = [
@@ -203,7 +203,7 @@ impl NaiveEngine {
         concerned.iter().any(|(scope, id)| self.kills.contains(&(scope.code(), *id)))
     }
 
-    /// Whether the account can take or deliver `more` lots than it may have to already.
+    /// Checks that the account can receive or deliver `more` lots in addition to its open orders.
     fn check_lots(&self, m: &NewOrder, more: u64) -> Result<(), Reason> {
         if self.is_pair_refused(m.account_id, m.instrument_id) {
             return Err(Reason::LimitReached);
@@ -219,7 +219,7 @@ impl NaiveEngine {
         if held - open < -POSITION_LIMIT { Err(Reason::LimitReached) } else { Ok(()) }
     }
 
-    /// Whether a limit order meets the best price on the other side.
+    /// Returns true if a limit order crosses the best price of the other side.
     fn takes(&self, m: &NewOrder) -> bool {
         let best = self.side_of_book(m.instrument_id, m.side.opposite()).next();
         best.is_some_and(|rec| {
@@ -228,7 +228,7 @@ impl NaiveEngine {
         })
     }
 
-    /// What the order would trade at once: tried on a copy.
+    /// Returns the quantity that the order would trade at once, by trying it on a copy.
     fn tradable_at_once(&self, m: &NewOrder) -> u64 {
         let mut trial = self.without_memory();
         let rec = trial.enter(&NewOrder { time_in_force: TimeInForce::Ioc, ..*m });
@@ -244,7 +244,7 @@ impl NaiveEngine {
         traded
     }
 
-    /// A copy of all that trading depends on.
+    /// Returns a copy of all state that trading depends on.
     fn without_memory(&self) -> NaiveEngine {
         NaiveEngine {
             config: self.config.clone(),
@@ -380,7 +380,7 @@ impl NaiveEngine {
         }
     }
 
-    /// The order that a session names by number, by name or by both.
+    /// Returns the order that a session names by number, by name or by both.
     fn find(
         &self,
         session_id: SessionId,
@@ -407,7 +407,7 @@ fn is_stop(m: &NewOrder) -> bool {
     matches!(m.ord_type, OrdType::Stop | OrdType::StopLimit)
 }
 
-/// Whether the fields that say what kind of order it is go together.
+/// Checks that the fields which define the kind of order are consistent.
 fn check_kind(m: &NewOrder) -> Result<(), Reason> {
     let is_post_only = m.exec_inst == ExecInst::POST_ONLY;
     let is_limit = m.ord_type == OrdType::Limit;
@@ -446,13 +446,13 @@ fn check_numbers(instrument: &Instrument, m: &NewOrder) -> Result<(), Reason> {
     Ok(())
 }
 
-/// Whether a limit may have this price. Of a definition whose tick is none, no price may.
+/// Returns true if a limit may have this price. With a definition without a tick, no price may.
 pub(super) fn is_price_fine(d: &DefineInstrument, price: i64) -> bool {
     let is_on_tick = d.tick_size.0 > 0 && price % d.tick_size.0 == 0;
     is_on_tick && (d.price_min.0..=d.price_max.0).contains(&price)
 }
 
-/// Whether an iceberg of this total would be shown in more slices than there may be.
+/// Returns true if an iceberg of this total has more slices than allowed.
 fn is_sliced_too_thin(order_qty: Qty, display_qty: Qty) -> bool {
     display_qty.0 != 0 && u128::from(order_qty.0) > 100 * u128::from(display_qty.0)
 }

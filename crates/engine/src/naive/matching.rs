@@ -11,7 +11,7 @@ use super::say::News;
 use super::{NaiveEngine, Trade, TradeSide, worst_cost};
 use crate::config::EventSink;
 
-/// Whether a trade at `price` is further from `reference` than `collar` basis points.
+/// Returns true if `price` is further than `collar` basis points from `reference`.
 pub(super) fn breaches(price: Price, reference: Option<Price>, collar: u32) -> bool {
     let Some(Price(reference)) = reference else { return false };
     let (price, reference) = (i128::from(price.0), i128::from(reference));
@@ -20,24 +20,24 @@ pub(super) fn breaches(price: Price, reference: Option<Price>, collar: u32) -> b
         && (price - reference).abs() * 10_000 > i128::from(collar) * reference.abs()
 }
 
-/// Why an order that came in matches no further.
+/// The reason that an incoming order stops matching.
 enum Stopped {
-    /// Nothing is left of it, or nothing that it may trade with.
+    /// Nothing of it is open, or nothing is left for it to trade with.
     Finished,
-    /// It has to go.
+    /// The rest must be cancelled.
     Refused(Reason),
     /// The next trade would be too far from a reference.
     Breach,
 }
 
-/// What collars measure from, fixed when an order begins to match.
+/// The references of the collars, fixed when an order begins to match.
 struct References {
     fixed: Option<Price>,
     moving: Option<Price>,
 }
 
 impl NaiveEngine {
-    /// Trades an order that is live but not in the book, then puts it there or ends it.
+    /// Matches a live order that is not in the book, then puts it there or ends it.
     pub(super) fn sweep<S: EventSink>(&mut self, rec: Rec, request_no: RequestNo, out: &mut S) {
         let stopped = self.trade_while_possible(rec, request_no, out);
         let order = self.orders[&rec].clone();
@@ -64,7 +64,7 @@ impl NaiveEngine {
         self.end(rec, &News::of(ExecType::Canceled, reason, request_no), out);
     }
 
-    /// Trades until nothing is left on either side, or the order may not go on.
+    /// Trades until nothing is left on either side, or the order must stop.
     fn trade_while_possible<S: EventSink>(
         &mut self,
         rec: Rec,
@@ -145,7 +145,7 @@ impl NaiveEngine {
         }
     }
 
-    /// Gives the next trade its number, moves lots and cash, and keeps it for a bust.
+    /// Numbers the next trade, moves lots and cash, and retains the trade for a bust.
     pub(super) fn exchange(&mut self, recs: [Rec; 2], price: Price, lots: u64) {
         self.match_id += 1;
         let mut sides = recs.map(|rec| {
@@ -170,7 +170,7 @@ impl NaiveEngine {
         self.trades.retain(|match_id, _| *match_id >= oldest);
     }
 
-    /// Keeps an account from trading with itself; true when the incoming order must go.
+    /// Prevents an account from trading with itself; returns true when the incoming order must end.
     fn prevent<S: EventSink>(
         &mut self,
         taker_rec: Rec,
@@ -215,7 +215,7 @@ impl NaiveEngine {
         self.say_order(rec, &News::of(ExecType::Restated, Reason::SelfTrade, request_no), out);
     }
 
-    /// Tells the end of a live order and forgets it.
+    /// Reports the end of a live order and removes it.
     pub(super) fn end<S: EventSink>(&mut self, rec: Rec, news: &News, out: &mut S) -> PlainEvent {
         let event = self.say_order(rec, news, out);
         self.forget(rec);

@@ -1,9 +1,9 @@
-//! The same rules, slow and obvious: the oracle of [`Engine`](crate::Engine).
+//! The oracle of [`Engine`](crate::Engine): the same rules, slow and simple.
 //!
-//! Everything lies in ordered maps under its own identifiers; what an account has reserved is
-//! added up from its live orders whenever it is asked; whether an order could be filled is found
-//! by trying it on a copy. Shares with the fast engine the wire's types, the limits and the
-//! digest's formula, no data structure and no rule.
+//! All state is in ordered maps under its own identifiers. An account's reservations are summed
+//! over its live orders on every use; a fill-or-kill check tries the order on a copy. The naive
+//! engine shares the wire's types, the limits and the digest's formula with the fast engine, but no
+//! data structure and no rule.
 
 mod bust;
 mod entry;
@@ -46,7 +46,7 @@ struct Session {
     role: Role,
     last_request_no: RequestNo,
     next_event_no: EventNo,
-    /// New orders and replaces a second; zero for no bound.
+    /// New orders and replaces per second; zero for no limit.
     order_rate_max: u32,
     /// The throttle's theoretical arrival time.
     tat: u128,
@@ -57,18 +57,18 @@ struct Instrument {
     definition: DefineInstrument,
     phase: Phase,
     transferred_in: i128,
-    /// Of its last trade.
+    /// The price of its last trade.
     last_price: Option<Price>,
-    /// Of its last uncrossing that traded.
+    /// The price of its last uncrossing that traded.
     uncrossing_price: Option<Price>,
-    /// When its volatility call ends by itself.
+    /// The time at which its volatility call ends by itself.
     call_end: Option<Nanos>,
-    /// Prices of the trades since stops were last looked at.
+    /// Prices of the trades since stops were last checked.
     traded: Vec<Price>,
 }
 
 impl Instrument {
-    /// The static reference; `None` when it is zero.
+    /// Returns the static reference; `None` when it is zero.
     fn static_reference(&self) -> Option<Price> {
         let price = self.uncrossing_price.unwrap_or(self.definition.reference_price);
         (price.0 != 0).then_some(price)
@@ -78,7 +78,7 @@ impl Instrument {
         matches!(self.phase, Phase::OpeningCall | Phase::VolatilityCall | Phase::ClosingCall)
     }
 
-    /// The worst price that an order of `side` may trade at.
+    /// Returns the worst price at which an order of `side` may trade.
     fn bound(&self, side: Side) -> Price {
         match side {
             Side::Buy => self.definition.price_max,
@@ -87,17 +87,17 @@ impl Instrument {
     }
 }
 
-/// Where a live order is.
+/// The place of a live order.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// Matching, on its way to one of the others.
+    /// Matching, before one of the other places.
     Incoming,
     Book,
     Stop,
     Parked,
 }
 
-/// A side of a trade that can be taken back.
+/// One side of a trade that can be busted.
 #[derive(Clone, Copy)]
 struct TradeSide {
     rec: Rec,
@@ -115,19 +115,19 @@ struct Trade {
     sides: [TradeSide; 2],
 }
 
-/// A live order: the request that made it, brought up to date.
+/// A live order: the original request with its current values.
 #[derive(Clone)]
 struct Order {
     now: NewOrder,
     rec: Rec,
     created_time: Nanos,
     cum_qty: u64,
-    /// Its time priority: who came later has more.
+    /// The time priority; a later order has a higher number.
     arrival: u64,
     place: Place,
-    /// What the book shows of it, while it is there.
+    /// The quantity that the book shows, while the order is there.
     shown_qty: u64,
-    /// The price that a market order's cash is reserved at; none when each trade is paid.
+    /// The price for a market order's cash reservation; `None` when it pays trade by trade.
     bound: Option<Price>,
 }
 
@@ -136,12 +136,12 @@ impl Order {
         self.now.order_qty.0 - self.cum_qty
     }
 
-    /// What it may still cost its account.
+    /// Returns the amount that the order may still cost its account.
     fn reserved_cash(&self) -> i128 {
         cost_of(&self.now, self.bound) * i128::from(self.leaves_qty())
     }
 
-    /// Whether it may trade at `price` in an uncrossing: a market order within its bound.
+    /// Returns true if it may trade at `price` in an uncrossing: a market order within its bound.
     fn is_willing_in_call(&self, price: Price) -> bool {
         let limit = match self.now.ord_type {
             OrdType::Market => self.bound.expect("a market order in a call's book has a bound"),
@@ -153,7 +153,7 @@ impl Order {
         }
     }
 
-    /// A fresh slice of what may still trade.
+    /// Returns the size of a fresh slice of the open quantity.
     fn slice(&self) -> u64 {
         match self.now.display_qty.0 {
             0 => self.leaves_qty(),
@@ -171,10 +171,11 @@ impl Order {
     }
 }
 
-/// Before every limit price.
+/// The rank of market orders: ahead of every limit price.
 const MARKET_RANK: i128 = i128::MIN;
 
-/// What is reserved for a lot of an order; `bound` is a market order's in a call or parked.
+/// Returns the reservation per lot of an order; `bound` is that of a market order in a call or
+/// parked.
 fn cost_of(m: &NewOrder, bound: Option<Price>) -> i128 {
     match m.ord_type {
         OrdType::Limit | OrdType::StopLimit => worst_cost(m.side, m.price),
@@ -183,7 +184,8 @@ fn cost_of(m: &NewOrder, bound: Option<Price>) -> i128 {
     }
 }
 
-/// The most that a lot can cost a limit order: buyers may pay, sellers may pay to be rid of it.
+/// Returns the highest cost of a lot for a limit order: buyers may pay, and sellers may pay to get
+/// rid of it.
 fn worst_cost(side: Side, price: Price) -> i128 {
     let price = i128::from(price.0);
     match side {
@@ -193,10 +195,10 @@ fn worst_cost(side: Side, price: Price) -> i128 {
     }
 }
 
-/// Ascending keys are descending priority.
+/// A key of the book; ascending keys are in descending priority.
 type BookKey = (InstrumentId, Side, i128, u64);
 
-/// The naive engine.
+/// The naive engine, an implementation of the same rules for comparison.
 #[derive(Clone)]
 pub struct NaiveEngine {
     config: EngineConfig,
@@ -218,7 +220,7 @@ pub struct NaiveEngine {
     accounts: BTreeMap<AccountId, Account>,
     sessions: BTreeMap<SessionId, Session>,
     instruments: BTreeMap<InstrumentId, Instrument>,
-    /// Lots held, where not zero.
+    /// Lots held; zero holdings have no entry.
     holdings: BTreeMap<(AccountId, InstrumentId), i64>,
     orders: BTreeMap<Rec, Order>,
     book: BTreeMap<BookKey, Rec>,
@@ -226,13 +228,13 @@ pub struct NaiveEngine {
     /// The live orders of each account and instrument.
     interests: BTreeSet<(AccountId, InstrumentId, Rec)>,
     outcomes: BTreeMap<SessionId, BTreeMap<RequestNo, PlainEvent>>,
-    /// The last trades that were not taken back, by `match_id`.
+    /// The last trades that were not busted, by `match_id`.
     trades: BTreeMap<u64, Trade>,
     schedule: BTreeMap<(InstrumentId, Nanos), Phase>,
 }
 
 impl NaiveEngine {
-    /// An engine before the first command.
+    /// Creates an engine before the first command.
     #[must_use]
     pub fn new(config: EngineConfig) -> NaiveEngine {
         NaiveEngine {
@@ -265,7 +267,7 @@ impl NaiveEngine {
         }
     }
 
-    /// As [`Engine::apply`](crate::Engine::apply).
+    /// Applies a command like [`Engine::apply`](crate::Engine::apply).
     pub fn apply<S: EventSink>(
         &mut self,
         position: Position,
@@ -328,7 +330,7 @@ impl NaiveEngine {
         }
     }
 
-    /// Remembers an answer, and forgets the oldest of too many.
+    /// Remembers an answer, and drops the oldest beyond the limit.
     fn remember(&mut self, session_id: SessionId, request_no: RequestNo, event: PlainEvent) {
         let answers = self.outcomes.entry(session_id).or_default();
         answers.insert(request_no, event);
@@ -337,31 +339,31 @@ impl NaiveEngine {
         }
     }
 
-    /// The position last applied.
+    /// Returns the last applied position.
     #[must_use]
     pub fn position(&self) -> Position {
         self.position
     }
 
-    /// As [`Engine::digest`](crate::Engine::digest).
+    /// Returns the same as [`Engine::digest`](crate::Engine::digest).
     #[must_use]
     pub fn digest(&self) -> u64 {
         self.digest
     }
 
-    /// As [`Engine::control_position`](crate::Engine::control_position).
+    /// Returns the same as [`Engine::control_position`](crate::Engine::control_position).
     #[must_use]
     pub fn control_position(&self) -> Position {
         self.control_position
     }
 
-    /// As [`Engine::refused_import_count`](crate::Engine::refused_import_count).
+    /// Returns the same as [`Engine::refused_import_count`](crate::Engine::refused_import_count).
     #[must_use]
     pub fn refused_import_count(&self) -> u64 {
         self.imports_refused
     }
 
-    /// As [`Engine::session_state`](crate::Engine::session_state).
+    /// Returns the same as [`Engine::session_state`](crate::Engine::session_state).
     #[must_use]
     pub fn session_state(&self, session_id: SessionId) -> SessionState {
         match self.sessions.get(&session_id) {
@@ -373,19 +375,19 @@ impl NaiveEngine {
         }
     }
 
-    /// The phase of an instrument that is defined.
+    /// Returns the phase of a defined instrument.
     #[must_use]
     pub fn phase(&self, instrument_id: InstrumentId) -> Option<Phase> {
         self.instruments.get(&instrument_id).map(|instrument| instrument.phase)
     }
 
-    /// How many orders are live.
+    /// Returns the number of live orders.
     #[must_use]
     pub fn live_order_count(&self) -> u32 {
         u32::try_from(self.orders.len()).expect("limits are below 2^32")
     }
 
-    /// How many pairs of account and instrument hold lots or have a live order.
+    /// Returns the number of pairs of account and instrument with lots or a live order.
     #[must_use]
     pub fn open_position_count(&self) -> usize {
         let mut pairs: BTreeSet<(AccountId, InstrumentId)> =
@@ -394,8 +396,8 @@ impl NaiveEngine {
         pairs.len()
     }
 
-    /// As [`Engine::book_levels`](crate::Engine::book_levels): limit orders by price, what is
-    /// shown of them; market orders of a call have no price and are on no level.
+    /// Fills `out` like [`Engine::book_levels`](crate::Engine::book_levels): limit orders by price
+    /// with their shown quantities; market orders of a call have no price and are on no level.
     pub fn book_levels(
         &self,
         instrument_id: InstrumentId,
@@ -422,7 +424,7 @@ impl NaiveEngine {
         }
     }
 
-    /// As [`Engine::totals`](crate::Engine::totals).
+    /// Returns the same as [`Engine::totals`](crate::Engine::totals).
     #[must_use]
     pub fn totals(&self) -> Totals {
         let cash: i128 = self.accounts.values().map(|account| account.cash).sum();
@@ -452,7 +454,7 @@ impl NaiveEngine {
         }
     }
 
-    /// The live orders of one side of a book, the first to trade first.
+    /// Returns the live orders of one side of a book, in the order in which they would trade.
     fn side_of_book(
         &self,
         instrument_id: InstrumentId,
@@ -471,14 +473,14 @@ impl NaiveEngine {
         self.config.partition_id == PartitionId(0)
     }
 
-    /// An account's live orders.
+    /// Returns an account's live orders.
     fn orders_of_account(&self, account_id: AccountId) -> impl Iterator<Item = &Order> + '_ {
         let first = (account_id, InstrumentId(0), Rec(0));
         let last = (account_id, InstrumentId(u32::MAX), Rec(u64::MAX));
         self.interests.range(first..=last).map(|(_, _, rec)| &self.orders[rec])
     }
 
-    /// Whether an account can spare this much cash.
+    /// Checks that an account can spare this much cash.
     fn check_cash(&self, account_id: AccountId, need: i128) -> Result<(), Reason> {
         if need <= 0 {
             return Ok(());
@@ -497,7 +499,7 @@ impl NaiveEngine {
         i128::from(self.holdings.get(&(account_id, instrument_id)).copied().unwrap_or(0))
     }
 
-    /// Open lots of an account's orders on one side.
+    /// Returns the open lots of an account's orders on one side.
     fn open_lots(&self, account_id: AccountId, instrument_id: InstrumentId, side: Side) -> i128 {
         let first = (account_id, instrument_id, Rec(0));
         let last = (account_id, instrument_id, Rec(u64::MAX));
@@ -508,7 +510,7 @@ impl NaiveEngine {
             .sum()
     }
 
-    /// Whether a pair that means nothing so far would be one too many.
+    /// Returns true if a new pair of account and instrument would exceed the limit.
     fn is_pair_refused(&self, account_id: AccountId, instrument_id: InstrumentId) -> bool {
         let first = (account_id, instrument_id, Rec(0));
         let last = (account_id, instrument_id, Rec(u64::MAX));
@@ -519,7 +521,7 @@ impl NaiveEngine {
             && self.open_position_count() >= self.config.positions_max as usize
     }
 
-    /// Moves lots into an account (or out of it).
+    /// Moves lots into an account, or out of it if negative.
     fn move_lots(&mut self, account_id: AccountId, instrument_id: InstrumentId, lots: i128) {
         let total = self.held(account_id, instrument_id) + lots;
         let total = i64::try_from(total).expect("positions are kept within 2^62");

@@ -1,4 +1,4 @@
-//! The naive engine's reference data, operator's requests and mass cancels.
+//! The naive engine's reference data, operators' requests and mass cancels.
 
 use weir_types::{
     AccountId, ExecType, FirmId, InstrumentId, KillScope, MassCancelScope, Phase, Position, Reason,
@@ -172,7 +172,7 @@ impl NaiveEngine {
         Ok(())
     }
 
-    /// Whether neither cash nor lots of any instrument, less what orders reserve, are below zero.
+    /// Checks that neither free cash nor the free lots of any instrument are negative.
     fn check_owes_nothing(&self, account_id: AccountId) -> Result<(), Reason> {
         let reserved: i128 = self.orders_of_account(account_id).map(Order::reserved_cash).sum();
         if self.accounts[&account_id].cash - reserved < 0 {
@@ -293,7 +293,7 @@ impl NaiveEngine {
         Ok(())
     }
 
-    /// The live orders of which `is_meant` holds, in order of `rec`.
+    /// Returns the live orders for which `is_meant` holds, in order of `rec`.
     pub(super) fn recs_of(&self, is_meant: impl Fn(&Order) -> bool) -> Vec<Rec> {
         self.orders.values().filter(|order| is_meant(order)).map(|order| order.rec).collect()
     }

@@ -1,4 +1,4 @@
-//! The naive engine's phases: by request, by schedule, by an interruption.
+//! The naive engine's phases: changes by request, by schedule, by interruption.
 
 use weir_types::{
     ExecType, InstrumentId, Nanos, OrdType, Phase, Reason, Rec, RequestNo, TimeInForce,
@@ -12,7 +12,7 @@ use super::say::News;
 use super::{NaiveEngine, Order, Place};
 use crate::config::EventSink;
 
-/// How many changes of phase may stand.
+/// The maximum number of scheduled phase changes.
 const SCHEDULE_MAX: usize = 1 << 16;
 
 impl NaiveEngine {
@@ -62,7 +62,7 @@ impl NaiveEngine {
         if self.is_here(instrument) { Ok(()) } else { Err(Reason::WrongPartition) }
     }
 
-    /// Whether the rules know the way from the phase that stands.
+    /// Checks that the rules allow the change from the current phase.
     pub(super) fn check_change(
         &self,
         instrument_id: InstrumentId,
@@ -80,7 +80,7 @@ impl NaiveEngine {
         if from == to || origins.contains(&from) { Ok(()) } else { Err(Reason::WrongPhase) }
     }
 
-    /// Changes the phase; how many orders that ended.
+    /// Changes the phase and returns the number of orders that it ended.
     pub(super) fn change_phase<S: EventSink>(
         &mut self,
         instrument_id: InstrumentId,
@@ -138,7 +138,7 @@ impl NaiveEngine {
         ended_count
     }
 
-    /// Whether the price of an uncrossing now would be too far from a reference.
+    /// Returns true if an uncrossing now would be too far from a reference.
     fn would_breach(&self, instrument_id: InstrumentId) -> bool {
         let instrument = &self.instruments[&instrument_id];
         let Some((price, _, _)) = self.best_price(instrument_id) else { return false };
@@ -151,7 +151,7 @@ impl NaiveEngine {
             )
     }
 
-    /// A trade would breach a collar: a volatility call takes the place of continuous trading.
+    /// Begins a volatility call because a trade would breach a collar.
     pub(super) fn interrupt<S: EventSink>(&mut self, instrument_id: InstrumentId, out: &mut S) {
         self.say_phase(instrument_id, Phase::VolatilityCall, out);
         self.set_call_end(instrument_id);
@@ -178,7 +178,7 @@ impl NaiveEngine {
     }
 }
 
-/// How an order ends that does not outlive the change to a phase.
+/// Returns the end of an order that does not survive a change to the phase.
 fn how_it_ends(order: &Order, to: Phase) -> Option<News> {
     use Phase::{ClosingCall, Continuous, OpeningCall, VolatilityCall};
     let is_in_book = order.place == Place::Book;

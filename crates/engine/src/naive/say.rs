@@ -12,13 +12,13 @@ use super::NaiveEngine;
 use crate::config::EventSink;
 use crate::digest::{self, Counts, Numbers, Standing};
 
-/// What is to be told of an order, besides its state.
+/// The content of an order's event apart from the order's state.
 pub(super) struct News {
     pub(super) exec_type: ExecType,
     pub(super) reason: Reason,
     pub(super) request_no: RequestNo,
     pub(super) orig_cl_ord_id: ClOrdId,
-    /// Trade number, price, lots, who was there first.
+    /// Trade number, price, lots, and the order's role in the trade.
     pub(super) trade: Option<(u64, Price, u64, Liquidity)>,
 }
 
@@ -41,7 +41,7 @@ impl NaiveEngine {
         event_no
     }
 
-    /// Tells what happened to a live order; an end is told before the order is taken away.
+    /// Reports a change of a live order; its end is reported before it is removed.
     pub(super) fn say_order<S: EventSink>(
         &mut self,
         rec: Rec,
@@ -92,7 +92,7 @@ impl NaiveEngine {
         self.say(Event::Plain(event), out);
     }
 
-    /// An order event with the next numbers and what a request says of an order.
+    /// Creates an order event with the next numbers and the request's fields.
     fn order_event(&mut self, m: &NewOrder, exec_type: ExecType, to: OrdStatus) -> OrderEvent {
         self.exec_id += 1;
         OrderEvent {
@@ -201,7 +201,7 @@ impl NaiveEngine {
         self.say(Event::Plain(event), out);
     }
 
-    /// The first answer, under a new event number and without a change of any record.
+    /// Repeats the first answer, under a new event number and without a change of any record.
     pub(super) fn say_again<S: EventSink>(&mut self, first: PlainEvent, out: &mut S) {
         let again = match first {
             PlainEvent::OrderEvent(e) => {
@@ -274,7 +274,7 @@ impl NaiveEngine {
     }
 }
 
-/// The request's own name, the order's name it gives, the instrument it names.
+/// Returns the request's own name, the order's name in it, and its instrument.
 fn names(request: &Request) -> (ClOrdId, ClOrdId, InstrumentId) {
     const NO: ClOrdId = ClOrdId::NONE;
     match request {

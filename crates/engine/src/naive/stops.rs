@@ -6,7 +6,7 @@ use super::say::News;
 use super::{NaiveEngine, Place, cost_of};
 use crate::config::EventSink;
 
-/// Whether a trade at `price` triggers a stop.
+/// Returns true if a trade at `price` reaches a stop.
 pub(super) fn reaches(price: Price, side: Side, stop_px: Price) -> bool {
     match side {
         Side::Buy => stop_px <= price,
@@ -15,7 +15,7 @@ pub(super) fn reaches(price: Price, side: Side, stop_px: Price) -> bool {
 }
 
 impl NaiveEngine {
-    /// Looks at the instrument's stops until no trade has reached one that still waits.
+    /// Triggers the instrument's stops until no trade reaches a waiting one.
     pub(super) fn trigger_stops<S: EventSink>(&mut self, instrument_id: InstrumentId, out: &mut S) {
         loop {
             let instrument = self.instruments.get_mut(&instrument_id).expect("defined");
@@ -34,7 +34,7 @@ impl NaiveEngine {
         }
     }
 
-    /// Makes a market or limit order of a stop and lets it come in.
+    /// Turns a stop into a market or limit order and lets it enter.
     pub(super) fn trigger<S: EventSink>(&mut self, rec: Rec, out: &mut S) {
         let order = self.order_mut(rec);
         order.place = Place::Incoming;
@@ -46,7 +46,7 @@ impl NaiveEngine {
         let order = self.orders[&rec].clone();
         let instrument = &self.instruments[&order.now.instrument_id];
         if order.now.ord_type == OrdType::Market && instrument.is_in_call() {
-            // The wave it belongs to has caused an interruption.
+            // The wave that it belongs to caused an interruption.
             let bound = Some(instrument.bound(order.now.side));
             let need = cost_of(&order.now, bound) * i128::from(order.leaves_qty());
             if let Err(reason) = self.check_cash(order.now.account_id, need) {

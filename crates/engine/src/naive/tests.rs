@@ -1,4 +1,4 @@
-//! The naive engine against the page's tables.
+//! The naive engine against the tables of `docs/matching.md`.
 
 use weir_types::{
     AccountId, ClOrdId, Credential, CredentialKind, ExecInst, ExecType, FirmId, InstrumentId,
@@ -19,7 +19,7 @@ const OPERATOR: SessionId = SessionId(90);
 const TRADER: SessionId = SessionId(1);
 const IT: InstrumentId = InstrumentId(100);
 
-/// An engine with one instrument, one unlimited account, one trader, one operator.
+/// An engine with one instrument, one unlimited account, one trader and one operator.
 struct Bench {
     engine: NaiveEngine,
     time: u64,
@@ -154,7 +154,7 @@ fn orders(events: &[Event]) -> Vec<OrderEvent> {
     told.collect()
 }
 
-/// Record, what happened, lots and price of the trade.
+/// Returns record, execution type, lots and price of each order event.
 fn short(events: &[Event]) -> Vec<(u64, ExecType, u64, i64)> {
     orders(events).iter().map(|e| (e.rec.0, e.exec_type, e.last_qty.0, e.last_px.0)).collect()
 }

@@ -1,4 +1,4 @@
-//! The naive engine's timers: everything that has a time, sorted whenever somebody asks.
+//! The naive engine's timers: collected and sorted on every use.
 
 use weir_types::{ExecType, InstrumentId, Nanos, Phase, Reason, Rec, RequestNo};
 
@@ -6,7 +6,7 @@ use super::NaiveEngine;
 use super::say::News;
 use crate::config::EventSink;
 
-/// In order of what happens first among those due at the same time.
+/// A timer; variants are in the order in which timers due at the same time fire.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
     Expiry(Rec),
@@ -15,7 +15,7 @@ enum Timer {
 }
 
 impl NaiveEngine {
-    /// When the next timer is due.
+    /// Returns the time at which the next timer is due.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Nanos> {
         self.timers().first().map(|(at, _)| *at)
@@ -36,7 +36,7 @@ impl NaiveEngine {
         timers
     }
 
-    /// Lets happen what is due, one at a time: what happens may set new timers.
+    /// Fires the due timers one at a time, because each may set new ones.
     pub(super) fn run_timers<S: EventSink>(&mut self, out: &mut S) {
         while let Some((at, timer)) = self.timers().first().copied()
             && at <= self.time

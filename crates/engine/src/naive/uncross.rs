@@ -1,4 +1,4 @@
-//! The naive engine's uncrossing: every candidate price is tried.
+//! The naive engine's uncrossing, which tries every candidate price.
 
 use weir_types::{
     ExecType, InstrumentId, Liquidity, OrdType, Price, Qty, Reason, Rec, RequestNo, Side,
@@ -11,7 +11,7 @@ use super::say::News;
 use crate::config::EventSink;
 
 impl NaiveEngine {
-    /// Trades what can trade, and tells at what price; again while limits cross.
+    /// Makes the trades of an uncrossing and reports the price; repeats while limits cross.
     pub(super) fn uncross<S: EventSink>(&mut self, instrument_id: InstrumentId, out: &mut S) {
         loop {
             let has_traded = self.uncross_once(instrument_id, out);
@@ -27,7 +27,7 @@ impl NaiveEngine {
         }
     }
 
-    /// Trades what can trade at one price, and tells that price; false when nothing could.
+    /// Makes the trades at one price and reports it; returns false when nothing traded.
     fn uncross_once<S: EventSink>(&mut self, instrument_id: InstrumentId, out: &mut S) -> bool {
         let best = self.best_price(instrument_id);
         let (price, volume, surplus) = best.unwrap_or((Price(0), 0, 0));
@@ -73,7 +73,7 @@ impl NaiveEngine {
         volume > 0
     }
 
-    /// Price, volume and surplus of the uncrossing; `None` when nothing would trade.
+    /// Returns price, volume and surplus of the uncrossing; `None` when nothing would trade.
     pub(super) fn best_price(&self, instrument_id: InstrumentId) -> Option<(Price, u64, i64)> {
         let instrument = &self.instruments[&instrument_id];
         let reference = instrument.last_price.or(instrument.static_reference());
@@ -111,14 +111,14 @@ impl NaiveEngine {
     }
 }
 
-/// The nearest price that is a whole number of ticks, of two the higher.
+/// Returns the nearest price on the tick, the higher of two.
 fn on_tick(price: Price, tick_size: Price) -> Price {
     let tick = i128::from(tick_size.0);
     let ticks = (2 * i128::from(price.0) + tick).div_euclid(2 * tick);
     i64::try_from(ticks * tick).map_or(price, Price)
 }
 
-/// The price, of limits with equal volume and equally much surplus: step 3 and 4 of the page.
+/// Returns the price among limits of equal volume and surplus: steps 3 and 4 of `docs/matching.md`.
 fn tied_price(limits: &[(Price, i128)], reference: Option<Price>) -> Option<Price> {
     let prices_of = |is_it: fn(i128) -> bool| {
         limits.iter().filter(move |(_, surplus)| is_it(*surplus)).map(|(price, _)| *price)

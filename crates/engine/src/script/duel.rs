@@ -1,4 +1,4 @@
-//! The fast and the naive engine side by side, and what must hold after every command.
+//! The fast and the naive engine in parallel, and the checks after every command.
 
 use std::collections::BTreeMap;
 
@@ -12,29 +12,29 @@ use crate::config::EngineConfig;
 use crate::engine::{Engine, Level};
 use crate::naive::NaiveEngine;
 
-/// Both engines at the same position.
+/// Both engines, at the same position.
 pub struct Duel {
     fast: Engine,
     naive: NaiveEngine,
     fast_events: Vec<Event>,
     naive_events: Vec<Event>,
-    /// The number that each session's next event must have.
+    /// The expected number of each session's next event.
     event_nos: BTreeMap<SessionId, EventNo>,
     seq: Seq,
     levels: (Vec<Level>, Vec<Level>),
     tally: Tally,
 }
 
-/// What is done to a pair of engines.
+/// An operation on a pair of engines.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// Both apply a command at a log time.
+    /// Both engines apply a command at a log time.
     Apply(Nanos, Command),
-    /// The fast one is replaced by what its snapshot makes.
+    /// The fast engine is replaced by one restored from its snapshot.
     Restore,
 }
 
-/// Small limits, so that scripts meet them.
+/// Returns limits small enough for scripts to reach them.
 pub(super) fn small_config(partition_id: PartitionId) -> EngineConfig {
     EngineConfig {
         orders_max: 64,
@@ -50,7 +50,7 @@ pub(super) fn small_config(partition_id: PartitionId) -> EngineConfig {
 }
 
 impl Duel {
-    /// Both before their first command.
+    /// Creates both engines before their first command.
     #[must_use]
     pub fn new(partition_id: PartitionId) -> Duel {
         Duel {
@@ -65,33 +65,33 @@ impl Duel {
         }
     }
 
-    /// The fast engine.
+    /// Returns the fast engine.
     #[must_use]
     pub fn fast(&self) -> &Engine {
         &self.fast
     }
 
-    /// What the last command brought.
+    /// Returns the events of the last command.
     #[must_use]
     pub fn events(&self) -> &[Event] {
         &self.fast_events
     }
 
-    /// What was done and said so far.
+    /// Returns the counts of commands and events so far.
     #[must_use]
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// Goes on with the fast engine that its own snapshot makes.
+    /// Replaces the fast engine by one restored from its snapshot.
     ///
     /// # Panics
-    /// When the snapshot does not read back, or not to the same bytes.
+    /// Panics when the snapshot cannot be restored, or the restored engine's snapshot differs.
     pub fn restore(&mut self) {
         let mut bytes = Vec::new();
         self.fast.snapshot(&mut bytes);
         let mut config = self.fast.config().clone();
-        // Where rows lie in memory must show nowhere.
+        // The layout of rows in memory must have no visible effect.
         config.hash_seed = config.hash_seed.wrapping_mul(31).wrapping_add(1);
         self.fast = Engine::restore(config, &bytes).expect("a snapshot reads back");
         let mut again = Vec::new();
@@ -102,7 +102,7 @@ impl Duel {
     /// Takes one step.
     ///
     /// # Errors
-    /// What is different, or which invariant does not hold.
+    /// Returns the difference, or the violated invariant.
     pub fn step(&mut self, step: &Step) -> Result<(), String> {
         match step {
             Step::Restore => self.restore(),
@@ -111,10 +111,10 @@ impl Duel {
         Ok(())
     }
 
-    /// Applies the command to both.
+    /// Applies the command to both engines.
     ///
     /// # Errors
-    /// What is different, or which invariant does not hold.
+    /// Returns the difference, or the violated invariant.
     pub fn apply(&mut self, time: Nanos, command: &Command) -> Result<(), String> {
         let position = Position(self.fast.position().0 + 1);
         self.fast_events.clear();
@@ -163,7 +163,7 @@ impl Duel {
     fn check_state(&mut self) -> Result<(), String> {
         let (fast, naive) = (&self.fast, &self.naive);
         let totals = fast.totals();
-        // The naive engine adds up reserved cash and lots from its live orders.
+        // The naive engine sums reserved cash and lots over its live orders.
         same(&totals, &naive.totals(), "totals")?;
         same(totals.is_conserved(), true, "conservation of money and lots")?;
         same(fast.overdrawn_account(), None, "limited account with less than nothing free")?;
@@ -194,7 +194,7 @@ impl Duel {
     }
 }
 
-/// Events in short words, a line each.
+/// Formats events in short form, one per line.
 fn tell(events: &[Event]) -> String {
     events.iter().map(|event| format!("    {}\n", readable_event(event))).collect()
 }
@@ -207,7 +207,7 @@ fn same<T: PartialEq + std::fmt::Debug>(fast: T, naive: T, what: &str) -> Result
 /// Bounded by [`COMMANDS_MAX`].
 ///
 /// # Panics
-/// When they differ, or an invariant does not hold.
+/// Panics when the engines differ, or an invariant is violated.
 pub fn fuzz_commands(data: &[u8]) {
     // One script in eight is for the control partition.
     let is_control = data.last().is_some_and(|byte| byte % 8 == 7);

@@ -1,7 +1,7 @@
 //! Commands that reach every rule: all kinds of orders, calls, collars, timers, busts.
 //!
-//! Most are made to fit the phase that the instrument is in, and one in thirty or so is not: what
-//! is refused teaches less than what is taken.
+//! Most fit the instrument's current phase, and about one in thirty does not: refused commands test
+//! less than accepted ones.
 
 use weir_types::{
     AccountId, ExecInst, InstrumentId, MatchId, Nanos, OrdType, PartitionId, Phase, Price, Qty,
@@ -39,7 +39,7 @@ impl Script<'_> {
         }
     }
 
-    /// Most commands come close together, some after deadlines have passed.
+    /// Advances the time: most commands come close together, some after deadlines have passed.
     fn pass_time(&mut self) {
         let byte = u64::from(self.byte());
         self.now.0 += match byte {
@@ -60,8 +60,8 @@ impl Script<'_> {
         self.rarely(ClOrdId::from_number(self.name_no), &[used])
     }
 
-    /// Instrument 101 trades around zero, with negative prices; 103 now and then at the ends of all
-    /// prices.
+    /// Returns a plausible price. Instrument 101 trades around zero, with negative prices; 103
+    /// occasionally at the ends of the price range.
     fn fair_price(&mut self, instrument_id: InstrumentId) -> Price {
         let (byte, rare) = (i64::from(self.byte()), self.byte());
         let middle = if instrument_id == InstrumentId(101) { 0 } else { 100 };
@@ -127,7 +127,7 @@ impl Script<'_> {
             && time_in_force != TimeInForce::AtTheClose
             && (80..104).contains(&condition);
         let zero_or = |is_given: bool, value: Qty| if is_given { value } else { Qty(0) };
-        // What must fill at once is small, or it would hardly ever be taken.
+        // Quantities that must fill at once are small, or they would hardly ever be accepted.
         let order_qty = match time_in_force {
             TimeInForce::Fok => Qty(order_qty.0.min(30 + order_qty.0 / 40 * 10)),
             _ => order_qty,
@@ -146,7 +146,7 @@ impl Script<'_> {
             display_qty: zero_or(is_iceberg, small),
             stop_px: if is_stop { stop_px } else { Price(0) },
             expire_time: match time_in_force {
-                // Some expire at the very moments that changes of phase are scheduled for.
+                // Some expire exactly when changes of phase are scheduled.
                 TimeInForce::Gtd if expiry >= 160 => self.moment(expiry),
                 TimeInForce::Gtd => Nanos(self.now.0 + 1 + expiry * MILLISECOND),
                 _ => Nanos(0),
@@ -204,7 +204,7 @@ impl Script<'_> {
         }))
     }
 
-    /// Mostly where a day goes next.
+    /// Returns a following phase, mostly the usual one of a trading day.
     fn phase_after(&mut self, phase: Phase) -> Phase {
         use Phase::{Closed, ClosingCall, Continuous, Halted, OpeningCall, VolatilityCall};
         let usual: &[Phase] = match phase {
@@ -230,7 +230,7 @@ impl Script<'_> {
         }))
     }
 
-    /// One of few moments to come, so that changes replace one another.
+    /// Returns one of a few future moments, so that scheduled changes replace each other.
     fn moment(&self, byte: u64) -> Nanos {
         Nanos((self.now.0 / (10 * MILLISECOND) + 1 + byte % 8) * 10 * MILLISECOND)
     }
@@ -269,7 +269,7 @@ impl Script<'_> {
         }))
     }
 
-    /// Mostly what keeps trading going, else anything.
+    /// Returns a transfer, mostly one that keeps trading going.
     fn full_transfer(&mut self) -> Command {
         let account = self.one_of(&[11, 12, 21].map(AccountId));
         let sum = self.one_of(&[30_000, -30_000, 60_000, -60_000]);
@@ -282,13 +282,13 @@ impl Script<'_> {
             m.position_qty = lots;
             m.instrument_id = InstrumentId(if lots == 0 { 0 } else { 100 });
         } else if m.cash.0 > 1_000_000 || m.position_qty > 100_000 {
-            // Who was given a fortune would never lack money again.
+            // An account with such a fortune would never lack money again.
             m.account_id = AccountId(13);
         }
         self.once_or_again(m)
     }
 
-    /// New collars, references, call lengths and rates, else anything.
+    /// Returns a definition, mostly with new collars, references, call lengths and rates.
     fn full_definition(&mut self) -> Command {
         let number = self.byte();
         let collars = [self.one_of(&[0, 100, 400, 400]), self.one_of(&[0, 200, 300, 300])];
@@ -312,7 +312,7 @@ impl Script<'_> {
                 if narrowed && number < 64 {
                     (d.price_min, d.price_max) = bounds;
                 }
-                // A tick of two or zero would stop most of what follows.
+                // A tick of two or zero would prevent most later orders.
                 d.tick_size = if number < 250 { Price(1) } else { d.tick_size };
                 Definition::DefineInstrument(DefineInstrument { ..d })
             }
@@ -331,7 +331,7 @@ impl Script<'_> {
     }
 }
 
-/// Makes one thing about an order wrong, or unusual.
+/// Makes one field of an order wrong, or unusual.
 fn bend(order: &mut NewOrder, how: u8, price: Price, qty: Qty, now: Nanos) {
     match how {
         0 => order.ord_type = OrdType::Stop,
@@ -345,7 +345,7 @@ fn bend(order: &mut NewOrder, how: u8, price: Price, qty: Qty, now: Nanos) {
         8 => order.order_qty = Qty(0),
         9 => order.time_in_force = TimeInForce::AtTheClose,
         10 => order.time_in_force = TimeInForce::Gtd,
-        // As many slices as an iceberg may have, and one more.
+        // The maximum number of slices of an iceberg, and one more.
         11 => (order.order_qty, order.display_qty) = (Qty(1_000), Qty(10)),
         12 => (order.order_qty, order.display_qty) = (Qty(990 + qty.0 % 30), Qty(10)),
         _ => order.cl_ord_id = ClOrdId::NONE,

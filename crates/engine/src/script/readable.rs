@@ -1,4 +1,4 @@
-//! Commands and events in a line each, for people who look at a difference.
+//! Commands and events in one line each, for people who analyse a difference.
 
 use weir_wire::{Command, Event, PlainEvent, Request};
 
@@ -38,7 +38,7 @@ pub(super) fn event_name(event: &Event) -> &'static str {
     }
 }
 
-/// A command in one line; of orders only what differs from the usual.
+/// Formats a command in one line; of an order only the unusual fields.
 #[must_use]
 pub fn readable_command(command: &Command) -> String {
     let Command::Request(request) = command else { return format!("{command:?}") };
@@ -76,7 +76,7 @@ pub fn readable_command(command: &Command) -> String {
     }
 }
 
-/// An event in one line; of orders what tells two engines apart.
+/// Formats an event in one line; of an order the fields that distinguish two engines.
 #[must_use]
 pub fn readable_event(event: &Event) -> String {
     let Event::Plain(PlainEvent::OrderEvent(e)) = event else { return format!("{event:?}") };

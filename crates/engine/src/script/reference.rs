@@ -1,4 +1,4 @@
-//! The reference data and the money that every script begins with.
+//! The reference data and the money with which every script begins.
 
 use weir_types::{
     AccountId, Cash, ClOrdId, Credential, CredentialKind, FirmId, InstrumentId, Nanos, PartitionId,
@@ -9,7 +9,7 @@ use weir_wire::{Command, Definition, Request};
 
 use super::{HERE, OPERATOR};
 
-/// The definition as its operator asked for it.
+/// Returns the definition as an operator's request.
 pub(super) fn asked(
     definition: Definition,
     session_id: SessionId,
@@ -88,7 +88,7 @@ pub(super) fn session(id: u32, firm: u32, role: Role) -> Definition {
     })
 }
 
-/// The first operator, and the same reference data asked for by it.
+/// Returns the first operator, and its requests for the same reference data.
 pub(super) fn control_opening() -> Vec<Command> {
     let first = Command::Import(Position(1), session(OPERATOR.0, 0, Role::Operator));
     let asked = (1..)
@@ -97,7 +97,7 @@ pub(super) fn control_opening() -> Vec<Command> {
     std::iter::once(first).chain(asked.map(Command::Request)).collect()
 }
 
-/// Two firms with two sessions each, some accounts, three instruments.
+/// Returns two firms with two sessions each, some accounts and three instruments.
 fn reference_data() -> [Definition; 18] {
     [
         firm(1),
@@ -121,8 +121,8 @@ fn reference_data() -> [Definition; 18] {
     ]
 }
 
-/// The reference data with narrow bounds (market orders of a call can be paid), collars and a
-/// session with a bounded rate; and a little money.
+/// Returns the reference data with narrow bounds (so that accounts can pay for market orders of a
+/// call), collars and a session with a rate limit, and some money.
 pub(super) fn opening() -> Vec<Command> {
     let mut commands = Vec::new();
     for (at, mut definition) in (1..).zip(reference_data()) {
@@ -154,8 +154,9 @@ pub(super) fn opening() -> Vec<Command> {
     commands
 }
 
-/// A definition with the fields that only the full mode uses. The instrument around zero has
-/// wide collars: each step there is a large part of its price. Instrument 103 has no bounds.
+/// Returns a definition with the fields that only the full mode uses. The instrument around zero
+/// has wide collars, because each step there is a large part of its price. Instrument 103 has no
+/// bounds.
 pub(super) fn with_rules(
     d: DefineInstrument,
     [static_collar, dynamic_collar]: [u32; 2],

@@ -1,4 +1,4 @@
-//! Fewer steps that still show a difference.
+//! Reduces the steps of a run to fewer ones that still show a difference.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -6,16 +6,16 @@ use weir_types::PartitionId;
 
 use super::{Duel, Step};
 
-/// Where two engines part, and how.
+/// The first difference between two engines.
 #[derive(Clone, Debug)]
 pub struct Difference {
     /// The index of the step that showed it.
     pub at: usize,
-    /// What was different.
+    /// A description of the difference.
     pub text: String,
 }
 
-/// Takes the steps from the beginning; the first difference, or an engine's panic.
+/// Runs the steps from the start; returns the first difference, or an engine's panic.
 #[must_use]
 pub fn find_difference(partition_id: PartitionId, steps: &[Step]) -> Option<Difference> {
     let mut duel = Duel::new(partition_id);
@@ -25,10 +25,10 @@ pub fn find_difference(partition_id: PartitionId, steps: &[Step]) -> Option<Diff
     })
 }
 
-/// One step; a panic of an engine is a difference like any other.
+/// Takes one step; an engine's panic counts as a difference.
 ///
 /// # Errors
-/// What was different.
+/// Returns the difference.
 pub fn attempt(duel: &mut Duel, step: &Step) -> Result<(), String> {
     catch_unwind(AssertUnwindSafe(|| duel.step(step))).unwrap_or_else(|payload| {
         let text = payload.downcast_ref::<String>().cloned();
@@ -37,7 +37,7 @@ pub fn attempt(duel: &mut Duel, step: &Step) -> Result<(), String> {
     })
 }
 
-/// Leaves steps out as long as some difference remains; at most `tries` attempts.
+/// Removes steps as long as a difference remains, in at most `tries` attempts.
 #[must_use]
 pub fn shrink(
     partition_id: PartitionId,

@@ -1,4 +1,4 @@
-//! What a script brought about: a generator that never reaches a rule proves nothing.
+//! Counts of a script's commands and events: a generator that never reaches a rule proves nothing.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts a command and what it brought.
+    /// Counts a command and its events.
     pub fn command(&mut self, command: &Command, events: &[Event]) {
         self.add("command", command_name(command).to_owned());
         let mut is_refused = false;
@@ -74,26 +74,26 @@ impl Tally {
         *self.counts.entry((group, kind)).or_default() += 1;
     }
 
-    /// How often `kind` of `group` happened.
+    /// Returns the count of `kind` in `group`.
     #[must_use]
     pub fn of(&self, group: &'static str, kind: &str) -> u64 {
         self.counts.get(&(group, kind.to_owned())).copied().unwrap_or(0)
     }
 
-    /// Adds the counts of another.
+    /// Adds the counts of another tally.
     pub fn merge(&mut self, other: &Tally) {
         for ((group, kind), count) in &other.counts {
             *self.counts.entry((group, kind.clone())).or_default() += count;
         }
     }
 
-    /// All counts: group, kind, how many.
+    /// Returns all counts as group, kind and number.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str, u64)> + '_ {
         self.counts.iter().map(|((group, kind), count)| (*group, kind.as_str(), *count))
     }
 }
 
-/// Whether a request was refused by this event.
+/// Returns true if the event refuses a request.
 fn is_refusal(event: &Event) -> bool {
     match event {
         Event::Plain(PlainEvent::OrderEvent(e)) => e.exec_type == ExecType::Rejected,

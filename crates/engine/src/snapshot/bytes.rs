@@ -1,4 +1,4 @@
-//! Little-endian integers and length-prefixed blocks, written and read with their ends checked.
+//! Bounds-checked reading and writing of little-endian integers and length-prefixed blocks.
 
 use weir_types::Price;
 
@@ -44,7 +44,7 @@ impl Writer<'_> {
         self.u32(u32::try_from(value).expect("limits are below 2^32"));
     }
 
-    /// What `fill` appends, behind its length.
+    /// Appends the bytes that `fill` writes, behind their length.
     pub(super) fn block(&mut self, fill: impl FnOnce(&mut Vec<u8>)) {
         let start = self.0.len();
         self.u32(0);
@@ -93,13 +93,13 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// A number that only counts up.
+    /// Reads an ascending number.
     pub(super) fn number(&mut self) -> Result<u64, SnapshotError> {
         let number = self.u64()?;
         if number <= NUMBER_MAX { Ok(number) } else { Err(SnapshotError::Invalid("number")) }
     }
 
-    /// How many of something follow, which may be so many.
+    /// Reads the number of rows that follow, at most `allowed`.
     pub(super) fn count(&mut self, what: &'static str, allowed: u32) -> Result<u32, SnapshotError> {
         let held = self.u32()?;
         if held <= allowed {

@@ -1,7 +1,7 @@
-//! What a snapshot says that its accounts have reserved, held against what its orders reserve.
+//! The check that the reservations in a snapshot equal those of its orders.
 //!
-//! The engine's arithmetic goes by the one being the sum of the other: a reservation that no order
-//! stands for would never be given back, and one that is missing would be given back all the same.
+//! The engine's arithmetic relies on the equality: a reservation without an order would never be
+//! released, and a missing one would still be released.
 
 use weir_types::Cash;
 
@@ -12,17 +12,17 @@ use crate::entry::holding_of;
 use crate::index::Slot;
 use crate::position::Position;
 
-/// As read, before any order.
+/// The reservations as read from the snapshot, before its orders.
 #[derive(Default)]
 pub(super) struct Promised {
-    /// By the slot of the account.
+    /// Indexed by the account's slot.
     pub(super) reserved: Vec<Cash>,
     /// In order of account and instrument.
     positions: Vec<((Slot, Slot), Position)>,
 }
 
 impl Promised {
-    /// Notes a position of which these are total, reserved and open buys.
+    /// Records a position with these total, reserved and open-buy lots.
     pub(super) fn position(
         &mut self,
         pair: (Slot, Slot),
@@ -44,7 +44,7 @@ impl Promised {
 }
 
 impl Engine {
-    /// Reserves what a restored order may use.
+    /// Reserves the means of a restored order.
     pub(super) fn reserve_restored(&mut self, slot: Slot) -> Result<(), SnapshotError> {
         if !self.config.has_risk {
             return Ok(());
@@ -52,7 +52,7 @@ impl Engine {
         let order = &self.orders[slot];
         let holding = holding_of(order, order.leaves_qty);
         let position = self.positions.get(holding.account, holding.instrument);
-        // Sums that are wrong must not end the process before they are found to be.
+        // Wrong sums must not end the process before the check finds them.
         let lots = position.reserved.max(position.open_buy).checked_add_unsigned(holding.qty.0);
         if lots.is_none() || position.is_empty() && !self.positions.has_room(1) {
             return Err(SnapshotError::Invalid("position"));
@@ -61,7 +61,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether the orders have reserved what the snapshot says.
+    /// Checks that the orders have reserved the amounts in the snapshot.
     pub(super) fn check_promised(&self, promised: &Promised) -> Result<(), SnapshotError> {
         let reserved = self.accounts.rows().iter().map(|account| &account.reserved);
         if !reserved.eq(&promised.reserved) {

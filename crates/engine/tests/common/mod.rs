@@ -1,5 +1,5 @@
 //! A trading desk for tests: an engine with two firms, a few sessions and accounts and two
-//! instruments, and short words for requests.
+//! instruments, and short constructors for requests.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
 pub mod play;
@@ -15,20 +15,20 @@ use weir_wire::{Command, Definition, Event, PlainEvent, Request};
 pub const OPERATOR: SessionId = SessionId(9);
 pub const ALICE: SessionId = SessionId(1);
 pub const BOB: SessionId = SessionId(2);
-/// Of Alice's firm.
+/// A session of Alice's firm.
 pub const ANNA: SessionId = SessionId(3);
 pub const SUPERVISOR: SessionId = SessionId(8);
-/// Of the same firm as Alice and Anna.
+/// A session of the same firm as Alice and Anna.
 pub const DESK: SessionId = SessionId(10);
 pub const RICH: AccountId = AccountId(11);
 pub const OTHER: AccountId = AccountId(21);
-/// Of Alice's firm, with nothing in it.
+/// An empty account of Alice's firm.
 pub const POOR: AccountId = AccountId(12);
-/// Of Alice's firm, unlimited.
+/// An unlimited account of Alice's firm.
 pub const MAKER: AccountId = AccountId(13);
 pub const TULIP: InstrumentId = InstrumentId(100);
 pub const ROSE: InstrumentId = InstrumentId(101);
-/// Traded in another partition.
+/// An instrument traded in another partition.
 pub const FAR: InstrumentId = InstrumentId(102);
 pub const HERE: PartitionId = PartitionId(1);
 
@@ -37,7 +37,7 @@ pub struct Desk {
     pub position: u64,
     pub request_no: u64,
     pub control_position: u64,
-    /// Log time goes by one from command to command, and is at least this.
+    /// The lower bound of log time, which advances by one per command.
     pub clock: u64,
     pub events: Vec<Event>,
 }
@@ -76,7 +76,7 @@ pub fn sell(price: i64, qty: u64, text: &str) -> NewOrder {
     limit(Side::Sell, price, qty, text)
 }
 
-/// The same order from Bob's desk.
+/// Returns the same order from Bob's desk.
 pub fn bob(order: NewOrder) -> NewOrder {
     NewOrder { session_id: BOB, account_id: OTHER, ..order }
 }
@@ -197,7 +197,7 @@ pub fn definitions() -> Vec<Definition> {
 }
 
 impl Desk {
-    /// A partition that knows nobody.
+    /// Creates a partition without reference data.
     pub fn empty(partition: u16) -> Desk {
         Desk::with_config(EngineConfig {
             orders_max: 1 << 13,
@@ -219,7 +219,8 @@ impl Desk {
         }
     }
 
-    /// A partition with everybody in it, a million in cash and lots each for Alice and Bob.
+    /// Creates a partition with all reference data, and a million in cash and lots each for Alice
+    /// and Bob.
     pub fn open() -> Desk {
         let mut desk = Desk::empty(1);
         desk.furnish();
@@ -288,7 +289,7 @@ impl Desk {
         }))
     }
 
-    /// (price, lots, orders) of each level from the best.
+    /// Returns (price, lots, orders) of each level, best first.
     pub fn levels(&self, side: Side) -> Vec<(i64, u64, u32)> {
         let mut levels = Vec::new();
         self.engine.book_levels(TULIP, side, usize::MAX, &mut levels);
@@ -339,7 +340,7 @@ pub fn rejected_of(event: &Event) -> RequestRejected {
     }
 }
 
-/// What each order event says, in short: name, what happened, last lots at price, open lots.
+/// Formats each order event in short form: name, change, last lots at price, open lots.
 pub fn told(events: &[OrderEvent]) -> Vec<String> {
     let tell = |e: &OrderEvent| match e.exec_type {
         ExecType::Trade => {

@@ -1,17 +1,18 @@
-//! The same desk on both engines, in the words of `steps` and some more, for `docs/matching.md`:
-//! `set WHAT=NUMBER…` (defines the instrument anew), `fund poor [cash=N] [lots=N]`, `rate N` (new
-//! orders a second), `kill WHO` and `revive WHO`, `lost` (Alice's connection), `book`.
+//! The same desk on both engines, in the notation of `steps` and some additions for
+//! `docs/matching.md`: `set WHAT=NUMBER…` (redefines the instrument), `fund poor [cash=N]
+//! [lots=N]`, `rate N` (new orders per second), `kill WHO` and `revive WHO`, `lost` (Alice's
+//! connection), `book`.
 
 use weir_engine::script::Duel;
 
 use super::*;
 
-/// Both engines before the same desk; what they say is compared at every command.
+/// Both engines with the same desk; their events are compared after every command.
 pub struct Pair {
     duel: Duel,
     request_no: u64,
     control_position: u64,
-    /// Log time goes by one from command to command, and is at least this.
+    /// The lower bound of log time, which advances by one per command.
     clock: u64,
 }
 
@@ -46,7 +47,7 @@ impl Pair {
         self.apply(&Command::Import(Position(self.control_position), definition))
     }
 
-    /// Does what a line says, and tells what came of it.
+    /// Executes a line and returns its events.
     pub fn play(&mut self, line: &str) -> Vec<String> {
         let mut words: Vec<&str> = line.split_whitespace().collect();
         let is_bob = words[0] == "bob";
@@ -100,7 +101,7 @@ impl Pair {
         Vec::new()
     }
 
-    /// The levels of both sides from the best.
+    /// Returns the levels of both sides, best first.
     fn book(&self) -> Vec<String> {
         let mut told = Vec::new();
         for (side, word) in [(Side::Buy, "bid"), (Side::Sell, "ask")] {
@@ -120,7 +121,7 @@ fn assignment(text: &str) -> (&str, i64) {
 fn fund(what: &[&str], id: u64) -> Request {
     let of = |word: &str| what.iter().map(|text| assignment(text)).find(|(what, _)| *what == word);
     let amount = |word: &str| of(word).map_or(0, |(_, number)| number);
-    // Numbers of requests serve as the transfers' own: those of the desk's opening are past.
+    // Request numbers serve as transfer numbers: those of the desk's opening are used up.
     Request::Transfer(transfer(POOR, 1 + id, amount("cash").into(), amount("lots")))
 }
 

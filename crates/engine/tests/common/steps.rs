@@ -1,7 +1,7 @@
-//! A desk's day in short words: `SIDE NAME PRICE QTY [FLAGS]`, `cancel NAME`,
-//! `replace OLD NEW PRICE QTY`, `phase PHASE`, `schedule TIME PHASE`, `bust MATCH`, `at TIME` (of
-//! what follows), `tick`. A step that begins with `bob` comes from the other firm. A price of 0 is
-//! a market order.
+//! A desk's day in short notation: `SIDE NAME PRICE QTY [FLAGS]`, `cancel NAME`, `replace OLD NEW
+//! PRICE QTY`, `phase PHASE`, `schedule TIME PHASE`, `bust MATCH`, `at TIME` (the log time of later
+//! steps), `tick`. A step that begins with `bob` comes from the other firm. A price of 0 means a
+//! market order.
 
 use super::*;
 
@@ -17,7 +17,7 @@ pub fn step(desk: &mut Desk, text: &str) -> Vec<String> {
     events.iter().map(tell).collect()
 }
 
-/// The request of a step; `None` for a tick or a time.
+/// Returns the request of a step; `None` for a tick or a time.
 pub fn asked_in(text: &str) -> Option<Request> {
     let mut words: Vec<&str> = text.split_whitespace().collect();
     let is_bob = words[0] == "bob";
@@ -128,10 +128,10 @@ pub fn tell(event: &Event) -> String {
     }
 }
 
-/// A step and what it brings.
+/// A step and its expected events.
 pub type Step<'a> = (&'a str, &'a [&'a str]);
 
-/// Each step and what it brings.
+/// Checks each step's events on a new desk.
 pub fn check(steps: &[Step<'_>]) -> Desk {
     let mut desk = Desk::open();
     check_on(&mut desk, steps);
@@ -144,7 +144,7 @@ pub fn check_on(desk: &mut Desk, steps: &[Step<'_>]) {
     }
 }
 
-/// Defines the desk's instrument anew.
+/// Redefines the desk's instrument.
 pub fn define(desk: &mut Desk, change: impl FnOnce(&mut DefineInstrument)) {
     let mut definition = instrument(TULIP, HERE);
     change(&mut definition);

@@ -1,6 +1,6 @@
 //! The blocking half of the real disks: a directory, its open files and its lock.
 //!
-//! Names are plain: no separators, no dot files. Nothing here is on the data path.
+//! File names are plain: no separators, no dot files. Nothing here is on the data path.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::{Access, DiskAction, DiskError, DiskErrorKind, FileId, zero_fill};
 
-/// The file whose advisory lock keeps a second process out of the directory.
+/// The file whose advisory lock keeps other processes out of the directory.
 const LOCK_NAME: &str = "LOCK";
 
 /// A directory with its open files.
@@ -21,7 +21,7 @@ pub(super) struct Dir {
     boot_id: [u8; 16],
 }
 
-/// An open file with the name it had when it was opened, for messages.
+/// An open file, with its name at the time of opening for error messages.
 #[derive(Debug)]
 pub(super) struct OpenFile {
     pub(super) file: File,
@@ -109,7 +109,7 @@ impl Dir {
     }
 
     pub(super) fn forget_cached(&self, file: FileId) {
-        // Advice: a system that does not take it loses nothing but memory.
+        // Advice: a system that ignores it only keeps the memory in use.
         let _ = rustix::fs::fadvise(&self.file(file).file, 0, None, rustix::fs::Advice::DontNeed);
     }
 
@@ -118,7 +118,7 @@ impl Dir {
         let mut names = Vec::new();
         for entry in std::fs::read_dir(&self.path).map_err(fail)? {
             let entry = entry.map_err(fail)?;
-            // A name that is not text is not ours.
+            // Weir's file names are all valid text; others are skipped.
             if let Ok(name) = entry.file_name().into_string()
                 && name != LOCK_NAME
                 && entry.file_type().map_err(fail)?.is_file()
@@ -190,8 +190,8 @@ pub(super) fn sync_dir(dir: &Path) -> Result<(), DiskError> {
         .map_err(|e| DiskError::from_system(DiskAction::Sync, "", &e))
 }
 
-/// Writes `len` zeros into `name` and syncs bytes and name. A file that is long enough keeps its
-/// blocks, so that recycling one allocates nothing.
+/// Writes `len` zeros into `name` and syncs the bytes and the name. An existing file keeps its
+/// blocks, so that recycling a file allocates nothing.
 pub(super) fn prepare(dir: &Path, name: &str, len: u64) -> Result<(), DiskError> {
     let fail = |e: std::io::Error| DiskError::from_system(DiskAction::Open, name, &e);
     let file = OpenOptions::new()
@@ -206,7 +206,7 @@ pub(super) fn prepare(dir: &Path, name: &str, len: u64) -> Result<(), DiskError>
     zero_fill(len, |at, zeros| {
         let taken = open.write(at, zeros)?;
         unsynced += taken;
-        // In steps: one long sync would hold up the log's own syncs behind it.
+        // In steps, because one long sync would delay the log's own syncs.
         if unsynced >= 1 << 20 {
             open.sync()?;
             unsynced = 0;
@@ -217,7 +217,8 @@ pub(super) fn prepare(dir: &Path, name: &str, len: u64) -> Result<(), DiskError>
     sync_dir(dir)
 }
 
-/// The kernel's number of this boot; zero where it tells none, which reads as "never restarted".
+/// Returns the kernel's boot id; zero where the kernel gives none, which reads as "never
+/// restarted".
 fn boot_id() -> [u8; 16] {
     let mut id = [0u8; 16];
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
@@ -229,7 +230,7 @@ fn boot_id() -> [u8; 16] {
     id
 }
 
-/// The blocking calls of [`super::Disk`], the same for each disk that has a `dir: Dir`.
+/// Generates the blocking calls of [`super::Disk`] for a disk that has a field `dir: Dir`.
 macro_rules! blocking_calls {
     () => {
         fn open(&mut self, name: &str, access: Access) -> Result<FileId, DiskError> {

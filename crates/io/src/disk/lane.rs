@@ -1,8 +1,8 @@
 //! A thread that performs operations in order and queues their completions.
 //!
 //! The thread disk runs writes and syncs on one lane and slow operations on another; the io_uring
-//! disk has only the second. A lane starts its thread with its first job, so that a disk opened
-//! for reading has none. Queues are locked for a few instructions, never across an operation.
+//! disk has only the second. A lane starts its thread with its first job, so that a disk opened for
+//! reading starts none. Queues are locked for a few instructions, never across an operation.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ pub(super) struct Done {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A queue is consistent at every instruction that can panic, so poison means nothing here.
+    // A queue is consistent at every point that can panic, so poisoning carries no information.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -56,21 +56,22 @@ impl Done {
         }
     }
 
-    /// Appends what has arrived to `out`; returns how many.
+    /// Appends the queued completions to `out`; returns their number.
     pub(super) fn take(&self, out: &mut Vec<Completion>) -> usize {
-        // SYNC: pairs with the add in `push`; zero spares an idle cycle the lock.
+        // SYNC: pairs with the add in `push`; at zero an idle cycle skips the lock.
         if self.count.load(Ordering::Acquire) == 0 {
             return 0;
         }
         let mut queue = locked(&self.queue);
         let taken = queue.len();
         out.extend(queue.drain(..));
-        // SYNC: what `push` adds after this drain stays counted; Relaxed under the mutex.
+        // SYNC: completions that `push` adds after this drain stay counted; Relaxed under the
+        // mutex.
         self.count.fetch_sub(taken, Ordering::Relaxed);
         taken
     }
 
-    /// Blocks until something has arrived.
+    /// Blocks until a completion is queued.
     pub(super) fn wait(&self) {
         let mut queue = locked(&self.queue);
         while queue.is_empty() {
@@ -91,7 +92,7 @@ struct Jobs {
     stopping: bool,
 }
 
-/// A queue of operations with its thread.
+/// A queue of operations and the thread that performs them.
 pub(super) struct Lane {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -125,7 +126,7 @@ impl Drop for Lane {
         locked(&self.shared.jobs).stopping = true;
         self.shared.ready.notify_one();
         if let Some(thread) = self.thread.take() {
-            // The lane's thread does not panic; if it did, its message is on stderr already.
+            // The lane's thread does not panic; if it did, its message is already on stderr.
             let _ = thread.join();
         }
     }

@@ -1,14 +1,14 @@
 //! The disk seam: submit and reap for the data path, blocking calls for everything else.
 //!
-//! A disk is one flat directory. Writes and syncs of the data path are submitted and reaped, which
-//! is the form of io_uring and of a simulated disk alike; opening, listing, reading and removing
-//! block and are called at start, at stop and by readers. Slow operations that must not hold up a
-//! duty cycle (zero-filling the next file, renaming it into place) are submitted too.
+//! A disk is one flat directory. Writes and syncs of the data path are submitted and reaped, a form
+//! that both io_uring and a simulated disk have. Opening, listing, reading and removing block; they
+//! are called at start, at stop and by readers. Slow operations that must not delay a duty cycle
+//! (zero-filling the next file, renaming it into place) are submitted too.
 //!
-//! Contract: a write may be short; the caller finishes it. `synced` says that the bytes and the
+//! Contract: a write may be short; the caller finishes it. `synced` means that the bytes and the
 //! file's length are on the medium. A name is durable only after `sync_dir`, [`Op::Prepare`] or
-//! [`Op::Rename`]. After a failed sync nothing is known of the file's unsynced bytes and asking
-//! again proves nothing: the caller must stop and recover.
+//! [`Op::Rename`]. After a failed sync the state of the file's unsynced bytes is unknown and a
+//! second sync proves nothing: the caller must stop and recover.
 
 use thiserror::Error;
 
@@ -20,14 +20,14 @@ pub mod thread;
 #[cfg(target_os = "linux")]
 pub mod uring;
 
-/// The most operations that may be in flight on one disk.
+/// The maximum number of operations in flight on one disk.
 pub const IN_FLIGHT_MAX: usize = 32;
 
-/// A file opened at a disk, valid until it is closed.
+/// An open file of a disk, valid until it is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(pub u32);
 
-/// What a file is opened for.
+/// The access for which a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Reading only.
@@ -39,18 +39,18 @@ pub enum Access {
 /// An operation of the data path.
 #[derive(Debug)]
 pub enum Op {
-    /// Writes `buf[from..]` at `offset`; when all of it was taken and `sync` is set, syncs the
-    /// file's data. A short write is not synced.
+    /// Writes `buf[from..]` at `offset`; after a full write, syncs the file's data if `sync` is
+    /// set. A short write is not synced.
     Write {
         /// The file.
         file: FileId,
-        /// Where the first byte of `buf[from..]` goes.
+        /// The offset of the first byte of `buf[from..]` in the file.
         offset: u64,
-        /// The bytes; they come back with the completion.
+        /// The bytes; the completion returns the buffer.
         buf: Vec<u8>,
-        /// How many bytes of `buf` to skip.
+        /// The number of bytes of `buf` to skip.
         from: usize,
-        /// Whether to sync after a full write.
+        /// True to sync after a full write.
         sync: bool,
     },
     /// Syncs a file's data and length.
@@ -58,18 +58,18 @@ pub enum Op {
         /// The file.
         file: FileId,
     },
-    /// Creates a file of `len` zero bytes, or overwrites it, and syncs the bytes and the name.
+    /// Creates or overwrites a file of `len` zero bytes, and syncs the bytes and the name.
     Prepare {
         /// Its name.
         name: String,
         /// Its length in bytes.
         len: u64,
     },
-    /// Renames a file over whatever has the new name and syncs the directory.
+    /// Renames a file, replacing any file that has the new name, and syncs the directory.
     Rename {
-        /// The present name.
+        /// The current name.
         from: String,
-        /// The name to be.
+        /// The new name.
         to: String,
     },
     /// Removes a file that is not open and syncs the directory.
@@ -79,35 +79,36 @@ pub enum Op {
     },
 }
 
-/// How an operation ended.
+/// The outcome of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome {
-    /// A write took this many bytes from `from` on; `synced` only after a full one that asked.
+    /// The write took this many bytes, starting at `from`; `synced` only after a full write that
+    /// asked for it.
     Written {
         /// Bytes taken.
         bytes: usize,
-        /// Whether they are on the medium.
+        /// True when the bytes are on the medium.
         synced: bool,
     },
-    /// A sync, preparation or rename is done.
+    /// The sync, preparation, rename or removal is done.
     Done,
-    /// It failed.
+    /// The operation failed.
     Failed(DiskError),
 }
 
 /// A finished operation.
 #[derive(Debug)]
 pub struct Completion {
-    /// The tag it was submitted with.
+    /// The tag given at submission.
     pub tag: u64,
-    /// A write's buffer, given back for reuse; otherwise empty.
+    /// The buffer of a write, returned for reuse; empty otherwise.
     pub buf: Vec<u8>,
-    /// How it ended.
+    /// The operation's outcome.
     pub outcome: Outcome,
 }
 
-/// What was being done when a disk failed.
+/// The action during which a disk failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DiskAction {
     /// Opening or creating a file.
@@ -128,10 +129,10 @@ pub enum DiskAction {
     Lock,
 }
 
-/// The kind of a failure, as far as callers act on it.
+/// The kind of a failure, as far as callers distinguish it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskErrorKind {
-    /// No space left, or over quota.
+    /// The disk is full or over quota.
     Full,
     /// No such file.
     NotFound,
@@ -141,22 +142,22 @@ pub enum DiskErrorKind {
     Io,
 }
 
-/// A failed disk operation: what, on which file, why.
+/// A failed disk operation: the action, the file and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{action:?} {name:?}: {reason}")]
 pub struct DiskError {
-    /// What was being done.
+    /// The action that failed.
     pub action: DiskAction,
     /// The file's name, empty for the directory.
     pub name: String,
-    /// What kind of failure.
+    /// The kind of failure.
     pub kind: DiskErrorKind,
-    /// The system's words.
+    /// The system's message.
     pub reason: String,
 }
 
 impl DiskError {
-    /// The error of `action` on `name` that the system reported as `error`.
+    /// Creates the error of `action` on `name` from the system's `error`.
     #[must_use]
     pub fn from_system(action: DiskAction, name: &str, error: &std::io::Error) -> DiskError {
         use std::io::ErrorKind as K;
@@ -174,95 +175,97 @@ pub trait Disk {
     /// Opens an existing file.
     ///
     /// # Errors
-    /// When there is none or the system refuses.
+    /// Fails when the file does not exist or the system refuses.
     fn open(&mut self, name: &str, access: Access) -> Result<FileId, DiskError>;
 
-    /// Creates an empty file for writing, or empties the one that has the name.
+    /// Creates an empty file for writing, or empties the existing file of this name.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// Fails when the system refuses.
     fn create(&mut self, name: &str) -> Result<FileId, DiskError>;
 
     /// Closes a file. No operation on it may be in flight.
     fn close(&mut self, file: FileId);
 
-    /// The file's length in bytes.
+    /// Returns the file's length in bytes.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// Fails when the system refuses.
     fn len(&mut self, file: FileId) -> Result<u64, DiskError>;
 
-    /// The names of all files, sorted.
+    /// Returns the names of all files, sorted.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// Fails when the system refuses.
     fn list(&mut self) -> Result<Vec<String>, DiskError>;
 
     /// Reads from `offset` until `buf` is full or the file ends; returns the bytes read.
     ///
     /// # Errors
-    /// When the medium fails.
+    /// Fails when the medium fails.
     fn read(&mut self, file: FileId, offset: u64, buf: &mut [u8]) -> Result<usize, DiskError>;
 
-    /// Writes once at `offset`, blocking; returns the bytes taken, which may be fewer than given.
+    /// Writes once at `offset`, blocking; returns the number of bytes taken, which may be fewer
+    /// than given.
     ///
     /// # Errors
-    /// When the disk is full or fails.
+    /// Fails when the disk is full or fails.
     fn write(&mut self, file: FileId, offset: u64, bytes: &[u8]) -> Result<usize, DiskError>;
 
     /// Syncs the file's data and length, blocking.
     ///
     /// # Errors
-    /// When the medium fails; nothing may be assumed of unsynced bytes then.
+    /// Fails when the medium fails; the state of unsynced bytes is then unknown.
     fn sync(&mut self, file: FileId) -> Result<(), DiskError>;
 
-    /// Renames a file over whatever has the new name. Not durable before `sync_dir`.
+    /// Renames a file, replacing any file that has the new name. Not durable before `sync_dir`.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// Fails when the system refuses.
     fn rename(&mut self, from: &str, to: &str) -> Result<(), DiskError>;
 
     /// Removes a file that is not open. Not durable before `sync_dir`.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// Fails when the system refuses.
     fn remove(&mut self, name: &str) -> Result<(), DiskError>;
 
-    /// Makes names durable: creations, renames and removals so far.
+    /// Makes all earlier creations, renames and removals durable.
     ///
     /// # Errors
-    /// When the medium fails.
+    /// Fails when the medium fails.
     fn sync_dir(&mut self) -> Result<(), DiskError>;
 
-    /// Takes the directory for this process until the disk is dropped.
+    /// Locks the directory for this process until the disk is dropped.
     ///
     /// # Errors
     /// [`DiskErrorKind::Locked`] when another process has it.
     fn lock(&mut self) -> Result<(), DiskError>;
 
-    /// A number that changes when the machine restarts.
+    /// Returns a number that changes when the machine restarts.
     fn boot_id(&self) -> [u8; 16];
 
-    /// Lets the system forget what it keeps in memory of a file, so that bytes which are read once
-    /// do not drive out those that are read often. Advice: nothing depends on it.
+    /// Drops the file's pages from the system's page cache, so that bytes read once do not displace
+    /// bytes read often. Advice: nothing depends on it.
     fn forget_cached(&mut self, file: FileId) {
         let _ = file;
     }
 
-    /// Starts an operation; its completion carries `tag`. At most [`IN_FLIGHT_MAX`] in flight.
-    /// Operations in flight take effect in any order: whoever needs one waits for the first.
+    /// Starts an operation; its completion carries `tag`. At most [`IN_FLIGHT_MAX`] are in flight.
+    /// Operations in flight take effect in any order: to order two, wait for the first one's
+    /// completion.
     fn submit(&mut self, tag: u64, op: Op);
 
-    /// Appends the operations that have finished to `out`, without waiting.
+    /// Appends the completions of finished operations to `out`, without waiting.
     fn reap(&mut self, out: &mut Vec<Completion>);
 
     /// Waits until at least one operation has finished; returns at once when none is in flight.
     fn wait(&mut self);
 
-    /// Operations submitted and not yet reaped.
+    /// Returns the number of operations submitted and not yet reaped.
     fn in_flight(&self) -> usize;
 
-    /// Writes all of `bytes` at `offset`, blocking, however short the single writes are.
+    /// Writes all of `bytes` at `offset`, blocking, in as many writes as it takes.
     ///
     /// # Errors
     /// As [`Disk::write`].
@@ -274,7 +277,7 @@ pub trait Disk {
         Ok(())
     }
 
-    /// Does what [`Op::Prepare`] does, blocking.
+    /// Does the work of [`Op::Prepare`], blocking.
     ///
     /// # Errors
     /// As [`Disk::create`], [`Disk::write`] and [`Disk::sync`].
@@ -302,7 +305,7 @@ fn zero_fill(
     Ok(())
 }
 
-/// A borrowed disk is a disk: a log's parts and readers can share one.
+/// A borrowed disk is a disk, so that a log's parts and readers can share one.
 impl<D: Disk> Disk for &mut D {
     fn open(&mut self, name: &str, access: Access) -> Result<FileId, DiskError> {
         (**self).open(name, access)

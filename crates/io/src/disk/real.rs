@@ -1,4 +1,4 @@
-//! The real disk of a configuration: the thread, or io_uring where it is wanted and works.
+//! The configured real disk: the thread disk, or io_uring where it is requested and works.
 //!
 //! An enumeration instead of a boxed trait, so that the data path stays statically dispatched.
 
@@ -11,13 +11,14 @@ use super::uring::UringDisk;
 use super::{Access, Completion, Disk, DiskError, FileId, Op};
 use crate::wake::WakeFd;
 
-/// Who performs writes and syncs. `docs/adr/0002-sync-strategy.md` chooses the default.
+/// The mechanism that performs writes and syncs. `docs/adr/0002-sync-strategy.md` argues the
+/// default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SyncStrategy {
     /// A thread per log.
     #[default]
     Thread,
-    /// The kernel's io_uring, or the thread where the kernel refuses it.
+    /// The kernel's io_uring, or the thread where the kernel refuses io_uring.
     Uring,
 }
 
@@ -42,31 +43,31 @@ impl std::fmt::Display for SyncStrategy {
     }
 }
 
-/// What to open.
+/// The configuration of a real disk.
 #[derive(Clone, Debug)]
 pub struct RealDiskConfig {
     /// The directory; created when missing.
     pub path: PathBuf,
-    /// Who performs writes and syncs.
+    /// The mechanism for writes and syncs.
     pub strategy: SyncStrategy,
-    /// What a completion signals, for duty cycles that park.
+    /// The descriptor that each completion signals, for duty cycles that park.
     pub wake: Option<WakeFd>,
 }
 
-/// A disk of the machine.
+/// A real disk.
 pub enum RealDisk {
-    /// See [`ThreadDisk`].
+    /// The disk with its own thread.
     Thread(ThreadDisk),
-    /// See [`UringDisk`]. Boxed: its ring and slots are large.
+    /// The disk on io_uring, boxed because its ring and slots are large.
     #[cfg(target_os = "linux")]
     Uring(Box<UringDisk>),
 }
 
 impl RealDisk {
-    /// Opens the directory; the text says why the wanted strategy was not taken, for the log.
+    /// Opens the directory. The text, if any, says why the requested strategy is not used.
     ///
     /// # Errors
-    /// When the directory cannot be made.
+    /// Fails when the directory cannot be created.
     pub fn open(config: RealDiskConfig) -> Result<(RealDisk, Option<String>), DiskError> {
         let mut note = None;
         #[cfg(target_os = "linux")]
@@ -80,7 +81,7 @@ impl RealDisk {
         Ok((RealDisk::Thread(ThreadDisk::open(&config.path, waker)?), note))
     }
 
-    /// The strategy in use.
+    /// Returns the strategy in use.
     #[must_use]
     pub fn strategy(&self) -> SyncStrategy {
         match self {
@@ -91,7 +92,7 @@ impl RealDisk {
     }
 }
 
-/// The same call on whichever disk it is.
+/// Makes the same call on either disk.
 macro_rules! either {
     ($self:ident, $disk:ident => $call:expr) => {
         match $self {

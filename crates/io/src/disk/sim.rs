@@ -1,17 +1,17 @@
 //! A disk in memory that can lose power.
 //!
 //! Fault model:
-//! * Each file has a live image (what reads see) and a durable one (what is on the medium). A write
-//!   changes the live one; a sync brings over all writes since the last.
-//! * At a power loss each write since the last sync is, by choice, lost, kept, or torn: any subset
+//! * Each file has a live image, which reads see, and a durable image, which is on the medium. A
+//!   write changes the live image; a sync copies all writes since the last sync to the durable one.
+//! * At a power loss each write since the last sync is, by choice, lost, kept or torn: any subset
 //!   of its 512-byte sectors is kept (a sector itself is never torn). Directory changes since the
 //!   last directory sync are each lost or kept likewise.
-//! * A failed sync marks the file's writes clean without bringing them over: reads still see them,
+//! * A failed sync marks the file's writes clean without making them durable: reads still see them,
 //!   later syncs succeed, and only writing the bytes again can make them durable.
 //! * A write may be short, fail, or find the disk full; a read may fail; a bit may flip at rest.
-//! * Operations in flight end one at a time, in an order that the seed draws.
+//! * Operations in flight complete one at a time, in an order that the seed determines.
 //!
-//! Not modelled: misdirected writes, which look to a reader like a flipped run of bits.
+//! Not modelled: misdirected writes, which a reader cannot tell from a run of flipped bits.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -28,39 +28,39 @@ pub use crash::CrashChoice;
 use image::Image;
 pub use image::{SECTOR, TraceOp};
 
-/// Faults to inject. Counts start at zero when the faults are set; `Some(n)` hits the n-th call.
+/// Faults to inject. Calls are counted from zero when the faults are set; `Some(n)` hits the n-th.
 #[derive(Clone, Debug, Default)]
 pub struct SimFaults {
     /// The write that fails with an I/O error.
     pub write_fails_at: Option<u64>,
-    /// The first write that finds the disk full; all later ones that lengthen a file do too.
+    /// The first write that finds the disk full; all later writes that lengthen a file do too.
     pub full_from: Option<u64>,
     /// The sync (of a file or the directory) that fails.
     pub sync_fails_at: Option<u64>,
     /// The read that fails.
     pub read_fails_at: Option<u64>,
-    /// The write that takes only a part of its bytes.
+    /// The write that takes only part of its bytes.
     pub short_write_at: Option<u64>,
-    /// In how many of 1,000 writes only a part is taken.
+    /// The number of short writes among 1,000.
     pub short_writes_per_mille: u64,
-    /// The call, of whatever kind, that fails, and what the system says then.
+    /// The call, of any kind, that fails, and the kind of its error.
     pub call_fails_at: Option<(u64, DiskErrorKind)>,
 }
 
-/// How many calls of each kind there were since the faults were set.
+/// The number of calls of each kind since the faults were set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SimCounts {
-    /// Writes, the ones that failed included.
+    /// Writes, including failed ones.
     pub writes: u64,
     /// Syncs of files and of the directory.
     pub syncs: u64,
     /// Reads.
     pub reads: u64,
-    /// Calls of every kind, those above included.
+    /// Calls of every kind, including those above.
     pub calls: u64,
 }
 
-/// A simulated disk. Clones are handles on the same one.
+/// A simulated disk. Clones are handles to the same disk.
 #[derive(Clone)]
 pub struct SimDisk {
     state: Arc<Mutex<State>>,
@@ -80,7 +80,7 @@ pub(in crate::disk) struct State {
 }
 
 impl SimDisk {
-    /// An empty disk whose order of completions and random faults follow `seed`.
+    /// Creates an empty disk whose completion order and random faults follow `seed`.
     #[must_use]
     pub fn new(seed: u64) -> SimDisk {
         SimDisk::from_image(Image::default(), seed, 1)
@@ -106,7 +106,7 @@ impl SimDisk {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the faults to come and starts the counts anew.
+    /// Sets the faults to inject and resets the counts.
     pub fn set_faults(&self, faults: SimFaults) {
         let mut state = self.state();
         state.faults = faults;
@@ -114,61 +114,61 @@ impl SimDisk {
         state.failed = None;
     }
 
-    /// What the call was that [`SimFaults::call_fails_at`] let fail, and on which file.
+    /// Returns the action and file of the call that [`SimFaults::call_fails_at`] made fail.
     #[must_use]
     pub fn failed_call(&self) -> Option<(DiskAction, String)> {
         self.state().failed.clone()
     }
 
-    /// The calls since the faults were set.
+    /// Returns the counts of calls since the faults were set.
     #[must_use]
     pub fn counts(&self) -> SimCounts {
         self.state().counts
     }
 
-    /// Starts to record what is done to the medium.
+    /// Starts to record the operations on the medium.
     pub fn record(&self) {
         self.state().trace = Some(Vec::new());
     }
 
-    /// How many operations were recorded.
+    /// Returns the number of recorded operations.
     #[must_use]
     pub fn recorded(&self) -> usize {
         self.state().trace.as_ref().map_or(0, Vec::len)
     }
 
-    /// Takes the recording.
+    /// Takes the recording and stops it.
     #[must_use]
     pub fn take_trace(&self) -> Vec<TraceOp> {
         self.state().trace.take().unwrap_or_default()
     }
 
-    /// Does one recorded operation to this disk.
+    /// Applies one recorded operation to this disk.
     pub fn apply(&self, op: &TraceOp) {
         self.state().image.apply(op);
     }
 
-    /// Flips one bit of a file, in what reads see and on the medium. `bit` counts from the file's
-    /// first bit, the lowest of its first byte.
+    /// Flips one bit of a file in both images. `bit` counts from the lowest bit of the file's first
+    /// byte.
     ///
     /// # Panics
-    /// When there is no such file or bit.
+    /// Panics when the file or the bit does not exist.
     pub fn flip_bit(&self, name: &str, bit: u64) {
         self.state().image.flip_bit(name, bit);
     }
 
-    /// A file's bytes as reads see them.
+    /// Returns a file's bytes as reads see them.
     #[must_use]
     pub fn contents(&self, name: &str) -> Option<Vec<u8>> {
         self.state().image.contents(name)
     }
 
-    /// Replaces or creates a file, durably: to stage a test.
+    /// Creates or replaces a file durably, to set up a test.
     pub fn plant(&self, name: &str, bytes: &[u8]) {
         self.state().image.plant(name, bytes);
     }
 
-    /// The disk after the process died and the system lived on: every write is still seen.
+    /// Returns the disk after a crash of the process alone: every write is still visible.
     #[must_use]
     pub fn after_process_crash(&self) -> SimDisk {
         let state = self.state();
@@ -194,7 +194,7 @@ impl State {
         DiskError { action, name: name.unwrap_or_default(), kind, reason }
     }
 
-    /// Counts a call, which fails when it is the one that is to.
+    /// Counts a call and fails it when a fault is set for it.
     fn call(&mut self, action: DiskAction, name: &str) -> Result<(), DiskError> {
         let count = self.counts.calls;
         self.counts.calls += 1;
@@ -389,7 +389,8 @@ impl Disk for SimDisk {
     }
 
     fn lock(&mut self) -> Result<(), DiskError> {
-        // Two logs over handles of one simulated disk are the same mistake as two processes.
+        // Two logs on handles of one simulated disk are the same mistake as two processes on one
+        // directory.
         let mut state = self.state();
         state.call(DiskAction::Lock, "")?;
         if state.locked {

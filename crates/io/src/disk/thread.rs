@@ -1,7 +1,7 @@
-//! A disk that writes and syncs on a thread of its own.
+//! A disk that writes and syncs on its own thread.
 //!
-//! Works on every kernel. A completion costs one wake-up of the waiting side; slow operations run
-//! on a second thread, so that zero-filling the next file never delays a sync.
+//! It works on every kernel. A completion costs one wake-up of the waiting side. Slow operations
+//! run on a second thread, so that zero-filling the next file never delays a sync.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::lane::{Done, Lane, Work};
 use super::{Access, Completion, Disk, DiskError, FileId, IN_FLIGHT_MAX, Op};
 use crate::wake::Waker;
 
-/// See the module's documentation.
+/// A disk with one thread for writes and syncs and one for slow operations.
 pub struct ThreadDisk {
     dir: Dir,
     data: Lane,
@@ -20,11 +20,11 @@ pub struct ThreadDisk {
 }
 
 impl ThreadDisk {
-    /// A disk over `path`, which is created when missing. `waker` is called, on the disk's thread,
-    /// after each completion.
+    /// Opens a disk over `path`, which is created when missing. `waker` is called on the disk's
+    /// thread after each completion.
     ///
     /// # Errors
-    /// When the directory cannot be made.
+    /// Fails when the directory cannot be created.
     pub fn open(path: &Path, waker: Option<Waker>) -> Result<ThreadDisk, DiskError> {
         let dir = Dir::open(path)?;
         let done = Done::new(waker);

@@ -1,9 +1,9 @@
-//! A disk that hands linked write → fdatasync pairs to the kernel's io_uring.
+//! A disk that submits linked write → fdatasync pairs to the kernel's io_uring.
 //!
-//! One submission starts both; the completion is found in shared memory, without a system call and
-//! without waiting for another thread's wake-up. Slow operations run on a lane as in the thread
-//! disk. Buffers belong to the ring while in flight and are never moved or freed before their
-//! completion, not even when the disk is dropped.
+//! One submission starts both. The completion is read from shared memory, without a system call and
+//! without another thread's wake-up. Slow operations run on a lane as in the thread disk. The ring
+//! owns buffers while they are in flight: they are never moved or freed before their completion,
+//! not even when the disk is dropped.
 
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -19,18 +19,18 @@ use crate::wake::WakeFd;
 /// Two queue entries, write and sync, for each operation in flight.
 const RING_ENTRIES: u32 = 2 * IN_FLIGHT_MAX as u32;
 
-/// See the module's documentation.
+/// A disk on io_uring, with a lane for slow operations.
 pub struct UringDisk {
     dir: Dir,
     ring: IoUring,
-    // INVARIANT: a slot is filled from submission until all of its completions were taken; while
-    // it is filled, its buffer and file stay where they are.
+    // INVARIANT: a slot is filled from submission until all of its completions were taken; while it
+    // is filled, its buffer and file stay in place.
     slots: Vec<Option<Slot>>,
     ring_in_flight: usize,
     slow: Lane,
     done: Arc<Done>,
     slow_in_flight: usize,
-    // The ring writes to it; closed after the ring.
+    // The ring writes to it, so it is declared after the ring and closed after it.
     _wake: Option<WakeFd>,
 }
 
@@ -46,11 +46,12 @@ struct Slot {
 }
 
 impl UringDisk {
-    /// A disk over `path`, which is created when missing. `wake` is signalled after each
+    /// Opens a disk over `path`, which is created when missing. `wake` is signalled after each
     /// completion.
     ///
     /// # Errors
-    /// When the directory cannot be made, or the kernel refuses io_uring or lacks an operation.
+    /// Fails when the directory cannot be created, or the kernel refuses io_uring or lacks an
+    /// operation.
     pub fn open(path: &Path, wake: Option<WakeFd>) -> Result<UringDisk, DiskError> {
         let dir = Dir::open(path)?;
         let fail = |e: std::io::Error| DiskError::from_system(DiskAction::Open, "io_uring", &e);
@@ -98,8 +99,8 @@ impl UringDisk {
         let pushed = unsafe { self.ring.submission().push_multiple(entries) };
         pushed.expect("the queue has room for two entries of each operation in flight");
         self.ring_in_flight += 1;
-        // Errors of single operations come as completions; what can fail here is a lack of
-        // kernel memory, after which the entries wait in the queue for the next submission.
+        // Errors of single operations arrive as completions. A failure here is a lack of kernel
+        // memory, after which the entries wait in the queue for the next submission.
         while let Err(e) = self.ring.submit() {
             assert!(
                 e.kind() == std::io::ErrorKind::Interrupted
@@ -147,7 +148,8 @@ impl Slot {
             Some(result) => usize::try_from(result).expect("not negative"),
             None => 0,
         };
-        // A short write breaks the link: the kernel cancels the sync, which is not a failed one.
+        // A short write breaks the link: the kernel cancels the sync, which does not count as
+        // failed.
         let full = bytes == self.buf.len() - self.from;
         match self.sync {
             Some(result) if result < 0 && full => fail(DiskAction::Sync, result),
@@ -205,7 +207,7 @@ impl Disk for UringDisk {
 
     fn wait(&mut self) {
         if self.ring_in_flight > 0 {
-            // An interruption is a spurious wake-up, which the caller's loop bears.
+            // An interruption is a spurious wake-up, which the caller's loop tolerates.
             let _ = self.ring.submit_and_wait(1);
         } else if self.slow_in_flight > 0 {
             self.done.wait();

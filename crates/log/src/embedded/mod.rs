@@ -1,12 +1,12 @@
 //! The embedded log: one process, one directory of segment files.
 //!
-//! Appending copies a batch into the newest chunk; chunks go to the disk in order, one write in
-//! flight, so that the next batch fills while one sync is under way (group commit). What counts as
-//! committed is the durability level: `memory` at the append, `os` after the write, `disk` after
-//! the sync. Never blocks outside `open`, `flush_blocking` and `close`; never reads a clock.
+//! Appending copies a batch into the newest chunk. Chunks go to the disk in order with one write in
+//! flight, so the next batch fills while a sync is under way (group commit). The durability level
+//! decides the moment of commit: `memory` at the append, `os` after the write, `disk` after the
+//! sync. Only `open`, `flush_blocking` and `close` block; the log never reads a clock.
 //!
-//! Invariants: frames reach the disk in order; a segment's name appears only after its header is
-//! synced and all frames before it are written; no frame claims a sync that has not ended.
+//! Invariants: frames reach the disk in order; a segment gets its name only after its header is
+//! synced and all frames before it are written; no frame reports a sync that has not ended.
 
 use std::collections::VecDeque;
 
@@ -25,25 +25,25 @@ use crate::segment::{EpochEnd, Opening, SEGMENT_HEADER, SegmentHeader, SegmentKi
 pub(crate) mod open;
 mod work;
 
-/// How a log is kept.
+/// The configuration of a log.
 #[derive(Clone, Debug)]
 pub struct LogConfig {
-    /// The partition whose log it is.
+    /// The log's partition.
     pub partition: PartitionId,
-    /// What a commit promises.
+    /// The durability level of a commit.
     pub durability: Durability,
     /// The size of a segment file in bytes.
     pub segment_bytes: u64,
-    /// How many bytes may wait to be written before appends are refused as busy.
+    /// The maximum number of bytes queued for writing; beyond it appends are refused as busy.
     pub queue_bytes_max: usize,
-    /// How long nothing must have been appended before a mark says that all is synced.
+    /// The time without appends after which a mark says that all frames are synced.
     pub idle_after: Nanos,
     /// The identity of the log if this opening creates it: a random number.
     pub log_id_if_new: u128,
 }
 
 impl LogConfig {
-    /// The defaults: level `disk`, segments of 64 MiB, 16 MiB of queue, a mark after 50 ms.
+    /// Returns the defaults: level `disk`, segments of 64 MiB, 16 MiB of queue, a mark after 50 ms.
     #[must_use]
     pub fn new(partition: PartitionId, log_id_if_new: u128) -> LogConfig {
         LogConfig {
@@ -57,22 +57,22 @@ impl LogConfig {
     }
 }
 
-/// Bytes that go to the disk with one write.
+/// Bytes written to the disk with one write.
 #[derive(Debug)]
 struct Chunk {
-    /// The new segment that these bytes are the first of.
+    /// The header of a new segment, when these are its first bytes.
     opens: Option<Box<SegmentHeader>>,
     offset: u64,
     buf: Vec<u8>,
-    /// How many bytes of `buf` the disk has taken.
+    /// The number of bytes of `buf` that the disk has taken.
     from: usize,
     last_frame: u64,
     last_position: Position,
-    /// Sync it at every level: a mark.
+    /// Sync the chunk at every level, because it holds a mark.
     sync: bool,
 }
 
-/// What a frame is made of.
+/// The content of a frame.
 struct Content<'a> {
     kind: FrameKind,
     log_time: Nanos,
@@ -81,7 +81,7 @@ struct Content<'a> {
     body: &'a [u8],
 }
 
-/// The file that the next segment will become.
+/// The file prepared to become the next segment.
 #[derive(Debug)]
 enum Spare {
     None,
@@ -92,13 +92,13 @@ enum Spare {
         name: String,
         file: FileId,
     },
-    /// There was no space; try again at this time.
+    /// The disk was full; retry at this time.
     Full {
         until: Nanos,
     },
 }
 
-/// How far the next segment's publication is.
+/// The progress of the next segment's publication.
 #[derive(Debug)]
 enum Roll {
     No,
@@ -106,14 +106,14 @@ enum Roll {
     Name,
 }
 
-/// A segment that has its name.
+/// A published segment.
 #[derive(Debug)]
 struct Segment {
     name: String,
     first_position: Position,
 }
 
-/// See the module's documentation.
+/// A log in one directory of segment files, with this process as its writer.
 pub struct EmbeddedLog<D> {
     disk: D,
     config: LogConfig,
@@ -123,7 +123,8 @@ pub struct EmbeddedLog<D> {
     segments: VecDeque<Segment>,
     /// The newest published segment's file.
     file: FileId,
-    /// Where the next frame goes in the newest segment, published or not, and that one's size.
+    /// The offset of the next frame in the newest segment, published or not, and that segment's
+    /// size.
     write_offset: u64,
     write_limit: u64,
     // INVARIANT: oldest first; only the last grows; each chunk lies within one segment.
@@ -137,18 +138,18 @@ pub struct EmbeddedLog<D> {
     names_made: u64,
     /// The name under which the segment being trimmed will be recycled.
     trimmed_name: Option<String>,
-    /// The file before the newest, whose last sync is still to come, and its last frame.
+    /// The previous segment's file, until its last sync is done, and its last frame.
     retiring: Option<(FileId, u64)>,
     trims: VecDeque<String>,
     trimming: bool,
-    /// The frame up to which the sync in flight will prove all.
+    /// The last frame that the sync in flight will prove synced.
     proving: Option<u64>,
     written_frame: u64,
     synced_frame: u64,
     committed: Position,
-    /// A frame has been appended since the last mark.
+    /// A frame was appended since the last mark.
     unmarked: bool,
-    /// A frame has been appended since the last cycle.
+    /// A frame was appended since the last cycle.
     stirred: bool,
     active_at: Nanos,
     now: Nanos,
@@ -252,59 +253,59 @@ impl<D: Disk> SequencedLog for EmbeddedLog<D> {
 }
 
 impl<D: Disk> EmbeddedLog<D> {
-    /// The newest committed position; zero when there is none.
+    /// Returns the newest committed position; zero when there is none.
     #[must_use]
     pub fn committed(&self) -> Position {
         self.committed
     }
 
-    /// The first position that is retained, which may be one that is still to come.
+    /// Returns the first retained position, which in an empty log is the next position.
     #[must_use]
     pub fn first_position(&self) -> Position {
         self.segments.front().map_or(self.head.position_next, |s| s.first_position)
     }
 
-    /// Whether the files of all that may be forgotten are gone.
+    /// Returns true when all removable files are removed.
     #[must_use]
     pub fn is_trimmed(&self) -> bool {
         self.trims.is_empty() && !self.trimming
     }
 
-    /// Epochs before this one, each with its last valid position, oldest first.
+    /// Returns the ended epochs, each with its last valid position, oldest first.
     #[must_use]
     pub fn ended_epochs(&self) -> &[EpochEnd] {
         &self.head.ended
     }
 
-    /// The log's identity.
+    /// Returns the log's identity.
     #[must_use]
     pub fn log_id(&self) -> u128 {
         self.log_id
     }
 
-    /// The durability level.
+    /// Returns the durability level.
     #[must_use]
     pub fn durability(&self) -> Durability {
         self.config.durability
     }
 
     /// Blocks until an operation in flight has ended; returns at once when there is none. For
-    /// callers without a poller: others park on the disk's `WakeFd`.
+    /// callers without a poller; others park on the disk's `WakeFd`.
     pub fn wait(&mut self) {
         self.disk.wait();
     }
 
-    /// Entries from `from` on, as far as they are written. Reads the files: use it before the
-    /// first append, or through a disk of its own (`LogReader::open`) while the log runs.
+    /// Returns a reader of the written entries from `from`. It reads the files: call it before the
+    /// first append, or use a separate disk (`LogReader::open`) while the log runs.
     ///
     /// # Errors
-    /// When `from` is not retained or the files cannot be read.
+    /// Fails when `from` is not retained or the files cannot be read.
     pub fn read(&mut self, from: Position) -> Result<LogReader<&mut D>, LogError> {
         LogReader::open(&mut self.disk, self.kind, from)
     }
 
-    /// Ends the log: all that was appended is committed and synced, and a closing mark says so.
-    /// Appends are refused from then on.
+    /// Closes the log: commits and syncs all appended entries and writes a closing mark. Later
+    /// appends are refused.
     ///
     /// # Errors
     /// As [`SequencedLog::do_work`].
@@ -317,7 +318,7 @@ impl<D: Disk> EmbeddedLog<D> {
         Ok(())
     }
 
-    /// The disk, after what was appended is synced and all that was under way has ended.
+    /// Returns the disk after all appended entries are synced and all operations have ended.
     pub(crate) fn into_disk(mut self) -> Result<D, LogError> {
         self.flush_blocking()?;
         while self.disk.in_flight() > 0 {
@@ -333,7 +334,7 @@ impl<D: Disk> EmbeddedLog<D> {
         Ok(self.disk)
     }
 
-    /// True when a frame of `size` bytes fits in the newest segment and leaves room for the
+    /// Returns true when a frame of `size` bytes fits in the newest segment and leaves room for the
     /// closing mark: a clean stop must not need a new segment on a full disk.
     fn fits(&self, size: usize) -> bool {
         self.write_offset + (size + FRAME_HEADER) as u64 <= self.write_limit
@@ -343,7 +344,7 @@ impl<D: Disk> EmbeddedLog<D> {
         !self.fits(size) && matches!(self.spare, Spare::Full { .. })
     }
 
-    /// Lays a frame out at the end of the newest chunk.
+    /// Lays out a frame at the end of the newest chunk.
     fn put_frame(&mut self, content: &Content<'_>) {
         let size = FRAME_HEADER + content.body.len();
         if !self.fits(size) && content.kind != FrameKind::Close {
@@ -375,13 +376,13 @@ impl<D: Disk> EmbeddedLog<D> {
         self.write_offset += size as u64;
     }
 
-    /// What a frame says of those before it.
+    /// Returns the synced frame number for the next header.
     fn synced_frame_told(&self) -> u64 {
         let is_early = plant::is(Plant::SyncedMarkTooEarly);
         if is_early { self.head.frame_next - 1 } else { self.synced_frame }
     }
 
-    /// The chunk that the next frame goes to; begins one when all are sent.
+    /// Returns the chunk for the next frame; begins one when all are sent.
     fn last_chunk(&mut self) -> &mut Chunk {
         if self.chunks.is_empty() {
             let chunk = self.new_chunk(self.write_offset, None);
@@ -420,7 +421,7 @@ impl<D: Disk> EmbeddedLog<D> {
 
 impl LogConfig {
     /// # Panics
-    /// When the sizes cannot work.
+    /// Panics when the sizes are inconsistent.
     fn check(&self) {
         assert!(self.segment_bytes >= 8192, "a segment has at least 8 KiB");
         assert!(self.segment_bytes < 1 << 32, "a segment has less than 4 GiB");
@@ -429,7 +430,7 @@ impl LogConfig {
         assert!(self.queue_bytes_max as u64 >= batch_max, "the queue holds the largest batch");
     }
 
-    /// A batch that fits in this log's segments.
+    /// Creates a batch that fits in this log's segments.
     #[must_use]
     pub fn batch(&self) -> Batch {
         let room = self.segment_bytes as usize - SEGMENT_HEADER - 2 * FRAME_HEADER;

@@ -1,4 +1,4 @@
-//! Opening the embedded log: scan, judge by the tables in `recovery`, repair, mark the opening.
+//! Opening the embedded log: scan, decide by the tables in `recovery`, repair, mark the opening.
 
 use std::collections::VecDeque;
 
@@ -17,15 +17,15 @@ use crate::recovery::{
 };
 use crate::segment::{EPOCH_MAX, Opening, SEGMENT_HEADER, SegmentHeader, SegmentKind};
 
-/// What a log is opened for.
+/// The purpose for which a log is opened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Purpose {
     pub(crate) kind: SegmentKind,
-    /// What is damaged, synced or not, may be cut: it can be made again.
+    /// Damage may be cut off, synced or not, because the log can be regenerated.
     pub(crate) regenerable: bool,
-    /// The first position, when the log is created.
+    /// The first position of a newly created log.
     pub(crate) first_if_new: Position,
-    /// The log was just restored: an epoch begins, and it is this one or a later one.
+    /// Set for a log just restored: opening begins this epoch or a later one.
     pub(crate) restored_as: Option<Epoch>,
 }
 
@@ -42,12 +42,12 @@ impl Purpose {
 const FIRST_EPOCH: Epoch = Epoch(1);
 
 impl<D: Disk> EmbeddedLog<D> {
-    /// Opens the log in the disk's directory, or creates it there. Blocks. When it returns, all
-    /// that the log holds is synced and committed, and an opening mark says so.
+    /// Opens the log in the disk's directory, or creates it. Blocks. When it returns, all entries
+    /// of the log are synced and committed, and an opening mark says so.
     ///
     /// # Errors
-    /// When another process has it, when it is damaged, newer or another partition's, or when the
-    /// disk fails.
+    /// Fails when another process has the log open, when it is damaged, newer or another
+    /// partition's, or when the disk fails.
     pub fn open(
         config: LogConfig,
         mut disk: D,
@@ -58,15 +58,14 @@ impl<D: Disk> EmbeddedLog<D> {
     }
 
     /// Opens a log that was just restored from a backup, and begins an epoch: `epoch`, or the one
-    /// after the backup's last where that is later. What was said after the backup may have been
-    /// seen under the epochs between, so `epoch` must be one that no other copy of the log can have
-    /// reached.
+    /// after the backup's last where that is later. Entries after the backup may have been seen in
+    /// the epochs between, so no other copy of the log may ever have reached `epoch`.
     ///
     /// # Errors
     /// As [`EmbeddedLog::open`].
     ///
     /// # Panics
-    /// When `epoch` is no possible one.
+    /// Panics when `epoch` is out of range.
     pub fn open_restored(
         config: LogConfig,
         mut disk: D,
@@ -79,15 +78,15 @@ impl<D: Disk> EmbeddedLog<D> {
         EmbeddedLog::open_as(config, disk, purpose)
     }
 
-    /// Opens a log for a purpose, in a directory that is locked already.
+    /// Opens a log for a purpose, in a directory that is already locked.
     pub(crate) fn open_as(
         config: LogConfig,
         mut disk: D,
         purpose: Purpose,
     ) -> Result<(EmbeddedLog<D>, RecoveryReport), LogError> {
         let kind = purpose.kind;
-        // A start before this one may have been killed between a change of the directory and its
-        // sync: what is to be judged now must not come back after a power loss.
+        // An earlier start may have been killed between a change of the directory and its sync: the
+        // state judged now must not revert at a power loss.
         disk.sync_dir()?;
         let unsound = match purpose.regenerable {
             true => remove_unsound(&mut disk, kind)?,
@@ -114,7 +113,7 @@ impl<D: Disk> EmbeddedLog<D> {
                 cut = Some(cut_tail(&mut disk, found, broken)?);
             }
             rewritten_bytes = rewrite_unproven(&mut disk, found)?;
-            // A name seen here may be one that only the system's memory has.
+            // A name seen here may exist only in the page cache.
             disk.sync_dir()?;
         }
         let new_epoch = match run {
@@ -198,7 +197,8 @@ impl<D: Disk> EmbeddedLog<D> {
         })
     }
 
-    /// Writes and syncs the mark that begins this run, in a new epoch when there is a reason.
+    /// Writes and syncs the opening mark of this run, in a new epoch when there is a reason for
+    /// one.
     fn mark_opening(
         &mut self,
         new_epoch: Option<EpochReason>,
@@ -217,7 +217,7 @@ impl<D: Disk> EmbeddedLog<D> {
     }
 }
 
-/// The highest number among the names of temporary files.
+/// Returns the highest number among the names of temporary files.
 fn temporaries_made(names: &[String]) -> u64 {
     let numbers = names
         .iter()
@@ -225,7 +225,7 @@ fn temporaries_made(names: &[String]) -> u64 {
     numbers.max().unwrap_or(0)
 }
 
-/// Makes the first segment: header synced before the name appears.
+/// Creates the first segment; its header is synced before the name appears.
 fn create<D: Disk>(disk: &mut D, config: &LogConfig, purpose: Purpose) -> Result<Scan, LogError> {
     const TEMPORARY: &str = "spare-0.tmp";
     let header = SegmentHeader {
@@ -254,8 +254,8 @@ fn create<D: Disk>(disk: &mut D, config: &LogConfig, purpose: Purpose) -> Result
     Ok(found)
 }
 
-/// Removes the first segment whose header is damaged and all after it, newest first: of a log that
-/// can be regenerated. Says what it removed; of the positions it knows nothing.
+/// Removes the first segment with a damaged header and all after it, newest first, from a log that
+/// can be regenerated. Returns the removed files; the positions in them are unknown.
 fn remove_unsound<D: Disk>(disk: &mut D, kind: SegmentKind) -> Result<Option<Cut>, LogError> {
     let mut names = disk.list()?;
     names.retain(|name| name.ends_with(kind.suffix()));

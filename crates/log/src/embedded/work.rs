@@ -1,7 +1,7 @@
-//! The embedded log's duty cycle: reap what ended, start what can start.
+//! The embedded log's duty cycle: reap finished operations and start the next ones.
 //!
-//! At most one data operation is in flight: a chunk's write, a step of a roll, or a sync on idling.
-//! Beside it one preparation, one retirement and one trim may run; they touch other files.
+//! At most one data operation is in flight: a chunk's write, a step of a roll, or a sync when idle.
+//! One preparation, one retirement and one trim may run in parallel; they touch other files.
 
 use weir_io::{Access, Completion, Disk, DiskAction, DiskError, DiskErrorKind, Op, Outcome};
 use weir_types::{Durability, Nanos, Position};
@@ -20,13 +20,13 @@ const TAG_RETIRE: u64 = 5;
 const TAG_TRIM: u64 = 6;
 const TAG_PROVE: u64 = 7;
 
-/// How long a full disk is left alone before the next try: 100 ms.
+/// The time between attempts on a full disk: 100 ms.
 const FULL_RETRY: u64 = 100_000_000;
 
-/// How many trimmed segments are kept to become new ones.
+/// The maximum number of trimmed segments kept for recycling.
 pub(super) const RECYCLED_MAX: usize = 2;
 
-/// How many bytes of capacity a buffer may have to be kept for reuse.
+/// The maximum capacity in bytes of a buffer that is kept for reuse.
 const BUFFER_KEPT_MAX: usize = 4 << 20;
 
 impl<D: Disk> EmbeddedLog<D> {
@@ -112,7 +112,7 @@ impl<D: Disk> EmbeddedLog<D> {
         }
     }
 
-    /// A full disk keeps the chunk for later; any other failure is fatal.
+    /// Requeues the chunk when the disk is full; any other failure is fatal.
     fn keep_if_full(&mut self, chunk: Chunk, error: DiskError) -> Result<(), LogError> {
         if error.kind != DiskErrorKind::Full || error.action != DiskAction::Write {
             return Err(LogError::Fatal(error));
@@ -125,7 +125,7 @@ impl<D: Disk> EmbeddedLog<D> {
     fn settle_chunk(&mut self, mut chunk: Chunk, synced: bool) {
         self.written_frame = chunk.last_frame;
         if synced {
-            // The file before this one is synced too: no chunk that syncs is sent until it is.
+            // The previous file is synced too: no syncing chunk is sent until it is.
             assert!(self.retiring.is_none(), "a sync proves only what lies in synced files");
             self.synced_frame = chunk.last_frame;
         }
@@ -176,7 +176,8 @@ impl<D: Disk> EmbeddedLog<D> {
         self.disk.submit(TAG_CHUNK, Op::Write { file, offset, buf, from, sync });
     }
 
-    /// At level `os` a write into the page cache is all a commit needs: no hand-over pays.
+    /// Writes a chunk at level `os`, where a write into the page cache is the commit and handing it
+    /// to the disk's thread would only cost time.
     fn write_now(&mut self, mut chunk: Chunk) -> Result<usize, LogError> {
         while chunk.from < chunk.buf.len() {
             let offset = chunk.offset + chunk.from as u64;
@@ -196,7 +197,7 @@ impl<D: Disk> EmbeddedLog<D> {
         }
         let chunk = self.chunks.front_mut().expect("a chunk that opens a segment");
         let header = chunk.opens.as_mut().expect("it opens a segment");
-        // What was synced since the chunk began is worth telling.
+        // Frames may have been synced since the chunk began.
         header.synced_frame = self.synced_frame;
         let buf = header.encode();
         self.roll = Roll::Header { from: 0 };
@@ -233,7 +234,7 @@ impl<D: Disk> EmbeddedLog<D> {
         Ok(())
     }
 
-    /// The spare file has become the newest segment.
+    /// Makes the spare file the newest segment.
     fn publish(&mut self) {
         let Spare::Ready { file, .. } = std::mem::replace(&mut self.spare, Spare::None) else {
             unreachable!("a roll has a spare")
@@ -267,7 +268,7 @@ impl<D: Disk> EmbeddedLog<D> {
         }
     }
 
-    /// When nothing was appended for a while: proves that all is synced, then says so in a mark.
+    /// Syncs all frames after a quiet time, then writes a mark that says so.
     fn start_mark(&mut self) -> usize {
         let quiet = self.now.0.saturating_sub(self.active_at.0) >= self.config.idle_after.0;
         if !self.unmarked || self.stirred || !quiet || self.retiring.is_some() {
@@ -333,7 +334,7 @@ impl<D: Disk> EmbeddedLog<D> {
         format!("spare-{}.tmp", self.names_made)
     }
 
-    /// Blocks until all that was appended is written and synced and a mark of `kind` says so.
+    /// Blocks until all appended entries are written and synced and a mark of `kind` says so.
     pub(super) fn settle(&mut self, kind: FrameKind) -> Result<(), LogError> {
         self.drain()?;
         if self.synced_frame < self.written_frame {
@@ -351,7 +352,7 @@ impl<D: Disk> EmbeddedLog<D> {
         self.drain()
     }
 
-    /// Works until nothing is waiting and nothing is in flight that a mark depends on.
+    /// Works until nothing is queued and no operation is in flight that a mark depends on.
     fn drain(&mut self) -> Result<(), LogError> {
         loop {
             let now = self.now;

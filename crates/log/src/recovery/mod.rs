@@ -1,8 +1,8 @@
-//! Opening a log: what its files show decides what is done, by two tables.
+//! Recovery: two tables map the state of a log's files to the action at opening.
 //!
 //! First table, the history. `n` is the first frame that is not sound, in its place and of this
-//! history; *proven* means that some sound frame or segment header, before or after the break,
-//! says that frame `n` was synced.
+//! history; *proven* means that a sound frame or segment header, before or after the break, reports
+//! frame `n` as synced.
 //!
 //! | # | segments | history breaks | n proven | then                                            |
 //! |---|----------|----------------|----------|-------------------------------------------------|
@@ -13,24 +13,24 @@
 //! | 5 | some     | between files  | no       | cut back to the break, report                   |
 //! | 6 | some     | between files  | yes      | error: segment missing                          |
 //!
-//! A header that is damaged, newer or foreign is an error before the table is asked: headers are
-//! synced before their file has its name.
+//! A damaged, newer or foreign header is an error before the table applies: headers are synced
+//! before their file has its name.
 //!
 //! Second table, the epoch. The level is that of the run that ended.
 //!
 //! | # | last frame     | cut | level  | same boot | then                                         |
 //! |---|----------------|-----|--------|-----------|----------------------------------------------|
-//! | 1 | closing mark   | no  | any    | any       | go on in the epoch                           |
-//! | 2 | any            | yes | any    | any       | new epoch: someone may have seen what is cut |
+//! | 1 | closing mark   | no  | any    | any       | continue the epoch                           |
+//! | 2 | any            | yes | any    | any       | new epoch: the cut part may have been seen   |
 //! | 3 | no closing mark| no  | memory | any       | new epoch                                    |
 //! | 4 | no closing mark| no  | os     | no        | new epoch                                    |
-//! | 5 | no closing mark| no  | os     | yes       | go on in the epoch                           |
-//! | 6 | no closing mark| no  | disk   | any       | go on in the epoch                           |
+//! | 5 | no closing mark| no  | os     | yes       | continue the epoch                           |
+//! | 6 | no closing mark| no  | disk   | any       | continue the epoch                           |
 //!
-//! A log that was just restored from a backup begins an epoch whatever its end looks like
+//! A log that was just restored from a backup begins an epoch whatever its end
 //! ([`EmbeddedLog::open_restored`](crate::EmbeddedLog::open_restored)).
 //!
-//! What is kept above the highest proven frame is written again before it is synced: after a
+//! Kept bytes above the highest proven frame are written again before they are synced: after a
 //! failed sync the system may show bytes that the medium does not have, and only writing them makes
 //! the next sync cover them.
 
@@ -47,18 +47,18 @@ mod scan;
 pub use scan::decode_segment;
 pub(crate) use scan::{Break, BreakFault, Head, Scan, scan, sound_header};
 
-/// A log as it lies on the disk, looked at without touching it.
+/// The state of a log on disk, read without changing it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inspection {
     /// The log's identity.
     pub log_id: u128,
-    /// The partition whose log it is.
+    /// The log's partition.
     pub partition: PartitionId,
-    /// The segments' names, and how many bytes of each hold sound frames, its header included.
+    /// The segments' names, each with the number of bytes of its header and sound frames.
     pub segments: Vec<(String, u64)>,
-    /// The first position, and the one after the last.
+    /// The log's positions, from the first to one after the last.
     pub positions: std::ops::Range<u64>,
-    /// How many frames, marks included.
+    /// The number of frames, including marks.
     pub frames: u64,
     /// The highest frame number that a mark proves synced.
     pub synced_frame: u64,
@@ -66,21 +66,21 @@ pub struct Inspection {
     pub last_frame: u64,
     /// The epoch of the last frame.
     pub epoch: Epoch,
-    /// The epochs before it.
+    /// The ended epochs.
     pub ended: Vec<EpochEnd>,
-    /// The level of the last run.
+    /// The durability level of the last run.
     pub durability: Durability,
     /// True when the last frame is a closing mark.
     pub clean: bool,
-    /// Where a torn tail begins that opening the log would cut: file, offset, and the number of
-    /// bytes to the last one that is not zero.
+    /// The torn tail that opening the log would cut off: file, offset, and the number of bytes to
+    /// the last non-zero one.
     pub torn_at: Option<(String, u64, u64)>,
 }
 
 /// Checks a whole log without changing it; `None` when there is none.
 ///
 /// # Errors
-/// What opening it would refuse: damage, newer or foreign files.
+/// Fails on anything that opening would refuse: damage, newer or foreign files.
 pub fn inspect<D: Disk>(disk: &mut D, kind: SegmentKind) -> Result<Option<Inspection>, LogError> {
     let Some(found) = scan(disk, kind)? else { return Ok(None) };
     refuse_damage(&found, judge_history(Some(&found)))?;
@@ -105,24 +105,24 @@ pub fn inspect<D: Disk>(disk: &mut D, kind: SegmentKind) -> Result<Option<Inspec
     }))
 }
 
-/// What was cut off a torn tail.
+/// The tail that was cut off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// The file in which history breaks off.
+    /// The file with the break.
     pub file: String,
-    /// The offset of the first byte that was cut.
+    /// The offset of the first byte cut off.
     pub offset: u64,
-    /// How many bytes were cut there, up to the last that was not zero.
+    /// The number of bytes cut off there, up to the last non-zero one.
     pub bytes: u64,
-    /// What stood at the offset.
+    /// The fault at that offset.
     pub fault: Option<Fault>,
-    /// The first position that is lost, if it ever was: none of it was proven synced.
+    /// The first lost position, if there were entries at all: none was proven synced.
     pub first_position: Position,
     /// Later files that were removed.
     pub removed: Vec<String>,
 }
 
-/// Why an epoch began.
+/// The reason that an epoch began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EpochReason {
     /// The log is new.
@@ -133,34 +133,34 @@ pub enum EpochReason {
     UncleanAtMemory,
     /// The last run, at level `os`, ended uncleanly and the machine restarted.
     RebootAtOs,
-    /// The log was restored from a backup: what came after it may have been seen.
+    /// The log was restored from a backup: later entries may have been seen.
     Restored,
 }
 
-/// How a log was found and what was done about it.
+/// The state in which a log was opened, and the repairs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecoveryReport {
     /// The log's identity.
     pub log_id: u128,
-    /// How many segments it has.
+    /// The number of segments.
     pub segments: usize,
-    /// The first position it holds, and the one after the last.
+    /// The log's positions, from the first to one after the last.
     pub positions: std::ops::Range<u64>,
-    /// The epoch this run leads in.
+    /// The epoch in which this run leads.
     pub epoch: Epoch,
-    /// Why that epoch began with this run, when it did.
+    /// The reason that this run began a new epoch, if it did.
     pub new_epoch: Option<EpochReason>,
-    /// Epochs before, each with its last valid position.
+    /// The ended epochs, each with its last valid position.
     pub ended: Vec<EpochEnd>,
     /// True when the last run ended with a closing mark.
     pub clean: bool,
-    /// What was cut.
+    /// The tail that was cut off.
     pub cut: Option<Cut>,
-    /// Bytes that no mark proved synced and that were written again.
+    /// The number of bytes that no mark proved synced and that were written again.
     pub rewritten_bytes: u64,
 }
 
-/// What the first table says.
+/// The result of the first table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum History {
     Create,
@@ -170,7 +170,7 @@ pub(crate) enum History {
     Missing(Break),
 }
 
-/// The first table.
+/// Applies the first table.
 pub(crate) fn judge_history(scan: Option<&Scan>) -> History {
     let Some(scan) = scan else { return History::Create };
     let Some(broken) = scan.broken else { return History::KeepAll };
@@ -184,7 +184,7 @@ pub(crate) fn judge_history(scan: Option<&Scan>) -> History {
     }
 }
 
-/// What the second table is asked.
+/// The input of the second table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LastRun {
     pub(crate) closed: bool,
@@ -193,7 +193,7 @@ pub(crate) struct LastRun {
     pub(crate) same_boot: bool,
 }
 
-/// The second table: why a new epoch begins, if one does.
+/// Applies the second table; returns the reason for a new epoch, if there is one.
 pub(crate) fn judge_epoch(run: LastRun) -> Option<EpochReason> {
     match (run.closed, run.cut, run.level, run.same_boot) {
         (_, true, _, _) => Some(EpochReason::TailCut),
@@ -206,7 +206,7 @@ pub(crate) fn judge_epoch(run: LastRun) -> Option<EpochReason> {
     }
 }
 
-/// Turns the first table's errors into errors.
+/// Fails when the first table's result is an error.
 pub(crate) fn refuse_damage(scan: &Scan, history: History) -> Result<(), LogError> {
     let (History::Damaged(broken) | History::Missing(broken)) = history else { return Ok(()) };
     let file = scan.segments[broken.segment].name.clone();
@@ -224,7 +224,7 @@ pub(crate) fn refuse_damage(scan: &Scan, history: History) -> Result<(), LogErro
     }
 }
 
-/// What the second table is asked of a scan on a machine that runs under `boot_id`.
+/// Returns the second table's input for a scan on a machine with this `boot_id`.
 pub(crate) fn last_run(scan: &Scan, boot_id: [u8; 16]) -> LastRun {
     LastRun {
         closed: scan.last_kind == Some(FrameKind::Close),
@@ -234,14 +234,15 @@ pub(crate) fn last_run(scan: &Scan, boot_id: [u8; 16]) -> LastRun {
     }
 }
 
-/// Cuts a torn tail: zeros to where the file was last written, later files removed. Doing it again
-/// after a crash in between comes to the same end. Drops the removed segments from the scan.
+/// Cuts off a torn tail: overwrites the bytes up to the last written one with zeros and removes
+/// later files. Repeating it after a crash gives the same result. Drops the removed segments from
+/// the scan.
 pub(crate) fn cut_tail<D: Disk>(
     disk: &mut D,
     scan: &mut Scan,
     broken: Break,
 ) -> Result<Cut, DiskError> {
-    // A gap stands before a file, which goes as a whole; a frame is cut within its file.
+    // After a gap the next file goes as a whole; a bad frame is cut within its file.
     let (keep, at) = match broken.fault {
         BreakFault::Gap => (broken.segment, None),
         BreakFault::Frame(_) => (broken.segment + 1, Some(broken.offset)),
@@ -258,7 +259,7 @@ pub(crate) fn cut_tail<D: Disk>(
         first_position: scan.head.position_next,
         removed: Vec::new(),
     };
-    // Newest first: a crash in between leaves a shorter tail of the same kind, never a hole.
+    // Newest first: a crash in between leaves a shorter tail of the same kind, not a hole.
     for segment in scan.segments.drain(keep..).rev() {
         disk.remove(&segment.name)?;
         disk.sync_dir()?;
@@ -276,7 +277,7 @@ pub(crate) fn cut_tail<D: Disk>(
     Ok(cut)
 }
 
-/// Writes what no mark proves synced once more, and syncs it; returns the bytes.
+/// Rewrites and syncs the bytes that no mark proves synced; returns their number.
 pub(crate) fn rewrite_unproven<D: Disk>(disk: &mut D, scan: &Scan) -> Result<u64, DiskError> {
     let Some(&(_, first, offset)) = scan.unproven.front() else { return Ok(0) };
     let mut total = 0;

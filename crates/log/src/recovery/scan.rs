@@ -1,8 +1,8 @@
-//! Reads a log from its oldest segment on and says where its history stops being whole.
+//! Reads a log from its oldest segment and finds the place where its history breaks.
 //!
-//! A scan changes nothing and decides nothing: it returns what was found, and the tables in the
-//! module above decide. It reads bytes that anybody may have damaged, so it never panics on them
-//! and allocates no more than a file's length and a few bytes for each unproven frame.
+//! A scan changes nothing and decides nothing: it returns its findings, and the tables in the
+//! parent module decide. The bytes may be damaged in any way, so the scan never panics on them and
+//! allocates no more than a file's length and a few bytes per unproven frame.
 
 use std::collections::VecDeque;
 
@@ -16,10 +16,10 @@ use crate::segment::{
     SEGMENT_HEADER, SegmentHeader, SegmentKind,
 };
 
-/// The longest file that is taken for a segment: 4 GiB.
+/// The maximum length of a file that is read as a segment: 4 GiB.
 const FILE_BYTES_MAX: u64 = 1 << 32;
 
-/// Where a history stands: what its next frame must carry.
+/// The state that the next frame of a history must match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) frame_next: u64,
@@ -65,7 +65,7 @@ impl Head {
             && frame.epoch.0 < EPOCH_MAX
     }
 
-    /// Goes on by one frame.
+    /// Advances by one frame.
     pub(crate) fn step(&mut self, frame: &FrameHeader, header_crc: u32) {
         self.start_epoch(frame.epoch);
         self.frame_next += 1;
@@ -86,48 +86,48 @@ impl Head {
     }
 }
 
-/// A segment as found.
+/// A segment found by a scan.
 #[derive(Clone, Debug)]
 pub(crate) struct SegmentFound {
     pub(crate) name: String,
     pub(crate) header: SegmentHeader,
     /// The file's length.
     pub(crate) len: u64,
-    /// Where its sound frames end.
+    /// The offset after its last sound frame.
     pub(crate) end: u64,
-    /// Where its last byte that is not zero ends.
+    /// The offset after its last non-zero byte.
     pub(crate) used: u64,
 }
 
-/// Where history stops being whole.
+/// The place where a history breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Break {
-    /// The index of the segment it is in.
+    /// The index of its segment.
     pub(crate) segment: usize,
     pub(crate) offset: u64,
     pub(crate) fault: BreakFault,
 }
 
-/// What is wrong at a break.
+/// The fault at a break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BreakFault {
-    /// The bytes are not the frame that belongs there.
+    /// The bytes are not the expected frame.
     Frame(Fault),
-    /// The segment does not go on where the one before it ends.
+    /// The segment does not continue from the one before it.
     Gap,
 }
 
-/// A log as found.
+/// The findings of a scan.
 #[derive(Clone, Debug)]
 pub(crate) struct Scan {
     pub(crate) segments: Vec<SegmentFound>,
     pub(crate) head: Head,
-    /// The highest frame that anything, before or after a break, says was synced.
+    /// The highest frame that any header, before or after a break, reports as synced.
     pub(crate) synced_frame: u64,
     pub(crate) broken: Option<Break>,
     pub(crate) last_kind: Option<FrameKind>,
     pub(crate) opening: Opening,
-    /// Frames above `synced_frame`: number, index of segment, offset; oldest first.
+    /// Frames above `synced_frame`: number, segment index and offset, oldest first.
     pub(crate) unproven: VecDeque<(u64, usize, u64)>,
 }
 
@@ -153,12 +153,13 @@ impl Scan {
         self.broken.get_or_insert(Break { segment, offset, fault });
     }
 
-    /// Takes the next segment in order.
+    /// Scans the next segment in order.
     pub(crate) fn take(&mut self, name: &str, header: SegmentHeader, bytes: &[u8]) {
         if self.broken.is_none() && !self.head.continues_with(&header) {
             self.break_at(0, BreakFault::Gap);
         }
-        // A header is synced with the frames it says are; it bears witness even after a break.
+        // A header is synced together with the frames that it reports, so it counts even after a
+        // break.
         self.believe_synced(header.synced_frame);
         let mut end = SEGMENT_HEADER;
         if self.broken.is_none() {
@@ -181,7 +182,7 @@ impl Scan {
         }
     }
 
-    /// Follows the frames from the segment's start; returns where the sound ones end.
+    /// Follows the frames from the segment's start; returns the offset after the sound ones.
     fn walk(&mut self, bytes: &[u8]) -> usize {
         let mut at = SEGMENT_HEADER;
         loop {
@@ -221,7 +222,8 @@ impl Scan {
         }
     }
 
-    /// Looks behind a break for sound frame headers: what they say was synced, was.
+    /// Searches the bytes after a break for sound frame headers, and takes over the synced frame
+    /// that they report.
     fn hear_witnesses(&mut self, bytes: &[u8]) {
         let mut at = 0;
         while at + FRAME_HEADER <= bytes.len() {
@@ -237,7 +239,7 @@ impl Scan {
     }
 }
 
-/// Reads all segments of a `kind` log; `None` when there are none.
+/// Scans all segments of a `kind` log; `None` when there are none.
 pub(crate) fn scan<D: Disk>(disk: &mut D, kind: SegmentKind) -> Result<Option<Scan>, LogError> {
     let mut found: Option<Scan> = None;
     let mut bytes = Vec::new();
@@ -257,8 +259,8 @@ pub(crate) fn scan<D: Disk>(disk: &mut D, kind: SegmentKind) -> Result<Option<Sc
     Ok(found)
 }
 
-/// Scans `bytes` as the only segment of a command log; says how many sound frames there were and
-/// whether history broke off, or why the header is no use.
+/// Scans `bytes` as the only segment of a command log; returns the number of sound frames and true
+/// when history breaks off.
 ///
 /// # Errors
 /// As [`SegmentHeader::decode`].

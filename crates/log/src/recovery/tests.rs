@@ -1,4 +1,4 @@
-//! Each row of the two tables, as a function and on a disk.
+//! Each row of the two recovery tables, as a function and on a disk.
 
 use weir_io::disk::sim::{CrashChoice, TraceOp};
 use weir_io::{Access, Disk, DiskErrorKind, SimDisk, SimFaults};
@@ -11,10 +11,10 @@ use crate::embedded::{EmbeddedLog, LogConfig};
 use crate::frame::FRAME_HEADER;
 use crate::segment::{HeaderFault, SEGMENT_HEADER, SegmentHeader, SegmentKind};
 
-/// An entry of this size fills a frame of 1,096 bytes: three to a segment of 8 KiB and a bit.
+/// An entry size that fills a frame of 1,096 bytes: three to a segment of a little over 8 KiB.
 const ENTRY: usize = 1024;
 const FRAME: u64 = (FRAME_HEADER + 8 + ENTRY) as u64;
-/// The opening mark comes first in a new log.
+/// The size of the opening mark, the first frame of a new log.
 const OPEN: u64 = (FRAME_HEADER + 16) as u64;
 
 fn config(durability: Durability) -> LogConfig {
@@ -32,7 +32,7 @@ fn open(
     EmbeddedLog::open(config(level), disk.clone())
 }
 
-/// A log with one entry in each of `frames` frames, all committed; dropped without a stop.
+/// Creates a log with one entry in each of `frames` frames, all committed, dropped without a stop.
 fn unclean(level: Durability, frames: u64) -> SimDisk {
     let disk = SimDisk::new(1);
     let (mut log, _) = open(&disk, level).unwrap();
@@ -105,7 +105,7 @@ fn history_row_3_a_torn_tail_is_cut_and_reported() {
 fn history_row_4_damage_to_what_was_synced_is_an_error_that_names_it() {
     let disk = unclean(Durability::Disk, 3);
     let file = segments(&disk)[0].clone();
-    // The third frame says that the second was synced.
+    // The third frame reports the second one as synced.
     let offset = damage_frame(&disk, &file, 0);
     let error = open(&disk, Durability::Disk).err().unwrap();
     let LogError::Damaged { file: named, offset: at, fault, position, .. } = error else {
@@ -125,7 +125,7 @@ fn history_row_4_a_later_segments_header_bears_witness() {
 
 #[test]
 fn history_row_4_a_frame_of_another_history_is_not_taken() {
-    // Two logs that differ in their first entry alone: the second frames have the same number,
+    // Two logs that differ only in their first entry: the second frames have the same number,
     // position, time and bytes, and only the link tells them apart.
     let (disk, other) = (closed(Durability::Disk, 3), closed(Durability::Disk, 3));
     let file = segments(&disk)[0].clone();
@@ -164,8 +164,8 @@ fn history_row_4_idling_proves_what_was_written_at_os() {
 
 #[test]
 fn history_row_5_an_unproven_gap_is_cut() {
-    // At level `os` nothing was synced since the opening: the second segment is lost, the third
-    // is there, and neither was promised to survive a power loss.
+    // At level `os` nothing was synced since the opening. The second segment is lost and the third
+    // exists; neither was promised to survive a power loss.
     let disk = unclean(Durability::Os, 9);
     let names = segments(&disk);
     assert!(names.len() > 2, "nine frames need a third segment");
@@ -177,7 +177,8 @@ fn history_row_5_an_unproven_gap_is_cut() {
     assert_eq!(segments(&unsynced)[0], names[0]);
 }
 
-/// The same files with every header's mark set back to the opening: as if no sync had ended.
+/// Returns the same files with the synced mark of every header set back to the opening, as if no
+/// sync had ended.
 fn stage_without_marks(disk: &SimDisk, names: &[String]) -> SimDisk {
     let staged = disk.after_process_crash();
     for name in names {
@@ -270,7 +271,7 @@ fn an_epoch_that_ends_keeps_its_last_valid_position() {
     assert_eq!(held.new_epoch, Some(EpochReason::UncleanAtMemory));
     assert_eq!(held.ended, [EpochEnd { epoch: Epoch(1), last_valid }]);
     assert_eq!(held.epoch, Epoch(2));
-    // It is still told by an opening that changes nothing.
+    // An opening that changes nothing still reports it.
     let (mut log, _) = open(&disk.after_process_crash(), Durability::Memory).unwrap();
     log.close().unwrap();
 }
@@ -300,8 +301,8 @@ fn a_segments_name_is_durable_before_anything_is_appended_to_it() {
             break;
         }
     }
-    // The process died between the rename and the sync of the directory. No room for a spare, so
-    // that no other operation syncs the directory by the way.
+    // The process died between the rename and the sync of the directory. There is no room for a
+    // spare, so that no other operation syncs the directory.
     let mut killed = disk.after_process_crash();
     killed.set_faults(SimFaults { full_from: Some(0), ..SimFaults::default() });
     let other = killed.create("other").unwrap();

@@ -1,9 +1,10 @@
-//! Every interleaving of a writer that laps and a reader, by loom:
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p weir-log --lib loom`.
+//! Every interleaving of a reader and a writer that laps it, explored by loom: `RUSTFLAGS="--cfg
+//! loom" cargo test --release -p weir-log --lib loom`.
 
 use super::*;
 
-/// A ring so small that the third record overwrites the first: one record to a segment.
+/// Returns a ring of two segments with one record each, so that the third record overwrites the
+/// first.
 fn smallest() -> (TailWriter, TailHandle) {
     tail(TailConfig { segment_words: 2, segments: 2, first_record: 0 })
 }
@@ -12,7 +13,7 @@ fn value(number: u64) -> [u8; 8] {
     (number * 11 + 1).to_le_bytes()
 }
 
-/// Reads once; what it reads is the record of that number or nothing.
+/// Reads once; the result must be the record of that number or nothing.
 fn read_once(reader: &mut TailReader, buf: &mut Vec<u8>) {
     match reader.next(buf) {
         TailRead::Record(number) => assert_eq!(*buf, value(number)),
@@ -26,7 +27,8 @@ fn read_once(reader: &mut TailReader, buf: &mut Vec<u8>) {
 
 #[test]
 fn loom_a_reader_never_sees_a_mixture_of_records() {
-    // At most three preemptions: what all known bugs of this kind need, in seconds.
+    // Limited to three preemptions, which all known bugs of this kind need at most, to run in
+    // seconds.
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {

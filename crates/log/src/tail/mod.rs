@@ -1,10 +1,10 @@
-//! The newest events in memory: one writer, any number of readers, nobody waits for anybody.
+//! The newest events in memory, for one writer and any number of readers, without waiting.
 //!
 //! Records of any length are numbered densely and kept in a ring of segments of 64-bit words. The
-//! writer overwrites the oldest segment when it needs room; a reader that was still there learns
-//! that it is lapped, and from where it can go on. A reader copies words out and then checks that
-//! they were not overwritten meanwhile, so it never hands out a mixture, and the writer never
-//! looks at readers. All shared words are atomic; there is no unsafe code.
+//! writer overwrites the oldest segment when it needs room. A reader still in that segment learns
+//! that it is lapped, and the oldest record from which it can continue. A reader copies words out
+//! and then checks that they were not overwritten meanwhile, so it never returns a mixture; the
+//! writer ignores readers. All shared words are atomic; there is no unsafe code.
 //!
 //! Invariants: `published_word` only grows; words below it and not below `oldest_word` hold whole
 //! records; no record spans two segments.
@@ -29,7 +29,7 @@ mod loom_tests;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-/// In a record's place: the rest of the segment holds none.
+/// A record header's value that marks the rest of the segment as unused.
 const SKIP: u64 = u64::MAX;
 
 /// The size of a tail.
@@ -37,15 +37,15 @@ const SKIP: u64 = u64::MAX;
 pub struct TailConfig {
     /// The size of a segment in 64-bit words; a record must fit in one.
     pub segment_words: usize,
-    /// How many segments are kept, at least two.
+    /// The number of segments, at least two.
     pub segments: usize,
     /// The number of the first record.
     pub first_record: u64,
 }
 
 impl TailConfig {
-    /// Segments of 4 MiB, so many that `retained_bytes` are always there, counted with each
-    /// record's one word of header.
+    /// Returns a configuration with segments of 4 MiB, enough of them to retain `retained_bytes` at
+    /// all times, counted with one header word per record.
     #[must_use]
     pub fn new(retained_bytes: usize, first_record: u64) -> TailConfig {
         let segment_words = (4 << 20) / 8;
@@ -54,20 +54,20 @@ impl TailConfig {
     }
 }
 
-/// What the writer and the readers share.
+/// The state shared by the writer and the readers.
 #[derive(Debug)]
 struct Shared {
     words: Box<[AtomicU64]>,
-    /// Of each segment in the ring: the number of its first record.
+    /// The number of the first record of each segment in the ring.
     first_records: Box<[AtomicU64]>,
     segment_words: u64,
-    /// Everything before this word is visible. Words are counted from the beginning of time.
+    /// All words before this one are visible. Words are counted from the tail's creation.
     published_word: AtomicU64,
-    /// The number after the last published record, set before and after `published_word`: when
-    /// the two are equal, so is what lies between.
+    /// The number after the last published record, set before and after `published_word`: while the
+    /// two are equal, they match the word between them.
     begun_record: AtomicU64,
     published_record: AtomicU64,
-    /// Everything before this word may be overwritten.
+    /// All words before this one may be overwritten.
     oldest_word: AtomicU64,
 }
 
@@ -81,7 +81,7 @@ impl Shared {
         &self.first_records[usize::try_from(segment % count).expect("an index")]
     }
 
-    /// True when nothing read since from `at` on was overwritten.
+    /// Returns true when no word read since, from `at` on, was overwritten.
     fn still_there(&self, at: u64) -> bool {
         // SYNC: pairs with the fence in `enter_segment`: if a word read before was written after
         // that fence, the load below sees the oldest word set before it.
@@ -90,10 +90,10 @@ impl Shared {
     }
 }
 
-/// Makes a tail: its writer, and the handle from which readers come.
+/// Creates a tail: its writer, and the handle that creates readers.
 ///
 /// # Panics
-/// When the sizes cannot work.
+/// Panics when the sizes are inconsistent.
 #[must_use]
 pub fn tail(config: TailConfig) -> (TailWriter, TailHandle) {
     assert!(config.segments >= 2, "one segment fills while another is read");
@@ -108,26 +108,26 @@ pub fn tail(config: TailConfig) -> (TailWriter, TailHandle) {
         published_record: AtomicU64::new(config.first_record),
         oldest_word: AtomicU64::new(0),
     });
-    // SYNC: the handle is made after this; whatever hands it to a reader orders the two.
+    // SYNC: the handle is created after this; the hand-over to a reader orders the two.
     shared.first_record(0).store(config.first_record, Ordering::Relaxed);
     let writer = TailWriter { shared: Arc::clone(&shared), at: 0, next: config.first_record };
     (writer, TailHandle { shared })
 }
 
-/// The one writer.
+/// The only writer of a tail.
 #[derive(Debug)]
 pub struct TailWriter {
     shared: Arc<Shared>,
-    /// Where the next record goes.
+    /// The word at which the next record begins.
     at: u64,
     next: u64,
 }
 
 impl TailWriter {
-    /// Adds a record, not yet visible; returns its number.
+    /// Appends a record, not yet visible; returns its number.
     ///
     /// # Panics
-    /// When the record is longer than a segment.
+    /// Panics when the record is longer than a segment.
     pub fn append(&mut self, record: &[u8]) -> u64 {
         let words = record.len().div_ceil(8) as u64;
         let segment_words = self.shared.segment_words;
@@ -155,57 +155,57 @@ impl TailWriter {
         self.next - 1
     }
 
-    /// Makes all records appended so far visible.
+    /// Makes all appended records visible.
     pub fn publish(&mut self) {
         self.shared.begun_record.store(self.next, Ordering::Relaxed);
-        // SYNC: pairs with the fence in `TailHandle::reader`: whoever sees the new end sees that
-        // a publication has begun.
+        // SYNC: pairs with the fence in `TailHandle::reader`: a thread that sees the new end sees
+        // that a publication has begun.
         fence(Ordering::Release);
-        // SYNC: pairs with the load in `TailReader::refresh`: whoever sees the new end sees the
-        // words before it.
+        // SYNC: pairs with the load in `TailReader::refresh`: a thread that sees the new end sees
+        // the words before it.
         self.shared.published_word.store(self.at, Ordering::Release);
-        // SYNC: pairs with the loads in `TailHandle::reader` and `seek`: whoever sees the number
-        // sees the end that belongs to it, or a later one.
+        // SYNC: pairs with the loads in `TailHandle::reader` and `seek`: a thread that sees the
+        // number sees the end that belongs to it, or a later one.
         self.shared.published_record.store(self.next, Ordering::Release);
     }
 
-    /// The number that the next record gets.
+    /// Returns the number of the next record.
     #[must_use]
     pub fn next_record(&self) -> u64 {
         self.next
     }
 
-    /// Begins the segment at `self.at`, giving up the one whose place it takes.
+    /// Begins the segment at `self.at`, dropping the one whose place it takes.
     fn enter_segment(&mut self) {
         let shared = &self.shared;
         let segments = shared.first_records.len() as u64;
         let segment = self.at / shared.segment_words;
         if segment >= segments {
             let oldest = (segment + 1 - segments) * shared.segment_words;
-            // SYNC: pairs with the load in `oldest_segment`: whoever sees it knows the first record
-            // of the segment that is the oldest now.
+            // SYNC: pairs with the load in `oldest_segment`: a thread that sees it knows the first
+            // record of the segment that is now the oldest.
             shared.oldest_word.store(oldest, Ordering::Release);
         }
         // SYNC: pairs with the fence in `still_there`: no word of the new segment is seen before
-        // the old one is declared gone.
+        // the old one is declared dropped.
         fence(Ordering::Release);
         shared.first_record(segment).store(self.next, Ordering::Relaxed);
     }
 
     fn store(&self, at: u64, word: u64) {
-        // SYNC: made visible by `publish`; a reader that sees it earlier is found by `still_there`.
+        // SYNC: made visible by `publish`; `still_there` catches a reader that sees it earlier.
         self.shared.word(at).store(word, Ordering::Relaxed);
     }
 }
 
-/// Where readers come from. Clones are the same tail.
+/// The handle that creates readers. Clones refer to the same tail.
 #[derive(Clone, Debug)]
 pub struct TailHandle {
     shared: Arc<Shared>,
 }
 
 impl TailHandle {
-    /// A reader that stands at the next record to be published.
+    /// Creates a reader at the next record to be published.
     #[must_use]
     pub fn reader(&self) -> TailReader {
         let shared = Arc::clone(&self.shared);
@@ -213,8 +213,8 @@ impl TailHandle {
             // SYNC: both pair with the stores in `publish`.
             let record = shared.published_record.load(Ordering::Acquire);
             let at = shared.published_word.load(Ordering::Acquire);
-            // SYNC: pairs with the fence in `publish`: had the end been a later publication's, its
-            // beginning would be seen here.
+            // SYNC: pairs with the fence in `publish`: if the end came from a later publication,
+            // the start of that publication would be seen here.
             fence(Ordering::Acquire);
             if shared.begun_record.load(Ordering::Relaxed) == record {
                 return TailReader { shared, at, record, end: at };
@@ -223,7 +223,7 @@ impl TailHandle {
         }
     }
 
-    /// A reader that stands at the oldest record that is there.
+    /// Creates a reader at the oldest retained record.
     #[must_use]
     pub fn reader_from_oldest(&self) -> TailReader {
         let mut reader = self.reader();
@@ -233,7 +233,7 @@ impl TailHandle {
         reader
     }
 
-    /// The number after the newest published record.
+    /// Returns the number after the newest published record.
     #[must_use]
     pub fn next_record(&self) -> u64 {
         // SYNC: a number alone; it orders nothing.
@@ -241,46 +241,46 @@ impl TailHandle {
     }
 }
 
-/// What a reader finds.
+/// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum TailRead {
-    /// The next record, with its number; its bytes are in the buffer.
+    /// The next record with its number; its bytes are in the buffer.
     Record(u64),
-    /// Nothing new.
+    /// No new record.
     Empty,
-    /// The next record is gone; the oldest that is there has this number. Seek to go on.
+    /// The next record was overwritten; seek to continue.
     Lapped {
-        /// The number of the oldest record.
+        /// The number of the oldest retained record.
         oldest: u64,
     },
 }
 
-/// Where a seek ended.
+/// The result of a seek.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Seek {
-    /// At the record.
+    /// The reader stands at the record.
     Done,
-    /// The record is gone; the oldest that is there has this number. The reader has not moved.
+    /// The record was overwritten. The reader has not moved.
     Lapped {
-        /// The number of the oldest record.
+        /// The number of the oldest retained record.
         oldest: u64,
     },
-    /// There is no such record yet; the next has this number. The reader has not moved.
+    /// The record does not exist yet. The reader has not moved.
     Ahead {
         /// The number of the record to be published next.
         next: u64,
     },
 }
 
-/// A reader's place in a tail.
+/// A reader of a tail, with its place.
 #[derive(Clone, Debug)]
 pub struct TailReader {
     shared: Arc<Shared>,
     at: u64,
     record: u64,
-    /// The end of what is published, as last seen.
+    /// The published end, as last seen.
     end: u64,
 }
 
@@ -328,13 +328,13 @@ impl TailReader {
         found
     }
 
-    /// The number of the next record to be read.
+    /// Returns the number of the next record to read.
     #[must_use]
     pub fn next_record(&self) -> u64 {
         self.record
     }
 
-    /// How many published records are ahead of this reader.
+    /// Returns the number of published records that this reader has not read.
     #[must_use]
     pub fn lag(&self) -> u64 {
         // SYNC: a number alone; it orders nothing.
@@ -342,7 +342,7 @@ impl TailReader {
     }
 
     fn seek_from_oldest(&mut self, wanted: u64) -> Seek {
-        // SYNC: pairs with the store in `publish`: the words up to that number are there.
+        // SYNC: pairs with the store in `publish`: the words up to that number are visible.
         let next = self.shared.published_record.load(Ordering::Acquire);
         if wanted > next {
             return Seek::Ahead { next };
@@ -367,7 +367,8 @@ impl TailReader {
         Seek::Done
     }
 
-    /// The newest segment that begins at or before `wanted`; the oldest when all begin after it.
+    /// Returns the newest segment that begins at or before `wanted`; the oldest when all begin
+    /// after it.
     fn segment_of(&mut self, wanted: u64) -> Option<u64> {
         let oldest = self.oldest_segment();
         let newest = self.refresh().checked_sub(1)? / self.shared.segment_words;
@@ -378,7 +379,7 @@ impl TailReader {
         (oldest..=newest).rev().find(|segment| first(*segment) <= wanted).or(Some(oldest))
     }
 
-    /// Moves to the beginning of a segment, if it is still there.
+    /// Moves to the start of a segment, if it is still retained.
     fn seek_segment(&mut self, segment: u64) -> Seek {
         let at = segment * self.shared.segment_words;
         // SYNC: set before the segment's words are published; checked right below.
@@ -396,8 +397,8 @@ impl TailReader {
         self.shared.oldest_word.load(Ordering::Acquire) / self.shared.segment_words
     }
 
-    /// The oldest record's number when the reader's place was overwritten; none, and the reader
-    /// moved, when what was overwritten was only padding before its next record.
+    /// Returns the oldest record's number when the next record was overwritten. When only padding
+    /// before the next record was overwritten, moves the reader past it and returns `None`.
     fn lapped(&mut self) -> Option<u64> {
         loop {
             let oldest = self.oldest();
@@ -414,7 +415,7 @@ impl TailReader {
         }
     }
 
-    /// The number of the oldest record that is there.
+    /// Returns the number of the oldest retained record.
     fn oldest(&self) -> u64 {
         loop {
             let segment = self.oldest_segment();
@@ -427,14 +428,14 @@ impl TailReader {
         }
     }
 
-    /// Looks anew where the published words end.
+    /// Reloads the published end.
     fn refresh(&mut self) -> u64 {
         // SYNC: pairs with the store in `publish`.
         self.end = self.shared.published_word.load(Ordering::Acquire);
         self.end
     }
 
-    /// The header at the reader's place.
+    /// Returns the header at the reader's place.
     fn next_word(&mut self) -> Word {
         if self.at >= self.end && self.at >= self.refresh() {
             return Word::None;
@@ -450,7 +451,7 @@ impl TailReader {
     }
 }
 
-/// What stands at a reader's place.
+/// The word at a reader's place.
 enum Word {
     Header(u64),
     None,

@@ -1,4 +1,4 @@
-//! The tail on one thread and on several; small sizes, so that Miri can follow.
+//! Tests of the tail on one thread and on several; sizes are small, so that Miri can run them.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn small(segments: usize) -> (TailWriter, TailHandle) {
     tail(TailConfig { segment_words: 16, segments, first_record: 5 })
 }
 
-/// The bytes of a record: its number, as often as fits its length.
+/// Returns the bytes of a record: its number, repeated to its length.
 fn record(number: u64) -> Vec<u8> {
     number.to_le_bytes().into_iter().cycle().take((number * 7 % 60) as usize).collect()
 }

@@ -1,9 +1,9 @@
-//! Crashes a recorded workload at each of its write points and checks what recovery makes of it.
+//! Crashes a recorded workload at each of its write points and checks the recovery.
 //!
-//! A workload runs once on a recording simulated disk while every promise made is noted with the
-//! length of the recording. Then each prefix of the recording is a moment of power loss: for each
-//! choice of what unsynced data survives, the log is opened and held against the promises. The
-//! recording of that recovery is itself cut at each of its points.
+//! A workload runs once on a recording simulated disk; every promise is noted with the length of
+//! the recording. Each prefix of the recording is then a moment of power loss: for each choice of
+//! surviving unsynced data, the log is opened and compared with the promises. The recording of that
+//! recovery is itself cut at each of its points.
 
 #![allow(dead_code)] // The test and the campaign use different parts.
 
@@ -15,19 +15,19 @@ use weir_log::{
 };
 use weir_types::{Epoch, Nanos, PartitionId, Position};
 
-/// What a campaign does.
+/// The parameters of a campaign.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) level: Durability,
     pub(crate) operations: u64,
     pub(crate) seed: u64,
-    /// Random subsets of unsynced data for each write point.
+    /// The number of random subsets of unsynced data per write point.
     pub(crate) subsets: u64,
-    /// Of how many crash states one has its recovery crashed too.
+    /// One of this many crash states also has its recovery crashed.
     pub(crate) nested_every: u64,
 }
 
-/// What a campaign found.
+/// The counts of a campaign.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) write_points: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Tally {
     pub(crate) violations: Vec<String>,
 }
 
-/// What had been promised when the recording had this length.
+/// The promises made by the time the recording had this length.
 #[derive(Clone, Copy, Debug, Default)]
 struct Promise {
     recorded: usize,
@@ -61,7 +61,7 @@ fn config(level: Durability) -> LogConfig {
     config
 }
 
-/// The entry at a position: its bytes follow from the position, so anything invented shows.
+/// Returns the entry at a position: its bytes follow from the position, so an invented entry shows.
 fn entry(position: u64) -> Vec<u8> {
     let mut rng = SeededRng::new(position, "entry");
     let mut bytes = vec![0; 8 + rng.below(250) as usize];
@@ -163,7 +163,7 @@ pub(crate) fn run(plan: Plan) -> Tally {
         while promises.get(promised + 1).is_some_and(|p| p.recorded <= at) {
             promised += 1;
         }
-        // What was appended may be on the disk as soon as the next promise is under way.
+        // Appended entries may be on the disk as soon as the next promise is in progress.
         let next = promises.get(promised + 1).unwrap_or(&promises[promised]);
         let judge = Judge { plan, promise: promises[promised], next: *next, process_only: false };
         let mut choices = disk.crash_choices();
@@ -191,7 +191,7 @@ struct Judge {
     plan: Plan,
     promise: Promise,
     next: Promise,
-    /// The process died and the system did not.
+    /// Only the process died; the operating system lived on.
     process_only: bool,
 }
 
@@ -209,7 +209,7 @@ fn open_and_read(disk: &SimDisk, level: Durability) -> Result<Found, LogError> {
 }
 
 impl Judge {
-    /// Opens the crashed disk twice, holds what is found against the promises, and when `nested`
+    /// Opens the crashed disk twice and compares the result with the promises; with `nested`,
     /// crashes the first opening at each of its own write points.
     fn recover(
         &self,
@@ -222,7 +222,7 @@ impl Judge {
         disk.record();
         let Some(first) = self.recover_once(&disk, tally, place) else { return };
         let trace = disk.take_trace();
-        // The same disk once more: all that recovery said must be durable by now.
+        // The same disk once more: everything that recovery reported must be durable by now.
         let again = disk.after_power_loss(CrashChoice::LoseAll);
         if let Some(second) = self.recover_once(&again, tally, place)
             && (second.1 != first.1 || second.0.cut.is_some())
@@ -297,7 +297,7 @@ impl Judge {
         if report.positions.start > self.promise.truncated.max(self.next.truncated).max(1) {
             faults.push(format!("the log begins only at {}", report.positions.start));
         }
-        // The workload ran in epoch 1; an opening before this one may have begun the next.
+        // The workload ran in epoch 1; an earlier opening may have begun the next one.
         if last < self.promise.committed && report.epoch == Epoch(1) {
             faults.push(format!(
                 "a commit is lost and no epoch began: {report:?}, promised {:?}",
@@ -318,7 +318,7 @@ impl Judge {
             Ok((loaded, skipped)) if skipped.is_empty() => loaded,
             other => return Some(format!("snapshots are not all sound: {other:?}")),
         };
-        // Its position will be given out again.
+        // Its position will be reused.
         match store.list() {
             Ok(positions) if positions.iter().all(|at| *at <= end) => {}
             other => return Some(format!("snapshots after {end}: {other:?}")),

@@ -1,4 +1,4 @@
-//! What the log's tests share: small configurations, a driver, and reading a log back.
+//! Helpers of the log's tests: small configurations, a driver, and reading a log back.
 
 #![allow(dead_code)] // Each test binary uses its own part.
 
@@ -6,7 +6,7 @@ use weir_io::Disk;
 use weir_log::{Append, Batch, Durability, EmbeddedLog, LogConfig, LogError, Push, SequencedLog};
 use weir_types::{Nanos, PartitionId, Position};
 
-/// A configuration with segments so small that a test rolls them.
+/// Returns a configuration with segments small enough that a test rolls them.
 pub(crate) fn config(durability: Durability) -> LogConfig {
     let mut config = LogConfig::new(PartitionId(1), 0x1234_5678_9abc_def0);
     config.durability = durability;
@@ -16,7 +16,7 @@ pub(crate) fn config(durability: Durability) -> LogConfig {
     config
 }
 
-/// A batch of these entries.
+/// Returns a batch of these entries.
 pub(crate) fn batch_of<T: AsRef<[u8]>>(entries: &[T]) -> Batch {
     let mut batch = Batch::new();
     for entry in entries {
@@ -25,7 +25,7 @@ pub(crate) fn batch_of<T: AsRef<[u8]>>(entries: &[T]) -> Batch {
     batch
 }
 
-/// Appends and requires that it is taken.
+/// Appends the entries and requires that the log accepts them.
 pub(crate) fn append<D: Disk, T: AsRef<[u8]>>(log: &mut EmbeddedLog<D>, entries: &[T]) -> Position {
     let time = Nanos(log.last_log_time().0 + 1);
     match log.append(log.epoch(), time, &batch_of(entries)) {
@@ -34,7 +34,7 @@ pub(crate) fn append<D: Disk, T: AsRef<[u8]>>(log: &mut EmbeddedLog<D>, entries:
     }
 }
 
-/// Works until all that was appended is committed.
+/// Works until all appended entries are committed.
 pub(crate) fn commit<D: Disk>(log: &mut EmbeddedLog<D>, disk_waits: bool) {
     for _ in 0..1_000_000 {
         log.do_work(Nanos(0)).expect("no fault was asked for");
@@ -48,7 +48,7 @@ pub(crate) fn commit<D: Disk>(log: &mut EmbeddedLog<D>, disk_waits: bool) {
     panic!("the log does not come to rest");
 }
 
-/// All entries from `from` on.
+/// Returns all entries from `from`.
 pub(crate) fn read_all<D: Disk>(
     log: &mut EmbeddedLog<D>,
     from: Position,

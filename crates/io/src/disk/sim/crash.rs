@@ -1,4 +1,4 @@
-//! Power loss: the durable image plus a choice of what had not been synced.
+//! Power loss: the durable image plus a chosen part of the unsynced changes.
 
 use std::sync::Arc;
 
@@ -6,29 +6,29 @@ use super::SimDisk;
 use super::image::{Image, Inode, Pending, PendingWrite, SECTOR, change_names, write_bytes};
 use crate::rng::{Rng, SeededRng};
 
-/// What of the unsynced changes survives a power loss.
+/// The unsynced changes that survive a power loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CrashChoice {
     /// None.
     LoseAll,
     /// All.
     KeepAll,
-    /// All but the one with this index.
+    /// All except the one with this index.
     LoseOne(usize),
-    /// All before the write with this index, and of it the first so many sectors.
+    /// All before the write with this index, and the first `sectors` sectors of that write.
     TearAt {
         /// The torn write's index among the unsynced changes.
         index: usize,
-        /// How many of its sectors are kept.
+        /// The number of its sectors that are kept.
         sectors: usize,
     },
-    /// A subset of changes, and of the sectors of each write, drawn from this seed.
+    /// A subset of the changes, and of the sectors of each write, drawn from this seed.
     Random(u64),
 }
 
 impl SimDisk {
-    /// Every choice that is enumerable here, without the random ones: lose all, keep all, lose
-    /// each single change, tear each write at each sector border.
+    /// Returns all choices except the random ones: lose all, keep all, lose each single change,
+    /// tear each write at each sector boundary.
     #[must_use]
     pub fn crash_choices(&self) -> Vec<CrashChoice> {
         let state = self.state();
@@ -51,7 +51,7 @@ impl SimDisk {
         choices
     }
 
-    /// The disk as the machine finds it after losing power now: a new boot, all clean.
+    /// Returns the disk as found after a power loss now: a new boot, nothing unsynced.
     #[must_use]
     pub fn after_power_loss(&self, choice: CrashChoice) -> SimDisk {
         let state = self.state();
@@ -59,13 +59,13 @@ impl SimDisk {
     }
 }
 
-/// How many sectors of the disk a write touches.
+/// Returns the number of disk sectors that a write touches.
 fn sector_count(write: &PendingWrite) -> usize {
     let start = usize::try_from(write.offset).expect("a simulated file fits in memory");
     (start + write.bytes.len()).div_ceil(SECTOR) - start / SECTOR
 }
 
-/// Applies the sectors of `write` for which `keep` says so.
+/// Applies the sectors of `write` for which `keep` returns true.
 fn write_sectors(file: &mut Arc<Vec<u8>>, write: &PendingWrite, mut keep: impl FnMut() -> bool) {
     let start = usize::try_from(write.offset).expect("a simulated file fits in memory");
     let mut at = 0;
@@ -129,7 +129,8 @@ impl Image {
                 });
             }
             (Pending::Write(write), Some(rng)) => {
-                // Whole writes survive more often than single sectors do by a fair coin each.
+                // Draws that keep all or none of a write are more frequent than a fair coin per
+                // sector would give.
                 let parts = [0, 1, 2, 4, 4][rng.below(5) as usize];
                 let Inode { durable, .. } = &mut self.inodes[write.ino];
                 write_sectors(durable, write, || rng.chance(parts, 4));

@@ -1,17 +1,17 @@
 //! The two images of a simulated disk, live and durable, and the operations that change them.
 //!
-//! An image is copied for every crash state, so file contents are shared until written.
+//! An image is copied for every crash state, so file contents are shared until they are written.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The unit that a power loss keeps or loses whole, in bytes.
+/// The unit that a power loss keeps or loses as a whole, in bytes.
 pub const SECTOR: usize = 512;
 
-/// A recorded operation on the medium. Files are named by the number of their creation.
+/// A recorded operation on the medium. A file is identified by the number of its creation.
 #[derive(Clone, Debug)]
 pub enum TraceOp {
-    /// A file was created, or one of that name emptied.
+    /// A file was created, or an existing one of that name emptied.
     Create {
         /// Its name.
         name: String,
@@ -20,9 +20,9 @@ pub enum TraceOp {
     Write {
         /// The file.
         ino: usize,
-        /// Where, in bytes.
+        /// The offset in bytes.
         offset: u64,
-        /// What.
+        /// The bytes.
         bytes: Arc<[u8]>,
     },
     /// A file was synced.
@@ -30,7 +30,7 @@ pub enum TraceOp {
         /// The file.
         ino: usize,
     },
-    /// A file's sync failed: its writes are clean and not durable.
+    /// A file's sync failed: its writes are clean but not durable.
     SyncFailed {
         /// The file.
         ino: usize,
@@ -39,7 +39,7 @@ pub enum TraceOp {
     Rename {
         /// The old name.
         from: String,
-        /// The new one.
+        /// The new name.
         to: String,
     },
     /// A file was removed.
@@ -51,7 +51,7 @@ pub enum TraceOp {
     SyncDir,
 }
 
-/// A change of the directory that is not synced.
+/// An unsynced change of the directory.
 #[derive(Clone, Debug)]
 pub(super) enum DirChange {
     Create { name: String, ino: usize },
@@ -59,7 +59,7 @@ pub(super) enum DirChange {
     Remove { name: String },
 }
 
-/// A write that is not synced.
+/// An unsynced write.
 #[derive(Clone, Debug)]
 pub(super) struct PendingWrite {
     pub(super) ino: usize,
@@ -67,7 +67,7 @@ pub(super) struct PendingWrite {
     pub(super) bytes: Arc<[u8]>,
 }
 
-/// A change that a power loss may lose, in the order it was made.
+/// A change that a power loss may lose; changes are kept in the order they were made.
 #[derive(Clone, Debug)]
 pub(super) enum Pending {
     Write(PendingWrite),
@@ -82,7 +82,7 @@ pub(super) struct Inode {
 
 pub(super) type Names = BTreeMap<String, usize>;
 
-/// See the module's documentation.
+/// The live and durable images, and the changes between them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Image {
     pub(super) inodes: Vec<Inode>,
@@ -91,7 +91,7 @@ pub(super) struct Image {
     pub(super) pending: Vec<Pending>,
 }
 
-/// Writes into a growing file; what lies between its end and `offset` becomes zero.
+/// Writes into a growing file; a gap between its end and `offset` is filled with zeros.
 pub(super) fn write_bytes(file: &mut Arc<Vec<u8>>, offset: u64, bytes: &[u8]) {
     let file = Arc::make_mut(file);
     let start = usize::try_from(offset).expect("a simulated file fits in memory");
