@@ -37,7 +37,7 @@ impl Open {
         self.last_time = self.last_time.max(time);
     }
 
-    /// Forgets the changes after `place`.
+    /// Drops the changes after `place`.
     pub(crate) fn forget_after(&mut self, place: Place) {
         let (mut count, mut attributes_len, mut times) = (0, 0, Open::default());
         for image in self.images().take_while(|image| image.place() <= place) {
