@@ -1,4 +1,7 @@
 //! The limits of a broker, and its behaviour when one is reached.
+//!
+//! Sizes are in bytes, times in nanoseconds. A subscription may have a quota and an expiry of its
+//! own; the configuration's apply to all others. Opening a broker with inconsistent sizes panics.
 
 use weir_types::{Durability, Nanos};
 

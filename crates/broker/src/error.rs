@@ -1,4 +1,8 @@
 //! The errors of a broker, in types.
+//!
+//! A [`BrokerError`] means that the broker does not open or has stopped; a [`Refused`] message
+//! stays with its producer; a [`SubscriptionError`] refuses one operation. An evicted or expired
+//! subscription's error has the places to go on from.
 
 use thiserror::Error;
 use weir_io::DiskError;

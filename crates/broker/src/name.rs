@@ -1,4 +1,7 @@
 //! Names and numbers of topics, messages and subscriptions.
+//!
+//! A place identifies a message at its source, a number identifies it in the broker. Numbers are
+//! never reused, also across runs; the places of a source in a topic only rise.
 
 use core::fmt;
 

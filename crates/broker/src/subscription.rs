@@ -1,4 +1,7 @@
 //! A subscription in the broker's memory, and its listing.
+//!
+//! A queue has a cursor for the next delivery and a window of deliveries not acknowledged. When the
+//! attachment ends, both go back to the last message taken, so that the others are delivered again.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,7 @@
 //! A block: images packed into the parts of a file, and unpacked.
+//!
+//! The three parts (keys, body, attributes) are compressed separately, so that a filter reads the
+//! keys alone. No input is trusted: the checksum, lengths and content of each part are checked.
 
 use weir_io::{Disk, DiskError, FileId};
 use weir_wire::rows::ATTRIBUTES_LEN_MAX;

@@ -1,5 +1,6 @@
 //! The segment of each record's latest change, which shows that a row in an older segment is
-//! history: four bytes per record, in chunks by record number. Also a set of records, one bit each.
+//! history: four bytes per record, in chunks by record number. A chunk is dropped when none of its
+//! records is in a later segment than those removed. Also a set of records, one bit each.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,7 @@
 //! Changes that were taken and are in no segment yet, in the order of their places.
+//!
+//! They are in memory only: after a crash the order store must feed them again. All changes of a
+//! record are kept until a segment is written, which then gets the last one.
 
 use weir_io::{Disk, DiskError};
 use weir_types::Nanos;

@@ -1,5 +1,7 @@
-//! Places, keys and filters, with the same meaning as in the order store: the two crates do not
-//! depend on each other, and the caller that joins them converts.
+//! Places, keys and filters, with the same meaning as in the order store.
+//!
+//! The two crates do not depend on each other: the caller that joins them converts. Numbers in
+//! files are little-endian.
 
 use weir_types::{AccountId, FirmId, InstrumentId, Rec, Seq};
 

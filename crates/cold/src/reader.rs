@@ -1,4 +1,8 @@
 //! Pages from the archive: the changes after a place, as the order store would serve them.
+//!
+//! A page reads a bounded number of blocks and visits a bounded number of entries. It skips a row
+//! whose record changed again later, in a segment or in the changes that are in none yet. It never
+//! starts below the floor.
 
 use weir_io::{Access, Disk};
 use weir_types::Nanos;
@@ -37,7 +41,7 @@ pub struct ColdPage {
     pub byte_count: u32,
     /// Changes that the rows stand for besides their own.
     pub merged_count: u32,
-    /// The time of the oldest change in it; zero when there is none.
+    /// The time of the oldest change in it; zero if there is none.
     pub oldest_transact_time: Nanos,
     /// True when the page ends among the changes of one `seq`.
     pub is_partial: bool,

@@ -1,4 +1,7 @@
 //! Writing a segment, entry by entry, and opening one.
+//!
+//! A segment is written to a part file, which is synced and then renamed. Opening checks the
+//! header, the footer and the index; a block is checked when it is read.
 
 use weir_io::{Access, Disk, DiskError, DiskErrorKind, FileId};
 

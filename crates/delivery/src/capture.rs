@@ -1,5 +1,6 @@
 //! A snapshot in progress: the slots that are still to be sent, and copies of those that changed
-//! before their turn. `snapshot.rs` describes the stream.
+//! before their turn. `snapshot.rs` describes the stream. The copies count towards the store's
+//! memory limit; when memory is short, the snapshot is cancelled before an order is refused.
 
 use std::collections::VecDeque;
 

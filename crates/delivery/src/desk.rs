@@ -217,14 +217,14 @@ pub struct Desk {
     timers: BTreeSet<(Nanos, u32)>,
     /// Readers to visit even if nothing is new: new ones, due ones, those with more to read.
     ready: VecDeque<u32>,
-    /// The next reader to look at what is new, how many still have to, and what is new.
+    /// The sweep for new rows: the next reader, the readers left, and the head that it sweeps for.
     sweep_at: usize,
     sweep_left: usize,
     swept: Place,
     selection: Selection,
     token: Vec<u8>,
     opened: Vec<SourcePlace>,
-    /// Readers below the floor, where somebody keeps what went.
+    /// Readers below the floor, if an archive is attached.
     older: Option<Older>,
 }
 

@@ -71,7 +71,7 @@ pub struct Page {
     pub row_count: u32,
     /// Changes that the rows stand for besides their own.
     pub merged_count: u32,
-    /// The time of the oldest change in it; zero when there is none.
+    /// The time of the oldest change in it; zero if there is none.
     pub oldest_transact_time: Nanos,
     /// True when the page reaches the newest state.
     pub is_online: bool,
@@ -325,7 +325,7 @@ pub struct RowsPage<'a> {
     pub row_count: u32,
     /// Changes that the rows stand for besides their own.
     pub merged_count: u32,
-    /// The time of the oldest change in it; zero when there is none.
+    /// The time of the oldest change in it; zero if there is none.
     pub oldest_transact_time: Nanos,
     /// True when the page ends among the changes of one `seq`.
     pub is_partial: bool,

@@ -5,7 +5,7 @@
 //! replica end in the same state as the original.
 //!
 //! ```text
-//! state     version u8, epoch u32, next batch u64, rows of it that are there u32, resend u8
+//! state     version u8, epoch u32, next batch u64, rows of it in the store u32, resend u8
 //!           (0 none, 1 due, 2 runs, 3 sweeps, 4 none: a log's records), its place, its seq u64,
 //!           its cursor u64; the place that rows must be above
 //! ```

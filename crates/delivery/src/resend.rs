@@ -1,5 +1,6 @@
 //! Support for an outside core's stream: epochs that void changes the store holds, and the records
-//! in order of their numbers.
+//! in order of their numbers. Our own engine's log does not need it: its epochs void nothing that a
+//! store holds.
 
 use weir_types::{Epoch, OrderId, Rec};
 

@@ -82,7 +82,7 @@ pub struct Lag {
     pub bytes: u32,
     /// True when there are more than were counted.
     pub is_more: bool,
-    /// The time of the oldest change among them; zero when there is none.
+    /// The time of the oldest change among them; zero if there is none.
     pub oldest_transact_time: Nanos,
 }
 

@@ -1,4 +1,7 @@
 //! The limits and waits of a router, and its counters.
+//!
+//! Limits of rows and bytes hold over all sources together. A reader's waits begin when its fetch
+//! comes or its last page was served, a request's when it is sent.
 
 use weir_types::Nanos;
 

@@ -1,5 +1,8 @@
 //! The input from backends: frames as a node sends them to any client, checked against the
 //! protocol.
+//!
+//! A page is processed when its header and all its rows have come, and is used whole or not at all.
+//! A backend that breaks the protocol is set aside.
 
 use weir_types::{Nanos, Reason};
 use weir_wire::delivery::{OrderPage, OrderPageBody, PageFlags, SourceStates};

@@ -1,4 +1,7 @@
 //! Backends in the same process: desks, each with its store, called without a socket.
+//!
+//! Each request is a connection of its own at its desk, so that cancelling it drops the connection.
+//! A desk's frames go to the router at once: there is no back-pressure between the two.
 
 use weir_types::Nanos;
 

@@ -1,4 +1,8 @@
 //! Serving a reader its page: the header with the next token first, then the rows.
+//!
+//! The token has the reader's place in every source after the page, and its places in unknown
+//! sources unchanged. While a source is away, and once after, the page has the status of every
+//! source.
 
 use weir_types::{Nanos, Reason, SourceStatus};
 use weir_wire::delivery::{OrderPage, OrderPageBody, PageFlags, SourceState, SourceStates};
