@@ -1,10 +1,10 @@
-//! A message to a subscriber that is there, through the broker beside a bare hand-off, in one
-//! process and taking turns; and a long run with subscribers that come and go, in which every
+//! A message to an attached subscriber through the broker, compared with a bare hand-off, in one
+//! process and alternately; and a long run with subscribers that come and go, in which every
 //! message is counted and the disk is watched.
 //!
 //! `bench_broker [--dir DIR] [--messages N] [--rounds N] [--level memory|os|disk]` prints one line
-//! of JSON. `--dir` must lie on the disk that is meant; it is made, and removed at the end. The
-//! hand-off copies a body into a queue and out of it. No socket is in either.
+//! of JSON. `--dir` must be on the disk to be measured; it is created, and removed at the end. The
+//! hand-off copies a body into a queue and out of it. Neither uses a socket.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -18,7 +18,7 @@ use weir_types::{Epoch, Nanos, Position};
 
 const TOPIC: Topic = Topic { kind: TopicKind::Executions, key: 11 };
 const BODY: [u8; 200] = [0x5a; 200];
-/// Messages of a round of the comparison.
+/// Messages per round of the comparison.
 const ROUND: u64 = 200_000;
 /// Subscribers of the long run.
 const SUBSCRIBERS: usize = 8;
@@ -66,7 +66,7 @@ impl Bench {
         }
     }
 
-    /// Publishes the next record, again as long as memory is full.
+    /// Publishes the next record, and repeats while memory is full.
     fn publish(&mut self, body: &[u8]) {
         self.record += 1;
         let record = Position(self.record);
@@ -82,7 +82,7 @@ impl Bench {
         }
     }
 
-    /// Takes and acknowledges what is there; returns how many.
+    /// Takes and acknowledges the available messages; returns their number.
     fn take(&mut self, hold: Attachment, mut see: impl FnMut(Place)) -> usize {
         let mut last = MessageNo::NONE;
         let taken = self.broker.take_messages(hold, 256, |delivery| {
@@ -95,7 +95,7 @@ impl Bench {
         taken.expect("nobody is evicted")
     }
 
-    /// Nanoseconds a message to a subscriber that is there.
+    /// Returns the nanoseconds per message to an attached subscriber.
     fn present(&mut self, hold: Attachment) -> f64 {
         let began = Instant::now();
         for _ in 0..ROUND {
@@ -107,7 +107,7 @@ impl Bench {
     }
 }
 
-/// Nanoseconds a message through a queue and nothing else.
+/// Returns the nanoseconds per message through a queue and nothing else.
 fn hand_off() -> f64 {
     let mut queue: VecDeque<Box<[u8]>> = VecDeque::new();
     let began = Instant::now();
@@ -125,8 +125,8 @@ struct Follower {
     next: u64,
 }
 
-/// Publishes so many messages to subscribers that come and go; returns the most and the last bytes
-/// on disk, and how often somebody came.
+/// Publishes `messages` messages to subscribers that come and go; returns samples of the bytes on
+/// disk, and the number of attachments.
 fn come_and_go(bench: &mut Bench, messages: u64) -> (Vec<u64>, u64) {
     let mut rng = SeededRng::new(1, "come and go");
     let mut followers: Vec<Follower> = Vec::new();
@@ -143,7 +143,7 @@ fn come_and_go(bench: &mut Bench, messages: u64) -> (Vec<u64>, u64) {
             }
         }
         for follower in &mut followers {
-            // Away for 16,000 messages in the mean, there for 160,000.
+            // On average away for 16,000 messages, attached for 160,000.
             let odds = if follower.hold.is_some() { 5_000 } else { 500 };
             if follower.hold.is_none() && (bench.record == end || rng.chance(1, odds)) {
                 let attached = bench.broker.attach(&follower.name, Nanos(0));

@@ -1,9 +1,9 @@
-//! The bytes of a spill file: a header, then blocks of parts, each part messages of one topic.
+//! The format of a spill file: a header, then blocks of parts, each part messages of one topic.
 //!
-//! A part is never split, joined or changed: moved to another file it has the same bytes, so that
-//! (topic, first number) names it wherever it lies. A block is written whole or counts as not
-//! written. Byte by byte: docs/protocols/broker-format.md. Nothing read here is trusted: wrong
-//! bytes are refused and never make it panic.
+//! A part is never split, joined or changed: moved to another file it keeps its bytes, so that
+//! (topic, first number) identifies it in any file. A block is either written whole or counts as
+//! not written. docs/protocols/broker-format.md specifies the bytes. No input is trusted: invalid
+//! bytes are refused and never cause a panic.
 
 use weir_types::{Epoch, Nanos, Position};
 
@@ -11,16 +11,16 @@ use crate::name::{MessageNo, Place, Source, Topic, TopicKind};
 
 /// The format version that is written, of spill files and of the table.
 pub const FORMAT_VERSION: u32 = 1;
-/// Blocks begin at multiples of so many bytes: what a power loss keeps or loses whole.
+/// The alignment of blocks: a power loss keeps or loses units of this size whole.
 pub(crate) const ALIGN: usize = 512;
 pub(crate) const FILE_HEADER: usize = ALIGN;
 pub(crate) const BLOCK_HEADER: usize = 64;
 pub(crate) const PART_HEADER: usize = 56;
 pub(crate) const MESSAGE_HEADER: usize = 40;
-/// No block is longer: room for the largest configured one, its last message and its parts.
+/// The longest block: room for the largest configured one, its last message and its parts.
 const BLOCK_MAX: u64 = 64 << 20;
 
-/// Numbers of files and blocks stay below: counting on from one never overflows.
+/// The limit of file and block numbers: counting on from a lower one never overflows.
 pub(crate) const NUMBER_MAX: u64 = 1 << 62;
 
 const FILE_MAGIC: [u8; 8] = *b"WEIRSPIL";
@@ -51,12 +51,12 @@ pub struct FileHeader {
     pub synced_seq: u64,
 }
 
-/// Why the head of a file cannot be used.
+/// The reason that a file's header cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderFault {
-    /// It is not sound.
+    /// It is invalid.
     Unsound,
-    /// It is sound and of a newer format version.
+    /// It is valid and of a newer format version.
     Newer(u32),
 }
 
@@ -127,7 +127,7 @@ impl BlockHeader {
         put(head, 4, &crc.to_le_bytes());
     }
 
-    /// The block at the start of `bytes`, whole and sound, and its parts.
+    /// Returns the block at the start of `bytes` and its parts, if it is complete and valid.
     pub(crate) fn open(bytes: &[u8]) -> Option<(BlockHeader, &[u8])> {
         let mut head: [u8; BLOCK_HEADER] = bytes.get(..BLOCK_HEADER)?.try_into().ok()?;
         let crc = u32_at(&head, 4);
@@ -150,7 +150,7 @@ impl BlockHeader {
         (crc32c::crc32c(body) == u32_at(&head, 8)).then_some((header, body))
     }
 
-    /// The bytes from this block's start to the next one's.
+    /// Returns the bytes from this block's start to the next one's.
     pub(crate) fn stride(&self) -> usize {
         (BLOCK_HEADER + self.length as usize).next_multiple_of(ALIGN)
     }
@@ -165,11 +165,11 @@ pub struct PartHeader {
     pub first: MessageNo,
     /// The number of the last.
     pub last: MessageNo,
-    /// When the first was published.
+    /// The time at which the first was published.
     pub first_at: Nanos,
-    /// When the last was published.
+    /// The time at which the last was published.
     pub last_at: Nanos,
-    /// How many there are.
+    /// The number of its messages.
     pub count: u32,
     /// The bytes of their bodies.
     pub body_bytes: u32,
@@ -177,25 +177,25 @@ pub struct PartHeader {
     pub length: u32,
 }
 
-/// A message as it lies in a part.
+/// A message in its encoded form in a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredMessage<'a> {
     /// Its number.
     pub no: MessageNo,
     /// Its place.
     pub place: Place,
-    /// When it was published.
+    /// The time at which it was published.
     pub at: Nanos,
     /// Its bytes.
     pub body: &'a [u8],
 }
 
-/// The bytes that a message with a body of `len` bytes takes in a part.
+/// Returns the bytes that a message with a body of `len` bytes takes in a part.
 pub(crate) fn message_bytes(len: usize) -> usize {
     MESSAGE_HEADER + len.next_multiple_of(8)
 }
 
-/// Begins a part at the end of `out`; returns where.
+/// Begins a part at the end of `out`; returns its offset.
 pub(crate) fn begin_part(out: &mut Vec<u8>) -> usize {
     out.resize(out.len() + PART_HEADER, 0);
     out.len() - PART_HEADER
@@ -216,7 +216,7 @@ pub(crate) fn put_message(out: &mut Vec<u8>, message: &StoredMessage<'_>) {
     put(bytes, MESSAGE_HEADER, message.body);
 }
 
-/// Ends the part that begins at `at` and goes to the end of `out`: its length and checksum.
+/// Ends the part from `at` to the end of `out`: fills in its header and checksum.
 pub(crate) fn end_part(out: &mut [u8], at: usize, mut header: PartHeader) -> PartHeader {
     let bytes = &mut out[at..];
     header.length = u32::try_from(bytes.len()).expect("a part is shorter than 4 GiB");
@@ -234,7 +234,7 @@ pub(crate) fn end_part(out: &mut [u8], at: usize, mut header: PartHeader) -> Par
     header
 }
 
-/// The part at the start of `bytes`, sound in all of its messages, and where each of them begins.
+/// Returns the part at the start of `bytes`, if all its messages are valid, and their offsets.
 #[must_use]
 pub fn open_part(bytes: &[u8]) -> Option<(PartHeader, Vec<u32>)> {
     let head = bytes.get(..PART_HEADER)?;
@@ -260,7 +260,7 @@ pub fn open_part(bytes: &[u8]) -> Option<(PartHeader, Vec<u32>)> {
     Some((header, starts))
 }
 
-/// Where each message of a part begins; `None` when they are not what the head says.
+/// Returns the offsets of a part's messages; `None` if they do not match the head.
 fn message_starts(part: &[u8], header: &PartHeader) -> Option<Vec<u32>> {
     let mut starts = Vec::new();
     let (mut at, mut last, mut body_bytes) = (PART_HEADER, MessageNo::NONE, 0_u64);
@@ -282,7 +282,7 @@ fn message_starts(part: &[u8], header: &PartHeader) -> Option<Vec<u32>> {
     agrees.then_some(starts)
 }
 
-/// The message that begins at `at`.
+/// Returns the message that begins at `at`.
 #[must_use]
 pub fn message_at(part: &[u8], at: usize) -> Option<StoredMessage<'_>> {
     let head = part.get(at..at + MESSAGE_HEADER)?;
@@ -296,7 +296,8 @@ pub fn message_at(part: &[u8], at: usize) -> Option<StoredMessage<'_>> {
     Some(StoredMessage { no: MessageNo(u64_at(head, 0)), place, at: Nanos(u64_at(head, 24)), body })
 }
 
-/// The parts of a block's body with their offsets in it; `None` when they are not what it says.
+/// Returns the parts of a block's body with their offsets in it; `None` if their number differs
+/// from the head's.
 pub(crate) fn parts_of(body: &[u8], count: u32) -> Option<Vec<(usize, PartHeader)>> {
     let mut parts = Vec::new();
     let mut at = 0;
@@ -308,18 +309,18 @@ pub(crate) fn parts_of(body: &[u8], count: u32) -> Option<Vec<(usize, PartHeader
     (parts.len() as u64 == u64::from(count)).then_some(parts)
 }
 
-/// What a spill file's bytes say.
+/// The content of a spill file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scan {
-    /// Sound blocks: number, synced number, and parts with their offsets in the file.
+    /// Valid blocks: number, synced number, and parts with their offsets in the file.
     pub(crate) blocks: Vec<ScannedBlock>,
-    /// Where the sound blocks end.
+    /// The end of the valid blocks.
     pub(crate) end: u64,
-    /// Whether something else than zeros follows.
+    /// True when something other than zeros follows.
     pub(crate) is_torn: bool,
 }
 
-/// A sound block.
+/// A valid block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ScannedBlock {
     pub(crate) seq: u64,
@@ -327,7 +328,7 @@ pub(crate) struct ScannedBlock {
     pub(crate) parts: Vec<(u64, PartHeader)>,
 }
 
-/// Reads the blocks behind a sound file header: as many as follow each other without a fault.
+/// Reads the blocks after a valid file header, up to the first fault.
 pub(crate) fn scan(bytes: &[u8], header: &FileHeader) -> Scan {
     let mut scan = Scan { end: FILE_HEADER as u64, ..Scan::default() };
     let mut at = FILE_HEADER;
@@ -356,18 +357,18 @@ pub(crate) struct BlockBuilder {
 }
 
 impl BlockBuilder {
-    /// Begins a block; `opens` when it is the first of its file.
+    /// Begins a block; `opens` is true if it is the first of its file.
     pub(crate) fn new(opens: bool) -> BlockBuilder {
         let start = if opens { FILE_HEADER } else { 0 };
         BlockBuilder { bytes: vec![0; start + BLOCK_HEADER], parts: 0, start }
     }
 
-    /// The bytes of parts so far.
+    /// Returns the bytes of parts so far.
     pub(crate) fn length(&self) -> usize {
         self.bytes.len() - self.start - BLOCK_HEADER
     }
 
-    /// Adds a part as it lay elsewhere; returns its offset in `bytes`.
+    /// Adds a part with unchanged bytes; returns its offset in `bytes`.
     pub(crate) fn add_part(&mut self, part: &[u8]) -> usize {
         let at = self.bytes.len();
         self.bytes.extend_from_slice(part);
@@ -375,8 +376,8 @@ impl BlockBuilder {
         at
     }
 
-    /// Ends the block: heads, checksums and padding. `file` is the file's header, used as far as
-    /// the block opens it.
+    /// Ends the block: heads, checksums and padding. `file` is the file's header, which is written
+    /// only if the block opens the file.
     pub(crate) fn finish(mut self, seq: u64, file: &FileHeader) -> Vec<u8> {
         let header = BlockHeader {
             parts: self.parts,

@@ -1,15 +1,15 @@
-//! The broker: messages in, the state of what was acknowledged, and the duty cycle.
+//! The broker: messages in, the state of acknowledgements, and the duty cycle.
 //!
 //! A state machine of one thread: time comes with each call, the disk is the only effect. Nothing
-//! here waits but `open` and `close`, and reading a part for a subscriber that is behind.
+//! blocks except `open`, `close`, and reading a part for a subscriber that is behind.
 //!
-//! What becomes of a message:
+//! The fate of a message:
 //!
 //! | | at `memory` | at `os`, `disk` |
 //! | --- | --- | --- |
-//! | everybody took it | forgotten | forgotten, and acknowledged if it was not written |
-//! | somebody is away | kept in memory | written at once, then acknowledged |
-//! | all are there, not taken within `hold` | kept in memory | written, then acknowledged |
+//! | every subscriber took it | dropped | dropped, and acknowledged if it was not written |
+//! | a subscriber is away | kept in memory | written at once, then acknowledged |
+//! | all are attached, not taken within `hold` | kept in memory | written, then acknowledged |
 //! | memory is half full | written in a large block, then only on disk | only on disk |
 
 use std::collections::{BTreeMap, VecDeque};
@@ -26,51 +26,51 @@ use crate::spill::Spill;
 use crate::subscription::Subscription;
 use crate::topic::{MESSAGE_OVERHEAD, TopicState};
 
-/// What became of a message that was published.
+/// The outcome of publishing a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Published {
     /// It has this number; it is acknowledged when [`Broker::acknowledged`] reaches it.
     Taken(MessageNo),
-    /// Its place was published before; that is acknowledged when this number is reached.
+    /// Its place was published before; that message is acknowledged when this number is reached.
     Repeated(MessageNo),
-    /// Nobody subscribes to the topic: there is nothing to keep.
+    /// The topic has no subscription: there is nothing to keep.
     Unwanted,
 }
 
-/// What happened to a subscription without its client's doing.
+/// A change of a subscription that its client did not cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// It was evicted.
     Evicted {
         /// The subscription.
         name: Name,
-        /// Why.
+        /// The reason.
         reason: EvictReason,
     },
-    /// Nobody attached for too long.
+    /// No client attached for too long.
     Expired {
         /// The subscription.
         name: Name,
     },
 }
 
-/// What a broker has done in this run.
+/// A broker's counters of this run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Messages taken from producers.
     pub published: u64,
     /// Messages whose place had been published before.
     pub repeated: u64,
-    /// Messages of topics that nobody subscribes to.
+    /// Messages of topics without a subscription.
     pub unwanted: u64,
     /// Messages refused.
     pub refused: u64,
     /// Deliveries, repeated ones included.
     pub delivered: u64,
-    /// Acknowledged deliveries.
+    /// Deliveries acknowledged.
     pub taken: u64,
-    /// Acknowledgements refused: of messages that were not delivered.
+    /// Acknowledgements refused, of messages that were not delivered.
     pub acks_refused: u64,
     /// Messages written to disk.
     pub written: u64,
@@ -84,9 +84,9 @@ pub struct Counters {
     pub parts_read: u64,
     /// Files removed.
     pub files_removed: u64,
-    /// How often the table was saved.
+    /// Times that the table was saved.
     pub tables: u64,
-    /// How often the disk was found full.
+    /// Times that the disk was found full.
     pub full: u64,
     /// Subscriptions evicted.
     pub evicted: u64,
@@ -94,16 +94,16 @@ pub struct Counters {
     pub expired: u64,
 }
 
-/// What a broker holds now.
+/// The messages and files that a broker holds now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
     /// Messages in memory.
     pub messages: u64,
-    /// Bytes that they take there, overhead included.
+    /// Bytes that they take in memory, overhead included.
     pub memory_bytes: u64,
     /// Bytes of spill files.
     pub disk_bytes: u64,
-    /// Of these, bytes of parts that somebody wants.
+    /// Of these, bytes of parts that a subscription wants.
     pub wanted_bytes: u64,
     /// Spill files.
     pub files: u64,
@@ -118,18 +118,18 @@ pub(crate) struct Arrival {
     pub(crate) at: Nanos,
 }
 
-/// What a message in the queue of arrivals still needs.
+/// The remaining need of a message in the queue of arrivals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// Nothing: everybody took it.
+    /// None: every subscription took it.
     Taken,
-    /// That the end of the last subscription that wanted it is saved, by this change.
+    /// This change must be saved: the end of the last subscription that wanted it.
     Ended(u64),
-    /// To be written or taken.
+    /// It must be written or taken.
     Wanted,
 }
 
-/// See the module's documentation.
+/// The broker: messages in, acknowledgements, and the duty cycle.
 pub struct Broker<D> {
     pub(crate) disk: D,
     pub(crate) config: Config,
@@ -140,12 +140,13 @@ pub struct Broker<D> {
     pub(crate) subscriptions: Vec<Option<Subscription>>,
     pub(crate) names: BTreeMap<Name, u32>,
     pub(crate) attachments: u64,
-    // INVARIANT: in order of number; what is in none of the four is written or not wanted.
+    // INVARIANT: in order of number; a message that is in neither `arrivals`, `ended` nor the block
+    // being sent is written or not wanted.
     pub(crate) arrivals: VecDeque<Arrival>,
-    /// The first messages that were given up with a subscription, by the change that says so.
+    /// The first message given up with a subscription, by the change that ends the subscription.
     pub(crate) ended: BTreeMap<u64, MessageNo>,
-    /// What is on disk and may still be in memory: all of the topic before an index, whose
-    /// message before has the number.
+    /// Messages on disk that may still be in memory: those of the topic before the index. The
+    /// number is that of the last of them.
     pub(crate) written: VecDeque<(Topic, u64, MessageNo)>,
     pub(crate) written_look: usize,
     pub(crate) memory_bytes: u64,
@@ -154,12 +155,12 @@ pub struct Broker<D> {
     pub(crate) saver: Saver,
     pub(crate) now: Nanos,
     pub(crate) sweep_at: Nanos,
-    /// The disk was found full and is tried again at this time.
+    /// The time at which a full disk is tried again.
     pub(crate) full_until: Option<Nanos>,
     pub(crate) notices: Vec<Notice>,
     pub(crate) counters: Counters,
     pub(crate) failed: Option<BrokerError>,
-    /// All that is wanted is written now, to close.
+    /// True while everything wanted is written in order to close.
     pub(crate) is_settling: bool,
     pub(crate) is_closed: bool,
     pub(crate) reaped: Vec<Completion>,
@@ -169,7 +170,7 @@ impl<D: Disk> Broker<D> {
     /// Takes a message from a producer. Never waits.
     ///
     /// # Errors
-    /// When the message or its place cannot be, or there is no room: nothing was changed then.
+    /// If the message or its place is invalid, or there is no room: nothing was changed then.
     pub fn publish(
         &mut self,
         topic: Topic,
@@ -233,8 +234,8 @@ impl<D: Disk> Broker<D> {
         Ok(Published::Taken(no))
     }
 
-    /// A message that no live subscription wants. As long as the end of the last one is not saved
-    /// a crash may bring it back: the message is not acknowledged before.
+    /// Takes a message that no live subscription wants. Until the end of the last one is saved, a
+    /// crash may bring that subscription back: the message is not acknowledged before.
     fn take_for_nobody(&mut self, change: u64) -> Published {
         if change == 0 {
             return Published::Unwanted;
@@ -244,8 +245,9 @@ impl<D: Disk> Broker<D> {
         Published::Taken(self.last)
     }
 
-    /// The message is not acknowledged before a change of the table is saved. They do not come in
-    /// the order of their numbers: one for which nobody is left does not queue.
+    /// Delays the acknowledgement of a message until a change of the table is saved. Messages do
+    /// not come here in the order of their numbers: one without a live subscription is never
+    /// queued.
     fn note_ended(&mut self, no: MessageNo, change: u64) {
         let first = self.ended.entry(change).or_insert(no);
         if !plant::is(Plant::EndsTakenInOrder) {
@@ -253,7 +255,7 @@ impl<D: Disk> Broker<D> {
         }
     }
 
-    /// Sees to it that memory has room, by ending subscriptions if the configuration says so.
+    /// Makes room in memory, by ending subscriptions if the configuration allows it.
     fn make_room(&mut self, bytes: u64) -> Result<(), Refused> {
         while self.memory_bytes + bytes > self.config.memory_bytes_max {
             self.drop_written(self.config.memory_bytes_max - bytes);
@@ -274,7 +276,7 @@ impl<D: Disk> Broker<D> {
         Ok(())
     }
 
-    /// Forgets in memory what is on disk, oldest first, until at most `bytes` are taken.
+    /// Drops messages in memory that are on disk, oldest first, until at most `bytes` are in use.
     pub(crate) fn drop_written(&mut self, bytes: u64) {
         while let Some((topic, end, no)) = self.written.front().copied() {
             let is_there = self.is_in_memory(topic, end, no);
@@ -294,13 +296,13 @@ impl<D: Disk> Broker<D> {
         }
     }
 
-    /// Whether the last message before an index is in memory and is the one of that number.
+    /// True when the last message before an index is in memory and has this number.
     fn is_in_memory(&self, topic: Topic, end: u64, no: MessageNo) -> bool {
         let message = self.topics.get(&topic).and_then(|state| state.resident(end - 1));
         message.is_some_and(|message| message.no == no)
     }
 
-    /// Forgets a topic's messages in memory before an index.
+    /// Drops a topic's messages in memory before an index.
     pub(crate) fn forget(&mut self, topic: Topic, index: u64) {
         if let Some(state) = self.topics.get_mut(&topic) {
             let (count, freed) = state.drop_resident(index);
@@ -309,7 +311,7 @@ impl<D: Disk> Broker<D> {
         }
     }
 
-    /// Forgets what nobody wants of a topic any more, in memory and on disk.
+    /// Drops the messages of a topic that no subscription wants, in memory and on disk.
     pub(crate) fn forget_taken(&mut self, topic: Topic) {
         let Some(state) = self.topics.get_mut(&topic) else { return };
         let floor = state.floor();
@@ -323,13 +325,13 @@ impl<D: Disk> Broker<D> {
         let Some(state) = self.topics.get(&arrival.topic) else { return Fate::Taken };
         match state.resident(arrival.index) {
             Some(message) if message.no == arrival.no => Fate::Wanted,
-            // Not wanted by the living; a topic that was forgotten meanwhile has no ends to save.
+            // No live subscription wants it; a topic dropped meanwhile has no ends to save.
             _ if state.ending_change() > 0 => Fate::Ended(state.ending_change()),
             _ => Fate::Taken,
         }
     }
 
-    /// Takes from the front of the arrivals what needs no writing.
+    /// Removes arrivals that need no writing from the front.
     pub(crate) fn pass_taken(&mut self) {
         while let Some(arrival) = self.arrivals.front().copied() {
             match self.fate(&arrival) {
@@ -339,7 +341,7 @@ impl<D: Disk> Broker<D> {
             }
             self.arrivals.pop_front();
         }
-        // One that stays in front must not keep the others that were taken behind it.
+        // A message that stays in front must not hold the taken ones behind it.
         let wanted_max = usize::try_from(self.memory_messages).expect("they are in memory");
         if self.arrivals.len() > 2 * wanted_max + 1024 {
             let mut arrivals = std::mem::take(&mut self.arrivals);
@@ -348,8 +350,9 @@ impl<D: Disk> Broker<D> {
         }
     }
 
-    /// All messages up to this number are acknowledged: each has been taken by everybody who wants
-    /// it, or survives what the level says. Moves in [`Broker::do_work`].
+    /// Returns the number up to which all messages are acknowledged: each has been taken by every
+    /// subscription that wants it, or has the configured durability. Advances in
+    /// [`Broker::do_work`].
     #[must_use]
     pub fn acknowledged(&self) -> MessageNo {
         self.acknowledged
@@ -373,11 +376,12 @@ impl<D: Disk> Broker<D> {
         self.acknowledged = self.acknowledged.max(upto);
     }
 
-    /// One cycle of everything that is not an answer: writes, syncs, quotas, expiry, the table.
-    /// Returns how much there was to do; waits for nothing.
+    /// Runs one cycle: writes, syncs, quotas, expiry, the table. Returns the amount of work done;
+    /// never waits.
     ///
     /// # Errors
-    /// When the disk failed. The broker has stopped then: it takes and acknowledges nothing more.
+    /// [`BrokerError`] if the disk failed. The broker has stopped then: it takes and acknowledges
+    /// nothing more.
     pub fn do_work(&mut self, now: Nanos) -> Result<usize, BrokerError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -391,59 +395,61 @@ impl<D: Disk> Broker<D> {
         worked
     }
 
-    /// Whether it takes nothing more.
+    /// True when the broker takes nothing more.
     #[must_use]
     pub fn has_stopped(&self) -> bool {
         self.failed.is_some() || self.is_closed
     }
 
-    /// Whether the disk was found full and is waited for.
+    /// True when the disk was found full and the broker waits for room.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.full_until.is_some()
     }
 
-    /// Whether nothing is under way at the disk.
+    /// True when no disk operation is in progress.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.disk.in_flight() == 0 && self.spill.sent.is_none() && self.spill.removals.is_empty()
     }
 
-    /// Waits until the disk has finished something; returns at once when nothing is under way.
+    /// Waits until a disk operation has finished; returns at once if none is in progress.
     pub fn wait(&mut self) {
         self.disk.wait();
     }
 
-    /// The newest place of a source in a topic: where its producer goes on after a restart.
+    /// Returns the newest place of a source in a topic: its producer goes on from there after a
+    /// restart.
     #[must_use]
     pub fn last_place(&self, topic: Topic, source: Source) -> Option<Place> {
         self.topics.get(&topic)?.places.of(source)
     }
 
-    /// Whether a message to a topic may be wanted: by somebody, or by one whose end is not saved.
+    /// True when a subscription may want a topic's messages: a live one, or one whose end is not
+    /// saved.
     #[must_use]
     pub fn knows(&self, topic: Topic) -> bool {
         self.topics.contains_key(&topic)
     }
 
-    /// How many subscriptions there are, ended ones included.
+    /// Returns the number of subscriptions, ended ones included.
     #[must_use]
     pub fn subscription_count(&self) -> u64 {
         self.names.len() as u64
     }
 
-    /// What happened to subscriptions since this was asked last.
+    /// Returns the notices since the last call.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
     }
 
-    /// What was done in this run.
+    /// Returns the counters of this run.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// What is held now.
+    /// Returns the messages and files held now.
     #[must_use]
     pub fn holdings(&self) -> Holdings {
         Holdings {
@@ -455,7 +461,7 @@ impl<D: Disk> Broker<D> {
         }
     }
 
-    /// The run's number, from 1.
+    /// Returns the run's number, from 1.
     #[must_use]
     pub fn run(&self) -> u32 {
         self.run

@@ -1,4 +1,7 @@
-//! How a broker is kept: its limits, and what it does when one is met.
+//! The limits of a broker, and its behaviour when one is reached.
+//!
+//! Sizes are in bytes, times in nanoseconds. A subscription may have a quota and an expiry of its
+//! own; the configuration's apply to all others. Opening a broker with inconsistent sizes panics.
 
 use weir_types::{Durability, Nanos};
 
@@ -7,7 +10,7 @@ use crate::name::Places;
 /// The most bytes of one message's body.
 pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
-/// How far a subscription may be behind before it is evicted.
+/// The limits beyond which a subscription is evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
     /// Bytes of bodies not taken.
@@ -26,69 +29,70 @@ impl Default for Quota {
     }
 }
 
-/// What somebody who makes a subscription asks for.
+/// The terms of a new subscription.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
-    /// How far behind it may be; the configuration's when there is none.
+    /// Its quota; none for the configuration's.
     pub quota: Option<Quota>,
-    /// How long nobody may be attached; the configuration's when there is none.
+    /// The time without an attached client after which it expires; none for the configuration's.
     pub expire_after: Option<Nanos>,
-    /// Of each source the last place that it does not want: what its producer says again up to
-    /// there after a restart is not for it.
+    /// The last place of each source that it does not want: messages up to there that a producer
+    /// repeats after a restart are not for it.
     pub after: Places,
 }
 
-/// What is done when neither memory nor disk has room for what was not taken.
+/// The behaviour when neither memory nor disk has room for messages that were not taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFull {
-    /// The subscription that is the furthest behind is evicted: publishing goes on.
+    /// The subscription that is furthest behind is evicted: publishing goes on.
     #[default]
     Evict,
-    /// Publishing is refused with a reason until there is room: nobody loses anything.
+    /// Publishing is refused with a reason until there is room: no subscription loses anything.
     Refuse,
 }
 
-/// How a broker is kept.
+/// The configuration of a broker.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The broker's identity if this opening creates it: a random number.
     pub id_if_new: u128,
-    /// What an acknowledged message survives until every subscription has taken it.
+    /// The failure that an acknowledged message survives until every subscription has taken it.
     pub durability: Durability,
-    /// The memory of all messages together in bytes, overhead included. From half of it on what
-    /// was not taken goes to disk.
+    /// The memory of all messages in bytes, overhead included. From half of it on, messages not
+    /// taken go to disk.
     pub memory_bytes_max: u64,
-    /// A block that is written because memory is short holds at least so many bytes.
+    /// The least bytes of a block that is written because memory is short.
     pub block_bytes: usize,
     /// The size in bytes from which a spill file takes no further block.
     pub file_bytes: u64,
     /// The bytes that spill files may take on the disk.
     pub disk_bytes_max: u64,
-    /// At `os` and `disk`: how long a message whose subscribers are all there waits to be taken
-    /// before it is written. A message taken by then is never written.
+    /// At `os` and `disk`: the time that a message whose subscribers are all attached waits to be
+    /// taken before it is written. A message taken by then is never written.
     pub hold: Nanos,
-    /// How often the table of subscriptions is saved when nothing but what was taken has changed.
+    /// The interval at which the table of subscriptions is saved if only acknowledgements have
+    /// changed.
     pub save_every: Nanos,
-    /// How often quotas and expiry are looked at.
+    /// The interval at which quotas and expiry are checked.
     pub sweep_every: Nanos,
-    /// How long after the disk was found full it is tried again.
+    /// The time after which a full disk is tried again.
     pub full_pause: Nanos,
-    /// How long nobody may be attached before a subscription that was made without a time of its
-    /// own is removed.
+    /// The time without an attached client after which a subscription expires, if it was created
+    /// without a time of its own.
     pub expire_after: Nanos,
     /// The quota of subscriptions that are created without one.
     pub quota: Quota,
-    /// What is done when there is no room.
+    /// The behaviour when there is no room.
     pub on_full: OnFull,
-    /// How many subscriptions there may be.
+    /// The most subscriptions.
     pub subscriptions_max: usize,
-    /// How many messages a subscriber may have before it acknowledges the first of them.
+    /// The most messages that a subscriber may have before it acknowledges the first of them.
     pub window_max: usize,
 }
 
 impl Config {
-    /// The defaults: level `disk`, 256 MiB of memory, blocks of 256 KiB, files of 16 MiB, 64 GiB
-    /// of disk, 2 ms of hold, the table each second, expiry after 30 days.
+    /// Returns the defaults: level `disk`, 256 MiB of memory, blocks of 256 KiB, files of 16 MiB,
+    /// 64 GiB of disk, 2 ms of hold, the table each second, expiry after 30 days.
     #[must_use]
     pub fn new(id_if_new: u128) -> Config {
         Config {
@@ -111,7 +115,7 @@ impl Config {
     }
 
     /// # Panics
-    /// When the sizes cannot work.
+    /// If the sizes are inconsistent.
     pub(crate) fn check(&self) {
         assert!((512..=16 << 20).contains(&self.block_bytes), "a block has 512 bytes to 16 MiB");
         assert!(self.memory_bytes_max >= 4 * self.block_bytes as u64, "memory holds four blocks");

@@ -1,7 +1,8 @@
-//! Messages out: attach, take what is there, acknowledge, leave.
+//! Messages out: attach, take messages, acknowledge, detach.
 //!
 //! A subscriber that keeps up is served from memory. One that is behind reads its parts from disk
-//! in their order, one part a call. Nobody else waits for either, but for that one read.
+//! in order, one part per call. Neither delays other subscribers, except for the time of that one
+//! read.
 
 use weir_io::Disk;
 use weir_types::Nanos;
@@ -13,23 +14,24 @@ use crate::name::{MessageNo, Name, Place, Places, Topic};
 use crate::subscription::{Loaded, Queue};
 use crate::topic::{Extent, TopicState};
 
-/// Somebody's hold on a subscription; of no use once it ended.
+/// A client's hold on a subscription; invalid once it has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attachment {
     id: u32,
     number: u64,
 }
 
-/// What somebody who attaches is told.
+/// The result of attaching.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attached {
     /// The hold.
     pub attachment: Attachment,
-    /// All up to this message are taken.
+    /// The last message taken: all up to this one are taken.
     pub acked: MessageNo,
-    /// The last place of each source that was taken: what is not after them is known already.
+    /// The last place of each source that was taken: the client knows messages up to there already.
     pub taken: Places,
-    /// Messages may be missing, as the level of an earlier run allows that did not end by closing.
+    /// True when messages may be missing, because an earlier run at a lower level did not end by
+    /// closing.
     pub may_have_lost: bool,
 }
 
@@ -38,17 +40,18 @@ pub struct Attached {
 pub struct Delivery<'a> {
     /// Its number.
     pub no: MessageNo,
-    /// Its place: what tells a client that it has seen it, also across a crash of the broker.
+    /// Its place, by which a client recognises a message that it has seen, also across a crash of
+    /// the broker.
     pub place: Place,
-    /// When it was published.
+    /// The time at which it was published.
     pub at: Nanos,
-    /// Whether it was delivered before in this run.
+    /// True when it was delivered before in this run.
     pub is_again: bool,
     /// Its bytes.
     pub body: &'a [u8],
 }
 
-/// Where a subscriber's next message is.
+/// The location of a subscriber's next message.
 enum Next {
     /// In memory.
     Memory,
@@ -61,10 +64,10 @@ enum Next {
 }
 
 impl<D: Disk> Broker<D> {
-    /// Attaches to a subscription: its messages from the first one not taken on.
+    /// Attaches to a subscription: its messages come from the first one not taken on.
     ///
     /// # Errors
-    /// When there is none, somebody is attached, it ended, or it is a token.
+    /// If there is none, a client is attached, it ended, or it is a token.
     pub fn attach(&mut self, name: &Name, now: Nanos) -> Result<Attached, SubscriptionError> {
         if self.has_stopped() {
             return Err(SubscriptionError::Stopped);
@@ -90,10 +93,10 @@ impl<D: Disk> Broker<D> {
         Ok(Attached { attachment, acked, taken, may_have_lost })
     }
 
-    /// Ends an attachment. What was delivered and not acknowledged will be delivered again.
+    /// Ends an attachment. Messages delivered and not acknowledged will be delivered again.
     ///
     /// # Errors
-    /// When it has ended already.
+    /// If it has ended already.
     pub fn detach(&mut self, hold: Attachment, now: Nanos) -> Result<(), SubscriptionError> {
         let id = self.held(hold)?;
         self.now = self.now.max(now);
@@ -109,7 +112,7 @@ impl<D: Disk> Broker<D> {
         Ok(())
     }
 
-    /// The subscription that an attachment holds.
+    /// Returns the subscription that an attachment holds.
     fn held(&self, hold: Attachment) -> Result<usize, SubscriptionError> {
         let id = hold.id as usize;
         let subscription = self.subscriptions.get(id).and_then(Option::as_ref);
@@ -119,11 +122,11 @@ impl<D: Disk> Broker<D> {
         }
     }
 
-    /// Hands over the next messages, at most `max` of them and as many as the window leaves;
-    /// returns how many. Reads at most one part from disk.
+    /// Delivers the next messages, at most `max` of them and as many as the window leaves; returns
+    /// their number. Reads at most one part from disk.
     ///
     /// # Errors
-    /// When the attachment has ended, also by an eviction, which [`Broker::attach`] tells of.
+    /// If the attachment has ended, also by an eviction, which [`Broker::attach`] reports.
     pub fn take_messages(
         &mut self,
         hold: Attachment,
@@ -133,8 +136,8 @@ impl<D: Disk> Broker<D> {
         self.take_messages_within(hold, (max, u64::MAX), deliver)
     }
 
-    /// As [`Broker::take_messages`], and none after the one with which their bodies come to
-    /// `bytes_max` bytes.
+    /// Delivers like [`Broker::take_messages`], and stops after the message with which the bodies
+    /// reach `bytes_max` bytes.
     ///
     /// # Errors
     /// As for [`Broker::take_messages`].
@@ -184,7 +187,7 @@ impl<D: Disk> Broker<D> {
         Ok(count)
     }
 
-    /// Reads a part for a subscriber; false when it could not and the subscriber was evicted.
+    /// Reads a part for a subscriber; false if it is unreadable and the subscriber was evicted.
     fn load(&mut self, id: usize, topic: Topic, extent: &Extent) -> bool {
         let place = (extent.offset, extent.head.length);
         let read = self.spill.read_part(&mut self.disk, extent.file, place);
@@ -204,11 +207,11 @@ impl<D: Disk> Broker<D> {
         true
     }
 
-    /// Acknowledges all messages up to one that was delivered; returns how many that were new.
-    /// One that was acknowledged before changes nothing.
+    /// Acknowledges all messages up to one that was delivered; returns the number of new ones. A
+    /// repeated acknowledgement changes nothing.
     ///
     /// # Errors
-    /// When the attachment has ended, or the message was not delivered in it.
+    /// If the attachment has ended, or the message was not delivered in it.
     pub fn ack(
         &mut self,
         hold: Attachment,
@@ -239,7 +242,7 @@ impl<D: Disk> Broker<D> {
     }
 }
 
-/// Where a subscriber's next message is.
+/// Returns the location of a subscriber's next message.
 fn next_of(queue: &mut Queue, state: &TopicState) -> Next {
     if queue.cursor >= state.total {
         queue.loaded = None;
@@ -257,8 +260,8 @@ fn next_of(queue: &mut Queue, state: &TopicState) -> Next {
     Next::Disk(*extent)
 }
 
-/// Hands over what lies in memory from the cursor on, at most so many messages and none after the
-/// one that reaches so many bytes; returns how many of both.
+/// Delivers messages in memory from the cursor on, at most `max` and none after the one that
+/// reaches `bytes_max`; returns the messages and the bytes.
 fn hand_over_resident(
     queue: &mut Queue,
     state: &TopicState,
@@ -278,7 +281,7 @@ fn hand_over_resident(
     (count, bytes)
 }
 
-/// Hands over one message of a part that was read; returns its bytes.
+/// Delivers one message of a part that was read; returns its bytes.
 fn hand_over_loaded(queue: &mut Queue, deliver: &mut impl FnMut(Delivery<'_>)) -> u64 {
     let mut loaded = queue.loaded.take().expect("it was read");
     let (message, bytes_before) = loaded.message(queue.cursor);

@@ -1,4 +1,8 @@
-//! Why something was not done, in types.
+//! The errors of a broker, in types.
+//!
+//! A [`BrokerError`] means that the broker does not open or has stopped; a [`Refused`] message
+//! stays with its producer; a [`SubscriptionError`] refuses one operation. An evicted or expired
+//! subscription's error has the places to go on from.
 
 use thiserror::Error;
 use weir_io::DiskError;
@@ -6,27 +10,27 @@ use weir_types::Durability;
 
 use crate::name::{MessageNo, Name, Place, Places};
 
-/// Why a broker cannot be opened or has stopped.
+/// The reason that a broker cannot be opened or has stopped.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BrokerError {
-    /// The disk failed. What was acknowledged is on it; open the broker again.
+    /// The disk failed. Acknowledged messages are on it; open the broker again.
     #[error("{0}")]
     Disk(#[from] DiskError),
-    /// What had been synced is not there any more or is not what was written.
+    /// Bytes that had been synced are missing or changed.
     #[error("{file} is damaged at offset {offset}: it was synced and is not sound any more")]
     Damaged {
         /// The file.
         file: String,
-        /// Where, in bytes.
+        /// The offset in bytes.
         offset: u64,
     },
-    /// Neither copy of the table of subscriptions is sound.
+    /// Neither copy of the table of subscriptions is valid.
     #[error("no copy of the table of subscriptions is sound")]
     Table,
-    /// A file of another broker.
+    /// A file belongs to another broker.
     #[error("{0} is of another broker")]
     Foreign(String),
-    /// Written by a newer program.
+    /// A file was written by a newer program.
     #[error("{file} has format version {version}, which is newer than this program")]
     Newer {
         /// The file.
@@ -36,7 +40,7 @@ pub enum BrokerError {
     },
 }
 
-/// Why a message was not taken from a producer.
+/// The reason that a message was not taken from a producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Refused {
     /// The body is too long.
@@ -47,16 +51,16 @@ pub enum Refused {
         /// The limit.
         max: usize,
     },
-    /// The source spoke in a later epoch before.
+    /// The source published in a later epoch before.
     #[error("the source's epoch went back: {last:?} was published before")]
     EpochBack {
         /// The newest place of the source.
         last: Place,
     },
-    /// Memory is full of what is not taken and not written yet.
+    /// Memory is full of messages that are neither taken nor written.
     #[error("memory is full of messages that wait for the disk")]
     MemoryFull,
-    /// The disk is full and the configuration is to refuse.
+    /// The disk is full and the configuration says to refuse.
     #[error("the disk is full")]
     DiskFull,
     /// The broker has stopped after a failure of its disk, or was closed.
@@ -64,7 +68,7 @@ pub enum Refused {
     Stopped,
 }
 
-/// Why a subscription lost its messages.
+/// The reason that a subscription lost its messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum EvictReason {
@@ -96,14 +100,14 @@ impl EvictReason {
         EvictReason::Operator,
     ];
 
-    /// The reason of a code; `None` for a code that has none.
+    /// Returns the reason of a code; `None` for an unknown code.
     #[must_use]
     pub fn from_code(code: u8) -> Option<EvictReason> {
         EvictReason::ALL.into_iter().find(|reason| *reason as u8 == code)
     }
 }
 
-/// Why an operation on a subscription was refused.
+/// The reason that an operation on a subscription was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SubscriptionError {
     /// There is no subscription of this name.
@@ -112,19 +116,19 @@ pub enum SubscriptionError {
     /// There is one of this name already.
     #[error("{0} exists already")]
     Exists(Name),
-    /// There are as many subscriptions as there may be.
+    /// The number of subscriptions has reached its limit.
     #[error("there are {max} subscriptions already")]
     TooMany {
         /// The limit.
         max: usize,
     },
-    /// Somebody is attached to it.
+    /// A client is attached to it.
     #[error("somebody is attached to {0}")]
     Attached(Name),
-    /// Nobody is attached by this handle.
+    /// The handle's attachment has ended.
     #[error("nobody is attached by this handle")]
     NotAttached,
-    /// It is a named token, not a queue, or the other way round.
+    /// It is a named token and not a queue, or the reverse.
     #[error("{0} is of the other kind: a token has no messages, a queue has no token")]
     OtherKind(Name),
     /// The token is too long.
@@ -135,17 +139,17 @@ pub enum SubscriptionError {
         /// The limit.
         max: usize,
     },
-    /// It was evicted: what it had not taken is gone from here. The places say where to go on.
+    /// It was evicted: its messages not taken are lost here. The places tell from where to go on.
     #[error("{name} was evicted: {reason:?}; it had taken all up to {taken:?}")]
     Evicted {
         /// The subscription.
         name: Name,
-        /// Why.
+        /// The reason.
         reason: EvictReason,
         /// The last place of each source that it took: the token to come back with.
         taken: Places,
     },
-    /// Nobody had attached to it for too long.
+    /// No client had attached to it for too long.
     #[error("{name} expired; it had taken all up to {taken:?}")]
     Expired {
         /// The subscription.
@@ -156,7 +160,7 @@ pub enum SubscriptionError {
     /// The acknowledgement is of a message that was not delivered in this attachment.
     #[error("{acked:?} was not delivered: the last one was {delivered:?}")]
     AckAhead {
-        /// What was acknowledged.
+        /// The message acknowledged.
         acked: MessageNo,
         /// The last message delivered.
         delivered: MessageNo,
@@ -166,23 +170,23 @@ pub enum SubscriptionError {
     Stopped,
 }
 
-/// What a start found.
+/// The findings of a start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenReport {
     /// The run's number, from 1.
     pub run: u32,
-    /// Whether the run before ended by closing.
+    /// True when the run before ended by closing.
     pub was_closed: bool,
     /// The level of the run before.
     pub level_before: Durability,
-    /// Whether acknowledged messages may be missing, as the level of the run before allows.
+    /// True when acknowledged messages may be missing, as the level of the run before allows.
     pub may_have_lost: bool,
     /// Subscriptions found.
     pub subscriptions: usize,
-    /// Messages found that not everybody had taken.
+    /// Messages found that not every subscription had taken.
     pub messages: u64,
     /// Bytes of spill files found.
     pub bytes: u64,
-    /// Torn ends of files that were passed over: file and offset.
+    /// Torn ends of files that were skipped: file and offset.
     pub torn: Vec<(String, u64)>,
 }

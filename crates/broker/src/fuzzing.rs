@@ -1,10 +1,10 @@
-//! Entry points for the fuzz targets: the decoders of what lies on disk, on any bytes.
+//! Entry points for the fuzz targets: the decoders of the file formats, on any bytes.
 
 use crate::block::{FileHeader, scan};
 use crate::table::Table;
 
-/// Reads bytes as a spill file and as a slot of the table; returns how many parts were sound.
-/// Never panics, and a table that it reads is written as it was.
+/// Reads bytes as a spill file and as a slot of the table; returns the number of valid parts. Never
+/// panics; a table that decodes encodes to the same table.
 pub fn decode(bytes: &[u8]) -> usize {
     if let Ok(table) = Table::decode(bytes) {
         let again = table.encode();

@@ -1,17 +1,19 @@
 //! Durable subscriptions: named queues of events and addressed messages, and named tokens.
 //!
-//! Memory first. A subscriber that keeps up is served from memory and nothing is ever written for
-//! it. What a subscriber that is away or slow has not taken goes to disk: at the levels `os` and
-//! `disk` before its producer is told that it is acknowledged, at `memory` in large blocks when
-//! memory is half full. What everybody has taken is forgotten, files of it are removed.
+//! Memory first: a subscriber that keeps up is served from memory, and nothing is written for it.
+//! Messages that a slow or absent subscriber has not taken go to disk: at the levels `os` and
+//! `disk` before they are acknowledged to their producer, at `memory` in large blocks when memory
+//! is half full. Messages that every subscriber has taken are dropped, and files without others are
+//! removed.
 //!
-//! It never makes a producer wait for a subscriber, nor one subscriber for another: who is too far
-//! behind is evicted, and told where to go on. It knows no socket, thread or clock.
+//! A producer never waits for a subscriber, nor one subscriber for another: a subscriber that is
+//! too far behind is evicted and gets the places to go on from. The crate has no socket, thread or
+//! clock.
 //!
 //! * [`Broker`]: publish, subscribe, the duty cycle.
 //! * [`Config`], [`Quota`]: limits.
 //! * [`Topic`], [`Place`], [`MessageNo`], [`Places`]: names and numbers.
-//! * `block`, `table`: the bytes, as docs/protocols/broker-format.md has them.
+//! * `block`, `table`: the file formats, specified in docs/protocols/broker-format.md.
 
 mod block;
 mod broker;

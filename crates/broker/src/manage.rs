@@ -1,6 +1,6 @@
-//! Subscriptions: made, listed, deleted, evicted, expired; and named tokens.
+//! Subscriptions: creation, listing, deletion, eviction, expiry; and named tokens.
 //!
-//! What ends a subscription is saved before what it had not taken is given up on disk: a crash in
+//! The end of a subscription is saved before its messages not taken are dropped on disk: a crash in
 //! between finds it with all of its messages.
 
 use weir_io::Disk;
@@ -17,11 +17,11 @@ use crate::table::{Status, TOKEN_BYTES_MAX};
 use crate::topic::TopicState;
 
 impl<D: Disk> Broker<D> {
-    /// Makes a subscription to a topic, from its next message on. It is to be told of as made when
+    /// Creates a subscription to a topic, from its next message on. Report it as created only when
     /// the change [is saved](Broker::is_saved).
     ///
     /// # Errors
-    /// When the name is taken or there are too many.
+    /// If the name is in use or there are too many.
     pub fn create(
         &mut self,
         name: &Name,
@@ -32,10 +32,10 @@ impl<D: Disk> Broker<D> {
         self.create_on(name, topic, Terms { quota, ..Terms::default() }, now)
     }
 
-    /// The same, on terms.
+    /// Creates a subscription like [`Broker::create`], with terms.
     ///
     /// # Errors
-    /// When the name is taken or there are too many.
+    /// If the name is in use or there are too many.
     pub fn create_on(
         &mut self,
         name: &Name,
@@ -57,10 +57,10 @@ impl<D: Disk> Broker<D> {
         Ok(self.add(name, Kind::Queue(Box::new(queue)), &terms, now))
     }
 
-    /// Makes a subscription to state: a token that is kept under a name.
+    /// Creates a subscription to state: a token that is kept under a name.
     ///
     /// # Errors
-    /// When the name is taken, there are too many, or the token is too long.
+    /// If the name is in use, there are too many, or the token is too long.
     pub fn create_token(
         &mut self,
         name: &Name,
@@ -102,7 +102,7 @@ impl<D: Disk> Broker<D> {
         self.saver.changed_now()
     }
 
-    /// Puts a subscription into a free place.
+    /// Puts a subscription into a free slot.
     pub(crate) fn insert(&mut self, subscription: Subscription) {
         let free = self.subscriptions.iter().position(Option::is_none);
         let at = free.unwrap_or(self.subscriptions.len());
@@ -127,16 +127,16 @@ impl<D: Disk> Broker<D> {
         self.subscriptions[id].as_mut().expect("a name is of a subscription")
     }
 
-    /// Whether a change is saved: what was made or deleted with it stays so whatever happens.
+    /// True when a change is saved: a creation or deletion by it survives any failure.
     #[must_use]
     pub fn is_saved(&self, change: Change) -> bool {
         change.0 <= self.saver.saved()
     }
 
-    /// Removes a subscription, whatever became of it.
+    /// Removes a subscription, live or ended.
     ///
     /// # Errors
-    /// When there is none of the name, or somebody is attached.
+    /// If there is none of the name, or a client is attached.
     pub fn delete(&mut self, name: &Name) -> Result<Change, SubscriptionError> {
         if self.has_stopped() {
             return Err(SubscriptionError::Stopped);
@@ -157,7 +157,7 @@ impl<D: Disk> Broker<D> {
         }
     }
 
-    /// A live subscription wants nothing any more.
+    /// Drops everything that a live subscription still wants.
     fn give_up(&mut self, id: usize, change: Change) {
         let subscription = self.at_mut(id);
         let is_attached = subscription.is_attached();
@@ -190,10 +190,10 @@ impl<D: Disk> Broker<D> {
         self.notices.push(Notice::Evicted { name, reason });
     }
 
-    /// Evicts a subscription because an operator says so.
+    /// Evicts a subscription on behalf of an operator.
     ///
     /// # Errors
-    /// When there is none of the name, it ended before, or it is a token.
+    /// If there is none of the name, it ended before, or it is a token.
     pub fn evict(&mut self, name: &Name) -> Result<Change, SubscriptionError> {
         if self.has_stopped() {
             return Err(SubscriptionError::Stopped);
@@ -207,20 +207,20 @@ impl<D: Disk> Broker<D> {
         Ok(self.saver.changed_now())
     }
 
-    /// Empties spill files that hold what nobody wants any more, because an operator says so: what
-    /// is wanted of a file is written to another one, a bounded part a cycle, and the file removed.
-    /// It happens by itself when the waste is larger than what is wanted.
+    /// Compacts spill files on behalf of an operator: the wanted parts of a file are written to
+    /// another one, a bounded number per cycle, and the file is removed. This happens automatically
+    /// when the waste exceeds the wanted bytes.
     pub fn compact(&mut self) {
         if !self.has_stopped() {
             self.spill.compact();
         }
     }
 
-    /// Gives up what a subscription has not taken, because an operator says so: it goes on with
-    /// the next message.
+    /// Drops the messages that a subscription has not taken, on behalf of an operator: it goes on
+    /// with the next message.
     ///
     /// # Errors
-    /// When there is none of the name, it ended, somebody is attached, or it is a token.
+    /// If there is none of the name, it ended, a client is attached, or it is a token.
     pub fn skip(&mut self, name: &Name) -> Result<Change, SubscriptionError> {
         if self.has_stopped() {
             return Err(SubscriptionError::Stopped);
@@ -247,7 +247,7 @@ impl<D: Disk> Broker<D> {
         Ok(self.saver.changed_now())
     }
 
-    /// That a subscription gets messages or keeps a token; else what it came to.
+    /// Checks that a subscription is live; the error tells how it ended.
     pub(crate) fn check_live(&self, id: usize) -> Result<(), SubscriptionError> {
         let subscription = self.at(id);
         let name = subscription.name.clone();
@@ -259,8 +259,8 @@ impl<D: Disk> Broker<D> {
         }
     }
 
-    /// The subscription whose `measure` is the greatest, if it is not zero for all. The measure is
-    /// given the topic and the bytes of bodies before the first one not taken.
+    /// Returns the subscription with the greatest `measure`, unless all are zero. The measure takes
+    /// the topic and the bytes of bodies before the first one not taken.
     pub(crate) fn furthest_behind(
         &self,
         measure: impl Fn(&TopicState, u64) -> u64,
@@ -273,7 +273,8 @@ impl<D: Disk> Broker<D> {
         all.filter(|(bytes, _)| *bytes > 0).max_by_key(|(bytes, _)| *bytes).map(|(_, id)| id)
     }
 
-    /// Looks at every quota and at who has been away for too long. Returns how many it ended.
+    /// Checks all quotas and expiry times. Returns the number of subscriptions that it ended or
+    /// removed.
     pub(crate) fn sweep(&mut self) -> usize {
         let mut ended = 0;
         for id in 0..self.subscriptions.len() {
@@ -291,7 +292,7 @@ impl<D: Disk> Broker<D> {
                     let Some(reason) = self.over_quota(subscription) else { continue };
                     self.evict_at(id, reason);
                 }
-                // Those who come back are told for as long again.
+                // A client that comes back is told of the end for as long again.
                 _ if is_gone => {
                     self.remove(id);
                     self.saver.changed();
@@ -328,16 +329,16 @@ impl<D: Disk> Broker<D> {
         }
     }
 
-    /// All subscriptions, sorted by name.
+    /// Returns all subscriptions, sorted by name.
     #[must_use]
     pub fn list(&self) -> Vec<Listed> {
         self.names.values().map(|id| self.listed(self.at(*id as usize))).collect()
     }
 
-    /// One subscription.
+    /// Returns one subscription.
     ///
     /// # Errors
-    /// When there is none of the name.
+    /// If there is none of the name.
     pub fn look(&self, name: &Name) -> Result<Listed, SubscriptionError> {
         Ok(self.listed(self.at(self.find(name)?)))
     }
@@ -347,10 +348,10 @@ impl<D: Disk> Broker<D> {
         Listed { row, is_attached: subscription.is_attached(), lag }
     }
 
-    /// The token that is kept under a name.
+    /// Returns the token that is kept under a name.
     ///
     /// # Errors
-    /// When there is none, it expired, or the name is of a queue.
+    /// If there is none, it expired, or the name is of a queue.
     pub fn token(&self, name: &Name) -> Result<&[u8], SubscriptionError> {
         let id = self.find(name)?;
         self.check_live(id)?;
@@ -360,11 +361,11 @@ impl<D: Disk> Broker<D> {
         }
     }
 
-    /// Keeps another token under a name, as somebody has acknowledged what it says. It is to be
-    /// told of as kept when the change [is saved](Broker::is_saved).
+    /// Replaces the token under a name, after a client has acknowledged its state. Report it as
+    /// kept only when the change [is saved](Broker::is_saved).
     ///
     /// # Errors
-    /// When there is none, it expired, the name is of a queue, or the token is too long.
+    /// If there is none, it expired, the name is of a queue, or the token is too long.
     pub fn keep_token(
         &mut self,
         name: &Name,
@@ -388,7 +389,7 @@ impl<D: Disk> Broker<D> {
         Ok(self.saver.changed_now())
     }
 
-    /// The newest message's number.
+    /// Returns the newest message's number.
     #[must_use]
     pub fn last(&self) -> MessageNo {
         self.last

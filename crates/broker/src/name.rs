@@ -1,10 +1,13 @@
-//! What topics, messages and subscriptions are called.
+//! Names and numbers of topics, messages and subscriptions.
+//!
+//! A place identifies a message at its source, a number identifies it in the broker. Numbers are
+//! never reused, also across runs; the places of a source in a topic only rise.
 
 use core::fmt;
 
 use weir_types::{Epoch, Position};
 
-/// What a topic's messages are.
+/// The kind of a topic's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum TopicKind {
@@ -20,39 +23,39 @@ impl TopicKind {
     /// Every kind, in the order of the codes.
     pub const ALL: [TopicKind; 3] = [TopicKind::Executions, TopicKind::Trades, TopicKind::Messages];
 
-    /// The kind of a code; `None` for a code that has none.
+    /// Returns the kind of a code; `None` for an unknown code.
     #[must_use]
     pub fn from_code(code: u8) -> Option<TopicKind> {
         TopicKind::ALL.into_iter().find(|kind| *kind as u8 == code)
     }
 }
 
-/// A stream of messages of which each subscription gets all.
+/// A stream of messages; each of its subscriptions gets all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Topic {
-    /// What its messages are.
+    /// The kind of its messages.
     pub kind: TopicKind,
-    /// Whose: by the kind, a firm, an instrument or a session.
+    /// Its key: by the kind, a firm, an instrument or a session.
     pub key: u32,
 }
 
 /// The number of a message, from 1: rising over all topics and all runs of a broker, not dense.
 ///
-/// The run's number is in the upper 24 bits, so that no run gives out a number of another one,
-/// however it ended.
+/// The run's number is in the upper 24 bits, so that no run reuses a number of another one, however
+/// that one ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageNo(pub u64);
 
 impl MessageNo {
-    /// Before all messages.
+    /// The number before all messages.
     pub const NONE: MessageNo = MessageNo(0);
-    /// How many bits number the messages of one run.
+    /// The bits that number the messages of one run.
     const BITS: u32 = 40;
 
-    /// The number before the first one of a run.
+    /// Returns the number before the first one of a run.
     ///
     /// # Panics
-    /// When there were more than 16 million runs.
+    /// If there were more than 16 million runs.
     #[must_use]
     pub(crate) fn before_run(run: u32) -> MessageNo {
         assert!(run < 1 << (64 - MessageNo::BITS), "a broker starts at most 16 million times");
@@ -60,11 +63,11 @@ impl MessageNo {
     }
 }
 
-/// Who says what is published: a number that its topics' producers have among themselves.
+/// The origin of messages: a number that a topic's producers assign among themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Source(pub u32);
 
-/// Where a message comes from: what tells a repeated one from a new one, at both ends.
+/// The origin of a message, which distinguishes repeated messages from new ones at both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     /// The source.
@@ -76,19 +79,19 @@ pub struct Place {
 }
 
 impl Place {
-    /// Whether a message of this place comes after one of the other, of the same source.
+    /// True when a message of this place comes after one of the other, of the same source.
     #[must_use]
     pub fn follows(&self, other: &Place) -> bool {
         (self.epoch, self.record) > (other.epoch, other.record)
     }
 }
 
-/// The newest place of each source, sorted by source: what a client has seen, or has taken.
+/// The newest place of each source, sorted by source: the messages that a client has seen or taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places(Vec<Place>);
 
 impl Places {
-    /// Notes a place; false when that one or a later one of its source was noted before.
+    /// Records a place; false if it or a later one of its source was recorded before.
     pub fn advance(&mut self, place: Place) -> bool {
         match self.0.binary_search_by_key(&place.source, |known| known.source) {
             Ok(at) if place.follows(&self.0[at]) => {
@@ -103,14 +106,14 @@ impl Places {
         }
     }
 
-    /// The newest place of a source.
+    /// Returns the newest place of a source.
     #[must_use]
     pub fn of(&self, source: Source) -> Option<Place> {
         let at = self.0.binary_search_by_key(&source, |known| known.source).ok()?;
         Some(self.0[at])
     }
 
-    /// Keeps of each source the older place, and nothing of a source that one of both lacks.
+    /// Keeps the older place of each source, and none of a source that one of the two lacks.
     pub(crate) fn keep_common(&mut self, other: &Places) {
         self.0.retain_mut(|place| {
             let Some(theirs) = other.of(place.source) else { return false };
@@ -121,7 +124,7 @@ impl Places {
         });
     }
 
-    /// All of them, sorted by source.
+    /// Returns all places, sorted by source.
     #[must_use]
     pub fn as_slice(&self) -> &[Place] {
         &self.0
@@ -136,7 +139,7 @@ pub const NAME_BYTES_MAX: usize = 64;
 pub struct Name(Box<str>);
 
 impl Name {
-    /// The name written as `text`; `None` when it is none.
+    /// Returns the name written as `text`; `None` if it is not a valid name.
     #[must_use]
     pub fn new(text: &str) -> Option<Name> {
         let is_name = (1..=NAME_BYTES_MAX).contains(&text.len())
@@ -144,7 +147,7 @@ impl Name {
         is_name.then(|| Name(text.into()))
     }
 
-    /// Its text.
+    /// Returns the name's text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -1,16 +1,16 @@
-//! Opening: what the disk holds becomes the broker's state again.
+//! Opening: rebuilds the broker's state from the disk.
 //!
-//! | found | done |
+//! | found | action |
 //! | --- | --- |
 //! | nothing | a new broker |
-//! | an unsound slot of the table | the other one |
-//! | an unsound block that had been synced | refused: damaged |
-//! | an unsound block, no sync known | it and what follows is filled with zeros |
-//! | at `disk`, sound blocks, no sync known | written again elsewhere, then in place; synced |
-//! | the same part twice | the copy with the higher block number |
-//! | parts that nobody wants | their files are removed |
+//! | an invalid slot of the table | the other one is used |
+//! | an invalid block that had been synced | refused: damaged |
+//! | an invalid block, no sync known | it and everything after it is filled with zeros |
+//! | at `disk`, valid blocks, no sync known | written again elsewhere, then in place; synced |
+//! | the same part twice | the copy with the higher block number is used |
+//! | parts that no subscription wants | their files are removed |
 //!
-//! Everything can be done again: a crash in it leaves what opens to the same.
+//! Every step can be repeated: after a crash during it, the next opening has the same result.
 
 use std::collections::BTreeMap;
 
@@ -32,10 +32,10 @@ use crate::subscription::{Kind, Subscription};
 use crate::table::{ATTACHED, SLOTS, Status, Table, TableFault};
 use crate::topic::Extent;
 
-/// What a slot is called until it is whole for the first time.
+/// The name of a slot until it is complete for the first time.
 const UNNAMED_SLOT: &str = "subscriptions.part";
 
-/// A part that was found.
+/// A part found on disk.
 #[derive(Clone, Copy, Debug)]
 struct Found {
     head: PartHeader,
@@ -44,18 +44,18 @@ struct Found {
     seq: u64,
 }
 
-/// A spill file that was found.
+/// A spill file found on disk.
 struct FoundFile {
     number: u64,
     id: FileId,
     len: u64,
-    /// `None` when its header is not sound.
+    /// `None` if its header is invalid.
     header: Option<FileHeader>,
     scan: Scan,
 }
 
 impl FoundFile {
-    /// The number of its last sound block, or the one before its first.
+    /// Returns the number of its last valid block, or the one before its first.
     fn last_seq(&self) -> Option<u64> {
         let header = self.header?;
         Some((header.first_seq + self.scan.blocks.len() as u64).saturating_sub(1))
@@ -63,10 +63,10 @@ impl FoundFile {
 }
 
 impl<D: Disk> Broker<D> {
-    /// Opens the broker of a directory, or makes one. Blocks.
+    /// Opens the broker of a directory, or creates one. Blocks.
     ///
     /// # Errors
-    /// When the disk fails or what is on it is damaged. Opening again finds the same.
+    /// If the disk fails or its content is damaged. A repeated opening finds the same.
     pub fn open(
         config: Config,
         mut disk: D,
@@ -156,7 +156,7 @@ impl<D: Disk> Broker<D> {
         }
     }
 
-    /// Gives the topics what was found of them, and the subscriptions their places in it.
+    /// Assigns the parts found to their topics, and sets the subscriptions' positions in them.
     fn add_parts(
         &mut self,
         found: BTreeMap<(Topic, MessageNo), Found>,
@@ -173,7 +173,7 @@ impl<D: Disk> Broker<D> {
             let wanted = floors.get(&topic).is_some_and(|floor| part.head.last > *floor);
             let state = self.topics.get_mut(&topic).filter(|_| wanted);
             let Some(state) = state else { continue };
-            // Whole parts only: one that overlaps another is of no broker's making.
+            // A part that overlaps another was not written by a broker, so it is skipped whole.
             if state.extents.back().is_some_and(|before| before.head.last >= part.head.first) {
                 continue;
             }
@@ -197,7 +197,8 @@ impl<D: Disk> Broker<D> {
         Ok(())
     }
 
-    /// What every subscription of a topic has taken its producers may say again: it is known.
+    /// Records the places that every subscription of a topic has taken: their messages may be
+    /// repeated.
     fn note_floor(&mut self, topic: Topic) {
         let queues = self.subscriptions.iter().flatten().filter_map(Subscription::live_queue);
         let mut taken = queues.filter(|queue| queue.topic == topic).map(|queue| &queue.taken);
@@ -208,7 +209,7 @@ impl<D: Disk> Broker<D> {
         self.topics.get_mut(&topic).expect("it is there").places = floor;
     }
 
-    /// The newest place of each source of which a message is on disk.
+    /// Records the newest place of each source with a message on disk.
     fn note_places(&mut self, topic: Topic) -> Result<(), BrokerError> {
         let extents: Vec<Extent> = self.topics[&topic].extents.iter().copied().collect();
         for extent in extents {
@@ -234,7 +235,7 @@ impl<D: Disk> Broker<D> {
         }
     }
 
-    /// Puts a queue behind what it has taken.
+    /// Sets a queue's position after the messages that it has taken.
     fn place_queue(&mut self, id: usize) -> Result<(), BrokerError> {
         let queue = self.subscriptions[id].as_ref().and_then(Subscription::live_queue);
         let Some((topic, acked)) = queue.map(|queue| (queue.topic, queue.acked)) else {
@@ -265,7 +266,7 @@ impl<D: Disk> Broker<D> {
         Ok(())
     }
 
-    /// Saves that this run has begun, before it numbers anything.
+    /// Saves that this run has begun, before it assigns any number.
     fn begin_run(&mut self) -> Result<(), BrokerError> {
         for topic in self.topics.keys().copied().collect::<Vec<_>>() {
             self.forget_taken(topic);
@@ -334,8 +335,8 @@ fn open_table<D: Disk>(
         }
     }
     let (table, slot) = newest.ok_or(BrokerError::Table)?;
-    // After a crash of the process the system may show bytes whose sync failed: written again
-    // they are on the medium before the other slot is touched.
+    // After a crash of the process the system may return bytes whose sync failed: writing and
+    // syncing them again puts them on the medium before the other slot is written.
     disk.write_all(ids[slot], 0, &table.encode())?;
     disk.sync(ids[slot])?;
     disk.sync_dir()?;
@@ -357,7 +358,7 @@ fn first_table<D: Disk>(config: &Config, disk: &D) -> Vec<u8> {
     table.encode()
 }
 
-/// Makes a slot under its name, whole or not at all.
+/// Creates a slot under its name, complete or not at all.
 fn create_slot<D: Disk>(disk: &mut D, name: &str, bytes: &[u8]) -> Result<(), BrokerError> {
     let id = disk.create(UNNAMED_SLOT)?;
     let written = disk.write_all(id, 0, bytes).and_then(|()| disk.sync(id));
@@ -402,7 +403,7 @@ fn open_files<D: Disk>(
     Ok(files)
 }
 
-/// Finds the highest block known to have been synced, and refuses when one of those is not sound.
+/// Finds the highest block known to have been synced, and refuses if one up to it is invalid.
 fn check_files(files: &[FoundFile], table: &Table) -> Result<u64, BrokerError> {
     let told = |file: &FoundFile| {
         let blocks = file.scan.blocks.iter().map(|block| block.synced_seq);
@@ -434,7 +435,7 @@ fn check_files(files: &[FoundFile], table: &Table) -> Result<u64, BrokerError> {
     Ok(proven)
 }
 
-/// Fills torn ends with zeros and removes files of which nothing is sound.
+/// Fills torn ends with zeros and removes files without a valid header.
 fn mend_files<D: Disk>(
     disk: &mut D,
     files: &mut Vec<FoundFile>,
@@ -459,7 +460,7 @@ fn mend_files<D: Disk>(
     Ok(())
 }
 
-/// The parts of all files, of each the copy that was written last.
+/// Returns the parts of all files; of each part, the copy written last.
 fn parts_of(files: &[FoundFile]) -> BTreeMap<(Topic, MessageNo), Found> {
     let mut found: BTreeMap<(Topic, MessageNo), Found> = BTreeMap::new();
     for file in files {
@@ -483,7 +484,7 @@ fn keep_files(spill: &mut Spill, files: Vec<FoundFile>) {
     }
 }
 
-/// Where in a file the blocks are of which no sync is known.
+/// Returns the range of a file's blocks that are not known to be synced.
 fn unproven_of(file: &FoundFile, proven: u64) -> Option<(FileId, u64, u64)> {
     let at = file.scan.blocks.iter().position(|block| block.seq > proven)?;
     let first = file.scan.blocks[at].parts.first().map_or(0, |(offset, _)| *offset);
@@ -492,9 +493,9 @@ fn unproven_of(file: &FoundFile, proven: u64) -> Option<(FileId, u64, u64)> {
     Some((file.id, start, file.scan.end))
 }
 
-/// Writes blocks of which no sync is known over themselves and syncs them. Their parts are safe
-/// elsewhere by then; but what is written from now on says that all before it is on the medium, and
-/// a power loss that took them after all would look like damage.
+/// Writes blocks that are not known to be synced over themselves and syncs them. Their parts are
+/// safe elsewhere by then; but every later block asserts that all earlier ones are on the medium,
+/// and a power loss that took these after all would look like damage.
 fn settle<D: Disk>(disk: &mut D, unproven: &[(FileId, u64, u64)]) -> Result<(), BrokerError> {
     for (file, start, end) in unproven.iter().copied() {
         let len = usize::try_from(end - start).expect("a file fits in memory");
@@ -506,7 +507,7 @@ fn settle<D: Disk>(disk: &mut D, unproven: &[(FileId, u64, u64)]) -> Result<(), 
     Ok(())
 }
 
-/// Writes the parts of which no sync is known again, in a file of their own, and syncs them.
+/// Writes the parts that are not known to be synced again, in a file of their own, and syncs them.
 fn write_again<D: Disk>(
     disk: &mut D,
     spill: &mut Spill,

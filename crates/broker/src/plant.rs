@@ -1,7 +1,7 @@
-//! Bugs to put in on purpose: how it is known that the campaigns over the broker would find them.
+//! Bugs to plant on purpose, as proof that the campaigns over the broker would find them.
 //!
-//! The broker asks [`is`] at the places where it would go wrong. Without the feature `planted` the
-//! answer is a constant and nothing of this is in the program.
+//! The broker calls [`is`] at the places of the bugs. Without the feature `planted` the answer is a
+//! constant and none of this code is in the program.
 
 /// A planted bug of the broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,36 +10,37 @@ pub enum Plant {
     SyncSkipped,
     /// A message is acknowledged while its block is on its way.
     AckBeforeWrite,
-    /// A message that was given up with a subscription is acknowledged before the end is saved.
+    /// A message given up with a subscription is acknowledged before the end is saved.
     AckBeforeEndSaved,
-    /// Of messages given up by one change only the first that is noted counts, not the lowest.
+    /// Of the messages given up by one change only the first recorded counts, not the lowest.
     EndsTakenInOrder,
-    /// Messages are written behind those that an eviction lost, though a crash may revive it.
+    /// Messages are written after those that an eviction lost, though a crash may revive the
+    /// subscription.
     HoleBehindEviction,
-    /// Parts go when the living have taken them, though an end is not saved.
+    /// Parts are removed when live subscriptions have taken them, though an end is not saved.
     ReclaimedTooEarly,
-    /// A quota of messages is one larger than it says.
+    /// The limit of messages in a quota is one too high.
     QuotaOffByOne,
-    /// What was taken is not saved.
+    /// Acknowledgements are not saved.
     CursorNotSaved,
-    /// What was delivered is saved as if it had been taken.
+    /// Delivered messages are saved as taken.
     CursorSavedAhead,
     /// The table is always written to the same slot.
     OneSlotOnly,
     /// An eviction is not saved.
     EvictionNotSaved,
-    /// A part that was moved is still looked for in its old place.
+    /// A part that was moved is still read from its old place.
     MoveNotNoted,
-    /// A run numbers its messages as the one before.
+    /// A run reuses the message numbers of the one before.
     RunNotCounted,
-    /// What one of several subscriptions took is not wanted again after a start.
+    /// Messages that one of several subscriptions took are not wanted by the others after a start.
     FloorOfTheFirst,
-    /// Who leaves and comes back goes on behind what was delivered, taken or not.
+    /// A client that detaches and comes back continues after the last delivery, taken or not.
     DeliveredCountsAsTaken,
 }
 
 impl Plant {
-    /// All of them.
+    /// All planted bugs.
     pub const ALL: [Plant; 15] = [
         Plant::SyncSkipped,
         Plant::AckBeforeWrite,
@@ -66,16 +67,16 @@ mod switch {
     use super::Plant;
 
     thread_local! {
-        // A thread's own, so that tests may run side by side; simulations have one thread.
+        // Local to the thread, so that tests may run in parallel; simulations have one thread.
         static PLANTED: Cell<Option<Plant>> = const { Cell::new(None) };
     }
 
-    /// Plants one bug in all brokers of this thread, or takes it out again.
+    /// Plants one bug in all brokers of this thread, or removes it.
     pub fn set(plant: Option<Plant>) {
         PLANTED.set(plant);
     }
 
-    /// Whether this bug is planted.
+    /// True when this bug is planted.
     #[must_use]
     pub fn is(plant: Plant) -> bool {
         PLANTED.get() == Some(plant)
@@ -85,7 +86,7 @@ mod switch {
 #[cfg(feature = "planted")]
 pub use switch::{is, set};
 
-/// Whether this bug is planted: never, in a program made without the feature.
+/// True when this bug is planted: never, in a program built without the feature.
 #[cfg(not(feature = "planted"))]
 #[must_use]
 #[inline]

@@ -1,4 +1,4 @@
-//! When the table of subscriptions is saved, and to which slot.
+//! The saving of the table of subscriptions: the times and the slots.
 //!
 //! Changes are counted. A change is saved when a table that was made after it is on the medium.
 //! INVARIANT: the slot that is written is never the one with the newest saved table.
@@ -8,11 +8,11 @@ use weir_types::Nanos;
 
 use crate::plant::{self, Plant};
 
-/// A change of the table, to ask whether it is saved: see `Broker::is_saved`.
+/// A change of the table; `Broker::is_saved` tells whether it is saved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Change(pub(crate) u64);
 
-/// See the module's documentation.
+/// The state of saving the table.
 #[derive(Debug)]
 pub(crate) struct Saver {
     slots: [FileId; 2],
@@ -21,11 +21,11 @@ pub(crate) struct Saver {
     /// The generation of the newest saved table.
     pub(crate) generation: u64,
     changes: u64,
-    /// The newest change that somebody waits for.
+    /// The newest change that a client waits for.
     awaited: u64,
     saved: u64,
     saved_at: Nanos,
-    /// The table on its way: up to which change, and how many bytes the disk has taken.
+    /// The table being written: its last change, and the bytes that the disk has taken.
     sent: Option<(u64, usize)>,
     full_until: Option<Nanos>,
 }
@@ -45,20 +45,20 @@ impl Saver {
         }
     }
 
-    /// Something changed that may be saved later.
+    /// Counts a change that may be saved later.
     pub(crate) fn changed(&mut self) -> Change {
         self.changes += 1;
         Change(self.changes)
     }
 
-    /// Something changed that is to be saved at once.
+    /// Counts a change that must be saved at once.
     pub(crate) fn changed_now(&mut self) -> Change {
         let change = self.changed();
         self.awaited = change.0;
         change
     }
 
-    /// All changes up to this one are saved.
+    /// Returns the last change up to which all are saved.
     pub(crate) fn saved(&self) -> u64 {
         self.saved
     }
@@ -78,14 +78,14 @@ impl Saver {
         self.slots[self.next]
     }
 
-    /// The disk took bytes; returns how many in all, and the file.
+    /// Counts bytes that the disk took; returns the total, and the file.
     pub(crate) fn took(&mut self, bytes: usize) -> (usize, FileId) {
         let (_, from) = self.sent.as_mut().expect("a table is on its way");
         *from += bytes;
         (*from, self.slots[self.next])
     }
 
-    /// The table is on the medium.
+    /// Records that the table is on the medium; returns its last change.
     pub(crate) fn done(&mut self, now: Nanos) -> u64 {
         let (change, _) = self.sent.take().expect("a table is on its way");
         self.saved = change;
@@ -97,13 +97,13 @@ impl Saver {
         change
     }
 
-    /// There was no room for it.
+    /// Records that there was no room for the table.
     pub(crate) fn full(&mut self, until: Nanos) {
         self.sent = None;
         self.full_until = Some(until);
     }
 
-    /// There may be room again.
+    /// Allows another attempt: there may be room again.
     pub(crate) fn try_again(&mut self) {
         self.full_until = None;
     }

@@ -1,9 +1,9 @@
-//! The spill files: which there are, what of them is wanted, and the one that grows.
+//! The spill files: the files present, the wanted parts in them, and the file that grows.
 //!
-//! Blocks are written one at a time at the end of the newest file. A file of which nothing is
-//! wanted is closed and removed; when too much of the disk is taken by what nobody wants, the
-//! parts still wanted of the emptiest file are written again at the end.
-//! INVARIANT: `wanted` of a file is the sum of the lengths of the parts that topics hold in it.
+//! Blocks are written one at a time at the end of the newest file. A file without wanted parts is
+//! closed and removed; when unwanted parts take too much of the disk, the wanted parts of the
+//! emptiest file are written again at the end. INVARIANT: `wanted` of a file is the sum of the
+//! lengths of the parts that topics hold in it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -12,9 +12,9 @@ use weir_io::{Disk, DiskError, FileId};
 use crate::block::{FileHeader, PartHeader};
 use crate::name::Topic;
 
-/// The end of a spill file's name.
+/// The suffix of a spill file's name.
 pub(crate) const SUFFIX: &str = ".wspill";
-/// What the next file is called until its name is durable.
+/// The name of the next file until its own name is durable.
 pub(crate) const UNNAMED: &str = "spill.part";
 
 pub(crate) fn file_name(file: u64) -> String {
@@ -32,46 +32,46 @@ pub(crate) struct SpillFile {
     pub(crate) id: FileId,
     /// The bytes written.
     pub(crate) len: u64,
-    /// The bytes of parts that somebody wants.
+    /// The bytes of parts that a subscription wants.
     pub(crate) wanted: u64,
-    /// The parts written to it: topic, first number and index.
+    /// The parts written to it: topic and first index.
     pub(crate) parts: Vec<(Topic, u64)>,
 }
 
-/// How the file for the next block is got.
+/// The progress of creating the file for the next block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Roll {
-    /// The newest file takes it, or a new one must be begun.
+    /// None: the newest file takes the block, or a new file must be begun.
     No,
     /// The next file is getting its name.
     Naming(u64, FileId),
 }
 
-/// A part that is on its way to the disk.
+/// A part that is being written.
 #[derive(Debug)]
 pub(crate) struct SentPart {
     pub(crate) head: PartHeader,
     pub(crate) first_index: u64,
     pub(crate) bytes_before: u64,
-    /// Where it will be in the file.
+    /// Its offset in the file.
     pub(crate) offset: u64,
 }
 
-/// A block that is on its way to the disk, or waits for room.
+/// A block that is being written, or waits for room.
 #[derive(Debug)]
 pub(crate) struct SentBlock {
     pub(crate) buf: Vec<u8>,
     pub(crate) from: usize,
     pub(crate) parts: Vec<SentPart>,
-    /// Whether it is parts that were on disk before.
+    /// True when its parts were on disk before.
     pub(crate) is_moved: bool,
     pub(crate) file: u64,
     pub(crate) seq: u64,
-    /// Not at the disk: there was no room.
+    /// True while it is not submitted, for lack of room.
     pub(crate) is_waiting: bool,
 }
 
-/// See the module's documentation.
+/// The spill files of a broker.
 #[derive(Debug)]
 pub(crate) struct Spill {
     pub(crate) id: u128,
@@ -87,7 +87,7 @@ pub(crate) struct Spill {
     /// Files to remove, closed already.
     pub(crate) removals: VecDeque<String>,
     pub(crate) is_removing: bool,
-    /// Files that an operator wants emptied, as far as they are there.
+    /// Files that an operator wants compacted, if they still exist.
     pub(crate) compacting: BTreeSet<u64>,
 }
 
@@ -109,8 +109,8 @@ impl Spill {
         }
     }
 
-    /// From now on the files are emptied of which a tenth or more is not wanted, one after the
-    /// other, whatever their sum. The one that grows is closed for it.
+    /// Marks the files of which a tenth or more is unwanted for compaction, one after the other and
+    /// regardless of the total waste. Includes the file that grows, which is closed.
     pub(crate) fn compact(&mut self) {
         self.active = None;
         let is_loose = |(number, file): (&u64, &SpillFile)| {
@@ -119,7 +119,7 @@ impl Spill {
         self.compacting = self.files.iter().filter_map(is_loose).collect();
     }
 
-    /// The next file that an operator wants emptied: the one with the smallest share of wanted
+    /// Returns the next file marked for compaction: the one with the smallest share of wanted
     /// bytes, so that room is made before it is needed.
     fn next_compacted(&self) -> Option<u64> {
         let there = self.compacting.iter().filter_map(|number| {
@@ -129,30 +129,30 @@ impl Spill {
         there.min().map(|(_, number)| number)
     }
 
-    /// The bytes of all files.
+    /// Returns the bytes of all files.
     pub(crate) fn bytes(&self) -> u64 {
         self.files.values().map(|file| file.len).sum()
     }
 
-    /// The head of a file that is written now.
+    /// Returns the header of a file that is begun now.
     pub(crate) fn header(&self, file: u64) -> FileHeader {
         let (first_seq, synced_seq) = (self.next_seq, self.synced_seq);
         FileHeader { id: self.id, file, first_seq, synced_seq }
     }
 
-    /// The file that takes the next block, if it is open and not full.
+    /// Returns the file that takes the next block, if it is open and not full.
     pub(crate) fn open_file(&self, file_bytes: u64) -> Option<u64> {
         self.active.filter(|file| self.files[file].len < file_bytes)
     }
 
-    /// A part is not wanted any more.
+    /// Counts a part as no longer wanted.
     pub(crate) fn unwant(&mut self, file: u64, bytes: u64) {
         let known = self.files.get_mut(&file).expect("a part is in a file that is there");
         known.wanted -= bytes;
     }
 
-    /// Closes the files of which nothing is wanted and lists them for removal. The file that grows
-    /// is one of them as soon as it is full.
+    /// Closes the files without wanted parts and lists them for removal. Includes the file that
+    /// grows, as soon as it is full.
     pub(crate) fn give_up_dead<D: Disk>(&mut self, disk: &mut D, file_bytes: u64) -> usize {
         let busy = self.sent.as_ref().map(|sent| sent.file);
         let growing = self.open_file(file_bytes);
@@ -173,9 +173,9 @@ impl Spill {
         dead.len()
     }
 
-    /// The file to empty next: one that an operator wants emptied; or when what nobody wants takes
-    /// more than what is wanted and four files, the one with the smallest share of wanted bytes, if
-    /// it is below a half.
+    /// Returns the file to compact next: one marked by an operator; or, if the unwanted bytes
+    /// exceed the wanted ones plus four files, the one with the smallest share of wanted bytes, if
+    /// that is below half.
     pub(crate) fn emptiest(&self, file_bytes: u64) -> Option<u64> {
         if let Some(number) = self.next_compacted() {
             return Some(number);

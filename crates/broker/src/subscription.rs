@@ -1,4 +1,7 @@
-//! One subscription as the broker holds it, and what it tells of itself.
+//! A subscription in the broker's memory, and its listing.
+//!
+//! A queue has a cursor for the next delivery and a window of deliveries not acknowledged. When the
+//! attachment ends, both go back to the last message taken, so that the others are delivered again.
 
 use std::collections::VecDeque;
 
@@ -10,7 +13,7 @@ use crate::name::{MessageNo, Name, Place, Places, Topic};
 use crate::plant::{self, Plant};
 use crate::table::{ATTACHED, Row, RowKind, Status};
 
-/// A message that was delivered and is not acknowledged.
+/// A message that was delivered and not acknowledged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Delivered {
     no: MessageNo,
@@ -26,7 +29,7 @@ pub(crate) struct Loaded {
     head: PartHeader,
     bytes: Vec<u8>,
     starts: Vec<u32>,
-    /// The body bytes before the message that is asked for next.
+    /// A cached position: an index, and the bytes of all bodies before it.
     passed: (u64, u64),
 }
 
@@ -45,7 +48,7 @@ impl Loaded {
         (self.first_index..self.first_index + u64::from(self.head.count)).contains(&index)
     }
 
-    /// The message at an index, and the bytes of all bodies before it in the topic.
+    /// Returns the message at an index, and the bytes of all bodies before it in the topic.
     pub(crate) fn message(&mut self, index: u64) -> (StoredMessage<'_>, u64) {
         let known = |at: u32| {
             message_at(&self.bytes, at as usize).expect("the part was sound in all its messages")
@@ -72,7 +75,7 @@ pub(crate) struct Queue {
     pub(crate) acked_bytes: u64,
     /// The index to deliver next.
     pub(crate) cursor: u64,
-    /// Where the first delivery ends: what is before was delivered in this run already.
+    /// The end of the first deliveries: messages before it were delivered in this run already.
     pub(crate) delivered_end: u64,
     pub(crate) window: VecDeque<Delivered>,
     pub(crate) loaded: Option<Loaded>,
@@ -93,12 +96,12 @@ impl Queue {
         }
     }
 
-    /// Puts the queue at an index of its topic.
+    /// Sets the queue's position to an index of its topic.
     pub(crate) fn put_at(&mut self, index: u64, bytes: u64) {
         (self.acked_index, self.acked_bytes, self.cursor) = (index, bytes, index);
     }
 
-    /// Notes a delivery; tells whether it was delivered before in this run.
+    /// Records a delivery; returns true if the message was delivered before in this run.
     pub(crate) fn deliver(&mut self, no: MessageNo, place: Place, bytes_end: u64) -> bool {
         self.window.push_back(Delivered { no, place, bytes_end });
         self.cursor += 1;
@@ -107,12 +110,12 @@ impl Queue {
         is_again
     }
 
-    /// The last message delivered in this attachment, or the last one taken.
+    /// Returns the last message delivered in this attachment, or the last one taken.
     pub(crate) fn last_delivered(&self) -> MessageNo {
         self.window.back().map_or(self.acked, |delivered| delivered.no)
     }
 
-    /// Takes all that was delivered up to a message; returns how many.
+    /// Takes all messages delivered up to one; returns their number.
     pub(crate) fn take(&mut self, upto: MessageNo) -> u64 {
         let mut count = 0;
         while let Some(delivered) = self.window.front()
@@ -128,7 +131,7 @@ impl Queue {
         count
     }
 
-    /// What a saved table says to be taken.
+    /// Returns the last message taken, for the saved table.
     fn saved_acked(&self) -> MessageNo {
         if plant::is(Plant::CursorSavedAhead) {
             self.last_delivered()
@@ -139,7 +142,7 @@ impl Queue {
         }
     }
 
-    /// Forgets what was delivered and not taken: it will be delivered again.
+    /// Drops deliveries that were not taken: their messages will be delivered again.
     pub(crate) fn rewind(&mut self) {
         if plant::is(Plant::DeliveredCountsAsTaken) {
             self.take(self.last_delivered());
@@ -150,7 +153,7 @@ impl Queue {
     }
 }
 
-/// What a subscription is to.
+/// The kind of a subscription.
 #[derive(Debug)]
 pub(crate) enum Kind {
     Queue(Box<Queue>),
@@ -165,7 +168,7 @@ pub(crate) struct Subscription {
     pub(crate) status: Status,
     pub(crate) quota: Quota,
     pub(crate) expire_after: Nanos,
-    /// The number of the present attachment; zero when nobody is attached.
+    /// The number of the present attachment; zero if no client is attached.
     pub(crate) attachment: u64,
     pub(crate) detached_at: Nanos,
     pub(crate) may_have_lost: bool,
@@ -191,7 +194,7 @@ impl Subscription {
         }
     }
 
-    /// The row that tells of it.
+    /// Returns the subscription's row in the table.
     pub(crate) fn row(&self) -> Row {
         let kind = match &self.kind {
             Kind::Token(token) => RowKind::Token(token.clone()),
@@ -226,7 +229,7 @@ impl Subscription {
         }
     }
 
-    /// The queue of a subscription that still gets messages.
+    /// Returns the queue of a subscription that still gets messages.
     pub(crate) fn live_queue(&self) -> Option<&Queue> {
         if self.status == Status::Live { self.queue() } else { None }
     }
@@ -239,26 +242,26 @@ impl Subscription {
     }
 }
 
-/// How far a subscription is behind.
+/// The lag of a subscription.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lag {
     /// Messages not taken.
     pub messages: u64,
     /// Bytes of their bodies.
     pub bytes: u64,
-    /// Of these, the bytes that are on disk and not in memory any more.
+    /// Of these, the bytes that are on disk and no longer in memory.
     pub spilled_bytes: u64,
-    /// The age of the oldest one; of one on disk, at most a block's span too low.
+    /// The age of the oldest one; for one on disk, at most a block's span too low.
     pub age: Nanos,
 }
 
-/// A subscription in the list.
+/// A subscription in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// It, as the table has it.
+    /// Its row in the table.
     pub row: Row,
-    /// Whether somebody is attached.
+    /// True when a client is attached.
     pub is_attached: bool,
-    /// How far it is behind.
+    /// Its lag.
     pub lag: Lag,
 }

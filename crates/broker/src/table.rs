@@ -1,8 +1,8 @@
-//! The table of subscriptions: who they are, what they have taken, and which run this is.
+//! The table of subscriptions: their names, their acknowledgements, and the number of the run.
 //!
-//! Two slots are overwritten in turn, in place and synced, so that a full disk does not keep an
-//! eviction from being saved and a torn write leaves the other slot. Byte by byte:
-//! docs/protocols/broker-format.md.
+//! Two slots are overwritten alternately, in place and synced: a full disk does not prevent the
+//! saving of an eviction, and a torn write leaves the other slot. docs/protocols/broker-format.md
+//! specifies the bytes.
 
 use weir_types::{Durability, Epoch, Nanos, Position};
 
@@ -18,37 +18,37 @@ pub const TOKEN_BYTES_MAX: usize = 4096;
 
 const MAGIC: [u8; 8] = *b"WEIRSUBS";
 const HEADER: usize = 128;
-/// A broker starts fewer times: the number of the run after it has 24 bits.
+/// The limit of run numbers: the number after it has 24 bits.
 const RUN_MAX: u32 = (1 << 24) - 1;
 const CRC_AT: usize = HEADER - 4;
 
-/// The time of leaving of somebody who has not left.
+/// The time of detaching while a client is attached.
 pub const ATTACHED: Nanos = Nanos(u64::MAX);
 
-/// What a subscription is to.
+/// The kind of a subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RowKind {
     /// Messages of a topic.
     Queue {
         /// The topic.
         topic: Topic,
-        /// All up to this one are taken.
+        /// The last message taken: all up to this one are taken.
         acked: MessageNo,
         /// The last place of each source that was taken.
         taken: Places,
     },
-    /// State, of which a token says how much is known.
+    /// State: a token that names the client's position in it.
     Token(Vec<u8>),
 }
 
-/// How a subscription stands.
+/// The status of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// It gets what is published.
+    /// It gets published messages.
     Live,
     /// It was evicted.
     Evicted(EvictReason),
-    /// Nobody attached for too long.
+    /// No client attached for too long.
     Expired,
 }
 
@@ -57,17 +57,17 @@ pub enum Status {
 pub struct Row {
     /// Its name.
     pub name: Name,
-    /// What it is to.
+    /// Its kind.
     pub kind: RowKind,
-    /// How it stands.
+    /// Its status.
     pub status: Status,
     /// Its quota.
     pub quota: Quota,
-    /// How long nobody may be attached before it is removed.
+    /// The time without an attached client after which it is removed.
     pub expire_after: Nanos,
-    /// When the last one to be attached left; [`ATTACHED`] while somebody is.
+    /// The time at which the last client detached; [`ATTACHED`] while one is attached.
     pub detached_at: Nanos,
-    /// Whether messages may have been lost that nobody was told of yet.
+    /// True when messages may have been lost and no client was told yet.
     pub may_have_lost: bool,
 }
 
@@ -76,30 +76,30 @@ pub struct Row {
 pub struct Table {
     /// The broker's identity.
     pub id: u128,
-    /// Which saving it is, from 1.
+    /// The number of its saving, from 1.
     pub generation: u64,
     /// The run that saved it, from 1.
     pub run: u32,
     /// The level of that run.
     pub level: Durability,
-    /// Whether the run had ended by closing.
+    /// True when the run had ended by closing.
     pub is_closed: bool,
     /// The machine's boot.
     pub boot_id: [u8; 16],
     /// The highest block that was on the medium.
     pub synced_seq: u64,
-    /// The newest spill file, zero for none, and how much of it was on the medium.
+    /// The newest spill file, zero for none, and the bytes of it that were on the medium.
     pub synced_end: (u64, u64),
     /// The subscriptions, sorted by name.
     pub rows: Vec<Row>,
 }
 
-/// Why a slot cannot be used.
+/// The reason that a slot cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableFault {
-    /// It is not sound: torn, or damaged.
+    /// It is invalid: torn, or damaged.
     Unsound,
-    /// It is of a newer format version.
+    /// It has a newer format version.
     Newer(u32),
 }
 
@@ -143,10 +143,10 @@ impl Table {
         bytes
     }
 
-    /// Reads a slot; what follows the table in it is of an older, longer one.
+    /// Reads a slot; bytes after the table belong to an older, longer one.
     ///
     /// # Errors
-    /// When it is not sound.
+    /// If it is invalid.
     pub fn decode(bytes: &[u8]) -> Result<Table, TableFault> {
         let head = bytes.get(..HEADER).ok_or(TableFault::Unsound)?;
         let end = usize::try_from(u64_at(head, 40)).ok().and_then(|len| len.checked_add(HEADER));
@@ -161,7 +161,7 @@ impl Table {
     }
 }
 
-/// The checksum of a table's bytes with its own four left out.
+/// Returns the checksum of a table's bytes without its own four.
 fn crc_of(bytes: &[u8], end: usize) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&bytes[..CRC_AT]), &bytes[HEADER..end])
 }
@@ -250,7 +250,7 @@ fn encode_row(row: &Row, out: &mut Vec<u8>) {
     }
 }
 
-/// Takes bytes from the front.
+/// Reads values from the front of bytes.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {

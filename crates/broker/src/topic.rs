@@ -1,8 +1,8 @@
-//! What is kept of one topic: messages in memory, parts on disk, and who still wants them.
+//! A topic's queue: messages in memory, parts on disk, and the subscriptions that still need them.
 //!
 //! Messages have a dense index within the topic and the run, so that a subscriber's next one is
-//! found without a search. INVARIANT: what is in memory is a suffix of the topic; what is wanted
-//! and not in memory is in a part on disk.
+//! found without a search. INVARIANT: the messages in memory are a suffix of the topic; a wanted
+//! message that is not in memory is in a part on disk.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,8 +12,8 @@ use crate::block::PartHeader;
 use crate::name::{MessageNo, Place, Places};
 use crate::plant::{self, Plant};
 
-/// What a message takes in memory beside its body, in bytes: its own record, its place in the
-/// queues of the broker, and what the allocator adds.
+/// Bytes that a message takes in memory besides its body: its own record, its entries in the
+/// broker's queues, and the allocator's overhead.
 pub(crate) const MESSAGE_OVERHEAD: u64 = 160;
 
 /// A message in memory.
@@ -48,7 +48,7 @@ impl Extent {
     }
 }
 
-/// A topic that somebody subscribes to.
+/// A topic with subscriptions.
 #[derive(Debug, Default)]
 pub(crate) struct TopicState {
     /// The index of the next message, and the bytes of all bodies before it.
@@ -57,27 +57,28 @@ pub(crate) struct TopicState {
     resident: VecDeque<Message>,
     resident_first: u64,
     pub(crate) extents: VecDeque<Extent>,
-    /// The first index that live subscriptions want: how many want each.
+    /// The number of live subscriptions by the first index that they want.
     wants: BTreeMap<u64, u32>,
-    /// Ended subscriptions whose end is not saved yet: the change to be saved, what they wanted.
+    /// Ended subscriptions whose end is not saved yet: the change to be saved, and the first index
+    /// wanted.
     ending: Vec<(u64, u64)>,
-    /// Live subscriptions to which nobody is attached.
+    /// Live subscriptions without an attached client.
     pub(crate) away: u32,
     pub(crate) places: Places,
 }
 
 impl TopicState {
-    /// The first index that a live subscription wants.
+    /// Returns the first index that a live subscription wants.
     pub(crate) fn floor(&self) -> u64 {
         self.wants.first_key_value().map_or(self.total, |(index, _)| *index)
     }
 
-    /// The first index that a crash now would want: ends that are not saved count as if not come.
+    /// Returns the first index wanted after a crash now: ends that are not saved do not count.
     pub(crate) fn saved_floor(&self) -> u64 {
         self.ending.iter().map(|(_, index)| *index).fold(self.floor(), u64::min)
     }
 
-    /// Whether anybody is subscribed, or was when the table was saved.
+    /// True when there is a subscription, or was one when the table was saved.
     pub(crate) fn is_wanted(&self) -> bool {
         !self.wants.is_empty() || !self.ending.is_empty()
     }
@@ -86,7 +87,7 @@ impl TopicState {
         !self.wants.is_empty()
     }
 
-    /// The change of the table after which nothing more is wanted for ended subscriptions.
+    /// Returns the change of the table after which nothing more is wanted for ended subscriptions.
     pub(crate) fn ending_change(&self) -> u64 {
         self.ending.iter().map(|(change, _)| *change).max().unwrap_or(0)
     }
@@ -103,24 +104,24 @@ impl TopicState {
         }
     }
 
-    /// A subscription took all before `to`.
+    /// Moves a subscription that took all messages before `to`.
     pub(crate) fn advance(&mut self, from: u64, to: u64) {
         self.want(to);
         self.unwant(from);
     }
 
-    /// A subscription ended, by a change of the table that is not saved yet.
+    /// Ends a subscription by a change of the table that is not saved yet.
     pub(crate) fn end(&mut self, index: u64, change: u64) {
         self.unwant(index);
         self.ending.push((change, index));
     }
 
-    /// All changes of the table up to this one are saved.
+    /// Drops the ended subscriptions whose changes, up to this one, are saved.
     pub(crate) fn saved(&mut self, change: u64) {
         self.ending.retain(|(ended, _)| *ended > change);
     }
 
-    /// Takes a message; returns its index and what it takes in memory.
+    /// Appends a message; returns the bytes that it takes in memory.
     pub(crate) fn push(&mut self, no: MessageNo, place: Place, at: Nanos, body: &[u8]) -> u64 {
         if self.resident.is_empty() {
             self.resident_first = self.total;
@@ -133,7 +134,7 @@ impl TopicState {
         memory
     }
 
-    /// The first index that is in memory.
+    /// Returns the first index in memory.
     pub(crate) fn resident_first(&self) -> u64 {
         if self.resident.is_empty() { self.total } else { self.resident_first }
     }
@@ -143,7 +144,7 @@ impl TopicState {
         self.resident.get(usize::try_from(at).ok()?)
     }
 
-    /// Forgets what is in memory before `index`; returns the messages and bytes freed.
+    /// Drops the messages in memory before `index`; returns their number and the bytes freed.
     pub(crate) fn drop_resident(&mut self, index: u64) -> (u64, u64) {
         let (mut count, mut freed) = (0, 0);
         while self.resident_first < index
@@ -156,7 +157,7 @@ impl TopicState {
         (count, freed)
     }
 
-    /// Takes away the parts that nobody wants any more.
+    /// Removes the first part if no subscription wants it any more.
     pub(crate) fn pop_dead_extent(&mut self) -> Option<Extent> {
         let floor = match plant::is(Plant::ReclaimedTooEarly) {
             true => self.floor(),
@@ -166,7 +167,7 @@ impl TopicState {
         if is_dead { self.extents.pop_front() } else { None }
     }
 
-    /// The part on disk with `index`, or the first one behind it.
+    /// Returns the part on disk with `index`, or the first one after it.
     pub(crate) fn extent_at(&self, index: u64) -> Option<&Extent> {
         let at = self.extents.partition_point(|extent| extent.end_index() <= index);
         self.extents.get(at)
@@ -177,13 +178,13 @@ impl TopicState {
         self.extents.get_mut(at).filter(|extent| extent.first_index == first_index)
     }
 
-    /// The bytes of all bodies before the first one in memory.
+    /// Returns the bytes of all bodies before the first one in memory.
     pub(crate) fn bytes_before_memory(&self) -> u64 {
         self.resident.front().map_or(self.total_bytes, |message| message.bytes_before)
     }
 
-    /// When the message at `index` was published. Of a part of which some is taken already, when
-    /// its last one was: never earlier than it was.
+    /// Returns the time at which the message at `index` was published. For a message inside a part
+    /// on disk it is the time of the part's last message, which is never too early.
     pub(crate) fn published_at(&self, index: u64) -> Option<Nanos> {
         if let Some(message) = self.resident(index) {
             return Some(message.at);

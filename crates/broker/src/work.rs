@@ -1,7 +1,7 @@
-//! What a cycle does with the disk: blocks out, files named and removed, the table saved.
+//! The disk work of a cycle: blocks written, files named and removed, the table saved.
 //!
-//! One block is on its way at a time, so that a sound block proves that those before it had been
-//! written. "No space" is waited for; every other failure of the disk stops the broker.
+//! One block is written at a time, so that a valid block proves that those before it had been
+//! written. "No space" is waited for; any other disk failure stops the broker.
 
 use weir_io::{Completion, Disk, DiskError, DiskErrorKind, Op, Outcome};
 use weir_types::{Durability, Nanos};
@@ -57,7 +57,7 @@ impl<D: Disk> Broker<D> {
             (TABLE, Outcome::Written { bytes, .. }) => self.table_taken(buf, bytes),
             (NAME, Outcome::Done) => self.named(),
             (REMOVE, Outcome::Done) => self.removed(),
-            // The try before removed it and could not sync that.
+            // The previous attempt removed it and could not sync the removal.
             (REMOVE, Outcome::Failed(error)) if error.kind == DiskErrorKind::NotFound => {
                 self.removed();
             }
@@ -70,7 +70,8 @@ impl<D: Disk> Broker<D> {
         Ok(())
     }
 
-    /// Nothing was written or, after a sync, nothing is known: it is all done again.
+    /// Handles a full disk: nothing was written or, after a sync, nothing is known, so it is all
+    /// repeated.
     fn found_full(&mut self, tag: u64, buf: Vec<u8>) {
         self.counters.full += 1;
         let until = Nanos(self.now.0 + self.config.full_pause.0);
@@ -94,7 +95,8 @@ impl<D: Disk> Broker<D> {
         }
     }
 
-    /// Ends the subscription with the most on disk, or else the most to be written.
+    /// Ends the subscription with the most bytes on disk, or else the one with the most to be
+    /// written.
     fn evict_for_disk(&mut self) {
         if self.config.on_full == OnFull::Refuse {
             return;
@@ -152,7 +154,7 @@ impl<D: Disk> Broker<D> {
         Ok(1 + self.try_again())
     }
 
-    /// Gives the block that waits to the disk.
+    /// Submits the block that waits.
     fn try_again(&mut self) -> usize {
         let sent = self.spill.sent.as_ref().filter(|sent| sent.is_waiting);
         let Some(size) = sent.map(|sent| sent.buf.len() as u64) else { return 0 };
@@ -180,7 +182,7 @@ impl<D: Disk> Broker<D> {
         self.disk.submit(BLOCK, op);
     }
 
-    /// Whether something must be written now.
+    /// True when something must be written now.
     fn is_due(&mut self) -> bool {
         self.pass_taken();
         let Some(front) = self.arrivals.front().copied() else { return false };
@@ -190,9 +192,10 @@ impl<D: Disk> Broker<D> {
         self.is_memory_short() || self.is_due_for_level(front.topic, front.at)
     }
 
-    /// What is written of a topic is the beginning of what a subscription wants, without a hole.
-    /// One that ended no longer keeps messages in memory, and a crash brings it back until its end
-    /// is saved: nothing is written behind what it lost before.
+    /// True when a topic's messages must wait for the table. The parts of a topic are a
+    /// subscription's messages from the first one wanted on, without a hole. An ended subscription
+    /// no longer keeps messages in memory, and a crash revives it until its end is saved: nothing
+    /// may be written after the messages that it lost.
     fn waits_for_table(&self, topic: Topic) -> bool {
         let is_ending = |state: &crate::topic::TopicState| state.ending_change() > 0;
         self.topics.get(&topic).is_some_and(is_ending) && !plant::is(Plant::HoleBehindEviction)
@@ -232,7 +235,7 @@ impl<D: Disk> Broker<D> {
         parts.collect()
     }
 
-    /// Makes a part of messages in memory.
+    /// Builds a part of messages in memory.
     fn put_part(
         &self,
         topic: Topic,
@@ -266,7 +269,7 @@ impl<D: Disk> Broker<D> {
         self.spill.emptiest(self.config.file_bytes)
     }
 
-    /// Reads parts of a file that are still wanted, to write them again.
+    /// Reads wanted parts of a file, to write them again.
     fn gather_moved(&mut self, file: u64, builder: &mut BlockBuilder) -> Vec<SentPart> {
         let mut parts = Vec::new();
         while builder.length() < self.config.block_bytes {
@@ -291,7 +294,7 @@ impl<D: Disk> Broker<D> {
         parts
     }
 
-    /// A part cannot be read: whoever needs it is evicted.
+    /// Evicts every subscription that needs a part that cannot be read.
     pub(crate) fn lose_part(&mut self, topic: Topic, extent: &Extent) {
         let end = extent.end_index();
         let needs = |(at, sub): (usize, &Option<crate::subscription::Subscription>)| {
@@ -425,7 +428,7 @@ impl<D: Disk> Broker<D> {
         1
     }
 
-    /// The table as it is now, to be the next generation.
+    /// Returns the current table, as the next generation.
     pub(crate) fn table(&self) -> Table {
         let row = |id: &u32| {
             let subscription = self.subscriptions[*id as usize].as_ref();
@@ -470,15 +473,16 @@ impl<D: Disk> Broker<D> {
 
     // ------------------------------------------------------------------ the end
 
-    /// Ends the broker: what anybody wants and has not taken is on disk, and a table says so.
+    /// Closes the broker: every message that is wanted and not taken is on disk, and a table
+    /// records it.
     ///
     /// # Errors
-    /// When the disk fails or has no room; nothing that was acknowledged is lost by that.
+    /// If the disk fails or has no room; no acknowledged message is lost by that.
     pub fn close(&mut self) -> Result<(), BrokerError> {
         if self.is_closed {
             return Ok(());
         }
-        // It may have been long since the disk was found full.
+        // The disk may have been found full long ago.
         self.full_until = None;
         self.saver.try_again();
         self.is_settling = true;
@@ -486,7 +490,7 @@ impl<D: Disk> Broker<D> {
         self.is_settling = false;
         settled?;
         if let Err(error) = self.sync_files() {
-            // Asking again would prove nothing.
+            // A second sync would prove nothing.
             self.failed = Some(error.clone());
             return Err(error);
         }
@@ -495,7 +499,7 @@ impl<D: Disk> Broker<D> {
         self.settle()
     }
 
-    /// Syncs what lower levels left to the system.
+    /// Syncs the writes that lower levels left to the system.
     fn sync_files(&mut self) -> Result<(), BrokerError> {
         if self.config.durability != Durability::Disk {
             for file in self.spill.files.values() {
@@ -508,7 +512,7 @@ impl<D: Disk> Broker<D> {
         Ok(())
     }
 
-    /// Works until nothing is under way and nothing is due.
+    /// Works until nothing is in progress and nothing is due.
     fn settle(&mut self) -> Result<(), BrokerError> {
         loop {
             let now = self.now;

@@ -1,5 +1,5 @@
-//! What a broker promises, one case each: who is served from memory, who waits for whom, what
-//! becomes of those that are too far behind, and that space comes back.
+//! The broker's promises, one case each: service from memory, isolation of subscribers, the
+//! eviction of those that are too far behind, and the reuse of space.
 
 #![allow(clippy::unwrap_used)] // Test code outside #[test] functions.
 
@@ -20,7 +20,7 @@ fn open(config: &Config) -> (Broker<SimDisk>, SimDisk) {
     (broker, disk)
 }
 
-/// Makes a subscription to topic 1 and waits until it is saved.
+/// Creates a subscription to topic 1 and waits until it is saved.
 fn make(broker: &mut Broker<SimDisk>, number: u64, quota: Option<Quota>) {
     let change = broker.create(&name(number), topic(1), quota, Nanos(1)).unwrap();
     settle(broker, 1).unwrap();
@@ -156,7 +156,7 @@ fn a_soak_with_one_that_takes_little_fills_no_disk() {
     let (held, counters) = (broker.holdings(), broker.counters());
     assert!(counters.block_bytes > 10 * most, "{counters:?}");
     assert!(counters.moved_bytes > 0, "files with one wanted part are emptied");
-    // What is wanted, as much again, and five files.
+    // The wanted bytes, as much again, and five files.
     assert!(most <= 2 * rare * 200 + 2 * (16 << 10) + 6 * 5_120, "{most} bytes, {held:?}");
 }
 
@@ -170,7 +170,7 @@ fn an_operator_has_files_emptied_that_hold_little_and_nothing_is_lost() {
     settle(&mut broker, 1).unwrap();
     for record in 1..=600_u64 {
         let _no = publish(&mut broker, record, record);
-        // One in twenty is of a topic that nobody takes for now.
+        // One in twenty is of a topic that no client takes for now.
         if record % 20 == 0 {
             let at = place(2, record);
             let taken = broker.publish(topic(2), at, &body(topic(2), at), Nanos(record));
@@ -189,11 +189,11 @@ fn an_operator_has_files_emptied_that_hold_little_and_nothing_is_lost() {
     let after = broker.holdings();
     assert!(after.disk_bytes * 3 < before.disk_bytes * 2, "{before:?} {after:?}");
     assert!(after.files < before.files && broker.counters().moved_bytes > moved);
-    // Once more finds nothing to empty, and nothing to take.
+    // A second compaction finds nothing to do and loses nothing.
     broker.compact();
     settle(&mut broker, 4_000).unwrap();
     assert_eq!(broker.holdings().wanted_bytes, after.wanted_bytes);
-    // All that is wanted is there, behind the end of the power too.
+    // All wanted messages are there, also after a power loss.
     let lost = disk.after_power_loss(weir_io::disk::sim::CrashChoice::LoseAll);
     drop(broker);
     let (mut broker, _) = Broker::open(config, lost, Nanos(5_000)).unwrap();
@@ -353,7 +353,7 @@ fn a_bit_flipped_in_what_was_synced_is_refused_with_file_and_offset() {
         flipped.flip_bit(file, bit);
         match Broker::open(config(Durability::Disk), flipped, Nanos(9)) {
             Err(BrokerError::Damaged { file: told, .. }) => assert_eq!(told, file),
-            // The zeros behind a block: filled again.
+            // The zeros after a block, which are filled again.
             Ok((_, report)) => assert_eq!(report.messages, 3, "bit {bit}"),
             Err(other) => panic!("bit {bit}: {other}"),
         }
@@ -445,7 +445,7 @@ pub(crate) fn what_is_given_up_with_its_subscription_is_acknowledged_once_that_i
     make(&mut broker, 1, None);
     let waits = publish(&mut broker, 1, 2);
     let change = broker.evict(&name(1)).unwrap();
-    // Given up first, with a higher number: nobody is left to queue for.
+    // Given up first, with a higher number: without a subscription it is not queued.
     let nobodys = publish(&mut broker, 2, 2);
     broker.do_work(Nanos(2)).unwrap();
     assert!(!broker.is_saved(change) && broker.acknowledged() < waits);

@@ -1,6 +1,6 @@
-//! Every call that a broker makes to its disk fails once, with "no space" and with "the medium
-//! failed": what was acknowledged is there after a kill and after a power loss, nothing else is,
-//! and where there was no space the broker goes on by itself.
+//! Every disk call of a broker fails once, with "no space" and with "the medium failed": all
+//! acknowledged messages are there after a kill and after a power loss, no others are, and after
+//! "no space" the broker goes on by itself.
 
 #![allow(clippy::unwrap_used)] // Test code outside #[test] functions.
 
@@ -18,23 +18,23 @@ const STEPS: u64 = 60;
 
 fn small(level: Durability) -> Config {
     let mut config = config(level);
-    // Nobody is evicted: each promise stays one.
+    // No subscription is evicted: every promise stays valid.
     config.on_full = OnFull::Refuse;
     config
 }
 
-/// How a run with one failing call ended.
+/// The end of a run with one failing call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Ended {
     RefusedToOpen,
     Stopped,
-    /// Of what a failed sync leaves nothing is known.
+    /// After a failed sync nothing is known about the data.
     StoppedBySync,
     WaitedForRoom,
     WentOn,
 }
 
-/// Runs the workload with its n-th call failing; `None` when it makes fewer.
+/// Runs the workload with its n-th call failing; `None` if it makes fewer calls.
 fn live_with(level: Durability, n: u64, kind: DiskErrorKind) -> Option<Ended> {
     let place = format!("{level}, call {n} fails with {kind:?}");
     let disk = SimDisk::new(5);
@@ -47,7 +47,7 @@ fn live_with(level: Durability, n: u64, kind: DiskErrorKind) -> Option<Ended> {
     };
     let mut lived = (0..STEPS).try_for_each(|_| workload.step());
     if lived.is_ok() {
-        // Once more where there was no room.
+        // Tried once more, for the case that there was no room.
         lived = workload.close().or_else(|_| workload.close());
     }
     let (action, _) = disk.failed_call()?;

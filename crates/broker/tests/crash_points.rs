@@ -1,6 +1,6 @@
-//! Power lost, and the process killed, at every write point of a recorded workload: what was
-//! acknowledged is there for everybody who had not taken it, in order; nothing is invented; and
-//! the opening after it survives the loss of power too.
+//! Power lost, and the process killed, at every write point of a recorded workload: acknowledged
+//! messages are there, in order, for every subscription that had not taken them; nothing is
+//! invented; and the opening afterwards survives a power loss too.
 //!
 //! `WEIR_BROKER_CRASH_SEEDS=N` takes more workloads, `WEIR_BROKER_CRASH_STEPS=N` longer ones.
 
@@ -47,7 +47,7 @@ struct Tally {
 }
 
 impl Recording {
-    /// What was promised when so much was recorded, and what was being reached.
+    /// Returns the promises at a length of the recording, and those that were being reached.
     fn promises_at(&self, at: usize) -> (&Promise, &Promise) {
         let passed = self.promises.partition_point(|promise| promise.recorded <= at);
         let now = &self.promises[passed.saturating_sub(1)];
@@ -61,7 +61,7 @@ impl Recording {
         tally.faults.extend(faults.into_iter().map(|fault| format!("{place}: {fault}")));
     }
 
-    /// Opens a crashed disk and loses power at each point of that.
+    /// Opens a crashed disk and loses power at each point of the opening.
     fn check_opening(&self, level: Durability, at: usize, crashed: &SimDisk, tally: &mut Tally) {
         let disk = crashed.after_process_crash();
         disk.record();
@@ -110,7 +110,7 @@ fn crash_everywhere(level: Durability, seed: u64, steps: u64) -> Tally {
     tally
 }
 
-/// Faults found by losing power, or killing, at each write point of a workload.
+/// Returns the faults found by losing power, or killing, at each write point of a workload.
 #[cfg(feature = "planted")]
 pub(crate) fn faults(level: Durability, seed: u64, steps: u64) -> usize {
     crash_everywhere(level, seed, steps).faults.len()
@@ -157,7 +157,7 @@ fn at_memory_a_closed_broker_keeps_all_and_one_that_was_killed_says_that_it_may_
         let config = config(Durability::Memory);
         let faults = check_found(&closed, &config, (last, last), &recording.messages);
         assert_eq!(faults, [""; 0]);
-        // That opening was not closed.
+        // This opening was not closed.
         let killed = closed.after_process_crash();
         let (mut broker, report) = Broker::open(config, killed, Nanos(3)).unwrap();
         assert!(report.may_have_lost && !report.was_closed, "{report:?}");

@@ -1,9 +1,9 @@
-//! Random interleavings of producers, subscribers, quotas, expiry, full disks, kills, power cuts
-//! and restarts, against an obvious model: the list of all that was published, and for each
-//! subscriber what it has seen.
+//! Random interleavings of producers, subscribers, quotas, expiry, full disks, kills, power losses
+//! and restarts, against a simple model: the list of all published messages, and for each
+//! subscriber the messages that it has seen.
 //!
-//! The producer publishes again what was not acknowledged before a crash; a client drops what it
-//! has seen by its place. Then every subscriber sees everything of each source once and in order.
+//! The producer repeats messages that were not acknowledged before a crash; a client drops messages
+//! whose place it has seen. Then every subscriber sees everything of each source once and in order.
 //! `WEIR_BROKER_SEEDS=N`, `WEIR_BROKER_STEPS=N`: more, longer runs.
 
 #![allow(clippy::unwrap_used)] // Test code outside #[test] functions.
@@ -25,21 +25,22 @@ fn from_environment(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
 
-/// What a client knows, in memory of its own that no crash of the broker touches.
+/// A client's knowledge, in memory of its own that no crash of the broker touches.
 #[derive(Clone, Default)]
 struct Client {
     topic: Option<Topic>,
-    /// By source: how many of the topic's messages were published when it was made, for sure.
+    /// By source: the number of the topic's messages that were certainly published when it was
+    /// created.
     first_max: BTreeMap<u32, usize>,
-    /// By source: how many of the topic's messages it has seen, from the first on.
+    /// By source: the number of the topic's messages that it has seen, from the first on.
     seen_to: BTreeMap<u32, usize>,
     seen: Places,
-    /// Not taken, as the broker counts in this run: messages and bytes.
+    /// Messages and bytes not taken, as the broker counts in this run.
     behind: (u64, u64),
     hold: Option<Attachment>,
     unacked: Vec<(MessageNo, u64)>,
     quota: Option<Quota>,
-    /// Made by a change that may not be saved.
+    /// The change that created it, which may not be saved.
     making: Option<Change>,
     has_ended: bool,
 }
@@ -50,7 +51,7 @@ struct World {
     broker: Broker<SimDisk>,
     rng: SeededRng,
     now: u64,
-    /// What each source has said of a topic, in order, and the numbers it got last.
+    /// Each source's messages of a topic, in order, and the numbers that they got last.
     history: BTreeMap<(Topic, u32), Vec<Place>>,
     numbers: BTreeMap<(Topic, Place), MessageNo>,
     records: u64,
@@ -60,7 +61,7 @@ struct World {
     crashes: u64,
     seen: u64,
     parts_read: u64,
-    /// Somebody was just evicted, and the table may not say so yet.
+    /// A subscription was just evicted, and the table may not have it yet.
     crashes_soon: bool,
 }
 
@@ -102,7 +103,7 @@ impl World {
         }
     }
 
-    /// Publishes; false when it was refused.
+    /// Publishes; false if the message was refused.
     fn publish(&mut self, topic: Topic, place: Place) -> bool {
         let bytes = body(topic, place);
         match self.broker.publish(topic, place, &bytes, Nanos(self.now)) {
@@ -120,7 +121,7 @@ impl World {
                 self.numbers.insert((topic, place), no);
                 true
             }
-            // Nobody listens: it is as if acknowledged.
+            // Without a subscription it counts as acknowledged.
             Ok(Published::Unwanted) => {
                 self.numbers.insert((topic, place), MessageNo::NONE);
                 self.hear();
@@ -133,7 +134,8 @@ impl World {
         }
     }
 
-    /// Takes notices: who was evicted was over its quota, or there was no room.
+    /// Takes notices and checks that an evicted subscription was over its quota, or there was no
+    /// room.
     fn hear(&mut self) {
         for notice in self.broker.take_notices() {
             let (name, reason) = match notice {
@@ -238,7 +240,8 @@ impl World {
             let source = delivery.place.source.0;
             let said = &history[&(topic, source)];
             let at = said.iter().position(|place| *place == delivery.place).unwrap();
-            // What was said before it was made is owed to nobody, and may come again in part.
+            // Messages before the subscription's creation are not owed to it, and may come again in
+            // part.
             let owed = client.first_max[&source];
             let expected = client.seen_to.get(&source).copied().unwrap_or(0).max(owed);
             if at >= owed {
@@ -293,7 +296,7 @@ impl World {
         self.disk.set_faults(faults);
     }
 
-    /// Ends the broker somehow and opens it again.
+    /// Ends the broker in one of several ways and opens it again.
     fn restart(&mut self) {
         self.crashes += 1;
         self.parts_read += self.broker.counters().parts_read;
@@ -333,13 +336,13 @@ impl World {
         }
         self.find_clients(way);
         if way != 0 {
-            // Some producers know what was acknowledged, some say all that they ever said.
+            // Some producers know the acknowledged number, some repeat all their messages.
             let is_all = self.rng.chance(1, 4);
             self.publish_again(if is_all { MessageNo::NONE } else { acknowledged });
         }
     }
 
-    /// What the broker says of each client now.
+    /// Compares each client with the broker's state.
     fn find_clients(&mut self, way: u64) {
         let names: Vec<Name> = self.clients.keys().cloned().collect();
         for name in names {
@@ -366,7 +369,7 @@ impl World {
                 assert!(!client.seen.clone().advance(*place), "{name} took {place:?} unseen");
             }
         }
-        // Deleted, and the deletion was not saved: nobody waits for its messages.
+        // A deletion was not saved: no client waits for the messages.
         for listed in self.broker.list() {
             if !self.clients.contains_key(&listed.row.name) {
                 self.broker.delete(&listed.row.name).unwrap();
@@ -374,7 +377,7 @@ impl World {
         }
     }
 
-    /// The producers go on from what was acknowledged.
+    /// Lets the producers go on from the acknowledged number.
     fn publish_again(&mut self, acknowledged: MessageNo) {
         for ((topic, _), said) in self.history.clone() {
             for place in said {
@@ -426,7 +429,7 @@ impl World {
         self.work();
     }
 
-    /// Everybody comes and takes all.
+    /// Attaches every client and takes everything.
     fn drain(&mut self) {
         self.disk.set_faults(SimFaults::default());
         self.now += 10_000;
@@ -460,7 +463,7 @@ impl World {
     }
 }
 
-/// Lives through a seed's days and nights, and holds what it sees against the model.
+/// Runs the steps of a seed and compares the results with the model.
 #[cfg(feature = "planted")]
 pub(crate) fn live(seed: u64, steps: u64) {
     let mut world = World::new(seed);

@@ -1,4 +1,5 @@
-//! The format page's examples are what the code writes, laid out here by hand by the page's tables.
+//! The format page's examples equal the written bytes, which are built here by hand from its
+//! tables.
 
 #![allow(clippy::unwrap_used)] // Test code outside #[test] functions.
 
@@ -12,7 +13,7 @@ use weir_types::{Epoch, Nanos, Position};
 const PAGE: &str = include_str!("../../../docs/protocols/broker-format.md");
 const ID: u128 = 0x0f0e_0d0c_0b0a_0908_0706_0504_0302_0100;
 
-/// Rows of sixteen bytes, those of nothing but zeros left out.
+/// Returns rows of sixteen bytes, without those that are all zeros.
 fn rows(bytes: &[u8]) -> String {
     let line = |(at, row): (usize, &[u8])| {
         let hex: Vec<String> = row.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -21,12 +22,12 @@ fn rows(bytes: &[u8]) -> String {
     bytes.chunks(16).enumerate().filter_map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Puts a number of `size` bytes where the page says that it is.
+/// Puts a number of `size` bytes at the page's offset.
 fn put(bytes: &mut [u8], at: usize, size: usize, value: u128) {
     bytes[at..at + size].copy_from_slice(&value.to_le_bytes()[..size]);
 }
 
-/// A broker of one subscription that is away, and one message for it.
+/// Returns the disk of a broker with one subscription that is away, and one message for it.
 fn written() -> SimDisk {
     let disk = SimDisk::new(1);
     let mut config = config(Durability::Disk);

@@ -1,5 +1,5 @@
 //! Each planted bug is found by the campaigns that a change goes through: the model of random days,
-//! the loss of power at every write point, or a test of its own. Needs the feature `planted`.
+//! the power loss at every write point, or a test of its own. Needs the feature `planted`.
 
 #![cfg(feature = "planted")]
 #![allow(clippy::unwrap_used)] // Test code outside #[test] functions.
@@ -19,11 +19,11 @@ use std::panic::catch_unwind;
 use weir_broker::Durability;
 use weir_broker::plant::{self, Plant};
 
-/// Seeds in which a planted bug must be found.
+/// Seeds within which a planted bug must be found.
 const SEEDS_MAX: u64 = 400;
 const STEPS: u64 = 1_500;
 
-/// How many seeds it takes to find a bug, by the model and by crash points.
+/// Returns the seeds needed to find a bug, by the model and by crash points.
 fn seeds_needed(plant: Plant) -> Option<(u64, &'static str)> {
     plant::set(Some(plant));
     let by_model = |seed| catch_unwind(|| model::live(seed, STEPS)).is_err();
@@ -52,7 +52,7 @@ fn seeds_needed(plant: Plant) -> Option<(u64, &'static str)> {
 
 #[test]
 fn every_planted_bug_is_found() {
-    // Assertions that fail are what is looked for.
+    // Failed assertions are the expected result.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let found = Plant::ALL.map(|plant| (plant, seeds_needed(plant)));

@@ -1,10 +1,10 @@
-//! `delivery-cold`: cold reads beside an order store that serves its readers.
+//! `delivery-cold`: cold reads next to an order store that serves its readers.
 //!
-//! An archive of some million orders is written and merged in a directory of its own. A thread
-//! with a store takes changes and serves pages at fixed times (open loop, latency from when each
-//! was due). In turns it does so alone and beside a reader that goes through the archive from its
-//! start, by the service's own thread and pace. Prints rows a second by filter and how the hot
-//! pages' percentiles compare; the last line is JSON.
+//! An archive of some million orders is written and merged in a directory of its own. A thread with
+//! a store takes changes and serves pages at fixed times (open loop, latency from the time at which
+//! each page was due). It does so alternately alone and next to a reader that goes through the
+//! archive from its start, by the service's own thread and pace. Prints rows per second by filter
+//! and compares the hot pages' percentiles; the last line is JSON.
 //!
 //! `cargo run --release -p weir-cold --example bench_cold -- [--rows N] [--attributes N]
 //! [--pairs N] [--seconds N] [--pace ROWS] [--dir PATH]`
@@ -26,7 +26,7 @@ use weir_wire::Message;
 use weir_wire::delivery::{OrderRow, RowFlags};
 
 const SOURCE: PartitionId = PartitionId(1);
-/// Time between two changes of the archive's day.
+/// The time between two changes of the archive's day.
 const CHANGE_NS: u64 = 20_000;
 const FIRM_LARGE: u32 = 1;
 const FIRM_SMALL: u32 = 77;
@@ -65,7 +65,7 @@ fn options() -> Options {
     options
 }
 
-/// Numbers by splitting and mixing.
+/// A SplitMix64 generator.
 struct Chance(u64);
 
 impl Chance {
@@ -143,13 +143,13 @@ fn attributes(len: usize, chance: &mut Chance, out: &mut Vec<u8>) {
     out.truncate(len);
 }
 
-/// Writes the archive's day and merges until nothing is due; rows a second.
+/// Writes the archive's day and merges until nothing is due; returns rows per second.
 fn write(archive: &mut Archive<ThreadDisk>, options: &Options) -> f64 {
     let mut chance = Chance(1);
     let (mut block, mut text) = (Vec::new(), Vec::new());
     let mut working = Duration::ZERO;
     for seq in 1..=options.rows {
-        // Every tenth change is of an order of before.
+        // Every tenth change is of an earlier order.
         let rec = if seq % 10 == 0 { 1 + chance.below(seq) } else { seq };
         let keys = keys(&mut chance);
         block.clear();
@@ -185,7 +185,7 @@ fn work(archive: &mut Archive<ThreadDisk>) {
 const LIMITS: PageLimits =
     PageLimits { rows_max: 1_000, bytes_max: 1 << 20, scan_max: 65_536, blocks_max: 4 };
 
-/// Reads all that passes a filter: rows returned, rows of the file passed a second.
+/// Reads all rows that pass a filter; returns the rows, and the changes passed per second.
 fn read_through(archive: &mut Archive<ThreadDisk>, after: Place, filter: &Filter) -> (u64, f64) {
     let (mut after, mut rows) = (after, 0u64);
     let from = after;
@@ -203,7 +203,7 @@ fn read_through(archive: &mut Archive<ThreadDisk>, after: Place, filter: &Filter
     }
 }
 
-/// The store beside it, with what its readers get.
+/// The order store next to the archive, with its readers' state.
 struct Hot {
     store: OrderStore,
     chance: Chance,
@@ -231,7 +231,7 @@ impl Hot {
         let _ = self.store.ingest_row(&block, &[0; 150]).expect("it is a row");
     }
 
-    /// Every 200 µs ten changes and the page of a reader who is fifty behind.
+    /// Makes ten changes every 200 µs and serves the page of a reader that is fifty changes behind.
     fn serve(&mut self, seconds: f64) -> Histogram<u64> {
         let limits =
             weir_delivery::PageLimits { rows_max: 50, bytes_max: 1 << 20, scan_max: 5_000 };
@@ -260,7 +260,8 @@ impl Hot {
     }
 }
 
-/// Serves hot pages while the service goes through the archive; what the cold reader got.
+/// Serves hot pages while the service goes through the archive; also returns the cold reader's
+/// rate.
 fn beside(
     hot: &mut Hot,
     service: &ColdService<ThreadDisk>,

@@ -1,14 +1,15 @@
-//! The archive: the segments of one source in one directory, and the changes that are not in one
-//! yet.
+//! The archive: the segments of one source in one directory, and the changes that are not in a
+//! segment yet.
 //!
 //! Fed with changes in the order of their places, it closes a segment per interval of the log's
-//! time or per size, merges small segments into larger ones, lets old ones go, and answers readers
-//! (`reader.rs`). It knows no thread and no clock; its disk blocks. The directory is its manifest:
-//! names say what each file covers, and what an interrupted merge or removal left is told by them.
+//! time or per size, merges small segments into larger ones, retires old ones, and serves readers
+//! (`reader.rs`). It has no thread and no clock; its disk blocks. The directory is its manifest:
+//! the names say which range each file covers, and show the leftovers of an interrupted merge or
+//! removal.
 //!
-//! INVARIANT: the segments cover one range of places without a hole, from the floor to the end.
-//! Of each record that changed in the range, the latest state is in the segment where it last did,
-//! or among the changes that are not in a segment yet. Nothing is served of a place outside.
+//! INVARIANT: the segments cover one range of places without a hole, from the floor to the end. The
+//! latest state of each record that changed in the range is in the segment of its last change, or
+//! among the changes that are not in a segment yet. No place outside the range is served.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -25,35 +26,35 @@ use crate::plant::{self, Plant};
 use crate::segment::{BLOCK_ENTRIES_MAX, Header, PART_SUFFIX, Segment, parse_name};
 use crate::writer::{SegmentError, SegmentWriter, open_segment, visit_keys};
 
-/// What an archive is to be.
+/// The configuration of an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColdConfig {
-    /// Whose records these are.
+    /// The source of the records.
     pub source: PartitionId,
     /// The source's epoch.
     pub epoch: Epoch,
-    /// Its epochs before with the last valid place of each, oldest first.
+    /// The source's earlier epochs with the last valid place of each, oldest first.
     pub past_epochs: Vec<(Epoch, Place)>,
     /// The log's time that a segment covers.
     pub interval: Nanos,
-    /// Bytes of changes at which a segment is closed before its time.
+    /// The bytes of changes at which a segment is closed early.
     pub segment_bytes_max: u64,
     /// Entries of a block, 1 to [`BLOCK_ENTRIES_MAX`].
     pub block_entries: u32,
-    /// Neighbours that are merged into one, at least 2.
+    /// The number of adjacent segments that are merged into one, at least 2.
     pub merge_count: usize,
-    /// The largest file that a merge may make, by the sum of what it is made of.
+    /// The largest file that a merge may make, by the sum of its inputs.
     pub merge_bytes_max: u64,
-    /// What changed longer ago goes; `Nanos(u64::MAX)` for never.
+    /// The age at which changes are retired; `Nanos(u64::MAX)` for never.
     pub keep_for: Nanos,
-    /// Bytes of files that are kept.
+    /// The bytes of files that are kept.
     pub keep_bytes: u64,
-    /// Blocks that are kept unpacked, at least 1.
+    /// The number of blocks that are cached unpacked, at least 1.
     pub cached_blocks: usize,
 }
 
 impl ColdConfig {
-    /// An archive of a day in segments of ten seconds, up to 64 GiB.
+    /// Returns the configuration of an archive of a day in segments of ten seconds, up to 64 GiB.
     #[must_use]
     pub fn new(source: PartitionId, epoch: Epoch) -> ColdConfig {
         ColdConfig {
@@ -72,54 +73,54 @@ impl ColdConfig {
     }
 }
 
-/// Why something could not be done.
+/// An error of an archive.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ColdError {
     /// The disk failed.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// A file is damaged; what it and those before it cover is given up.
+    /// A file is damaged; the range that it and older files cover is given up.
     #[error(transparent)]
     Segment(#[from] SegmentError),
-    /// The change is none.
+    /// The change is invalid.
     #[error(transparent)]
     Change(#[from] ChangeError),
-    /// Changes come in the order of their places.
+    /// The change is not after the last one taken.
     #[error("a change at {got:?} after {last:?} was taken")]
     OutOfOrder {
-        /// The change's.
+        /// The change's place.
         got: Place,
-        /// The last one.
+        /// The last place taken.
         last: Place,
     },
     /// Epochs only grow.
     #[error("epoch {0} is not after the archive's")]
     EpochRepeated(Epoch),
-    /// The archive holds what a later epoch said: whoever opens it knows less than its files do.
+    /// The archive has files of a later epoch: its configuration is older than its files.
     #[error("{file} is of epoch {epoch}: the archive cannot be opened in epoch {asked}")]
     EpochBehind {
         /// The file.
         file: String,
         /// Its epoch.
         epoch: Epoch,
-        /// The epoch that the archive was to be opened in.
+        /// The epoch in which the archive was to be opened.
         asked: Epoch,
     },
 }
 
-/// Why a place cannot be read from.
+/// The reason that a reader cannot go on from a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Resync {
     /// The place is beyond the end of its epoch, or its epoch is not known here.
     #[error("the place is beyond its epoch's end")]
     Epoch,
-    /// What changed after it is not all kept.
+    /// The changes after the place are not all kept.
     #[error("the place is older than what is kept")]
     Floor,
 }
 
 impl Resync {
-    /// The reason as the wire has it.
+    /// Returns the reason code of the wire format.
     #[must_use]
     pub const fn reason(self) -> Reason {
         match self {
@@ -129,38 +130,39 @@ impl Resync {
     }
 }
 
-/// What opening an archive found.
+/// The findings of opening an archive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenReport {
-    /// Files that are not sound, with what is wrong; they stay where they are.
+    /// Damaged files, with their faults; they stay where they are.
     pub damaged: Vec<SegmentError>,
-    /// Files that were removed: unfinished, part of a larger one, or of a lost future.
+    /// Files that were removed: unfinished ones, parts of a larger one, or ones of a voided
+    /// history.
     pub removed: Vec<String>,
-    /// Files of this source that a hole parts from what is served; they stay where they are.
+    /// Files of this source that a hole separates from the served range; they stay where they are.
     pub unreachable: Vec<String>,
     /// Files of other sources.
     pub foreign: Vec<String>,
 }
 
-/// The number of the last segment that is found; later ones have higher ones. An archive of one
-/// second a segment reaches the end after a hundred years.
+/// The number of the last segment found when opening; later ones have higher numbers. At one
+/// segment per second the numbers last a hundred years.
 const NUMBER_START: u32 = 1 << 20;
 
-/// Ended epochs that are known; places of older ones are refused.
+/// The most ended epochs that are known; places of older ones are refused.
 const PAST_EPOCHS_MAX: usize = 1_024;
 
-/// A segment with its number in the order of history: of the last one when it was merged.
+/// A segment with its number in the order of history; a merged segment has that of its last input.
 #[derive(Clone, Debug)]
 pub(crate) struct Numbered {
     pub(crate) segment: Segment,
     pub(crate) number: u32,
 }
 
-/// Removes a source's segments, all of them, when one is of an epoch after `known`, of which the
-/// source knows nothing any more; with `None` in any case. How many that were.
+/// Removes all of a source's segments if one has an epoch after `known`, which the source no longer
+/// knows; with `None` in any case. Returns the number of files removed.
 ///
 /// # Errors
-/// When the disk fails.
+/// [`DiskError`] if the disk fails.
 pub fn remove_unknown<D: Disk>(
     disk: &mut D,
     source: PartitionId,
@@ -180,22 +182,22 @@ pub fn remove_unknown<D: Disk>(
     Ok(names.len())
 }
 
-/// What there is.
+/// The figures of an archive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ColdFigures {
     /// Files.
     pub segments: u64,
     /// Entries in them.
     pub entries: u64,
-    /// Bytes of them.
+    /// Bytes of the files.
     pub file_bytes: u64,
-    /// Bytes of memory: indexes, where each record is, changes not in a segment, unpacked blocks.
+    /// Bytes of memory: indexes, the records' segments, changes not in a segment, unpacked blocks.
     pub memory_bytes: u64,
     /// Bytes of changes that are in no segment yet.
     pub open_bytes: u64,
-    /// Merges that were finished.
+    /// Merges completed.
     pub merges: u64,
-    /// Files that were let go for their age or for room.
+    /// Files retired for their age or for room.
     pub retired: u64,
     /// Holes: the archive was fed too late and began anew.
     pub holes: u64,
@@ -205,7 +207,7 @@ pub struct ColdFigures {
     pub blocks_skipped: u64,
 }
 
-/// What a call of [`Archive::work`] did.
+/// The result of a call of [`Archive::work`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Worked {
@@ -213,19 +215,19 @@ pub enum Worked {
     Nothing,
     /// A segment was closed.
     Closed,
-    /// A step of a merge.
+    /// A step of a merge was made.
     Merged,
-    /// A file was let go.
+    /// A file was retired.
     Retired,
 }
 
-/// The segments of one source. See the module.
+/// The segments of one source, and its changes that are not in a segment yet.
 pub struct Archive<D> {
     pub(crate) disk: D,
     pub(crate) config: ColdConfig,
     pub(crate) segments: VecDeque<Numbered>,
     pub(crate) newest: Newest,
-    /// The last place that was taken, and the end of the last segment.
+    /// The last place taken, and the end of the last segment.
     fed: Place,
     pub(crate) end: Place,
     pub(crate) floor: Place,
@@ -233,29 +235,29 @@ pub struct Archive<D> {
     past_epochs: Vec<(Epoch, Place)>,
     open: Open,
     scratch: Vec<u8>,
-    /// Of the last segment that was closed.
+    /// The number of the last segment closed.
     last_number: u32,
     pub(crate) merge: Option<Merge>,
     holds: BTreeMap<u64, (Place, Nanos)>,
     next_hold: u64,
-    /// Whether something that was taken was forgotten, and nothing was taken since.
+    /// True when taken changes were dropped, and nothing was taken since.
     was_cut: bool,
-    /// Segments that were given up since somebody asked for them.
+    /// Segments given up since the last call of [`Archive::take_damaged`].
     damaged: Vec<SegmentError>,
     pub(crate) cache: VecDeque<(u32, usize, Block)>,
     pub(crate) figures: ColdFigures,
 }
 
 impl<D: Disk> Archive<D> {
-    /// Opens the archive in `disk`'s directory. Without a file it begins at the first place that
-    /// is taken, which [`Archive::begin_at`] says.
+    /// Opens the archive in `disk`'s directory. Without a file it begins at the first place taken,
+    /// or at the one given to [`Archive::begin_at`].
     ///
     /// # Errors
-    /// [`ColdError::Disk`]; [`ColdError::EpochBehind`], and then nothing was changed. Damaged
-    /// files are told in the report.
+    /// [`ColdError::Disk`]; [`ColdError::EpochBehind`], and then nothing was changed. Damaged files
+    /// are listed in the report.
     ///
     /// # Panics
-    /// When the configuration is out of its ranges.
+    /// If the configuration is out of its ranges.
     pub fn open(disk: D, config: ColdConfig) -> Result<(Archive<D>, OpenReport), ColdError> {
         assert!((1..=BLOCK_ENTRIES_MAX).contains(&config.block_entries), "entries of a block");
         assert!(config.merge_count >= 2 && config.cached_blocks >= 1, "merges and cached blocks");
@@ -287,8 +289,8 @@ impl<D: Disk> Archive<D> {
         Ok((archive, report))
     }
 
-    /// The sound segments of this source that no epoch disowns. Nothing is removed before it is
-    /// known that none is of an epoch after the archive's.
+    /// Returns the valid segments of this source that no epoch voids. Nothing is removed before it
+    /// is certain that none is of an epoch after the archive's.
     fn list(&mut self, report: &mut OpenReport) -> Result<Vec<Segment>, ColdError> {
         let (mut found, mut unfinished) = (Vec::new(), Vec::new());
         for name in self.disk.list()? {
@@ -326,7 +328,7 @@ impl<D: Disk> Archive<D> {
         Ok(())
     }
 
-    /// True when the source says that what the segment tells never was.
+    /// True when the source has voided changes of the segment.
     fn is_disowned(&self, header: &Header) -> bool {
         header.epoch != self.epoch && self.check_epoch(header.epoch, header.to).is_err()
     }
@@ -362,7 +364,7 @@ impl<D: Disk> Archive<D> {
         Ok(())
     }
 
-    /// The records of a segment: read whole before any of them counts.
+    /// Returns the records of a segment; the whole segment is read before any of them counts.
     fn read_recs(&mut self, segment: &Segment) -> Result<Vec<Rec>, SegmentError> {
         let mut recs = Vec::new();
         visit_keys(&mut self.disk, segment, |place, is_mark| {
@@ -373,42 +375,42 @@ impl<D: Disk> Archive<D> {
         Ok(recs)
     }
 
-    /// The last place that was taken: the next changes are those after it.
+    /// Returns the last place taken: the next changes are those after it.
     #[must_use]
     pub fn fed(&self) -> Place {
         self.fed
     }
 
-    /// The place up to which readers are served.
+    /// Returns the place up to which readers are served.
     #[must_use]
     pub fn end(&self) -> Place {
         self.end
     }
 
-    /// The place from which on all is kept.
+    /// Returns the place after which all changes are kept.
     #[must_use]
     pub fn floor(&self) -> Place {
         self.floor
     }
 
-    /// The source's epoch.
+    /// Returns the source's epoch.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// Bytes of changes that are in no segment yet.
+    /// Returns the bytes of changes that are in no segment yet.
     #[must_use]
     pub fn open_bytes(&self) -> u64 {
         self.open.bytes()
     }
 
-    /// The segments, oldest first.
+    /// Returns the segments, oldest first.
     pub fn segments(&self) -> impl Iterator<Item = &Segment> {
         self.segments.iter().map(|numbered| &numbered.segment)
     }
 
-    /// What there is.
+    /// Returns the archive's figures.
     #[must_use]
     pub fn figures(&self) -> ColdFigures {
         let sum = |of: fn(&Segment) -> u64| self.segments().map(of).sum();
@@ -427,14 +429,14 @@ impl<D: Disk> Archive<D> {
         }
     }
 
-    /// Gives up whatever is kept and begins at `place`: what lies between the last place taken and
-    /// this one is not to be had any more.
+    /// Drops everything that is kept and begins at `place`: the changes between the last place
+    /// taken and this one are no longer available.
     ///
     /// # Errors
     /// [`ColdError::Disk`].
     ///
     /// # Panics
-    /// When `place` is before the last one taken.
+    /// If `place` is before the last one taken.
     pub fn begin_at(&mut self, place: Place) -> Result<(), ColdError> {
         assert!(place >= self.fed, "places only grow");
         self.stop_merge();
@@ -453,11 +455,10 @@ impl<D: Disk> Archive<D> {
         self.last_number + 1
     }
 
-    /// Takes a change. A record and the mark of what it was before share a place, the record
-    /// first.
+    /// Takes a change. A record and the mark of its former keys share a place, the record first.
     ///
     /// # Errors
-    /// [`ColdError::Change`], [`ColdError::OutOfOrder`]: the archive is as before.
+    /// [`ColdError::Change`], [`ColdError::OutOfOrder`]: the archive is unchanged.
     pub fn take(&mut self, change: &Change<'_>) -> Result<(), ColdError> {
         let mut image = core::mem::take(&mut self.scratch);
         image.clear();
@@ -469,12 +470,12 @@ impl<D: Disk> Archive<D> {
         taken
     }
 
-    /// Takes a batch's changes, and notes that there are no others up to its end. A batch that
+    /// Takes a batch's changes, and records that there are no others up to its end. A batch that
     /// begins later than the last place taken leaves a hole: the archive begins anew with it.
     ///
     /// # Errors
     /// [`ColdError::OutOfOrder`]: the changes before the one that it names were taken.
-    /// [`ColdError::Disk`] when what is before a hole cannot be removed.
+    /// [`ColdError::Disk`] if the files before a hole cannot be removed.
     pub fn take_batch(&mut self, batch: &Batch) -> Result<(), ColdError> {
         if batch.from > self.fed && !plant::is(Plant::HoleNotNoted) {
             if self.fed > Place::START || self.was_cut {
@@ -512,7 +513,7 @@ impl<D: Disk> Archive<D> {
         Ok(())
     }
 
-    /// Notes that there is no change up to `place` beside those taken. Nothing is lost without: the
+    /// Records that there is no change up to `place` besides those taken. Optional: without it the
     /// next segment ends at its last change.
     pub fn advance_to(&mut self, place: Place) {
         self.fed = self.fed.max(place);
@@ -525,11 +526,11 @@ impl<D: Disk> Archive<D> {
                 || self.open.bytes() >= self.config.segment_bytes_max)
     }
 
-    /// Does a bounded part of what is due: closes a segment, merges a block, lets a file go. `now`
-    /// is since the Unix epoch, as the changes' times.
+    /// Does a bounded part of the work that is due: closes a segment, merges a block, retires a
+    /// file. `now` is since the Unix epoch, like the changes' times.
     ///
     /// # Errors
-    /// [`ColdError`]; what was not done is still due.
+    /// [`ColdError`]; the work that failed is still due.
     pub fn work(&mut self, now: Nanos) -> Result<Worked, ColdError> {
         match self.keep_up(now)? {
             Worked::Nothing if self.merge_step()? => Ok(Worked::Merged),
@@ -537,8 +538,8 @@ impl<D: Disk> Archive<D> {
         }
     }
 
-    /// What [`Archive::work`] does, but for merging: that makes reading cheaper later, and can wait
-    /// for who reads now.
+    /// Does the work of [`Archive::work`] except merging, which makes later reads cheaper and can
+    /// wait while a reader is served.
     ///
     /// # Errors
     /// As [`Archive::work`].
@@ -553,7 +554,7 @@ impl<D: Disk> Archive<D> {
         Ok(Worked::Nothing)
     }
 
-    /// Puts the changes that are not in a segment into one; true when there were some. When it
+    /// Writes the changes that are not in a segment into one; true if there were some. When it
     /// returns, they survive a power loss and are served.
     ///
     /// # Errors
@@ -585,20 +586,20 @@ impl<D: Disk> Archive<D> {
         Ok(true)
     }
 
-    /// Keeps what lies after `place` until `until`: a reader is on its way through it. Returns the
-    /// number to release it by.
+    /// Keeps the changes after `place` until `until` for a reader that is on its way through them.
+    /// Returns the number of the hold, for [`Archive::release`].
     pub fn hold(&mut self, place: Place, until: Nanos) -> u64 {
         self.next_hold += 1;
         self.holds.insert(self.next_hold, (place, until));
         self.next_hold
     }
 
-    /// Releases what a reader held.
+    /// Releases a hold.
     pub fn release(&mut self, hold: u64) {
         self.holds.remove(&hold);
     }
 
-    /// Lets the oldest file go when it is too old or there are too many bytes; true when it did.
+    /// Retires the oldest file if it is too old or there are too many bytes; true if it did.
     fn retire(&mut self, now: Nanos) -> Result<bool, ColdError> {
         let Some(oldest) = self.segments.front() else { return Ok(false) };
         let header = oldest.segment.header;
@@ -627,8 +628,9 @@ impl<D: Disk> Archive<D> {
         Ok(true)
     }
 
-    /// The source's writer changed: what it said after `valid_to` in epochs before `epoch` never
-    /// was. What the archive holds beyond goes. Returns the place to feed it from.
+    /// Starts an epoch with a new writer of the source: its changes after `valid_to` in epochs
+    /// before `epoch` are void and are dropped here. Returns the place from which to feed the
+    /// archive.
     ///
     /// # Errors
     /// [`ColdError::EpochRepeated`], [`ColdError::Disk`].
@@ -637,7 +639,7 @@ impl<D: Disk> Archive<D> {
             return Err(ColdError::EpochRepeated(epoch));
         }
         self.forget_after(valid_to)?;
-        // No segment is of two epochs.
+        // A segment has changes of one epoch only.
         self.close()?;
         if self.past_epochs.len() >= PAST_EPOCHS_MAX {
             self.past_epochs.remove(0);
@@ -647,12 +649,12 @@ impl<D: Disk> Archive<D> {
         Ok(self.fed)
     }
 
-    /// What was taken after `place` never was, in whatever epoch, or is to be told again. Returns
-    /// the place to feed the archive from: whole segments go, so that it is `place` or before. Of
-    /// changes that are in no segment yet those up to `place` stay.
+    /// Drops the changes after `place`, of any epoch, because they are void or will be sent again.
+    /// Returns the place from which to feed the archive: whole segments are removed, so that it is
+    /// `place` or before. The changes up to `place` that are in no segment yet stay.
     ///
     /// # Errors
-    /// [`ColdError::Disk`]: it is to be called again before anything else is.
+    /// [`ColdError::Disk`]: call it again before anything else.
     pub fn forget_after(&mut self, place: Place) -> Result<Place, ColdError> {
         if place < self.fed {
             self.drop_after(place)?;
@@ -660,14 +662,14 @@ impl<D: Disk> Archive<D> {
         Ok(self.fed)
     }
 
-    /// Segments that [`Archive::begin_epoch`] or [`Archive::forget_after`] found damaged and gave
-    /// up, with those before them.
+    /// Returns the segments that [`Archive::begin_epoch`] or [`Archive::forget_after`] found
+    /// damaged and gave up, together with the older ones.
     pub fn take_damaged(&mut self) -> Vec<SegmentError> {
         std::mem::take(&mut self.damaged)
     }
 
-    /// INVARIANT: the last place taken is as before until all is done, so that it can be done again
-    /// after a failure.
+    /// INVARIANT: the last place taken stays unchanged until all is done, so that the call can be
+    /// repeated after a failure.
     fn drop_after(&mut self, valid_to: Place) -> Result<(), ColdError> {
         self.stop_merge();
         self.open.forget_after(valid_to);
@@ -677,7 +679,7 @@ impl<D: Disk> Archive<D> {
             && last.segment.header.to > valid_to
         {
             match self.disk.remove(&last.segment.header.file_name()) {
-                // Somebody took it away.
+                // The file was removed from outside.
                 Err(error) if error.kind == DiskErrorKind::NotFound => {}
                 removed => removed?,
             }
@@ -707,7 +709,7 @@ impl<D: Disk> Archive<D> {
         self.was_cut = true;
         let start = self.floor.min(valid_to);
         self.end = self.segments.back().map_or(start, |last| last.segment.header.to);
-        // Without a segment less, what is in none yet goes on from the last one.
+        // If no segment was removed, the changes in no segment yet go on from the last segment.
         self.fed = if self.end == before { self.fed.min(valid_to) } else { self.end };
         self.floor = self.floor.min(self.end);
         Ok(())
@@ -728,14 +730,14 @@ impl<D: Disk> Archive<D> {
     /// Checks that a reader can go on from `place` of `epoch` and miss nothing.
     ///
     /// # Errors
-    /// [`Resync`], with the reason. Unlike at the order store the start is legal only when all
-    /// since then is kept: a record that did not change since the floor is not here.
+    /// [`Resync`], with the reason. Unlike in the order store, the start is legal only if all
+    /// changes since then are kept: the archive lacks records that did not change since the floor.
     pub fn check(&self, epoch: Epoch, place: Place) -> Result<(), Resync> {
         self.check_epoch(epoch, place)?;
         if place < self.floor { Err(Resync::Floor) } else { Ok(()) }
     }
 
-    /// Gives up a damaged segment and what is older: readers before its end are refused. The files
+    /// Gives up a damaged segment and all older ones: readers before its end are refused. The files
     /// stay for the operator.
     pub(crate) fn give_up(&mut self, number: u32) {
         self.stop_merge();
@@ -751,7 +753,7 @@ impl<D: Disk> Archive<D> {
         self.cache.clear();
     }
 
-    /// The disk, to be opened again.
+    /// Returns the disk, to open an archive on it again.
     pub fn into_disk(self) -> D {
         self.disk
     }

@@ -1,4 +1,7 @@
 //! A block: images packed into the parts of a file, and unpacked.
+//!
+//! The three parts (keys, body, attributes) are compressed separately, so that a filter reads the
+//! keys alone. No input is trusted: the checksum, lengths and content of each part are checked.
 
 use weir_io::{Disk, DiskError, FileId};
 use weir_wire::rows::ATTRIBUTES_LEN_MAX;
@@ -8,7 +11,7 @@ use crate::entry::{IMAGE_LEN, Image, STANDING_AT, Standing};
 use crate::place::Place;
 use crate::segment::{BlockIndex, Fault, PART_COUNT, PART_NAMES, PartIndex};
 
-/// Why a block is not to be had.
+/// The reason that a block cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BlockError {
     Disk(DiskError),
@@ -21,13 +24,13 @@ impl From<DiskError> for BlockError {
     }
 }
 
-/// The level of compression: higher ones cost more and save next to nothing of columns.
+/// The compression level: higher ones cost more and save almost nothing on columns.
 const LEVEL: i32 = 1;
 const KEYS: usize = 0;
 const BODY: usize = 1;
 const ATTRIBUTES: usize = 2;
 
-/// Appends the parts of a block; what compresses badly is stored as it is.
+/// Appends the parts of a block; a part that compresses badly is stored uncompressed.
 pub(crate) fn pack(images: &[u8], attributes: &[u8], out: &mut Vec<u8>) -> [PartIndex; PART_COUNT] {
     let mut raw = Vec::new();
     let mut parts = [PartIndex::default(); PART_COUNT];
@@ -51,11 +54,11 @@ fn pack_part(raw: &[u8], out: &mut Vec<u8>) -> PartIndex {
     }
 }
 
-/// A block in memory: keys alone, or all of it.
+/// A block in memory: keys only, or complete.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Block {
     images: Vec<u8>,
-    /// Where each entry's attributes begin, and the end of the last.
+    /// The start of each entry's attributes, and the end of the last.
     attributes_at: Vec<u32>,
     attributes: Vec<u8>,
     has_body: bool,
@@ -74,7 +77,7 @@ impl Block {
         &self.attributes[self.attributes_at[index] as usize..self.attributes_at[index + 1] as usize]
     }
 
-    /// Bytes of memory.
+    /// Returns the bytes of memory.
     pub(crate) fn bytes(&self) -> u64 {
         let places = self.attributes_at.capacity() * 4;
         (self.images.capacity() + self.attributes.capacity() + places) as u64
@@ -84,7 +87,7 @@ impl Block {
         self.has_body
     }
 
-    /// Reads and checks the keys; the block has no body then.
+    /// Reads and checks the keys; the block has no body afterwards.
     pub(crate) fn read_keys<D: Disk>(
         &mut self,
         (disk, file): (&mut D, FileId),
@@ -101,7 +104,7 @@ impl Block {
         self.check_keys(index).ok_or_else(fault)
     }
 
-    /// What the checksum cannot know: a writer's own mistakes.
+    /// Checks properties that a checksum does not cover: a writer's own mistakes.
     fn check_keys(&mut self, index: BlockIndex<'_>) -> Option<()> {
         self.attributes_at.clear();
         self.attributes_at.push(0);
@@ -124,7 +127,7 @@ impl Block {
         (ends == [index.first(), index.last()]).then_some(())
     }
 
-    /// Reads and checks what the keys alone left out.
+    /// Reads and checks the body and the attributes.
     pub(crate) fn read_body<D: Disk>(
         &mut self,
         (disk, file): (&mut D, FileId),

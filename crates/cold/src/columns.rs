@@ -1,9 +1,9 @@
-//! Images taken apart into columns of bytes, and put together again.
+//! Images split into columns of bytes, and reassembled.
 //!
-//! All first bytes of a field come together, then all second ones: bytes that are alike lie side by
-//! side, and a plane of one value only costs two bytes and no work. Numbers that grow are
-//! differences to the row before, numbers near another one of their row are differences to that.
-//! Differences are zigzag, so that small ones of either sign have zero high bytes.
+//! All first bytes of a field come together, then all second ones: similar bytes are adjacent, and
+//! a plane of a single value takes two bytes. Numbers that grow are stored as differences to the
+//! row before, numbers close to another one of their row as differences to that. Differences are
+//! zigzag, so that small ones of either sign have zero high bytes.
 
 use weir_wire::Message;
 use weir_wire::delivery::{OrderRow, row_offset_of};
@@ -14,14 +14,14 @@ use crate::entry::{
 };
 use crate::place::u64_at;
 
-/// How a column's values are written.
+/// The encoding of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Coding {
-    /// As they are.
+    /// Unchanged.
     Plain,
-    /// By what they add to the row before; eight bytes.
+    /// As differences to the row before; eight bytes.
     Step,
-    /// By how far they are from the field at this offset; eight bytes.
+    /// As differences to the field at this offset; eight bytes.
     Near(usize),
 }
 
@@ -44,7 +44,7 @@ const fn near(at: usize, other: usize) -> Column {
     Column { at, size: 8, coding: Coding::Near(other) }
 }
 
-/// The columns that a filter and a place need.
+/// The columns that filters and places use.
 const KEY_COLUMNS: &[Column] = &[
     step(SEQ_AT),
     step(REC_AT),
@@ -56,7 +56,7 @@ const KEY_COLUMNS: &[Column] = &[
 ];
 
 const KEY_FIELDS: &[usize] = &[SEQ_AT, REC_AT, FIRM_AT, ACCOUNT_AT, INSTRUMENT_AT];
-/// The fields of a row that are not with the keys, and what is known beside the row.
+/// The fields of a row that are not with the keys, and the metadata besides the row.
 const BODY_COLUMN_COUNT: usize = OrderRow::FIELDS.len() - KEY_FIELDS.len() + 4;
 const BODY_COLUMNS: [Column; BODY_COLUMN_COUNT] = body_columns();
 
@@ -102,7 +102,7 @@ const fn body_column(at: usize, size: usize) -> Column {
     plain(at, size)
 }
 
-/// Which columns.
+/// A set of columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Keys,
@@ -117,14 +117,14 @@ impl Part {
         }
     }
 
-    /// The most bytes that `count` images take in columns.
+    /// Returns the most bytes that `count` images take in columns.
     pub(crate) fn len_max(self, count: usize) -> usize {
         let planes: usize = self.columns().iter().map(|column| column.size).sum();
         planes * (1 + count.max(1))
     }
 }
 
-/// A plane's first byte: all bytes are the one that follows, or all follow.
+/// A plane's first byte: one byte follows for all rows, or one per row.
 const SAME: u8 = 0;
 const EACH: u8 = 1;
 
@@ -172,15 +172,15 @@ fn put_plane(bytes: impl Iterator<Item = u8> + Clone, out: &mut Vec<u8>) {
     }
 }
 
-/// A plane as it lies in the columns.
+/// A plane in its encoded form.
 #[derive(Clone, Copy)]
 enum Plane<'a> {
     Same(u8),
     Each(&'a [u8]),
 }
 
-/// Fills in one part of `count` images from its columns; `None` when the bytes are not exactly
-/// such columns. The other parts stay as they are.
+/// Fills in one part of `count` images from its columns; `None` if the bytes are not exactly such
+/// columns. The other parts stay unchanged.
 pub(crate) fn take_columns(part: Part, bytes: &[u8], images: &mut [u8]) -> Option<()> {
     let count = images.len() / IMAGE_LEN;
     let mut rest = bytes;

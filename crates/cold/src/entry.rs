@@ -1,9 +1,9 @@
-//! An entry: a record's state at a place, or the mark that it had other keys before, with what a
-//! page must know of it. In memory an entry is an image of fixed length, the row first, and its
-//! attributes beside it.
+//! An entry: a record's state at a place, or the mark that it had other keys before, with the
+//! metadata that a page needs. In memory an entry is an image of fixed length, the row first, and
+//! its attributes are stored separately.
 //!
-//! INVARIANT: in an image the row's keys are the entry's, those before the change in a mark and
-//! those it had last in a tombstone; a reader's row has none there.
+//! INVARIANT: in an image the row's keys are the entry's: for a mark those before the change, for a
+//! tombstone the last ones. A reader's row of a mark or tombstone has no keys.
 
 use weir_types::{Nanos, Rec, Seq};
 use weir_wire::delivery::{OrderRow, RowFlags, row_offset_of};
@@ -14,7 +14,7 @@ use crate::place::{Filter, Keys, Place, u16_at, u32_at, u64_at};
 
 /// Bytes of a row's fixed fields.
 pub const ROW_LEN: usize = OrderRow::BLOCK_LENGTH;
-/// Changes before the latest whose distance is remembered.
+/// The number of changes before the latest whose distances are remembered.
 pub const HISTORY_LEN: usize = 7;
 
 pub(crate) const REC_AT: usize = row_offset_of("rec");
@@ -34,7 +34,7 @@ pub(crate) const ATTRIBUTES_LEN_AT: usize = STANDING_AT + 1;
 /// Bytes of an image.
 pub(crate) const IMAGE_LEN: usize = ATTRIBUTES_LEN_AT + 2;
 
-/// What an entry stands for.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Standing {
@@ -42,7 +42,7 @@ pub enum Standing {
     Live = 1,
     /// An order that ended.
     Ended = 2,
-    /// A record that is gone.
+    /// A deleted record.
     Tombstone = 3,
     /// The mark that a record had other keys before.
     Leave = 4,
@@ -64,25 +64,25 @@ impl Standing {
     }
 }
 
-/// A change as the order store tells it.
+/// A change as the order store exports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change<'a> {
-    /// What it is.
+    /// Its kind.
     pub standing: Standing,
-    /// Where the record began.
+    /// The `seq` of the record's first change.
     pub first: Seq,
-    /// All changes of the record so far, this one included.
+    /// The number of the record's changes so far, including this one.
     pub change_count: u32,
-    /// Distances in `seq` from each change to the one before, latest first; zero where there is
-    /// none, `u32::MAX` where it does not fit.
+    /// Distances in `seq` from each change to the one before, latest first; zero if there is no
+    /// earlier change, `u32::MAX` if the distance does not fit.
     pub history: [u32; HISTORY_LEN],
-    /// The record's keys; those before the change in a mark, the last ones in a tombstone.
+    /// The record's keys: for a mark, those before the change; for a tombstone, the last ones.
     pub keys: Keys,
-    /// The keys after the change in a mark; else none.
+    /// The keys after the change, for a mark; else none.
     pub next_keys: Keys,
-    /// The row as a page has it, [`ROW_LEN`] bytes.
+    /// The row in wire format, [`ROW_LEN`] bytes.
     pub row: &'a [u8],
-    /// What only the source understands, at most 600 bytes.
+    /// Bytes that only the source understands, at most 600.
     pub attributes: &'a [u8],
 }
 
@@ -92,30 +92,30 @@ pub enum ChangeError {
     /// The row's bytes are not a row.
     #[error(transparent)]
     Row(#[from] DecodeError),
-    /// A row longer than this version's.
+    /// The row is longer than this version's.
     #[error("a row of {0} bytes where {ROW_LEN} are known")]
     RowLen(usize),
-    /// The row belongs to no record.
+    /// The row has no record number.
     #[error("the row has no record number (field rec)")]
     NoRecord,
-    /// The row's flags are another standing's.
+    /// The row's flags do not match the kind of the change.
     #[error("the row's flags do not fit {0:?}")]
     Flags(Standing),
-    /// The row's keys are others than the change says.
+    /// The row's keys differ from those of the change.
     #[error("the row's keys are not those of the change")]
     Keys,
-    /// A record that began after this change of it.
+    /// The record's first change would be after this one.
     #[error("a record that began at {first} changes at {at}")]
     First {
-        /// Where it began.
+        /// The record's first `seq`.
         first: Seq,
-        /// The change.
+        /// The `seq` of the change.
         at: Seq,
     },
-    /// A record without a change.
+    /// The change count is zero.
     #[error("no change is counted (field change_count)")]
     ChangeCount,
-    /// More attributes than a row may have.
+    /// The attributes are longer than a row may have.
     #[error("{0} bytes of attributes are more than {ATTRIBUTES_LEN_MAX}")]
     AttributesTooLong(usize),
 }
@@ -185,15 +185,15 @@ impl Standing {
 pub struct Batch {
     pub(crate) images: Vec<u8>,
     pub(crate) attributes: Vec<u8>,
-    /// The changes are all those after this place; the store's floor where that is later than the
-    /// last place that was handed over.
+    /// The changes are all those after this place: the last place handed over, or the store's floor
+    /// if that is later.
     pub from: Place,
     /// There are no other changes up to this place.
     pub to: Place,
 }
 
 impl Batch {
-    /// An empty batch of what comes after `from`.
+    /// Returns an empty batch of changes after `from`.
     #[must_use]
     pub fn after(from: Place) -> Batch {
         Batch { from, to: from, ..Batch::default() }
@@ -202,26 +202,26 @@ impl Batch {
     /// Adds a change.
     ///
     /// # Errors
-    /// [`ChangeError`]; the batch is as before.
+    /// [`ChangeError`]; the batch is unchanged.
     pub fn push(&mut self, change: &Change<'_>) -> Result<(), ChangeError> {
         self.to = change.put(&mut self.images)?;
         self.attributes.extend_from_slice(change.attributes);
         Ok(())
     }
 
-    /// Changes in it.
+    /// Returns the number of changes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.images.len() / IMAGE_LEN
     }
 
-    /// True without changes.
+    /// True when there are no changes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.images.is_empty()
     }
 
-    /// Empties it, to be used again.
+    /// Empties the batch for reuse.
     pub fn clear(&mut self) {
         self.images.clear();
         self.attributes.clear();
@@ -247,7 +247,7 @@ impl Image<'_> {
         Keys::from_words([0, 4, 8].map(|at| u32_at(self.0, NEXT_KEYS_AT + at)))
     }
 
-    /// What it stands for; the code was checked when the image was made.
+    /// Returns the kind of the entry; the code was checked when the image was made.
     pub(crate) fn standing(self) -> Standing {
         Standing::from_code(self.0[STANDING_AT]).expect("it was checked")
     }
@@ -268,15 +268,16 @@ impl Image<'_> {
         Place::new(Seq(u64_at(self.0, FIRST_AT)), Rec(u64_at(self.0, REC_AT)))
     }
 
-    /// Whether the entry is for a reader whose filter its keys pass, by the store's own rule:
+    /// Decides whether the entry is for a reader whose filter its keys pass, by the store's own
+    /// rule:
     ///
     /// ```text
-    /// standing         | began after the place | it is when
-    /// -----------------+-----------------------+--------------------------------------
+    /// standing         | began after the place | the entry is for the reader if
+    /// -----------------+-----------------------+---------------------------------------
     /// LEAVE mark       | -                     | the filter does not match the new keys
     /// live             | -                     | always
     /// ended, tombstone | no: may be known      | always
-    /// ended, tombstone | yes                   | it asks not for live orders only
+    /// ended, tombstone | yes                   | it is not for live orders only
     /// ```
     pub(crate) fn is_for(self, after: Place, filter: &Filter) -> bool {
         match self.standing() {
@@ -286,8 +287,9 @@ impl Image<'_> {
         }
     }
 
-    /// Changes after `after` that this one stands for, as the store counts them: exact up to
-    /// [`HISTORY_LEN`] and for readers that never saw the record, else at least as many.
+    /// Returns the number of changes after `after` that this one stands for, as the store counts
+    /// them: exact up to [`HISTORY_LEN`] and for readers that never saw the record, otherwise a
+    /// lower bound.
     pub(crate) fn merged_count(self, after: Place) -> u32 {
         if self.first() > after {
             return u32_at(self.0, CHANGE_COUNT_AT).saturating_sub(1);
@@ -322,7 +324,7 @@ impl Image<'_> {
     }
 }
 
-/// Bytes of an entry's row as a page has it.
+/// Returns the bytes of an entry's row as a page has it.
 pub(crate) fn row_len(image: Image<'_>) -> u32 {
     u32::try_from(ROW_LEN + 2 + image.attributes_len()).expect("rows are short")
 }

@@ -1,20 +1,21 @@
-//! Cold order state: what the order store let go, from compressed files, by the same places.
+//! Cold order state: the changes below the order store's floor, read from compressed files by the
+//! same places.
 //!
-//! An [`Archive`] follows one source beside its order store. It keeps the latest state per interval
-//! of each record in segments, merges and retires them, and answers "what changed after this
-//! place?" for places below the store's floor, page by page as the store would, until the reader is
-//! at a place from which the store goes on.
+//! An [`Archive`] follows one source next to its order store. It keeps the latest state per
+//! interval of each record in segments, merges and retires them, and serves readers whose place is
+//! below the store's floor, page by page as the store would, until the reader is at a place from
+//! which the store goes on.
 //!
-//! Nothing but [`service`] knows a thread or a clock. The disk is the seam of `weir-io` and blocks,
-//! so an archive has a thread of its own. Store and archive do not know each other: [`Place`],
-//! [`Filter`] and the like mean the same as there.
+//! Only [`service`] uses a thread and a clock. The disk is the seam of `weir-io` and blocks, so an
+//! archive has a thread of its own. Store and archive do not depend on each other: [`Place`],
+//! [`Filter`] and the like have the same meaning in both.
 //!
 //! * [`archive`]: feeding, closing, retiring, epochs.
-//! * [`reader`]: what a page is and how it is found.
-//! * [`segment`]: the format, on `docs/protocols/cold-format.md` byte by byte.
-//! * [`entry`]: a change, and what a page must know of it.
-//! * [`pace`]: how much of the machine cold reads may take.
-//! * [`plant`]: bugs to put in on purpose.
+//! * [`reader`]: pages and the search for their rows.
+//! * [`segment`]: the file format, byte by byte in `docs/protocols/cold-format.md`.
+//! * [`entry`]: a change, and the metadata that pages need.
+//! * [`pace`]: the limit on the processor time of cold reads.
+//! * [`plant`]: bugs to plant on purpose.
 //! * [`service`]: an archive on a thread of its own, behind a bounded queue.
 
 pub mod archive;

@@ -1,11 +1,11 @@
-//! Merging neighbours into one segment: the latest state over their union, a block a step.
+//! Merges adjacent segments into one: the latest state over their union, one block per step.
 //!
-//! First the keys are read, newest segment first, to find which rows are the last of their record;
-//! then the rows are copied, oldest first. What changed after the last input does not count: a
-//! source that disowns its latest changes may bring an earlier state back.
+//! First the keys are read, newest segment first, to find the rows that are the last of their
+//! record; then the rows are copied, oldest first. Changes after the last input do not count: a
+//! source that voids its latest changes may make an earlier state valid again.
 //!
 //! ```text
-//! crash                             | what the next start finds
+//! crash                             | the next start finds
 //! ----------------------------------+--------------------------------------------------------
 //! while the new file is written     | an unfinished file, which it removes, and the inputs
 //! after the new file got its name   | inputs that are part of a wider file, which it removes
@@ -22,15 +22,16 @@ use crate::plant::{self, Plant};
 use crate::segment::{Header, Segment};
 use crate::writer::{SegmentError, SegmentWriter};
 
-/// A merge under way.
+/// A merge in progress.
 #[derive(Debug)]
 pub(crate) struct Merge {
     /// The inputs' numbers, oldest first.
     inputs: Vec<u32>,
-    /// For each block of each input, oldest first, which rows are the last of their record.
+    /// For each block of each input, oldest first: flags of the rows that are the last of their
+    /// record.
     is_last: Vec<Vec<Vec<bool>>>,
     seen: RecSet,
-    /// The input and block that come next; the keys are read from the newest input on.
+    /// The next input and block; the keys are read from the newest input on.
     input: usize,
     block: usize,
     writer: Option<SegmentWriter>,
@@ -48,21 +49,21 @@ impl Merge {
         }
     }
 
-    /// Whether the segment with this number is an input.
+    /// True when the segment with this number is an input.
     pub(crate) fn reads(&self, number: u32) -> bool {
         self.inputs.contains(&number)
     }
 }
 
 impl<D: Disk> Archive<D> {
-    /// Gives up the merge under way.
+    /// Cancels the merge in progress.
     pub(crate) fn stop_merge(&mut self) {
         if let Some(writer) = self.merge.take().and_then(|merge| merge.writer) {
             writer.discard(&mut self.disk);
         }
     }
 
-    /// Begins a merge if one is due, or goes on with the one under way; true when it did.
+    /// Begins a merge if one is due, or continues the one in progress; true if it did.
     pub(crate) fn merge_step(&mut self) -> Result<bool, ColdError> {
         let Some(mut merge) = self.merge.take().or_else(|| self.due_merge()) else {
             return Ok(false);
@@ -92,8 +93,8 @@ impl<D: Disk> Archive<D> {
         Ok(true)
     }
 
-    /// The oldest neighbours that are worth merging: as many as are to be, none of them larger than
-    /// twice the others together, so that a byte is rewritten a few times only.
+    /// Returns a merge of the oldest adjacent segments that are worth it: `merge_count` of them,
+    /// none larger than twice the others together, so that each byte is rewritten only a few times.
     fn due_merge(&self) -> Option<Merge> {
         let count = self.config.merge_count;
         let len = |at: usize| self.segments[at].segment.file_len;
@@ -113,7 +114,7 @@ impl<D: Disk> Archive<D> {
         let block = self.read_block(segment, merge.block, false)?;
         let is_last = (0..block.len()).map(|index| {
             let image = block.image(index);
-            // A mark is no state of its record: it must not stand for the last one.
+            // A mark is not a state of its record, so it never counts as the last one.
             image.is_mark()
                 || merge.seen.insert(image.place().rec) != plant::is(Plant::MergeKeepsFirst)
         });
@@ -187,7 +188,7 @@ impl<D: Disk> Archive<D> {
         Ok(())
     }
 
-    /// Reads a block by itself, past the cache.
+    /// Reads a block directly, without the cache.
     fn read_block(
         &mut self,
         segment: &Segment,

@@ -1,5 +1,6 @@
-//! Which segment holds each record's latest change: what says that a row in an older segment is
-//! history. Four bytes a record, in chunks by record number; and a set of records, one bit each.
+//! The segment of each record's latest change, which shows that a row in an older segment is
+//! history: four bytes per record, in chunks by record number. A chunk is dropped when none of its
+//! records is in a later segment than those removed. Also a set of records, one bit each.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ fn split(rec: Rec) -> (u64, usize) {
     (rec.0 >> CHUNK_BITS, (rec.0 as usize) & (CHUNK_LEN - 1))
 }
 
-/// Segments by their number in the order of history, from 1; zero for none.
+/// Segment numbers in the order of history, from 1; zero for none.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Newest {
     chunks: BTreeMap<u64, Box<[u32; CHUNK_LEN]>>,
@@ -25,7 +26,7 @@ impl Newest {
         self.chunks.get(&chunk).map_or(0, |chunk| chunk[at])
     }
 
-    /// Notes a change; numbers only grow.
+    /// Records a change; numbers only grow.
     #[inline]
     pub(crate) fn set(&mut self, rec: Rec, number: u32) {
         let (chunk, at) = split(rec);
@@ -33,25 +34,25 @@ impl Newest {
         chunk[at] = chunk[at].max(number);
     }
 
-    /// Forgets chunks of which nothing is in a segment after `number`.
+    /// Drops chunks without a record in a segment after `number`.
     pub(crate) fn forget_up_to(&mut self, number: u32) {
         self.chunks.retain(|_, chunk| chunk.iter().any(|newest| *newest > number));
     }
 
-    /// Bytes of memory.
+    /// Returns the bytes of memory.
     pub(crate) fn bytes(&self) -> u64 {
         (self.chunks.len() * (CHUNK_LEN * 4 + 24)) as u64
     }
 }
 
-/// Records that were seen.
+/// A set of records.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RecSet {
     chunks: BTreeMap<u64, [u64; CHUNK_LEN / 64]>,
 }
 
 impl RecSet {
-    /// Adds a record; true when it was not there.
+    /// Adds a record; true if it was not in the set.
     pub(crate) fn insert(&mut self, rec: Rec) -> bool {
         let (chunk, at) = split(rec);
         let word = &mut self.chunks.entry(chunk).or_insert([0; CHUNK_LEN / 64])[at / 64];

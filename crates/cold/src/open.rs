@@ -1,4 +1,7 @@
 //! Changes that were taken and are in no segment yet, in the order of their places.
+//!
+//! They are in memory only: after a crash the order store must feed them again. All changes of a
+//! record are kept until a segment is written, which then gets the last one.
 
 use weir_io::{Disk, DiskError};
 use weir_types::Nanos;
@@ -37,7 +40,7 @@ impl Open {
         self.last_time = self.last_time.max(time);
     }
 
-    /// Forgets the changes after `place`.
+    /// Drops the changes after `place`.
     pub(crate) fn forget_after(&mut self, place: Place) {
         let (mut count, mut attributes_len, mut times) = (0, 0, Open::default());
         for image in self.images().take_while(|image| image.place() <= place) {

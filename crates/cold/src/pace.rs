@@ -1,8 +1,8 @@
-//! How much of the machine cold reads may take: rows a second, with a burst.
+//! The rate limit of cold reads: rows per second, with a burst.
 //!
-//! Reading old rows costs processor time that readers of the order store would notice where cores
-//! are few. Work is done first and paid for afterwards, so that one page of any size is possible
-//! and the average holds.
+//! Reading old rows takes processor time that readers of the order store would notice on a machine
+//! with few cores. Work is done first and paid for afterwards, so that a page of any size is
+//! possible and the average holds.
 
 use weir_types::Nanos;
 
@@ -13,36 +13,37 @@ const SECOND: u64 = 1_000_000_000;
 pub struct Pace {
     rows_per_second: u64,
     burst_ns: u64,
-    /// When what was spent is paid for.
+    /// The time at which the work so far is paid for.
     paid_at: Nanos,
 }
 
 impl Pace {
-    /// `rows_per_second` on average, at least one, and `burst` of it at once after a rest.
+    /// Allows `rows_per_second` on average, at least one, and a burst of `burst` worth of rows
+    /// after a rest.
     #[must_use]
     pub fn new(rows_per_second: u64, burst: Nanos) -> Pace {
         Pace { rows_per_second: rows_per_second.max(1), burst_ns: burst.0, paid_at: Nanos(0) }
     }
 
-    /// As many as there is time for.
+    /// Allows any number of rows.
     #[must_use]
     pub fn unlimited() -> Pace {
         Pace::new(u64::MAX, Nanos(0))
     }
 
-    /// Whether the next piece of work may begin.
+    /// True when the next piece of work may begin.
     #[must_use]
     pub fn may_begin(&self, now: Nanos) -> bool {
         self.paid_at <= now
     }
 
-    /// When the next piece of work may begin.
+    /// Returns the time at which the next piece of work may begin.
     #[must_use]
     pub fn next_begin(&self) -> Nanos {
         self.paid_at
     }
 
-    /// Spends `rows` of the budget.
+    /// Deducts `rows` from the budget.
     pub fn spend(&mut self, now: Nanos, rows: u64) {
         let since = self.paid_at.0.max(now.0.saturating_sub(self.burst_ns));
         let cost = u128::from(rows) * u128::from(SECOND) / u128::from(self.rows_per_second);

@@ -1,9 +1,11 @@
-//! Places, keys and filters, as the order store has them: this crate and the store's do not know
-//! each other, whoever joins them converts.
+//! Places, keys and filters, with the same meaning as in the order store.
+//!
+//! The two crates do not depend on each other: the caller that joins them converts. Numbers in
+//! files are little-endian.
 
 use weir_types::{AccountId, FirmId, InstrumentId, Rec, Seq};
 
-/// A place in a source's history: the pair that only grows. The default is before everything.
+/// A place in a source's history: the pair that only grows. The default is before the first change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     /// The change's number.
@@ -13,12 +15,12 @@ pub struct Place {
 }
 
 impl Place {
-    /// Before the first change.
+    /// The place before the first change.
     pub const START: Place = Place { seq: Seq(0), rec: Rec(0) };
     /// Bytes of a place.
     pub(crate) const LEN: usize = 16;
 
-    /// The place of `rec`'s change `seq`.
+    /// Returns the place of `rec`'s change `seq`.
     #[must_use]
     pub const fn new(seq: Seq, rec: Rec) -> Place {
         Place { seq, rec }
@@ -34,7 +36,7 @@ impl Place {
     }
 }
 
-/// An order's values that filters know.
+/// The values of an order that filters use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keys {
     /// The firm.
@@ -59,26 +61,26 @@ impl Keys {
     }
 }
 
-/// What a reader asks for; "none" in a field means any.
+/// A reader's filter; "none" in a field means any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Only this firm's orders.
     pub firm_id: FirmId,
-    /// Only this account's.
+    /// Only this account's orders.
     pub account_id: AccountId,
-    /// Only this instrument's.
+    /// Only this instrument's orders.
     pub instrument_id: InstrumentId,
     /// Only live orders, and the ends of those that were live at the reader's place.
     pub live_only: bool,
 }
 
 impl Filter {
-    /// The three keys asked for; zero for any.
+    /// Returns the filter's three keys; zero for any.
     pub(crate) const fn to_words(self) -> [u32; 3] {
         [self.firm_id.0, self.account_id.0, self.instrument_id.0]
     }
 
-    /// True when an order with these keys was asked for; whether it is live is not looked at.
+    /// True when the filter names an order with these keys; `live_only` is not checked.
     #[must_use]
     #[inline]
     pub fn matches(&self, keys: &Keys) -> bool {

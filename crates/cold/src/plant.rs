@@ -1,51 +1,51 @@
-//! Bugs to put in on purpose: how it is known that the tests of cold reads would find them.
+//! Bugs to plant on purpose, as proof that the tests of cold reads would find them.
 //!
-//! The archive, and the node's ends of it, ask [`is`] at the places where they would go wrong.
-//! Without the feature `planted` the answer is a constant and nothing of this is in the program.
+//! The archive, and the node's ends of it, call [`is`] at the places of the bugs. Without the
+//! feature `planted` the answer is a constant and none of this code is in the program.
 
-/// A planted bug of the archive or of what is between it and the order store.
+/// A planted bug of the archive or of the code between it and the order store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
-    /// A file goes and the floor stays where it was.
+    /// A file is removed and the floor is not raised.
     FloorNotRaised,
-    /// A damaged file is passed over as if nothing had been in it.
+    /// A damaged file is skipped as if it had been empty.
     DamagePassedOver,
-    /// Changes that begin behind the last one taken are taken as if none were missing.
+    /// Changes that begin after a hole are taken as if none were missing.
     HoleNotNoted,
     /// The last change of a segment is not written.
     LastChangeLost,
     /// A merge keeps an order's first state in the place of its last.
     MergeKeepsFirst,
-    /// A row that changed again later is told all the same.
+    /// A row that changed again later is served all the same.
     HistoryTold,
     /// The reader's filter does not reach the archive.
     FilterDropped,
-    /// A question is answered before the changes that were handed over ahead of it are taken.
+    /// A read is answered before the changes handed over ahead of it are taken.
     AnsweredBeforeTaken,
-    /// What the store let go before it was handed over is not told to be missing.
+    /// Changes that the store removed before they were handed over are not reported as missing.
     HoleNotTold,
-    /// A reader goes on at the store's floor, wherever the archive ended.
+    /// A reader goes on at the store's floor, regardless of the archive's end.
     SeamSkipped,
-    /// A question whose reader has gone has no answer.
+    /// An ask whose reader has gone gets no answer.
     ForgottenUnanswered,
     /// After a start the archive is fed from the store's head on.
     StartFedFromHead,
-    /// The store lets go what was not handed over, as if nobody wanted it.
+    /// The store removes changes that were not handed over.
     FloorNotHeld,
-    /// A snapshot gets its name though what its store let go is in no file.
+    /// A snapshot gets its name although changes that its store removed are in no file.
     SnapshotNotHeld,
-    /// Nobody tells the archive of a source's new epoch.
+    /// The archive is not told of a source's new epoch.
     EpochNotTold,
-    /// What a source disowned and its store had let go stays in files when all was said again.
+    /// Changes that a source voided and its store had removed stay in files after a full resend.
     LostHistoryKept,
-    /// A question is answered before all that a full resend said was handed over.
+    /// A read is answered before all changes of a full resend were handed over.
     AnsweredBeforeResent,
-    /// After a start files are taken for what the store has, whatever was disowned since.
+    /// After a start, files count as the store's history although some of it was voided since.
     StartNotRewound,
 }
 
 impl Plant {
-    /// All of them.
+    /// All planted bugs.
     pub const ALL: [Plant; 18] = [
         Plant::FloorNotRaised,
         Plant::DamagePassedOver,
@@ -75,16 +75,16 @@ mod switch {
     use super::Plant;
 
     thread_local! {
-        // A thread's own, so that tests may run side by side.
+        // Local to the thread, so that tests may run in parallel.
         static PLANTED: Cell<Option<Plant>> = const { Cell::new(None) };
     }
 
-    /// Plants one bug in all archives of this thread, or takes it out again.
+    /// Plants one bug in all archives of this thread, or removes it.
     pub fn set(plant: Option<Plant>) {
         PLANTED.set(plant);
     }
 
-    /// Whether this bug is planted.
+    /// True when this bug is planted.
     #[must_use]
     pub fn is(plant: Plant) -> bool {
         PLANTED.get() == Some(plant)
@@ -94,7 +94,7 @@ mod switch {
 #[cfg(feature = "planted")]
 pub use switch::{is, set};
 
-/// Whether this bug is planted: never, in a program made without the feature.
+/// True when this bug is planted: never, in a program built without the feature.
 #[cfg(not(feature = "planted"))]
 #[must_use]
 #[inline]

@@ -1,4 +1,8 @@
-//! Pages from the archive: what changed after a place, as the order store would tell it.
+//! Pages from the archive: the changes after a place, as the order store would serve them.
+//!
+//! A page reads a bounded number of blocks and visits a bounded number of entries. It skips a row
+//! whose record changed again later, in a segment or in the changes that are in none yet. It never
+//! starts below the floor.
 
 use weir_io::{Access, Disk};
 use weir_types::Nanos;
@@ -10,76 +14,76 @@ use crate::place::{Filter, Place};
 use crate::plant::{self, Plant};
 use crate::writer::SegmentError;
 
-/// The most rows that a page can have: what a group can count.
+/// The most rows that a page can have: the greatest count of a group.
 pub const PAGE_ROWS_MAX: u32 = 65_535;
 
-/// How much a page may hold and cost.
+/// Limits of a page's size and cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageLimits {
     /// Rows, at least one.
     pub rows_max: u32,
     /// Bytes of rows, attributes included; one row is always allowed.
     pub bytes_max: u32,
-    /// Entries looked at, at least one.
+    /// Entries visited, at least one.
     pub scan_max: u32,
     /// Blocks read, at least one.
     pub blocks_max: u32,
 }
 
-/// A page, but for its rows.
+/// A page without its rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ColdPage {
-    /// Where its reader goes on.
+    /// The place from which its reader goes on.
     pub next: Place,
     /// Rows.
     pub row_count: u32,
-    /// Bytes of them.
+    /// Bytes of the rows.
     pub byte_count: u32,
-    /// Changes that the rows stand for beside their own.
+    /// Changes that the rows stand for besides their own.
     pub merged_count: u32,
-    /// The time of the oldest change in it; zero when there is none.
+    /// The time of the oldest change in it; zero if there is none.
     pub oldest_transact_time: Nanos,
-    /// Ends among the changes of one `seq`.
+    /// True when the page ends among the changes of one `seq`.
     pub is_partial: bool,
-    /// Ended by its limits: there is more here. Else the reader is at the archive's end and goes on
-    /// at the order store.
+    /// True when its limits ended the page: there is more here. Otherwise the reader is at the
+    /// archive's end and goes on in the order store.
     pub is_cut: bool,
-    /// Entries looked at.
+    /// Entries visited.
     pub scan_count: u32,
-    /// Blocks that had to be read.
+    /// Blocks read from disk.
     pub blocks_read: u32,
 }
 
-/// Where a page goes on after an entry.
+/// The state of a page after a block.
 enum Step {
     Next,
     Full,
 }
 
-/// A page under way.
+/// A page in progress.
 struct Making<'a> {
     after: Place,
     filter: &'a Filter,
     limits: &'a PageLimits,
     page: ColdPage,
-    /// The last place that is done with, and the one under way.
+    /// The last place that is complete, and the current one.
     done: Place,
     last: Place,
     out: &'a mut Vec<u8>,
 }
 
 impl<D: Disk> Archive<D> {
-    /// Appends the rows that changed after `after` and pass `filter`, in order, as much as `limits`
-    /// allow, each as [`weir_wire::rows::put_row`] does. Of each record that changed more than once
-    /// only the last state comes, at its place; what changed again and is not in a segment yet
-    /// comes from the order store.
+    /// Appends the rows that changed after `after` and pass `filter`, in order, within `limits`,
+    /// each as by [`weir_wire::rows::put_row`]. A record that changed more than once is served in
+    /// its last state only, at its place; if the last change is not in a segment yet, the order
+    /// store serves it.
     ///
     /// # Errors
-    /// [`ColdError`]; nothing is appended then. After damage the floor is behind it, so that
-    /// [`Archive::check`] refuses readers before it.
+    /// [`ColdError`]; nothing is appended then. Damage raises the floor above the damaged segment,
+    /// so that [`Archive::check`] refuses readers before it.
     ///
     /// # Panics
-    /// When `after` is below the floor: [`Archive::check`] comes first.
+    /// If `after` is below the floor: call [`Archive::check`] first.
     pub fn page(
         &mut self,
         after: Place,
@@ -124,7 +128,7 @@ impl<D: Disk> Archive<D> {
         Ok(())
     }
 
-    /// Looks at one block; `Full` when the page ends within it or before it.
+    /// Visits one block; `Full` if the page ends within it or before it.
     fn visit(&mut self, at: (usize, usize), making: &mut Making<'_>) -> Result<Step, SegmentError> {
         let index = self.segments[at.0].segment.block(at.1);
         if !index.may_match(making.filter) {
@@ -161,7 +165,7 @@ impl<D: Disk> Archive<D> {
         Ok(step)
     }
 
-    /// Reads a block's keys, or what the keys left out.
+    /// Reads a block's keys, or its body and attributes.
     fn load(
         &mut self,
         (position, number): (usize, usize),
@@ -183,27 +187,27 @@ impl<D: Disk> Archive<D> {
     }
 }
 
-/// How far the look at a block came.
+/// The result of scanning a block.
 enum Scanned {
     Ended(Step),
     NeedsBody,
 }
 
 impl Making<'_> {
-    /// All up to `place` is done with.
+    /// Marks everything up to `place` as complete.
     fn pass(&mut self, place: Place) {
         (self.done, self.last) = (self.done.max(place), self.last.max(place));
     }
 
-    /// Ends the page where it is.
+    /// Ends the page at the last complete place.
     fn end(&mut self) {
         self.page.next = self.done;
         self.page.is_cut = true;
         self.page.is_partial = self.last.seq == self.done.seq;
     }
 
-    /// Looks at the entries of a block from `from` on; `is_history` says that a record's later
-    /// state is elsewhere.
+    /// Visits the entries of a block from `from` on; `is_history` tells whether a record has a
+    /// later state elsewhere.
     fn scan(
         &mut self,
         block: &Block,
@@ -226,8 +230,8 @@ impl Making<'_> {
             if is_next {
                 (self.done, self.last) = (self.last, place);
             }
-            // A record and the mark of what it was share a place, and no reader gets both: a page
-            // ends before both or after both.
+            // A record and the mark of its former keys share a place, and no reader gets both: a
+            // page ends before both or after both.
             let is_full = self.page.row_count >= self.limits.rows_max.clamp(1, PAGE_ROWS_MAX)
                 || self.page.scan_count >= self.limits.scan_max.max(1);
             if is_full && is_next {

@@ -1,8 +1,8 @@
 //! A segment file: the latest state of each record that changed between two places, in blocks of
-//! columns with an index behind them. `docs/protocols/cold-format.md` has it byte by byte.
+//! columns followed by an index. `docs/protocols/cold-format.md` specifies it byte by byte.
 //!
-//! Each byte of a file is under a checksum. A file is written under a temporary name, synced,
-//! renamed, and its directory synced: it is there whole or not at all.
+//! A checksum covers each byte of a file. A file is written under a temporary name, synced,
+//! renamed, and its directory synced: it is either complete or absent.
 
 use weir_types::{Epoch, Nanos, PartitionId, Rec, Seq};
 
@@ -10,9 +10,9 @@ use crate::place::{Filter, Place, u16_at, u32_at, u64_at};
 
 /// The version of the format.
 pub const FORMAT_VERSION: u32 = 1;
-/// The end of a segment's file name.
+/// The suffix of a segment's file name.
 pub const SUFFIX: &str = ".wcold";
-/// The end of the name of a file that is not finished.
+/// The suffix of an unfinished file's name.
 pub(crate) const PART_SUFFIX: &str = ".part";
 /// The most entries of a block.
 pub const BLOCK_ENTRIES_MAX: u32 = 16_384;
@@ -25,7 +25,7 @@ pub(crate) const FOOTER_LEN: usize = 64;
 const FOOTER_CRC_AT: usize = FOOTER_LEN - 4;
 /// Parts of a block: keys, body, attributes.
 pub(crate) const PART_COUNT: usize = 3;
-/// Bits of a key's map in a block's index entry.
+/// Bits of a key's bitmap in a block's index entry.
 const MAP_BITS: u32 = 2_048;
 const MAP_LEN: usize = MAP_BITS as usize / 8;
 const PARTS_AT: usize = 12 + 2 * Place::LEN;
@@ -34,16 +34,16 @@ const MAPS_AT: usize = RANGES_AT + 3 * 8;
 /// Bytes of an index entry.
 pub(crate) const ENTRY_LEN: usize = MAPS_AT + 3 * MAP_LEN;
 
-/// What is wrong with a file.
+/// A fault of a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// It does not begin as a segment, or its header is damaged.
     #[error("the header is damaged (offset 0)")]
     Header,
-    /// Written by a newer program.
+    /// It was written by a newer program.
     #[error("format version {0} is newer than this program")]
     Newer(u32),
-    /// It says other than its name.
+    /// Its header does not match its name.
     #[error("the header is of another file")]
     OtherName,
     /// The file is shorter than its parts.
@@ -58,19 +58,19 @@ pub enum Fault {
     /// A block is damaged.
     #[error("{part} of block {block} are damaged (offset {offset})")]
     Block {
-        /// Its number in the file.
+        /// The block's number in the file.
         block: u32,
         /// Keys, body or attributes.
         part: &'static str,
-        /// Where the part begins.
+        /// The offset of the part.
         offset: u64,
     },
 }
 
-/// What a segment is of.
+/// The range and origin of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Whose records.
+    /// The source of the records.
     pub source: PartitionId,
     /// The epoch of the last change.
     pub epoch: Epoch,
@@ -78,14 +78,14 @@ pub struct Header {
     pub after: Place,
     /// and up to this one.
     pub to: Place,
-    /// The earliest time of a change; zero when none has one.
+    /// The earliest time of a change; zero if no change has one.
     pub first_time: Nanos,
-    /// The latest.
+    /// The latest time of a change.
     pub last_time: Nanos,
 }
 
 impl Header {
-    /// The name of the file.
+    /// Returns the name of the file.
     #[must_use]
     pub fn file_name(&self) -> String {
         let Header { source, epoch, after, to, .. } = self;
@@ -142,7 +142,7 @@ impl Header {
     }
 }
 
-/// Where a part of a block is, and what it is checked by.
+/// The lengths and the checksum of a part of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PartIndex {
     pub(crate) packed_len: u32,
@@ -152,7 +152,7 @@ pub(crate) struct PartIndex {
 
 pub(crate) const PART_NAMES: [&str; PART_COUNT] = ["keys", "body", "attributes"];
 
-/// What the index says of a block, before it is written.
+/// A block's index entry, before it is written.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockSummary {
     pub(crate) offset: u64,
@@ -214,7 +214,7 @@ impl BlockSummary {
     }
 }
 
-/// An index entry as it lies in the file.
+/// An index entry in its encoded form.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockIndex<'a>(&'a [u8]);
 
@@ -266,20 +266,20 @@ impl BlockIndex<'_> {
     }
 }
 
-/// A segment that is there: all of it but its blocks.
+/// A segment without its blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// What it is of.
+    /// Its range and origin.
     pub header: Header,
-    /// Entries in it.
+    /// The number of its entries.
     pub entry_count: u64,
-    /// Bytes of the file.
+    /// The bytes of its file.
     pub file_len: u64,
     index: Vec<u8>,
 }
 
 impl Segment {
-    /// Blocks in it.
+    /// Returns the number of blocks.
     #[must_use]
     pub fn block_count(&self) -> usize {
         self.index.len() / ENTRY_LEN
@@ -289,7 +289,7 @@ impl Segment {
         BlockIndex(&self.index[number * ENTRY_LEN..(number + 1) * ENTRY_LEN])
     }
 
-    /// The first block with an entry after `place`.
+    /// Returns the first block with an entry after `place`.
     pub(crate) fn block_after(&self, place: Place) -> usize {
         let (mut low, mut high) = (0, self.block_count());
         while low < high {
@@ -302,16 +302,16 @@ impl Segment {
         low
     }
 
-    /// Bytes of memory that the index takes.
+    /// Returns the bytes of memory that the index takes.
     pub(crate) fn index_len(&self) -> usize {
         self.index.len()
     }
 
-    /// The segment of a header, an index and the footer's own figures.
+    /// Returns the segment of a header and an index, and counts its entries.
     ///
     /// # Errors
-    /// [`Fault::Index`] when the blocks do not lie one after the other up to the index, in the
-    /// order of their places, within the header's.
+    /// [`Fault::Index`] if the blocks are not contiguous up to the index, in the order of their
+    /// places, and within the header's range.
     pub(crate) fn new(header: Header, index: Vec<u8>, file_len: u64) -> Result<Segment, Fault> {
         let index_at = file_len - FOOTER_LEN as u64 - index.len() as u64;
         let mut segment = Segment { header, entry_count: 0, file_len, index };
@@ -319,7 +319,7 @@ impl Segment {
         for number in 0..segment.block_count() {
             let block = segment.block(number);
             let is_next = block.offset() == offset && block.end() <= index_at;
-            // A record and the mark of what it was share a place and a block.
+            // A record and the mark of its former keys share a place and a block.
             let has_entries = (1..=BLOCK_ENTRIES_MAX + 1).contains(&block.count());
             let is_in_order = block.first() > last && block.first() <= block.last();
             if !(is_next && has_entries && is_in_order && block.last() <= header.to) {
@@ -377,7 +377,7 @@ impl Footer {
     }
 }
 
-/// The source and range that a file's name says; `None` when it is no segment's name.
+/// Returns the source, epoch and range in a file's name; `None` if it is not a segment's name.
 pub(crate) fn parse_name(name: &str) -> Option<(PartitionId, Epoch, Place, Place)> {
     let mut parts = name.strip_suffix(SUFFIX)?.split('-');
     let place = |text: &str| {

@@ -1,8 +1,8 @@
 //! An archive on a thread of its own, behind a bounded queue.
 //!
-//! The thread that owns the order store hands over changes and questions and never waits: a full
-//! queue is told at once. Changes come first, then one page as the pace allows, then a step of what
-//! the archive has to do, so that none of them starves another. The thread gives way to others.
+//! The thread that owns the order store hands over changes and reads and never waits: a full queue
+//! is reported at once. Changes come first, then one page as the pace allows, then one step of the
+//! archive's own work, so that none of them starves another. The thread runs at a lower priority.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -18,45 +18,45 @@ use crate::pace::Pace;
 use crate::place::{Filter, Place};
 use crate::reader::{ColdPage, PageLimits};
 
-/// How the thread rests when nothing is due.
+/// The longest rest of the thread when nothing is due.
 const REST: Duration = Duration::from_millis(100);
 
-/// What a service is to be.
+/// The configuration of a service.
 #[derive(Clone, Copy, Debug)]
 pub struct ServiceConfig {
-    /// Batches and questions that may wait, at least 1.
+    /// Batches and reads that may wait, at least 1.
     pub queue_len: usize,
-    /// Rows looked at or returned a second, on average.
+    /// Rows visited or returned per second, on average.
     pub pace: Pace,
-    /// How much lower than the process's own the thread's priority is, 0 to 19.
+    /// The distance by which the thread's priority is below the process's own, 0 to 19.
     pub niceness: i32,
 }
 
-/// A question.
+/// A read of one page.
 #[derive(Clone, Debug)]
 pub struct Read {
     /// The epoch of the place.
     pub epoch: Epoch,
-    /// What the reader has.
+    /// The reader's place.
     pub after: Place,
-    /// What it asks for.
+    /// The reader's filter.
     pub filter: Filter,
-    /// How much of it.
+    /// The limits of the page.
     pub limits: PageLimits,
-    /// The order store's floor for the reader: what lies up to it is not there any more.
+    /// The order store's floor for the reader: the store no longer has the changes up to it.
     pub hot_floor: Place,
 }
 
-/// A page with its rows, each as it goes on the wire; why there is none.
+/// A page with its rows in wire format, or the reason that there is none.
 pub type Answer = Result<(ColdPage, Vec<u8>), Refused>;
 
-/// Why there is no page.
+/// The reason that there is no page.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The place is not honoured.
     #[error(transparent)]
     Resync(#[from] Resync),
-    /// Too many questions wait for the pace.
+    /// Too many reads wait for the pace.
     #[error("too many cold reads wait")]
     Overloaded,
     /// The disk failed or a file is damaged.
@@ -64,7 +64,7 @@ pub enum Refused {
     Cold(#[from] ColdError),
 }
 
-/// Why something was not handed over.
+/// The reason that a request was not handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandOverError {
     /// The queue is full.
@@ -92,7 +92,7 @@ impl<D: Disk + Send + 'static> ColdService<D> {
     /// Starts the thread.
     ///
     /// # Errors
-    /// When the system has no thread to give.
+    /// The system's error if it cannot start a thread.
     pub fn start<C: Clock + Send + 'static>(
         archive: Archive<D>,
         clock: C,
@@ -107,7 +107,7 @@ impl<D: Disk + Send + 'static> ColdService<D> {
             waiting_max: config.queue_len.max(1),
         };
         let run = move || {
-            // A system that does not let it give way still reads at its pace.
+            // If the system refuses the lower priority, the thread still reads at its pace.
             let _ = rustix::process::nice(config.niceness);
             worker.run(&taken)
         };
@@ -130,7 +130,8 @@ impl<D: Disk + Send + 'static> ColdService<D> {
         })
     }
 
-    /// Asks; the answer comes through `answers`, which must have room for it: else it is dropped.
+    /// Asks for a page; the answer comes through `answers`, which must have room for it, or else it
+    /// is dropped.
     ///
     /// # Errors
     /// [`HandOverError`].
@@ -138,15 +139,15 @@ impl<D: Disk + Send + 'static> ColdService<D> {
         self.requests.try_send(Request::Read(read, answers.clone())).map_err(|error| why(&error))
     }
 
-    /// Ends the thread and gives the archive back; changes that are in no segment stay open.
+    /// Ends the thread and returns the archive; changes that are in no segment stay open.
     ///
     /// # Errors
-    /// [`ColdError`] when the archive had failed.
+    /// [`ColdError`] if the archive had failed.
     ///
     /// # Panics
-    /// When the thread panicked: its broken invariant is the process's.
+    /// If the thread panicked: its broken invariant is the process's.
     pub fn stop(mut self) -> Result<Archive<D>, ColdError> {
-        // A thread that is gone already needs not be told.
+        // A thread that has already ended needs no message.
         let _ = self.requests.send(Request::Stop);
         let thread = self.thread.take().expect("a service is stopped once");
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -179,7 +180,7 @@ impl<D: Disk, C: Clock> Worker<D, C> {
                     continue;
                 }
                 Ok(Request::Read(_, answers)) if self.waiting.len() >= self.waiting_max => {
-                    // Who has no room for this either asks again when nothing comes.
+                    // A caller without room for this answer either asks again when none comes.
                     let _ = answers.try_send(Err(Refused::Overloaded));
                     continue;
                 }
@@ -193,7 +194,7 @@ impl<D: Disk, C: Clock> Worker<D, C> {
         }
     }
 
-    /// One page and one step of work; returns how long there is nothing to do.
+    /// Serves one page and does one step of work; returns the time for which nothing is due.
     fn cycle(&mut self) -> Result<Duration, ColdError> {
         let now = self.clock.now();
         if self.pace.may_begin(now)
@@ -202,13 +203,13 @@ impl<D: Disk, C: Clock> Worker<D, C> {
             let answer = self.answer(&read);
             let cost = answer.as_ref().map_or(1, |(page, _)| page.scan_count.max(1));
             self.pace.spend(now, u64::from(cost));
-            // Who asked and is gone, or has no room, asks again.
+            // A caller that is gone, or has no room for the answer, asks again.
             let _ = answers.try_send(answer);
         }
         match self.archive.work(now) {
             Ok(Worked::Nothing) => {}
             Ok(Worked::Closed | Worked::Merged | Worked::Retired) => return Ok(Duration::ZERO),
-            // The archive gave the damaged file up and goes on without it.
+            // The archive gave up the damaged file and goes on without it.
             Err(ColdError::Segment(crate::SegmentError::Damaged { .. })) => {}
             Err(error) => return Err(error),
         }
@@ -226,7 +227,7 @@ impl<D: Disk, C: Clock> Worker<D, C> {
         if page.is_cut || page.next >= read.hot_floor {
             return Ok((page, rows));
         }
-        // The store has let go what is in no segment yet.
+        // The store has removed changes that are in no segment yet.
         self.archive.close()?;
         rows.clear();
         let page = self.archive.page(read.after, asked, &mut rows)?;

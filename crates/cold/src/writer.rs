@@ -1,4 +1,7 @@
 //! Writing a segment, entry by entry, and opening one.
+//!
+//! A segment is written to a part file, which is synced and then renamed. Opening checks the
+//! header, the footer and the index; a block is checked when it is read.
 
 use weir_io::{Access, Disk, DiskError, DiskErrorKind, FileId};
 
@@ -9,15 +12,15 @@ use crate::segment::{
     BlockSummary, ENTRY_LEN, FOOTER_LEN, Fault, Footer, HEADER_LEN, Header, PART_SUFFIX, Segment,
 };
 
-/// Bytes that are written at once.
+/// Bytes per write.
 const WRITE_LEN: usize = 1 << 20;
 
-/// A segment under way. Whoever gives it up calls [`SegmentWriter::discard`].
+/// A segment in progress. To give it up, the caller calls [`SegmentWriter::discard`].
 #[derive(Debug)]
 pub(crate) struct SegmentWriter {
     header: Header,
     file: FileId,
-    /// Bytes that are in the file, and those still to be written.
+    /// The bytes in the file, and those still to be written.
     written: u64,
     out: Vec<u8>,
     images: Vec<u8>,
@@ -49,7 +52,7 @@ impl SegmentWriter {
         })
     }
 
-    /// Adds an entry; they come in the order of their places.
+    /// Adds an entry; entries come in the order of their places.
     pub(crate) fn push<D: Disk>(
         &mut self,
         disk: &mut D,
@@ -58,8 +61,8 @@ impl SegmentWriter {
     ) -> Result<(), DiskError> {
         let place = image.place();
         assert!(place >= self.summary.last && place > self.header.after, "in order of places");
-        // A record and the mark of what it was stay together, so that a page can end between any
-        // two blocks.
+        // A record and the mark of its former keys stay together, so that a page can end between
+        // any two blocks.
         if self.summary.count >= self.block_entries && place > self.summary.last {
             self.end_block(disk)?;
         }
@@ -91,8 +94,8 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Writes what is left and gives the file its name. When it returns, the segment survives a
-    /// power loss.
+    /// Writes the rest and gives the file its name. When it returns, the segment survives a power
+    /// loss.
     pub(crate) fn finish<D: Disk>(mut self, disk: &mut D) -> Result<Segment, DiskError> {
         let made = self.write_end(disk);
         disk.forget_cached(self.file);
@@ -100,7 +103,7 @@ impl SegmentWriter {
         let file_len = match made {
             Ok(file_len) => file_len,
             Err(error) => {
-                // Nothing refers to the part: failing to remove it too changes nothing.
+                // Nothing refers to the part file, so a failure to remove it as well has no effect.
                 let _ = disk.remove(&part_name(&self.header));
                 return Err(error);
             }
@@ -126,10 +129,10 @@ impl SegmentWriter {
         Ok(self.written)
     }
 
-    /// Gives up what was written.
+    /// Discards the file.
     pub(crate) fn discard<D: Disk>(self, disk: &mut D) {
         disk.close(self.file);
-        // Nothing refers to the part, and the next start removes it.
+        // Nothing refers to the part file, and the next start removes it.
         let _ = disk.remove(&part_name(&self.header));
     }
 }
@@ -138,25 +141,25 @@ fn part_name(header: &Header) -> String {
     header.file_name() + PART_SUFFIX
 }
 
-/// Why a file is not a segment that can be read.
+/// The reason that a file is not a readable segment.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SegmentError {
     /// The disk failed.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// The file is not sound.
+    /// The file is damaged.
     #[error("{file}: {fault}")]
     Damaged {
         /// The file.
         file: String,
-        /// What is wrong, and where.
+        /// The fault and its position.
         fault: Fault,
     },
 }
 
 impl SegmentError {
-    /// True when the file will not be sound or there again: it is given up then, with what is
-    /// older. A disk that fails may work again.
+    /// True when the file will never be valid or present again: it is then given up together with
+    /// older ones. A failed disk may work again.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         match self {
@@ -176,7 +179,7 @@ impl SegmentError {
 /// Reads the header, footer and index of the file `name`.
 ///
 /// # Errors
-/// [`SegmentError`], with what is wrong.
+/// [`SegmentError`], with the fault.
 pub(crate) fn open_segment<D: Disk>(disk: &mut D, name: &str) -> Result<Segment, SegmentError> {
     let file = disk.open(name, Access::Read)?;
     let opened = read_segment(disk, file, name);

@@ -1,5 +1,5 @@
-//! Files: every damaged byte is found and named, every call to the disk may fail, power may go at
-//! any write, and what a merge or a removal left half done is told by the names.
+//! Files: every damaged byte is found and named, any call to the disk may fail, power may be lost
+//! at any write, and names show the leftovers of an unfinished merge or removal.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests unwrap as tests do")]
 
@@ -16,7 +16,8 @@ use weir_wire::delivery::OrderRow;
 const UNLIMITED: PageLimits =
     PageLimits { rows_max: 60_000, bytes_max: u32::MAX, scan_max: u32::MAX, blocks_max: u32::MAX };
 
-/// Orders that all change now and then, from `from` to `to`.
+/// Makes changes `from` to `to`: every third to an earlier or new low record, the others new
+/// records.
 fn trade(store: &mut OrderStore, from: u64, to: u64) {
     for seq in from..=to {
         let rec = if seq % 3 == 0 { 1 + seq / 7 } else { 1_000 + seq };
@@ -29,7 +30,7 @@ fn open(disk: &SimDisk) -> (Archive<SimDisk>, weir_cold::OpenReport) {
     Archive::open(disk.clone(), config()).unwrap()
 }
 
-/// Three segments with merging off.
+/// Returns three segments, with merging off.
 fn three_segments() -> (SimDisk, OrderStore) {
     let (disk, mut hot) = (SimDisk::new(1), store(u32::MAX));
     let (mut archive, _) = open(&disk);
@@ -45,7 +46,7 @@ fn read_all(archive: &mut Archive<SimDisk>, after: Place) -> Result<Vec<OrderRow
     let mut out = Vec::new();
     let page = archive.page(after, (&Filter::default(), &UNLIMITED), &mut out)?;
     let rows = rows_of(&out, page.row_count).into_iter();
-    // How many changes a row stands for depends on where its reader was.
+    // The merged count of a row depends on its reader's place.
     Ok(rows.map(|(row, _)| OrderRow { merged_count: 0, ..row }).collect())
 }
 
@@ -71,7 +72,7 @@ fn a_flipped_bit_in_any_byte_is_found_and_named() {
             };
             let SegmentError::Damaged { file, .. } = found else { panic!("{found:?}") };
             assert_eq!(&file, name, "byte {byte}");
-            // What lies behind the damage is still served.
+            // The range after the damage is still served.
             let after = archive.floor();
             assert!(archive.check(Epoch(1), Place::START).is_err() || number == 2);
             let rows = read_all(&mut archive, after).unwrap();
@@ -208,7 +209,7 @@ fn an_epoch_that_disowns_what_was_closed_takes_it_back() {
     assert!(archive.check(Epoch(2), place(40)).is_ok());
     let repeated = archive.begin_epoch(Epoch(2), valid_to);
     assert_eq!(repeated, Err(ColdError::EpochRepeated(Epoch(2))));
-    // A start that knows of the end finds the same.
+    // A start with a configuration that has the end of the epoch finds the same.
     let past_epochs = vec![(Epoch(1), valid_to)];
     let (clean, _) = three_segments();
     let knows = ColdConfig { epoch: Epoch(2), past_epochs, ..config() };
@@ -225,7 +226,7 @@ fn an_archive_is_not_opened_in_an_epoch_before_its_files_and_keeps_them_all() {
     feed(&mut archive, &hot, u32::MAX).unwrap();
     archive.close().unwrap();
     drop(archive);
-    // What a crash leaves is a reason to remove something, and stays too.
+    // The leftover of a crash, which a start would remove, stays too.
     disk.plant("half.part", b"of a segment");
     let before = disk.clone().list().unwrap();
     let refused = Archive::open(disk.clone(), config()).map(drop);

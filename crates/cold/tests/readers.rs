@@ -1,6 +1,6 @@
-//! Readers of an archive beside an order store, against a store that keeps everything: whatever is
-//! changed, closed, merged, retired, crashed or failed in between, a place that is honoured is
-//! honoured as that store would, and nobody passes from one to the other with something missing.
+//! Readers of an archive next to an order store, against a store that keeps everything: through any
+//! changes, closes, merges, retirements, crashes and failures, an honoured place is served as that
+//! store would serve it, and no reader passes from one to the other with something missing.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests unwrap as tests do")]
 
@@ -89,7 +89,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A reader with what it has; `after` is where it goes on.
+/// A reader with its copy; it goes on from `after`.
 struct Reader {
     filter: Filter,
     after: Place,
@@ -110,7 +110,7 @@ impl Reader {
 struct World {
     archive: Option<Archive<SimDisk>>,
     disk: SimDisk,
-    /// Lets ended orders go soon, and keeps them for ever.
+    /// `hot` removes ended orders soon, `full` keeps them for ever.
     hot: OrderStore,
     full: OrderStore,
     /// Each order's keys and whether it can still change.
@@ -215,13 +215,14 @@ impl World {
         rows.iter().for_each(|(row, _)| reader.take(row));
         reader.after = page.next;
         if !page.is_cut && page.next < cold_place(self.hot.floor()) {
-            // The store has let go what is in no segment yet: it has to be closed.
+            // The store has removed changes that are in no segment yet, so the archive must close
+            // one.
             feed(self.archive.as_mut().unwrap(), &self.hot, u32::MAX).unwrap();
             self.archive().close().unwrap();
         }
     }
 
-    /// A reader that is ONLINE has all live orders that it may see, as they are.
+    /// Checks that a reader that is ONLINE has the latest state of all live orders that it may see.
     fn check_mirror(&self, reader: &Reader) {
         let strip = |row: &OrderRow| OrderRow { merged_count: 0, ..*row };
         let mirrored: Vec<OrderRow> =
@@ -238,7 +239,8 @@ impl World {
         }
     }
 
-    /// An unlimited page of the archive is byte for byte that of a store that keeps everything.
+    /// Checks that an unlimited page of the archive equals, byte for byte, that of a store that
+    /// keeps everything.
     fn compare(&mut self, pick: usize, filter: &Filter) {
         let hot = self.hot.clone();
         feed(self.archive(), &hot, u32::MAX).unwrap();

@@ -1,4 +1,4 @@
-//! The archive on its thread: what is handed over is served, in order, from where it was asked.
+//! The archive on its thread: it serves the changes handed over, in order, from the place asked.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests unwrap as tests do")]
 
@@ -66,7 +66,7 @@ fn questions_beyond_the_pace_wait_and_beyond_the_queue_are_refused() {
     let (mut archive, _) = Archive::open(SimDisk::new(1), config()).unwrap();
     archive.begin_at(Place::new(Seq(5), Rec(1))).unwrap();
     let clock = SimClock::new(Nanos(1));
-    // One row in a hundred years: the first question is answered, the second waits for ever.
+    // One row in a hundred years: the first read is answered, the second waits for ever.
     let pace = Pace::new(1, Nanos(0));
     let config = ServiceConfig { queue_len: 1, pace, niceness: 0 };
     let service = ColdService::start(archive, clock, config).unwrap();

@@ -1,8 +1,9 @@
-//! What a row costs by how few of the orders its filter lets through: pages of 50 rows from places
-//! all over a store, the filters in turn. Prints one line of JSON.
+//! The cost of a row by the selectivity of its filter: pages of 50 rows from places all over a
+//! store, the filters alternating. Prints one line of JSON.
 //!
 //! `bench_filters [--orders N] [--rounds N] [--pages N]`: orders of 600 bytes, each changed three
-//! times on average after it was made, in no order, so that the rings have dead entries everywhere.
+//! times on average after its creation, in random order, so that the rings have dead entries
+//! everywhere.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -24,9 +25,9 @@ use weir_wire::Message;
 
 /// Rows of a page.
 const PAGE_ROWS: u32 = 50;
-/// A row may cost so many times what it costs without a filter.
+/// The most that a row may cost, as a multiple of its cost without a filter.
 const GOAL: f64 = 2.0;
-/// One order in so many is of firm 1, of account 1, of instrument 1.
+/// One order in this many is of firm 1, of account 1, of instrument 1.
 const ONE_IN: [u64; 3] = [10, 200, 10_000];
 
 struct Config {
@@ -48,7 +49,7 @@ fn config() -> Config {
             other => panic!("unknown option {other}"),
         }
     }
-    // Of the rarest there must be more than a page.
+    // The rarest filter needs more rows than a page.
     assert!(config.orders >= 100 * ONE_IN[2], "--orders must be at least 1000000");
     config
 }
@@ -62,7 +63,8 @@ impl Random {
     }
 }
 
-/// Number 1 for one record in `one_in`, spread evenly; another of a few thousand for the others.
+/// Returns 1 for one record in `one_in`, spread evenly; one of a few thousand numbers for the
+/// others.
 fn key(rec: u64, one_in: u64) -> u32 {
     if rec.is_multiple_of(one_in) { 1 } else { 2 + (rec.wrapping_mul(0x9e37_79b9) % 5_000) as u32 }
 }
@@ -91,14 +93,14 @@ fn filled(orders: u64) -> OrderStore {
     store
 }
 
-/// Places behind which a filter has a page's rows.
+/// Returns places after which a filter has a page's rows.
 fn places(store: &OrderStore, filter: &Filter, count: u64, random: &mut Random) -> Vec<Place> {
     let mut selection = Selection::default();
     let limits = limits();
     let head = store.head().seq.0;
     let mut found = Vec::new();
-    // The rows left behind a place are spread like the records that were changed after it: of the
-    // rarest filter's only an early place has enough.
+    // The rows after a place are spread like the records that changed after it: for the rarest
+    // filter only an early place has enough.
     let mut span = head;
     while (found.len() as u64) < count {
         let place = Place::new(Seq(random.below(span)), Rec(0));

@@ -1,12 +1,13 @@
-//! What a router costs: over 1, 2, 4 and 8 sources in one process, beside one desk that has the
-//! same orders and is asked directly, in the same rounds. Prints one line of JSON.
+//! The cost of a router: over 1, 2, 4 and 8 sources in one process, compared with one desk that has
+//! the same orders and is asked directly, in the same rounds. Prints one line of JSON.
 //!
-//! * `live`: one order changes, the page with it comes, the next question is asked. Nanoseconds of
-//!   one thread per change, the change itself included, and duty cycles until the page is there.
-//! * `full`: 50 orders change, over all sources in turn, and one page of 50 rows comes.
+//! * `live`: one order changes, the page with it comes, the next fetch follows. Nanoseconds of one
+//!   thread per change, the change itself included, and duty cycles until the page is there.
+//! * `full`: 50 orders change, alternating over the sources, and one page of 50 rows comes.
 //! * `copy`: a first copy of all orders in pages of 1,000. Rows per second and core.
 //!
-//! The two take turns, who is first too; figures are medians, ratios are medians of the rounds'.
+//! The two sides alternate, and so does the side that goes first; figures are medians, ratios are
+//! medians of the rounds' ratios.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -75,11 +76,11 @@ fn desk(source: u16) -> Desk {
     Desk::new(DeskConfig::default(), OrderStore::new(config), sealer(u32::from(source)))
 }
 
-/// What is asked: one desk, or a router over several.
+/// The service under test: one desk, or a router over several.
 trait Service {
     fn ingest(&mut self, source: u16, event: &OrderEvent);
     fn ask(&mut self, question: &Question<'_>, now: Nanos) -> Asked;
-    /// One duty cycle.
+    /// Runs one duty cycle.
     fn cycle(&mut self, now: Nanos, sink: &mut Sink);
 }
 
@@ -143,7 +144,7 @@ impl Service for Routed {
     }
 }
 
-/// A service with its orders, and one reader of all.
+/// A service with its orders, and one reader of all orders.
 struct Side {
     service: Box<dyn Service>,
     source_count: u16,
@@ -173,7 +174,7 @@ impl Side {
         side
     }
 
-    /// The next change, of the sources in turn and of their orders in turn.
+    /// Makes the next change, alternating over the sources and over their orders.
     fn change(&mut self, status: OrdStatus) {
         let sources = u64::from(self.source_count);
         let source = (self.turn % sources) as u16 + 1;
@@ -230,7 +231,7 @@ impl Side {
         panic!("no page in {CYCLES_MAX} cycles");
     }
 
-    /// Reads until there is nothing more.
+    /// Reads until a page is ONLINE.
     fn catch_up(&mut self, rows_max: u32) -> u64 {
         // There may be nothing to read, but not after a page that was cut.
         let mut rows_min = u32::from(self.token.is_empty());
@@ -246,7 +247,7 @@ impl Side {
         }
     }
 
-    /// Nanoseconds per change, each with its own page.
+    /// Returns the nanoseconds per change, each with its own page.
     fn live(&mut self) -> f64 {
         self.catch_up(1_000);
         self.ask(0, 1);
@@ -262,7 +263,7 @@ impl Side {
         ns / LIVE_CHANGES as f64
     }
 
-    /// Nanoseconds per row in pages of 50.
+    /// Returns the nanoseconds per row in pages of 50.
     fn full(&mut self) -> f64 {
         self.catch_up(1_000);
         let start = Instant::now();
@@ -277,13 +278,13 @@ impl Side {
         start.elapsed().as_nanos() as f64 / row_count as f64
     }
 
-    /// Answers what is still asked.
+    /// Answers the outstanding fetch.
     fn finish(&mut self) {
         self.change(OrdStatus::PartiallyFilled);
         let _ = self.page();
     }
 
-    /// Nanoseconds per row of a first copy.
+    /// Returns the nanoseconds per row of a first copy.
     fn copy(&mut self) -> f64 {
         self.token.clear();
         let start = Instant::now();
@@ -297,7 +298,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// A figure of both sides by turns: medians of direct and routed, and of their ratio.
+/// Measures a figure of both sides alternately: medians of direct and routed, and of their ratio.
 fn compare(sides: &mut [Side; 2], figure: fn(&mut Side) -> f64) -> [f64; 3] {
     let mut values: [Vec<f64>; 3] = Default::default();
     for round in 0..ROUNDS {

@@ -1,10 +1,9 @@
-//! A batch of rows at a time: what its rows will touch is looked at together before they are taken
-//! in.
+//! Prefetching: touches the memory that a batch of rows will need before the rows are taken in.
 //!
-//! One change of a random order waits for memory some ten times, one after the other. Those of
-//! different orders do not depend on each other, so that a loop that only looks at them lets the
-//! processor fetch many at once; the changes themselves then find what they need. Nothing depends
-//! on what was seen, and a row that is not there yet, or wrong, is passed over.
+//! One change of a random order waits for memory some ten times, one after the other. Changes of
+//! different orders do not depend on each other, so a loop that only touches their memory lets the
+//! processor fetch many lines at once; the changes themselves then hit the cache. The values read
+//! do not matter, and a row that is unknown or wrong is skipped.
 
 use core::hint::black_box;
 
@@ -15,13 +14,13 @@ use crate::ring::{Entry, Place};
 use crate::row::rec_of;
 use crate::store::OrderStore;
 
-/// Rows that are looked at together: what they touch fits in a core's own caches.
+/// Rows that are touched together: their memory fits in a core's own caches.
 pub(crate) const GROUP_LEN: usize = 32;
 
 /// Live entries of a ring with their positions.
 pub(crate) type Group = [(u32, Entry); GROUP_LEN];
 
-/// A group before anything was found.
+/// An empty group.
 pub(crate) const NO_GROUP: Group = [(0, Entry { place: Place::START, slot: 0 }); GROUP_LEN];
 
 /// A row as it came from an outside core.
@@ -29,19 +28,19 @@ pub(crate) const NO_GROUP: Group = [(0, Entry { place: Place::START, slot: 0 });
 pub struct RawRow<'a> {
     /// An encoded [`OrderRow`](weir_wire::delivery::OrderRow), or one of a later version.
     pub block: &'a [u8],
-    /// What goes with it.
+    /// The row's attributes.
     pub attributes: &'a [u8],
 }
 
-/// What became of a batch.
+/// The outcome of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct TakenRows {
     /// Rows that were taken in, repeated ones included.
     pub count: usize,
-    /// How many of them the store had been past.
+    /// The number of them that the store had taken in before.
     pub repeated_count: usize,
-    /// Why the row after them was not; those behind it were not looked at.
+    /// The reason for the refusal of the next row; the rows after it were not processed.
     pub error: Option<IngestError>,
 }
 
@@ -68,9 +67,9 @@ impl OrderStore {
         taken
     }
 
-    /// Finds a ring's next live entries at or after `position`, no more than `entries_max`, and
-    /// looks at what is known of their slots, and at their rows where these are wanted; returns how
-    /// many there were, and how many steps that took.
+    /// Finds a ring's next live entries at or after `position`, at most `entries_max`, and touches
+    /// their slots' metadata, and with `with_rows` their rows; returns the number of entries and
+    /// the steps.
     #[inline]
     pub(crate) fn next_group(
         &self,
@@ -88,8 +87,8 @@ impl OrderStore {
         (count, steps)
     }
 
-    /// Looks at both ends of some rows. What lies between comes by itself when it is copied: a
-    /// processor fetches ahead what is read in order, more of that at once than of single looks.
+    /// Touches both ends of some rows. The processor itself prefetches the bytes between when they
+    /// are copied: it fetches more lines at once for a sequential read than for single accesses.
     pub(crate) fn look_at_rows(&self, slots: impl Iterator<Item = u32>) {
         let look = |seen, slot| {
             let meta = self.metas.get(slot);
@@ -98,7 +97,8 @@ impl OrderStore {
         black_box(slots.fold(0, look));
     }
 
-    /// Looks at what says whose order each of these rows' records is, of at most [`GROUP_LEN`].
+    /// Touches the metadata and order identifiers of the rows' records, for at most [`GROUP_LEN`]
+    /// rows.
     pub(crate) fn look_at_orders<'a>(&self, blocks: impl Iterator<Item = &'a [u8]>) {
         let (slots, count) = self.slots_of(blocks);
         let slots = || slots[..count].iter();
@@ -106,7 +106,7 @@ impl OrderStore {
         self.look_at_rows(slots().copied());
     }
 
-    /// The slots of the first rows' records, as far as they are there, and how many.
+    /// Returns the slots of the first rows' records that are known, and their number.
     fn slots_of<'a>(&self, blocks: impl Iterator<Item = &'a [u8]>) -> ([u32; GROUP_LEN], usize) {
         let (mut slots, mut count) = ([0; GROUP_LEN], 0);
         for block in blocks.take(GROUP_LEN) {
@@ -120,7 +120,7 @@ impl OrderStore {
     fn look_ahead(&self, rows: &[RawRow<'_>]) {
         let (slots, count) = self.slots_of(rows.iter().map(|row| row.block));
         let slots = &slots[..count];
-        // Each loop looks at what the loop before it found the way to.
+        // Each loop touches memory that the loop before it made reachable.
         let mut seen = 0;
         for slot in slots {
             seen ^= self.metas.get(*slot).look() ^ self.index.look_at_links(*slot);

@@ -1,15 +1,15 @@
-//! Which positions of a ring are live: a bitmap with summaries, so that the next live position is
-//! found in a few words however many dead ones lie before it.
+//! The live positions of a ring: a bitmap with summary levels, so that the next live position is
+//! found in a few words, regardless of the number of dead ones before it.
 //!
 //! Bit `i` of a level says whether word `i` of the level below has any bit set; the lowest level
-//! has one bit per position. A set or clear touches a summary only when a word becomes or ceases
-//! to be zero. Rings of up to 64 positions, most of a store's, are one word.
+//! has one bit per position. A set or clear touches a summary only when a word becomes or ceases to
+//! be zero. Rings of up to 64 positions, the most common in a store, are one word.
 
 use crate::chunk::Chunked;
 
 const WORD_BITS: u32 = 6;
 const WORD_MASK: u32 = (1 << WORD_BITS) - 1;
-/// Levels that 2^32 positions need, and so the most words that an operation touches on the way up.
+/// The levels that 2^32 positions need: the most words that an operation touches on the way up.
 #[cfg(test)]
 const LEVELS_MAX: u32 = 6;
 
@@ -18,13 +18,13 @@ const LEVELS_MAX: u32 = 6;
 pub(crate) struct Bits {
     /// Positions 0 to 63.
     first: u64,
-    /// All others, lowest level first; word 0 of the lowest level stays zero.
-    /// INVARIANT: the highest level is one word.
+    /// All other positions, lowest level first; word 0 of the lowest level stays zero. INVARIANT:
+    /// the highest level is one word.
     levels: Vec<Chunked<u64>>,
 }
 
 impl Bits {
-    /// Sets a bit; false when it was set.
+    /// Sets a bit; returns false if it was set already.
     #[inline]
     pub(crate) fn set(&mut self, position: u32) -> bool {
         if position <= WORD_MASK {
@@ -51,7 +51,7 @@ impl Bits {
         true
     }
 
-    /// Clears a bit; false when it was clear.
+    /// Clears a bit; returns false if it was clear already.
     #[inline]
     pub(crate) fn clear(&mut self, position: u32) -> bool {
         if position <= WORD_MASK {
@@ -83,7 +83,7 @@ impl Bits {
         for level in 0.. {
             if level == self.levels.len() {
                 let mut words = Chunked::new();
-                // The level below was all there was: what it holds is in its first words.
+                // The level below was the highest one, a single word: bit 0 here summarises it.
                 if level > 0 {
                     let below = &self.levels[level - 1];
                     let is_set = |at: u32| u64::from(at < below.len() && *below.get(at) != 0) << at;
@@ -101,13 +101,13 @@ impl Bits {
         }
     }
 
-    /// The first set position at or after `from`.
+    /// Returns the first set position at or after `from`.
     #[inline]
     pub(crate) fn next(&self, from: u32) -> Option<u32> {
         self.next_counted(from).0
     }
 
-    /// As [`Bits::next`], with how many words it looked at.
+    /// Does the same as [`Bits::next`] and also returns the number of words read.
     #[inline]
     pub(crate) fn next_counted(&self, from: u32) -> (Option<u32>, u32) {
         if from <= WORD_MASK {
@@ -119,9 +119,9 @@ impl Bits {
         self.climb(from.max(WORD_MASK + 1))
     }
 
-    /// The set positions at or after `from` that share a word with the first of them: the position
-    /// of the word's first bit, and the word without those before `from`; with how many words it
-    /// looked at.
+    /// Returns the set positions at or after `from` that share a word with the first of them, as
+    /// the position of the word's first bit and the word with the bits before `from` cleared; also
+    /// returns the number of words read.
     #[inline]
     pub(crate) fn next_word(&self, from: u32) -> (Option<(u32, u64)>, u32) {
         let (found, looked_at) = self.next_counted(from);
@@ -156,7 +156,7 @@ impl Bits {
         (None, looked_at)
     }
 
-    /// Looks at the word of a position.
+    /// Touches the word of a position, to bring it into the cache.
     #[inline]
     pub(crate) fn look(&self, position: u32) -> u64 {
         match self.levels.first() {
@@ -165,7 +165,7 @@ impl Bits {
         }
     }
 
-    /// Bytes asked of the allocator.
+    /// Bytes requested from the allocator.
     #[inline]
     pub(crate) fn reserved_bytes(&self) -> u64 {
         if self.levels.is_empty() {
@@ -175,7 +175,7 @@ impl Bits {
         levels + self.levels.iter().map(Chunked::reserved_bytes).sum::<u64>()
     }
 
-    /// True when setting any position up to `position` asks for no memory.
+    /// True when setting any position up to `position` allocates nothing.
     pub(crate) fn has_room(&self, position: u32) -> bool {
         let is_held = |words: &Chunked<u64>| position >> WORD_BITS < words.len();
         position <= WORD_MASK || self.levels.first().is_some_and(is_held)

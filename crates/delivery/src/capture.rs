@@ -1,5 +1,6 @@
-//! A snapshot under way: which slots are still to be sent, and what was kept of those that changed
-//! before their turn. The stream is described in `snapshot.rs`.
+//! A snapshot in progress: the slots that are still to be sent, and copies of those that changed
+//! before their turn. `snapshot.rs` describes the stream. The copies count towards the store's
+//! memory limit; when memory is short, the snapshot is cancelled before an order is refused.
 
 use std::collections::VecDeque;
 
@@ -16,14 +17,14 @@ use crate::snapshot::{
 };
 use crate::store::OrderStore;
 
-/// Bytes of what was kept that are put together.
+/// Bytes of kept entries that share an allocation.
 const IMAGES_LEN: usize = 16 * 1024;
-/// The longest entry.
+/// The most bytes of an entry.
 const ENTRY_LEN_MAX: usize = 1_024;
-/// Slots and keys that one chunk looks at.
+/// Slots and keys that one chunk visits at most.
 const LOOK_MAX: u32 = 4_096;
 
-/// Entries that were kept, one after the other.
+/// Kept entries, one after the other.
 #[derive(Clone, Debug, Default)]
 struct Images {
     bytes: Vec<u8>,
@@ -36,7 +37,7 @@ impl Images {
     }
 }
 
-/// What was kept, oldest first.
+/// The kept entries, oldest first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kept {
     images: VecDeque<Images>,
@@ -53,12 +54,12 @@ impl Kept {
         images.count += 1;
     }
 
-    /// Gives back what was kept together first; false when there is nothing.
+    /// Frees the oldest allocation of kept entries; false if there is none.
     pub(crate) fn free_one(&mut self) -> bool {
         self.images.pop_front().is_some()
     }
 
-    /// Bytes asked of the allocator.
+    /// Bytes requested from the allocator.
     pub(crate) fn reserved_bytes(&self) -> u64 {
         let heads = self.images.capacity() * size_of::<Images>();
         (self.images.len() * (IMAGES_LEN + ENTRY_LEN_MAX) + heads) as u64
@@ -75,16 +76,16 @@ pub(crate) struct Capture {
     floor: Place,
     slot_count: u64,
     digest: u64,
-    /// The chunks to come next.
+    /// The kind of the next chunks.
     kind: ChunkKind,
-    /// Slots before this one are out, and those from `slot_end` on are new.
+    /// Slots before this one have been sent; those from `slot_end` on are new.
     slot_at: u32,
     slot_end: u32,
     /// One bit for each slot that was kept, or that holds something new.
     is_done: Vec<u64>,
     kept: Kept,
     ring_at: u32,
-    /// Of what is out.
+    /// Counts and the chain of the chunks sent so far.
     number: u32,
     chain: u64,
     slots_out: u64,
@@ -106,7 +107,7 @@ impl Capture {
             kind: ChunkKind::Head,
             slot_at: 0,
             slot_end,
-            // Zeroed memory comes from the system as it is touched: nothing waits for it here.
+            // The system provides zeroed memory as it is touched, so this does not take time here.
             is_done: vec![0; slot_end.div_ceil(64) as usize],
             kept: Kept::default(),
             ring_at: 0,
@@ -117,7 +118,7 @@ impl Capture {
         }
     }
 
-    /// Bytes asked of the allocator.
+    /// Bytes requested from the allocator.
     pub(crate) fn reserved_bytes(&self) -> u64 {
         (self.is_done.capacity() * 8) as u64 + self.kept.reserved_bytes()
     }
@@ -126,7 +127,7 @@ impl Capture {
         self.is_done[(slot / 64) as usize] >> (slot % 64) & 1 == 1
     }
 
-    /// Keeps what a slot holds if it is still to be sent: it is about to hold something else.
+    /// Keeps a copy of a slot that is still to be sent, before the slot changes.
     fn keep(&mut self, slot: u32, meta: &Meta, heap: &Heap) {
         if slot < self.slot_at || slot >= self.slot_end || self.is_done(slot) {
             return;
@@ -138,7 +139,7 @@ impl Capture {
         self.kept.add(meta, heap);
     }
 
-    /// Fills a chunk's payload; returns its entries.
+    /// Fills a chunk's payload; returns its kind and the number of its entries.
     fn fill(
         &mut self,
         (metas, heap, index): (&Chunked<Meta>, &Heap, &Index),
@@ -225,7 +226,7 @@ impl Capture {
             if let Some((kind, value, floor)) = index.key_floor(self.ring_at, self.head) {
                 out.push(kind as u8);
                 out.extend_from_slice(&value.to_le_bytes());
-                // What went since the snapshot began, the follower lets go itself.
+                // The follower itself removes the slots that were removed since the snapshot began.
                 put_place(floor.min(self.head), out);
                 count += 1;
             }
@@ -254,34 +255,34 @@ fn put_slot(meta: &Meta, heap: &Heap, out: &mut Vec<u8>) {
 }
 
 impl OrderStore {
-    /// Begins a snapshot of the store as it is now; one under way is given up. Until its last
-    /// chunk is out, each slot that changes is kept once as it was: memory for as many rows as
+    /// Begins a snapshot of the store's current state; cancels one in progress. Until its last
+    /// chunk is sent, each slot that changes is copied once: this takes memory for as many rows as
     /// change in that time.
     pub fn begin_snapshot(&mut self) {
         self.cancel_snapshot();
         self.capture = Some(Box::new(Capture::new(self)));
     }
 
-    /// Gives up the snapshot under way, if there is one.
+    /// Cancels the snapshot in progress, if there is one.
     pub fn cancel_snapshot(&mut self) {
         if let Some(mut capture) = self.capture.take() {
-            // Much may have been kept: it is given back as events come in.
+            // The kept entries may be many: they are freed as events come in.
             self.abandoned.images.append(&mut capture.kept.images);
         }
         self.is_capture_given_up = false;
     }
 
-    /// True from the beginning of a snapshot until its last chunk is out.
+    /// True from the beginning of a snapshot until its last chunk is sent.
     #[must_use]
     pub fn is_snapshot_under_way(&self) -> bool {
         self.capture.is_some()
     }
 
-    /// Appends the snapshot's next chunk: about `bytes_max` bytes, or 17 KiB if that is more.
-    /// Between two calls the store may take in whatever comes.
+    /// Appends the snapshot's next chunk: about `bytes_max` bytes, or 17 KiB if that is more. The
+    /// store may take in any changes between two calls.
     ///
     /// # Errors
-    /// [`SnapshotError`] when there is none under way.
+    /// [`SnapshotError`] if no snapshot is in progress.
     pub fn snapshot_chunk(
         &mut self,
         bytes_max: usize,
@@ -317,7 +318,7 @@ impl OrderStore {
         Ok(SnapshotStep::More)
     }
 
-    /// A slot is about to hold something else.
+    /// Keeps a copy of a slot that is about to change, if a snapshot is in progress.
     #[inline]
     pub(crate) fn keep_for_capture(&mut self, slot: u32) {
         if let Some(capture) = &mut self.capture {
@@ -327,13 +328,13 @@ impl OrderStore {
     }
 }
 
-/// The checksum of a whole chunk, whose own place is left out.
+/// Returns the checksum of a whole chunk without its checksum field.
 pub(crate) fn chunk_crc(chunk: &[u8]) -> u32 {
     let crc = crc32c::crc32c(&chunk[..CRC_AT]);
     crc32c::crc32c_append(crc, &chunk[CHUNK_HEADER_LEN..])
 }
 
-/// The chain after a chunk.
+/// Returns the chain after a chunk.
 pub(crate) fn next_chain(chain: u64, chunk: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64_with_seed(chunk, chain)
 }

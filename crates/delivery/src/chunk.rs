@@ -1,23 +1,23 @@
-//! A growing array that never moves what it holds: growth costs one chunk, not a copy of all.
+//! A growing array that never moves its elements: growth costs one chunk, not a copy of the array.
 //!
-//! A vector that doubles would stop its owner for as long as it takes to copy everything. Only the
-//! first chunk doubles, so that the many small rings of a store stay small. Nor does shortening
-//! free what it no longer needs at once: [`Chunked::trim`] gives back one chunk a call.
+//! A vector that doubles would stop its owner for as long as the copy takes. Only the first chunk
+//! doubles, so that the many small rings of a store stay small. Shortening does not free memory at
+//! once either: [`Chunked::trim`] frees one chunk per call.
 
 const CHUNK_BITS: u32 = 10;
 /// Elements of a chunk.
 pub(crate) const CHUNK_LEN: usize = 1 << CHUNK_BITS;
 const OFFSET_MASK: u32 = (1 << CHUNK_BITS) - 1;
-/// Chunks beyond the needed ones that [`Chunked::trim`] leaves, so that an array whose length goes
-/// up and down by one does not ask for memory each time.
+/// Chunks beyond the needed ones that [`Chunked::trim`] keeps, so that an array whose length goes
+/// up and down by one does not allocate each time.
 const SPARE_CHUNKS: usize = 1;
-/// The first chunk of an empty array stays when it has at most so many elements.
+/// The first chunk of an empty array stays if its capacity is at most this many elements.
 const SMALL_LEN: usize = 16;
 
 /// An array of up to `u32::MAX` elements in chunks.
 #[derive(Clone, Debug)]
 pub(crate) struct Chunked<T> {
-    /// The first chunk. What lies at and beyond `len` in any chunk is old and means nothing.
+    /// The first chunk. Elements at and beyond `len` in any chunk are stale.
     first: Vec<T>,
     /// INVARIANT: all chunks before the last that `len` reaches hold exactly `CHUNK_LEN` elements.
     rest: Vec<Vec<T>>,
@@ -40,7 +40,7 @@ impl<T> Chunked<T> {
         self.len
     }
 
-    /// Appends and returns the new element's index.
+    /// Appends an element and returns its index.
     #[inline]
     pub(crate) fn push(&mut self, value: T) -> u32 {
         let index = self.len;
@@ -64,7 +64,7 @@ impl<T> Chunked<T> {
         index
     }
 
-    /// True when the next `count` elements ask for no memory.
+    /// True when appending `count` elements allocates nothing.
     #[inline]
     pub(crate) fn has_room(&self, count: u32) -> bool {
         let held = match self.rest.len() {
@@ -94,7 +94,7 @@ impl<T> Chunked<T> {
         }
     }
 
-    /// Bytes asked of the allocator.
+    /// Bytes requested from the allocator.
     #[inline]
     pub(crate) fn reserved_bytes(&self) -> u64 {
         let elements = self.first.capacity() + self.rest.len() * CHUNK_LEN;
@@ -103,13 +103,13 @@ impl<T> Chunked<T> {
 }
 
 impl<T: Copy> Chunked<T> {
-    /// Forgets all elements from index `len` on; their memory is kept until [`Chunked::trim`].
+    /// Drops all elements from index `len` on; their memory is kept until [`Chunked::trim`].
     pub(crate) fn truncate(&mut self, len: u32) {
         assert!(len <= self.len, "truncation to {len} of {}", self.len);
         self.len = len;
     }
 
-    /// Gives back one chunk that is not needed; false when there is none.
+    /// Frees one chunk that is not needed; false if there is none.
     #[inline]
     pub(crate) fn trim(&mut self) -> bool {
         let needed = (self.len as usize).div_ceil(CHUNK_LEN).saturating_sub(1);
@@ -121,7 +121,7 @@ impl<T: Copy> Chunked<T> {
         true
     }
 
-    /// Gives back the first chunk of an empty array that has nothing else, if it is not small.
+    /// Frees the first chunk of an empty array that has no other chunk, unless it is small.
     pub(crate) fn trim_first(&mut self) -> bool {
         if self.len > 0 || !self.rest.is_empty() || self.first.capacity() <= SMALL_LEN {
             return false;

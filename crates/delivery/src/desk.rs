@@ -1,23 +1,24 @@
-//! The reader desk: who waits for what, and whose turn it is.
+//! The reader desk: parked readers, and the order in which they are served.
 //!
-//! Taking in events comes first and does nothing for readers; they look again in [`Desk::poll`],
-//! all in turn, as far as one call's budget goes. Nobody looks while nothing is new.
+//! Taking in events has priority and does no work for readers; they look for new rows in
+//! [`Desk::poll`], in rotation, within the budget of one call. No reader looks while nothing is
+//! new.
 //!
 //! ```text
-//! a question waits until                                    | and gets
+//! a fetch waits until                                       | and gets
 //! ----------------------------------------------------------+------------------------------------
 //! `rows_min` rows are there, or the page is full            | a page
-//! one row is there and `wait_max` since it was asked is over | a page of what is there
-//! nothing is there, it came without a token, `wait_max` over | an empty page: you are ONLINE
-//! nothing is there and the idle wait is over                | an empty page with the next token
-//! it has no rows or bytes left of its credit                | nothing, until it is given more
-//! its token cannot be honoured, or it may not see it        | a refusal with the oldest legal one
-//! its token is below the floor, and what went is kept       | pages from there ([`older`])
+//! one row is there and `wait_max` since the fetch is over   | a page of the rows that are there
+//! no row is there, it has no token, `wait_max` is over      | an empty page: you are ONLINE
+//! no row is there and the idle wait is over                 | an empty page with the next token
+//! its credit of rows or bytes is spent                      | nothing, until it gets more credit
+//! its token cannot be honoured, or it is not entitled       | a refusal with the oldest token
+//! its token is below the floor, and an archive is attached  | pages from the archive ([`older`])
 //! the store has not reached its `min_token` in time         | a refusal without a token
 //! ```
-//! A question with a `min_token` waits for that first, and only then by the other lines.
-//! With credit for several pages, each wait begins when the page before was served. A connection
-//! that takes nothing holds up nobody: its readers keep their place until it can take again.
+//! A fetch with a `min_token` waits for that first, and only then by the other rows. With credit
+//! for several pages, each wait begins when the page before was served. A connection that takes no
+//! data delays no other: its readers keep their place until it can take data again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -42,32 +43,33 @@ use older::{BelowFloor, Older};
 /// The limits of a desk. Counts are at least one; spans are in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeskConfig {
-    /// Questions that may wait.
+    /// Fetches that may wait.
     pub readers_max: u32,
-    /// Questions that may wait on one connection.
+    /// Fetches that may wait on one connection.
     pub readers_per_connection_max: u32,
-    /// The same on a connection whose session sees all orders, as a router's: it asks for many.
+    /// The same limit for a session that sees all orders, such as a router's, which has many
+    /// fetches.
     pub readers_of_all_max: u32,
-    /// Rows of a page, whatever is asked for.
+    /// The most rows of a page, whatever the fetch asks for.
     pub page_rows_max: u32,
-    /// Bytes of a page's rows, whatever is asked for.
+    /// The most bytes of a page's rows, whatever the fetch asks for.
     pub page_bytes_max: u32,
-    /// Entries that one page looks at.
+    /// The most entries that one page visits.
     pub page_scan_max: u32,
-    /// Pages that one question may ask for.
+    /// The most pages that one fetch may ask for.
     pub credit_max: u32,
-    /// Entries that one call of [`Desk::poll`] looks at, all readers together.
+    /// The most entries that one call of [`Desk::poll`] visits, for all readers together.
     pub poll_scan_max: u32,
-    /// Readers that one call of [`Desk::poll`] visits.
+    /// The most readers that one call of [`Desk::poll`] visits.
     pub poll_visit_max: u32,
-    /// How long a page waits to fill when the question does not say.
+    /// The time that a page waits to fill if the fetch names none.
     pub wait_default: Nanos,
-    /// The longest that a page may wait to fill, or a question for its `min_token`.
+    /// The longest that a page may wait to fill, or a fetch for its `min_token`.
     pub wait_max: Nanos,
-    /// How long a question waits for its `min_token` when it does not say.
+    /// The time that a fetch waits for its `min_token` if it names none.
     pub min_wait_default: Nanos,
-    /// How long a question without any row waits before it gets an empty page; its own wait if that
-    /// is longer.
+    /// The time that a fetch without any row waits before it gets an empty page; its own wait if
+    /// that is longer.
     pub idle_wait: Nanos,
 }
 
@@ -91,47 +93,47 @@ impl Default for DeskConfig {
     }
 }
 
-/// Where pages go. Connections are the caller's own numbers.
+/// The destination of pages. Connections are the caller's own numbers.
 pub trait PageSink {
-    /// Where to append the next whole frames for `connection`; `None` while it can take none. The
-    /// caller then calls [`Desk::resume`] when it can.
+    /// Returns the buffer for the next whole frames for `connection`; `None` while the connection
+    /// can take none. The caller then calls [`Desk::resume`] when it can.
     fn buffer(&mut self, connection: u64) -> Option<&mut Vec<u8>>;
 }
 
-/// A question as it reaches the desk.
+/// A fetch as it reaches the desk.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
-    /// Who waits for the answer.
+    /// The connection that gets the answer.
     pub connection: u64,
-    /// The question.
+    /// The fetch.
     pub fetch: &'a FetchOrders,
-    /// Its token, empty to ask from the beginning.
+    /// Its token; empty to read from the beginning.
     pub token: &'a [u8],
-    /// A token that the store is to have reached before it answers; empty for none. It is of the
-    /// same filter and rights.
+    /// A token that the store must have reached before it answers; empty for none. It has the same
+    /// filter and rights.
     pub min_token: &'a [u8],
-    /// What its session may see.
+    /// The session's entitlement.
     pub entitlement: Entitlement,
 }
 
-/// What became of a question.
+/// The outcome of a fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Asked {
-    /// It will be answered by pages, or by a page that refuses it.
+    /// Pages will answer it, or a page that refuses it.
     Accepted,
-    /// There is no room for it, and no page will answer it: reject it with this reason.
+    /// There is no room for it, and no page will answer it: the caller rejects it with this reason.
     Refused(Reason),
 }
 
-/// What a call of [`Desk::poll`] did.
+/// The result of a call of [`Desk::poll`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Polled {
     /// Pages written, refusals included.
     pub page_count: u32,
     /// Rows written.
     pub row_count: u32,
-    /// There is more to do now: call again after taking in what came.
+    /// There is more work now: call again after taking in new events.
     pub has_more: bool,
 }
 
@@ -141,45 +143,45 @@ struct Reader {
     head: PageHead,
     scope: Option<Scope>,
     refusal: Option<Reason>,
-    /// Where it goes on, and in which epoch it got there: one may end while it waits ahead of the
-    /// store, before its place.
+    /// The place from which it goes on, and the epoch in which it got there: an epoch may end, at
+    /// an earlier place, while the reader waits ahead of the store.
     after: Place,
     epoch: Epoch,
-    /// The latest change that the pages that it had knew of.
+    /// The latest change that the store had when it made the reader's pages.
     seen: Seq,
-    /// Where it is in other sources, by a router's token: handed on untouched.
+    /// Its places in other sources, from a router's token: handed on unchanged.
     elsewhere: Vec<SourcePlace>,
     limits: PageLimits,
     credit: Credit,
     rows_min: u32,
     wait: Nanos,
-    /// It came without a token and has had no page yet.
+    /// True when it came without a token and has had no page yet.
     is_fresh: bool,
-    /// Since when its next page waits.
+    /// The time at which the wait for its next page began.
     waiting_since: Nanos,
     timer: Option<Nanos>,
     is_ready: bool,
     is_paused: bool,
-    /// The store's head when it last looked.
+    /// The store's head at its last visit.
     looked_at: Option<Place>,
-    /// What the store is to reach before anything else, and until when.
+    /// The place that the store must reach before anything else, and the deadline.
     min: Option<(SourcePlace, Nanos)>,
-    /// Whether its pages come from whoever keeps what the store let go.
+    /// The reader's state below the floor, when its pages come from an archive.
     below: BelowFloor,
-    /// What it was served.
+    /// Counts of the pages that it was served.
     served: Served,
 }
 
-/// A connection's questions.
+/// A connection's fetches.
 #[derive(Debug, Default)]
 struct Seats {
-    /// By their numbers, and where they sit.
+    /// Their numbers and seats.
     questions: BTreeSet<(u64, u32)>,
-    /// What those were served that are gone.
+    /// Counts of the pages that finished fetches were served.
     served: Served,
 }
 
-/// How a store stands to a place that it is to reach.
+/// A store's progress towards a place that it must reach.
 enum Reached {
     Yes,
     NotYet,
@@ -187,15 +189,15 @@ enum Reached {
     Never,
 }
 
-/// What a visit to a reader came to.
+/// The result of a visit to a reader.
 enum Visit {
-    /// Nothing for it: wait until then.
+    /// There is no page for it: it waits until this time.
     Park(Nanos),
-    /// There is more to look at than one visit may.
+    /// There is more to read than one visit may.
     Again,
-    /// What it wants is not here any more: it is asked for elsewhere.
+    /// Its rows are below the floor: the archive is asked for them.
     Away,
-    /// Its connection can take nothing, or its credit is spent.
+    /// Its connection can take no data, or its credit is spent.
     Pause,
     /// It has had its last page.
     Done,
@@ -209,25 +211,25 @@ pub struct Desk {
     sealer: TokenSealer,
     readers: Vec<Option<Reader>>,
     free: Vec<u32>,
-    /// From a connection's first question until it is gone; beyond `readers_max` of them only while
-    /// it has a question.
+    /// Each connection with a fetch, kept until it is dropped; beyond `readers_max` connections
+    /// only while it has a fetch.
     by_connection: BTreeMap<u64, Seats>,
     timers: BTreeSet<(Nanos, u32)>,
-    /// Readers to visit whatever the store does: new ones, due ones, those with more to read.
+    /// Readers to visit even if nothing is new: new ones, due ones, those with more to read.
     ready: VecDeque<u32>,
-    /// The next reader to look at what is new, how many still have to, and what is new.
+    /// The sweep for new rows: the next reader, the readers left, and the head that it sweeps for.
     sweep_at: usize,
     sweep_left: usize,
     swept: Place,
     selection: Selection,
     token: Vec<u8>,
     opened: Vec<SourcePlace>,
-    /// Readers below the floor, where somebody keeps what went.
+    /// Readers below the floor, if an archive is attached.
     older: Option<Older>,
 }
 
 impl Desk {
-    /// A desk in front of `store`.
+    /// Returns a desk in front of `store`.
     #[must_use]
     pub fn new(config: DeskConfig, store: OrderStore, sealer: TokenSealer) -> Desk {
         Desk {
@@ -249,23 +251,23 @@ impl Desk {
         }
     }
 
-    /// The store.
+    /// Returns the store.
     #[must_use]
     pub fn store(&self) -> &OrderStore {
         &self.store
     }
 
-    /// The store, to tell it of epochs and deletions.
+    /// Returns the store, to pass epochs and deletions to it.
     pub fn store_mut(&mut self) -> &mut OrderStore {
         &mut self.store
     }
 
-    /// Puts another store of the same source in this one's place and gives that back, since to let
-    /// it go takes its time: readers go on from their places in the new one, or are refused where
-    /// it cannot honour them.
+    /// Replaces the store by another of the same source and returns the old one, because dropping
+    /// it takes time. Readers go on from their places in the new store, or are refused if it cannot
+    /// honour them.
     ///
     /// # Panics
-    /// When it is another source's.
+    /// If the new store is of another source.
     #[must_use]
     pub fn replace_store(&mut self, store: OrderStore) -> OrderStore {
         assert_eq!(store.source(), self.store.source(), "a desk is of one source");
@@ -280,13 +282,13 @@ impl Desk {
         old
     }
 
-    /// Questions that wait.
+    /// Returns the number of fetches that wait.
     #[must_use]
     pub fn reader_count(&self) -> usize {
         self.readers.len() - self.free.len()
     }
 
-    /// Takes in one event; readers hear of it at the next [`Desk::poll`].
+    /// Takes in one event; readers see it at the next [`Desk::poll`].
     ///
     /// # Errors
     /// As [`OrderStore::ingest`].
@@ -294,7 +296,7 @@ impl Desk {
         self.store.ingest(event)
     }
 
-    /// Takes in a question.
+    /// Takes in a fetch.
     pub fn ask(&mut self, question: &Question<'_>, now: Nanos) -> Asked {
         let seats = self.by_connection.get(&question.connection);
         let on_connection = seats.map_or(0, |seats| seats.questions.len());
@@ -368,7 +370,7 @@ impl Desk {
         }
     }
 
-    /// The place in this source that the question's `min_token` names, if it names one.
+    /// Returns the place in this source that the fetch's `min_token` names, if it names one.
     fn min_of(
         &self,
         question: &Question<'_>,
@@ -397,17 +399,18 @@ impl Desk {
             return if at.place <= store.head() { Reached::Yes } else { Reached::NotYet };
         }
         if at.epoch > store.epoch() {
-            // A replica that has not heard of the epoch yet.
+            // This replica does not know the epoch yet.
             return Reached::NotYet;
         }
-        // All that is valid of an ended epoch is here.
+        // The store has every valid change of an ended epoch.
         match store.check(at.epoch, at.place, &Filter::ALL) {
             Err(Resync::Epoch) => Reached::Never,
             Err(Resync::Floor) | Ok(()) => Reached::Yes,
         }
     }
 
-    /// Where a question starts, or why it may not: the reason, and its scope when it has one.
+    /// Returns the starting place of a fetch, or the reason for its refusal, with its scope if it
+    /// has one.
     fn start_of(
         &mut self,
         question: &Question<'_>,
@@ -420,7 +423,7 @@ impl Desk {
         }
     }
 
-    /// The token's place in this source; its places in others are left in `opened`.
+    /// Returns the token's place in this source; its places in others are left in `opened`.
     fn open(&mut self, scope: &Scope, token: &[u8]) -> Result<SourcePlace, Reason> {
         self.opened.clear();
         if token.is_empty() {
@@ -435,7 +438,7 @@ impl Desk {
             return Err(TokenError::Source(source).reason());
         }
         match self.check(&at, scope.filter()) {
-            // Whoever keeps what went says whether it has it.
+            // The archive decides whether it has the removed changes.
             Err(Resync::Floor) if self.older.is_some() => Ok(at),
             checked => checked.map(|()| at).map_err(Resync::reason),
         }
@@ -443,7 +446,8 @@ impl Desk {
 
     /// Checks that a reader can go on from a place and miss nothing.
     fn check(&self, at: &SourcePlace, filter: &Filter) -> Result<(), Resync> {
-        // What its pages left out for the sake of later changes holds if those never were.
+        // If later changes turn out to be void, the states that its pages left out for them are
+        // valid again.
         let reach = self.store.check(at.epoch, at.reach(), filter);
         if at.place != Place::START && reach == Err(Resync::Epoch) {
             return reach;
@@ -487,7 +491,7 @@ impl Desk {
             seats.questions.remove(&(reader.head.correlation_id, slot));
             seats.served.add(reader.served);
             let is_idle = seats.questions.is_empty();
-            // Who numbers each question as a connection of its own never says that one is gone.
+            // A caller that uses a connection number per fetch never drops its connections.
             if is_idle && self.by_connection.len() > self.config.readers_max as usize {
                 self.by_connection.remove(&connection);
             }
@@ -495,7 +499,7 @@ impl Desk {
         self.free.push(slot);
     }
 
-    /// A question is taken back; nothing happens where it is not there any more.
+    /// Cancels a fetch; does nothing if it is no longer there.
     pub fn cancel(&mut self, connection: u64, correlation_id: u64) {
         let Some(seats) = self.by_connection.get(&connection) else { return };
         let its = seats.questions.range((correlation_id, 0)..=(correlation_id, u32::MAX));
@@ -503,7 +507,7 @@ impl Desk {
         slots.into_iter().for_each(|slot| self.unseat(slot));
     }
 
-    /// A question is given more credit; nothing happens where it is not there any more.
+    /// Gives a fetch more credit; does nothing if it is no longer there.
     pub fn add_credit(&mut self, connection: u64, more: &AddCredit, now: Nanos) {
         let number = more.correlation_id;
         let Some(seats) = self.by_connection.get(&connection) else { return };
@@ -516,14 +520,15 @@ impl Desk {
             let was_spent = reader.credit.is_spent();
             reader.credit.add(more);
             if was_spent && !reader.credit.is_spent() {
-                // Its next page waits from now on. A connection that takes nothing says so again.
+                // Its next page waits from now on. If its connection takes no data, the next visit
+                // pauses it again.
                 (reader.is_paused, reader.waiting_since) = (false, now);
                 self.make_ready(slot);
             }
         }
     }
 
-    /// The connection can take pages again.
+    /// Resumes a connection that can take pages again.
     pub fn resume(&mut self, connection: u64) {
         for slot in self.slots_of(connection) {
             if let Some(reader) = &mut self.readers[slot as usize] {
@@ -533,7 +538,7 @@ impl Desk {
         }
     }
 
-    /// The connection is gone, and its questions with it.
+    /// Removes a connection and its fetches.
     pub fn drop_connection(&mut self, connection: u64) {
         for slot in self.slots_of(connection) {
             self.unseat(slot);
@@ -546,13 +551,13 @@ impl Desk {
         seats.map_or_else(Vec::new, |seats| seats.questions.iter().map(|(_, slot)| *slot).collect())
     }
 
-    /// The rights of a session changed: its questions are refused, and asked anew if it likes.
+    /// Refuses the fetches of a session whose rights changed; the session may fetch anew.
     pub fn revoke(&mut self, session_id: SessionId) {
         for slot in 0..self.readers.len() {
             match &mut self.readers[slot] {
                 Some(reader) if reader.head.session_id == session_id => {
                     reader.refusal = Some(Reason::ResyncFilter);
-                    // The oldest legal token would be one of the rights that are gone.
+                    // The oldest legal token would be sealed with the revoked rights.
                     reader.scope = None;
                     reader.is_paused = false;
                 }
@@ -562,8 +567,8 @@ impl Desk {
         }
     }
 
-    /// When to call [`Desk::poll`] next if nothing else happens: the time of the next reader's
-    /// deadline, zero for at once, `None` for never.
+    /// Returns the time at which to call [`Desk::poll`] next if nothing else happens: the deadline
+    /// of the next reader, zero for at once, `None` for never.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Nanos> {
         if self.has_more() {
@@ -577,7 +582,7 @@ impl Desk {
         !self.ready.is_empty() || self.sweep_left > 0 || is_news
     }
 
-    /// Serves who can be served, as far as the budget goes. Call it after taking in what came.
+    /// Serves the readers that can be served, within the budget. Call it after taking in events.
     pub fn poll(&mut self, now: Nanos, sink: &mut impl PageSink) -> Polled {
         let mut polled = Polled::default();
         self.ready_the_due(now);
@@ -587,7 +592,7 @@ impl Desk {
         }
         let mut scans_left = i64::from(self.config.poll_scan_max);
         let mut visits_left = self.config.poll_visit_max;
-        // Readers at the tail look first, but leave a quarter to those that have much to catch up.
+        // Readers at the tail come first, but leave a quarter to those that are catching up.
         let kept = if self.ready.is_empty() { 0 } else { scans_left / 4 };
         while self.sweep_left > 0 && visits_left > 0 && scans_left > kept {
             self.sweep_left -= 1;
@@ -653,7 +658,7 @@ impl Desk {
         }
     }
 
-    /// Looks what there is for a reader, serves it or parks it, and says what that cost.
+    /// Reads the rows for a reader, serves or parks it, and returns the cost in entries.
     fn visit(&mut self, slot: u32, now: Nanos, to: (&mut impl PageSink, &mut Polled)) -> i64 {
         let mut reader = self.readers[slot as usize].take().expect("visited readers are seated");
         let (visit, cost) = match (reader.refusal, reader.scope) {
@@ -702,7 +707,7 @@ impl Desk {
         (sink, polled): (&mut impl PageSink, &mut Polled),
     ) -> (Visit, i64) {
         // The floor may have risen past a reader that was paused or far behind, and its epoch may
-        // have ended before the place that it waits at.
+        // have ended before the place at which it waits.
         let checked = self.check(&reader.at(self.store.source()), scope.filter());
         let is_below = checked == Err(Resync::Floor) && self.older.is_some();
         if let (Err(resync), false) = (checked, is_below) {
@@ -710,7 +715,7 @@ impl Desk {
             let visit = self.refuse(reader, resync.reason(), now, (sink, polled));
             return (visit, 1);
         }
-        // The place is good in the store's epoch too, or the store would have said otherwise.
+        // The check has shown that the place is valid in the store's epoch too.
         reader.epoch = self.store.epoch();
         if let Some((min, until)) = reader.min {
             match self.reached(&min) {
@@ -773,7 +778,7 @@ impl Desk {
     ) -> Visit {
         let Some(out) = sink.buffer(reader.connection) else { return Visit::Pause };
         self.token.clear();
-        // Where the minimum is refused, the reader's own token is as good as before.
+        // A refusal of the minimum leaves the reader's own token valid.
         let is_about_token = !is_about_min(reason);
         if let Some(scope) = reader.scope.as_ref().filter(|_| is_about_token) {
             let (source, epoch) = (self.store.source(), self.store.epoch());
@@ -787,13 +792,13 @@ impl Desk {
     }
 }
 
-/// True for refusals of a question's `min_token`, which say nothing of its token.
+/// True for refusals of a fetch's `min_token`, which do not concern its token.
 pub(crate) fn is_about_min(reason: Reason) -> bool {
     matches!(reason, Reason::MinTokenNotReached | Reason::MinTokenInvalid)
 }
 
 impl Reader {
-    /// What its next page may have, by its limits and its credit.
+    /// Returns the limits of its next page, from its own limits and its credit.
     fn page_limits(&self) -> PageLimits {
         let PageLimits { rows_max, bytes_max, .. } = self.limits;
         let (rows_max, bytes_max) = self.credit.bound((rows_max, bytes_max));
@@ -812,7 +817,7 @@ impl Reader {
         Nanos(self.waiting_since.0.saturating_add(idle_wait.max(self.wait).0))
     }
 
-    /// What to wait for instead of serving `page`; `None` when it is to be served.
+    /// Returns the visit's result if `page` is not to be served yet; `None` if it is.
     fn wait_for(&mut self, page: &Page, idle_wait: Nanos, now: Nanos) -> Option<Visit> {
         if page.row_count >= self.rows_min || page.row_count > 0 && page.is_cut {
             return None;
@@ -821,7 +826,7 @@ impl Reader {
             let deadline = self.fill_deadline();
             return (deadline > now).then_some(Visit::Park(deadline));
         }
-        // What was looked at and did not match need not be looked at again.
+        // Entries that did not match need not be visited again.
         self.after = page.next;
         if page.is_cut {
             return Some(Visit::Again);
@@ -831,12 +836,12 @@ impl Reader {
         (deadline > now).then_some(Visit::Park(deadline))
     }
 
-    /// What to do after `page` was served.
+    /// Returns the visit's result after `page` was served.
     fn go_on(&mut self, page: &Page, idle_wait: Nanos, now: Nanos) -> Visit {
         self.after = page.next;
         self.is_fresh = false;
         self.waiting_since = now;
-        // Only the first page may be asked for empty: credit is not for nothing.
+        // Only the first page may be empty on request: credit is not spent on empty pages.
         self.rows_min = self.rows_min.max(1);
         if self.head.credit_left == 0 {
             Visit::Done

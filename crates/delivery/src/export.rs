@@ -1,8 +1,8 @@
-//! What a store holds, entry by entry in the order of their places: for an archive that keeps it
-//! when the store lets it go.
+//! A store's entries in the order of their places, for an archive that keeps them after the store
+//! removes them.
 //!
-//! An archive that asks often enough, before the floor passes its place, misses nothing. Of an
-//! order that changed more than once since it asked it gets the last state, at its place.
+//! An archive that exports often enough, before the floor passes its place, misses nothing. For an
+//! order that changed several times since the last export it gets the last state, at its place.
 
 use weir_types::Seq;
 
@@ -12,36 +12,36 @@ use crate::ring::Place;
 use crate::row::{HISTORY_LEN, ROW_LEN, Standing};
 use crate::store::OrderStore;
 
-/// What an entry stands for.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportedAs {
     /// An order that can still change.
     Live,
     /// An order that ended.
     Ended,
-    /// A record that is gone.
+    /// A deleted record.
     Tombstone,
     /// The mark that a record had other keys before.
     Leave,
 }
 
-/// An entry with all that pages know of it.
+/// An entry with all the data that pages use.
 #[derive(Clone, Copy, Debug)]
 pub struct Exported<'a> {
-    /// Where it is.
+    /// The entry's place.
     pub place: Place,
-    /// What it stands for.
+    /// Its kind.
     pub exported_as: ExportedAs,
-    /// Where its record began; the place of a mark.
+    /// The `seq` of the record's first change; for a mark, its own.
     pub first: Seq,
-    /// All changes of the record so far.
+    /// The number of the record's changes so far.
     pub change_count: u32,
-    /// Distances in `seq` from each change to the one before, latest first; zero where there is
-    /// none, `u32::MAX` where it does not fit.
+    /// Distances in `seq` from each change to the one before, latest first; zero if there is no
+    /// earlier change, `u32::MAX` if the distance does not fit.
     pub history: [u32; HISTORY_LEN],
-    /// Its keys: those before the change in a mark, the last ones in a tombstone.
+    /// Its keys: for a mark, those before the change; for a tombstone, the last ones.
     pub keys: Keys,
-    /// The keys after the change in a mark; else none.
+    /// The keys after the change, for a mark; else none.
     pub next_keys: Keys,
     /// The row's fixed fields.
     pub block: &'a [u8],
@@ -50,9 +50,9 @@ pub struct Exported<'a> {
 }
 
 impl OrderStore {
-    /// Calls `visit` with the entries after `after`, in order, a record before the mark of what it
-    /// was; stops between two places after at least `entries_max` of them. Returns the place up to
-    /// which all was told: the head, or earlier when there is more.
+    /// Calls `visit` with the entries after `after`, in order, a record before the mark of its
+    /// former keys; stops between two places after at least `entries_max` of them. Returns the
+    /// place up to which the export is complete: the head, or an earlier place if there is more.
     pub fn export(
         &self,
         after: Place,

@@ -1,12 +1,13 @@
-//! Who may see what, and what was asked for: entitlement and filter, and both together as a scope.
+//! Entitlement (the rows that a session may see) and filter (the rows that it asked for), combined
+//! as a scope.
 //!
-//! A scope is part of a token's seal, so that a token taken with one filter or entitlement is
-//! never honoured with another: rows that became visible would be skipped without a word.
+//! A scope is part of a token's seal, so that a token taken with one filter or entitlement is never
+//! honoured with another: rows that became visible would be skipped silently.
 
 use weir_types::{AccountId, FirmId, InstrumentId, Switch};
 use weir_wire::delivery::FetchOrders;
 
-/// An order's values that filters and indexes know.
+/// The values of an order that filters and indexes use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keys {
     /// The firm.
@@ -17,14 +18,14 @@ pub struct Keys {
     pub instrument_id: InstrumentId,
 }
 
-/// What a reader asks for; "none" in a field means any.
+/// A reader's filter; "none" in a field means any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Only this firm's orders.
     pub firm_id: FirmId,
-    /// Only this account's.
+    /// Only this account's orders.
     pub account_id: AccountId,
-    /// Only this instrument's.
+    /// Only this instrument's orders.
     pub instrument_id: InstrumentId,
     /// Only live orders, and the ends of those that were live at the reader's place.
     pub live_only: bool,
@@ -40,7 +41,7 @@ impl Keys {
 }
 
 impl Filter {
-    /// Everything.
+    /// The filter that lets all orders through.
     pub const ALL: Filter = Filter {
         firm_id: FirmId::NONE,
         account_id: AccountId::NONE,
@@ -48,7 +49,7 @@ impl Filter {
         live_only: false,
     };
 
-    /// The filter of a question.
+    /// Returns the filter of a fetch.
     #[must_use]
     pub fn of(fetch: &FetchOrders) -> Filter {
         Filter {
@@ -59,7 +60,7 @@ impl Filter {
         }
     }
 
-    /// True when an order with these keys was asked for; whether it is live is not looked at.
+    /// True when the filter names an order with these keys; `live_only` is not checked.
     #[must_use]
     #[inline]
     pub fn matches(&self, keys: &Keys) -> bool {
@@ -69,51 +70,51 @@ impl Filter {
     }
 }
 
-/// Whose orders a session may see.
+/// The orders that a session may see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visibility {
-    /// One firm's.
+    /// One firm's orders.
     Firm(FirmId),
-    /// All.
+    /// All orders.
     All,
 }
 
-/// What a session may see, and the version of that decision: tokens taken under another version
-/// are refused.
+/// The orders that a session may see, and the version of that decision: tokens taken under another
+/// version are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entitlement {
-    /// Whose orders.
+    /// The visible orders.
     pub visibility: Visibility,
-    /// Changes whenever the session's rights do.
+    /// A version number that changes whenever the session's rights do.
     pub version: u64,
 }
 
 impl Entitlement {
-    /// Sees the orders of `firm_id` only, by version 0 of its rights.
+    /// The right to see the orders of `firm_id` only, at version 0.
     #[must_use]
     pub const fn firm(firm_id: FirmId) -> Entitlement {
         Entitlement { visibility: Visibility::Firm(firm_id), version: 0 }
     }
 
-    /// Sees all orders, by version 0 of its rights.
+    /// The right to see all orders, at version 0.
     #[must_use]
     pub const fn all() -> Entitlement {
         Entitlement { visibility: Visibility::All, version: 0 }
     }
 
-    /// The same by another version of the rights.
+    /// Returns the same rights at another version.
     #[must_use]
     pub const fn at_version(self, version: u64) -> Entitlement {
         Entitlement { visibility: self.visibility, version }
     }
 }
 
-/// The question names what its session may not see.
+/// The refusal of a fetch that names a firm outside the session's entitlement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the session may not see the orders of firm {0}")]
 pub struct NotEntitled(pub FirmId);
 
-/// The effective filter: what was asked for, cut down to what may be seen.
+/// The effective filter: the requested filter, restricted to the entitlement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scope {
     filter: Filter,
@@ -121,15 +122,15 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// The filter of a question under an entitlement.
+    /// Restricts a filter to an entitlement.
     ///
     /// # Errors
-    /// [`NotEntitled`] when the question names a firm that may not be seen. Another firm's account
-    /// cannot be told here and just matches nothing.
+    /// [`NotEntitled`] if the filter names a firm that the session may not see. Another firm's
+    /// account cannot be recognised here and matches nothing.
     pub fn new(filter: Filter, entitlement: Entitlement) -> Result<Scope, NotEntitled> {
         let mut filter = filter;
         if let Visibility::Firm(firm_id) = entitlement.visibility {
-            // A session without a firm would otherwise match any firm.
+            // Without this check a session without a firm would match any firm.
             if firm_id.is_none() || (!filter.firm_id.is_none() && filter.firm_id != firm_id) {
                 return Err(NotEntitled(filter.firm_id));
             }
@@ -144,7 +145,7 @@ impl Scope {
         &self.filter
     }
 
-    /// The scope's bytes: what a token is sealed with.
+    /// Returns the scope's bytes, which are part of a token's seal.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; SCOPE_LEN] {
         let mut bytes = [0; SCOPE_LEN];

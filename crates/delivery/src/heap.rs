@@ -1,36 +1,36 @@
-//! The rows' memory: blocks of a few sizes, cut from slabs of one size.
+//! The memory of rows: blocks of a few sizes, cut from slabs of one size.
 //!
 //! A row's block is of the smallest class that holds it, so that at most 63 bytes of a block are
-//! unused. A slab serves one class while any of its blocks is in use and can then serve any
-//! other: what a change of sizes leaves behind does not add up. Taking, giving back and replacing
-//! are a few steps each; nothing is ever copied or freed in bulk.
+//! unused. A slab serves one class while any of its blocks is in use and can then serve any other,
+//! so a change of row sizes does not accumulate unused memory. Taking, returning and replacing a
+//! block are a few steps each; nothing is ever copied or freed in bulk.
 //!
 //! ```text
 //! slab   64 KiB: blocks of one class, and no header
 //! free   a chain through the first two bytes of a slab's free blocks
 //! open   per class a chain of its slabs with a free block; the newest opened serves first
 //! spare  a chain of up to SPARE_SLABS_MAX empty slabs, of no class; the bare ones beyond them
-//!        have given their memory back
+//!        have freed their memory
 //! ```
 
 use crate::chunk::Chunked;
 
 /// Bytes of a slab.
 pub(crate) const SLAB_LEN: usize = 64 * 1024;
-/// Sizes of blocks. The first holds a row without attributes, the last one with all of them.
+/// Block sizes. The first holds a row without attributes, the last a row with the most attributes.
 const CLASSES: [u16; 11] = [168, 192, 256, 320, 384, 448, 512, 576, 640, 704, 768];
 /// The longest row.
 pub(crate) const BLOCK_LEN_MAX: usize = CLASSES[CLASSES.len() - 1] as usize;
-/// Empty slabs that keep their memory.
+/// Empty slabs that keep their memory, at most.
 const SPARE_SLABS_MAX: u32 = 64;
-/// Bytes that come from memory together.
+/// Bytes of a cache line.
 const CACHE_LINE: usize = 64;
 const BLOCK_BITS: u32 = 10;
 const BLOCK_MASK: u32 = (1 << BLOCK_BITS) - 1;
 const NONE: u32 = u32::MAX;
 const NO_BLOCK: u16 = u16::MAX;
 
-/// The smallest class that holds `len` bytes.
+/// Returns the smallest class that holds `len` bytes.
 #[inline]
 fn class_of(len: usize) -> usize {
     debug_assert!(len <= BLOCK_LEN_MAX, "{len} bytes fit no block");
@@ -40,7 +40,7 @@ fn class_of(len: usize) -> usize {
     }
 }
 
-/// A block: its slab and its number there.
+/// A block: its slab and its number in the slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Block(u32);
 
@@ -65,15 +65,15 @@ impl Block {
 
 #[derive(Clone, Debug)]
 struct Slab {
-    /// Empty while the slab has no memory.
+    /// The slab's memory; empty while it has none.
     bytes: Box<[u8]>,
     class: u8,
     used_count: u16,
-    /// Blocks from this number on were never used.
+    /// The first block that was never used; all later ones are unused too.
     fresh: u16,
-    /// The first of the free ones before it.
+    /// The first free block among those before `fresh`.
     free: u16,
-    /// Neighbours among the open slabs of its class, or the next empty one.
+    /// Neighbours among the open slabs of its class, or the next empty slab.
     before: u32,
     after: u32,
 }
@@ -99,7 +99,7 @@ pub(crate) struct Heap {
     slabs: Chunked<Slab>,
     /// The first open slab of each class.
     open: [u32; CLASSES.len()],
-    /// The first empty slab with memory, and how many there are.
+    /// The first empty slab with memory, and the number of such slabs.
     spare: u32,
     spare_count: u32,
     /// The first empty slab without memory.
@@ -135,8 +135,8 @@ impl Heap {
         self.take_of(class)
     }
 
-    /// Takes a block for `len` bytes, of a larger class when only there is room; `None` when it
-    /// would need more memory.
+    /// Takes a block for `len` bytes without allocating, of a larger class if the right one has
+    /// none free; `None` if there is none.
     pub(crate) fn take_held(&mut self, len: usize) -> Option<Block> {
         let class = (class_of(len)..CLASSES.len()).find(|class| self.open[*class] != NONE);
         match class {
@@ -175,7 +175,7 @@ impl Heap {
         Block::new(index, number)
     }
 
-    /// Gives a block back.
+    /// Returns a block to its slab.
     pub(crate) fn give(&mut self, block: Block) {
         let index = block.slab();
         let slab = self.slabs.get_mut(index);
@@ -195,14 +195,14 @@ impl Heap {
         }
     }
 
-    /// The bytes of a block.
+    /// Returns the bytes of a block.
     #[inline]
     pub(crate) fn bytes(&self, block: Block, len: usize) -> &[u8] {
         let slab = self.slabs.get(block.slab());
         &slab.bytes[slab.at(block.number())..][..len]
     }
 
-    /// The bytes of a block, to write.
+    /// Returns the bytes of a block, for writing.
     #[inline]
     pub(crate) fn bytes_mut(&mut self, block: Block, len: usize) -> &mut [u8] {
         let slab = self.slabs.get_mut(block.slab());
@@ -210,14 +210,14 @@ impl Heap {
         &mut slab.bytes[at..at + len]
     }
 
-    /// Looks at each part of a block that comes from memory by itself.
+    /// Touches each cache line of a block.
     #[inline]
     pub(crate) fn look(&self, block: Block, len: usize) -> u64 {
         let bytes = self.bytes(block, len).iter().step_by(CACHE_LINE);
         bytes.fold(0, |seen, byte| seen ^ u64::from(*byte))
     }
 
-    /// Looks at the first and the last byte of a block's row.
+    /// Touches the first and the last byte of a block's row.
     #[inline]
     pub(crate) fn look_at_ends(&self, block: Block, len: usize) -> u64 {
         let bytes = self.bytes(block, len);
@@ -225,13 +225,13 @@ impl Heap {
         ends.map_or(0, |(first, last)| u64::from(first ^ last))
     }
 
-    /// True when a row of `len` bytes belongs in this block: no other class fits it better.
+    /// True when this block's class is the best fit for a row of `len` bytes.
     #[inline]
     pub(crate) fn is_fit(&self, block: Block, len: usize) -> bool {
         usize::from(self.slabs.get(block.slab()).class) == class_of(len)
     }
 
-    /// True when `len` bytes can be written to this block.
+    /// True when `len` bytes fit in this block.
     pub(crate) fn is_enough(&self, block: Block, len: usize) -> bool {
         usize::from(self.slabs.get(block.slab()).class) >= class_of(len)
     }
@@ -255,7 +255,7 @@ impl Heap {
         self.chain(index, class);
     }
 
-    /// A slab without memory.
+    /// Returns a slab without memory.
     fn bare_slab(&mut self) -> u32 {
         if self.bare != NONE {
             let index = self.bare;
@@ -316,7 +316,7 @@ impl Heap {
         self.used_bytes
     }
 
-    /// Bytes asked of the allocator.
+    /// Bytes requested from the allocator.
     #[inline]
     pub(crate) fn reserved_bytes(&self) -> u64 {
         u64::from(self.held_count) * SLAB_LEN as u64 + self.slabs.reserved_bytes()

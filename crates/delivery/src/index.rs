@@ -1,9 +1,10 @@
-//! The index: one ring of everything, and one per value of each indexed key.
+//! The index: one ring of all slots, and one per value of each indexed key.
 //!
-//! Knows slots, places and keys, and nothing of orders. All rings are of one type; a slot
-//! remembers where in which ring its entry is, so that a change costs the same however many
-//! orders there are. No balanced tree is touched unless a slot's keys are new to it. Each ring has
-//! the sum of its live orders' hashes, which says what a reader of its key should have.
+//! It knows slots, places and keys, and nothing of orders. All rings have one type; a slot
+//! remembers the position of its entry in each ring, so that a change costs the same regardless of
+//! the number of orders. A balanced tree is touched only when a slot gets keys that are new to it.
+//! Each ring has the sum of its live orders' hashes, the digest that a reader of its key checks
+//! against.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ use crate::ring::{Entry, Place, Ring, SWEEP_STEPS};
 /// A key that has rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// No key: the ring of everything.
+    /// No key: the ring of all slots.
     All = 0,
     /// The firm.
     Firm = 1,
@@ -28,12 +29,12 @@ pub enum Kind {
     AccountInstrument = 5,
 }
 
-/// How many kinds there are.
+/// The number of kinds.
 pub(crate) const KIND_COUNT: usize = 6;
 const NO_RING: u32 = u32::MAX;
 /// Bytes of a ring's chunk.
 const CHUNK_BYTES: u64 = (CHUNK_LEN * size_of::<Entry>()) as u64;
-/// The ring of everything is the first.
+/// The ring of all slots is the first.
 const RING_ALL: u32 = 0;
 
 impl Kind {
@@ -64,7 +65,7 @@ impl Kind {
         Kind::Firm,
     ];
 
-    /// The value of this key as one number.
+    /// Returns the value of this key as one number.
     fn value(self, keys: &Keys) -> u64 {
         let pair = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
         match self {
@@ -91,7 +92,7 @@ impl Kind {
         }
     }
 
-    /// True when a filter names all of this key.
+    /// True when a filter names all parts of this key.
     fn is_named_by(self, filter: &Filter) -> bool {
         let (firm, account) = (!filter.firm_id.is_none(), !filter.account_id.is_none());
         let instrument = !filter.instrument_id.is_none();
@@ -106,25 +107,25 @@ impl Kind {
     }
 }
 
-/// Which keys have rings.
+/// The set of keys that have rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kinds(u8);
 
 impl Kinds {
-    /// None: a replica for readers of everything; filters scan.
+    /// No keys: a replica for readers of everything; filters scan.
     pub const NONE: Kinds = Kinds(0);
     /// Firm, account and instrument.
     pub const SINGLE: Kinds = Kinds::NONE.and(Kind::Firm).and(Kind::Account).and(Kind::Instrument);
     /// The single keys and both pairs.
     pub const FULL: Kinds = Kinds::SINGLE.and(Kind::FirmInstrument).and(Kind::AccountInstrument);
 
-    /// These and `kind`.
+    /// Returns this set with `kind` added.
     #[must_use]
     pub const fn and(self, kind: Kind) -> Kinds {
         Kinds(self.0 | 1 << kind as u8)
     }
 
-    /// One bit for each kind, by its number.
+    /// Returns one bit for each kind, by its number.
     pub(crate) const fn bits(self) -> u8 {
         self.0
     }
@@ -136,7 +137,7 @@ impl Kinds {
     }
 }
 
-/// Where a slot's entries are.
+/// The positions of a slot's entries.
 #[derive(Clone, Copy, Debug)]
 struct Links {
     rings: [u32; KIND_COUNT],
@@ -145,67 +146,68 @@ struct Links {
 
 const UNLINKED: Links = Links { rings: [NO_RING; KIND_COUNT], positions: [0; KIND_COUNT] };
 
-/// Where a filter's rows are found.
+/// The ring that holds a filter's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// In this ring. `is_exact` when it holds nothing else, but for ended orders that a reader of
+    /// In this ring. `is_exact` if it holds no other rows, except ended orders, which a reader of
     /// live ones does not want.
     Ring {
-        /// Its number.
+        /// The ring's number.
         ring: u32,
-        /// It has no rows of other keys.
+        /// The ring has no rows of other keys.
         is_exact: bool,
     },
     /// Nowhere: no order ever had the key, or all that had it are below the floor.
     Nothing,
 }
 
-/// A ring and whose it is.
+/// A ring and its key.
 #[derive(Clone, Debug)]
 struct KeyRing {
     ring: Ring,
     kind: Kind,
     value: u64,
-    /// The place of the change that the ring was made for.
+    /// The place of the change that created the ring.
     born: Place,
 }
 
-/// What a change does to a digest: the hash of the state before, and that of the new one; zero for
-/// a state that is not live.
+/// A change's effect on a digest: the hash of the state before, and that of the new one; zero for a
+/// state that is not live.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rehash {
     pub(crate) out: u64,
     pub(crate) into: u64,
 }
 
-/// About what a key costs beside its ring: its part of a map.
+/// The approximate cost of a key besides its ring: its part of a map.
 const KEY_SIZE: u64 = 24;
 /// Entries that are moved to make room in a ring when memory is short.
 const EARLY_STEPS: u32 = 64;
-/// Bytes that an order's entry in a ring comes to when its orders change: three and a half entries.
+/// The most bytes that an order's entries in a ring take while orders change: three and a half
+/// entries.
 const ENTRY_SIZE_MAX: u64 = 84;
 
-/// The rings, and where each slot is in them.
+/// The rings, and the positions of each slot in them.
 #[derive(Clone, Debug)]
 pub(crate) struct Index {
     kinds: Kinds,
     links: Chunked<Links>,
     rings: Chunked<KeyRing>,
-    /// Emptied rings, to be used again.
+    /// Emptied rings, ready for reuse.
     free_rings: Chunked<u32>,
     by_value: [BTreeMap<u64, u32>; KIND_COUNT],
-    /// Bytes that the rings of each kind asked of the allocator.
+    /// Bytes that the rings of each kind requested from the allocator.
     ring_bytes: [u64; KIND_COUNT],
-    /// Memory is short: rings are swept earlier.
+    /// True when memory is short: rings are swept earlier.
     pub(crate) is_short: bool,
-    /// The next ring that [`Index::sweep_idle`] looks at.
+    /// The next ring that [`Index::sweep_idle`] visits.
     sweep_at: u32,
-    /// Steps so far: entries put, killed and moved, chunks given back.
+    /// Steps so far: entries appended, killed and moved, chunks freed.
     pub(crate) step_count: u64,
 }
 
 impl Index {
-    /// An empty index over these keys.
+    /// Returns an empty index over these keys.
     #[must_use]
     pub(crate) fn new(kinds: Kinds) -> Index {
         let mut rings = Chunked::new();
@@ -234,10 +236,10 @@ impl Index {
     }
 
     /// Enters a slot whose state has the hash `hash`; slots are numbered from zero without gaps and
-    /// used again once removed.
+    /// reused once removed.
     ///
     /// # Panics
-    /// When `place` is before an earlier one.
+    /// If `place` is before an earlier one.
     pub(crate) fn insert(&mut self, slot: u32, place: Place, keys: &Keys, hash: u64) {
         self.unlink_new(slot);
         self.append(slot, RING_ALL, place, hash);
@@ -249,10 +251,10 @@ impl Index {
         }
     }
 
-    /// Moves a slot whose keys are the same to a new place.
+    /// Moves a slot whose keys are unchanged to a new place.
     ///
     /// # Panics
-    /// When `place` is before an earlier one.
+    /// If `place` is before an earlier one.
     #[inline]
     pub(crate) fn touch(&mut self, slot: u32, place: Place, rehash: Rehash) {
         let links = *self.links.get(slot);
@@ -268,11 +270,11 @@ impl Index {
         }
     }
 
-    /// Moves a slot to a new place and new keys. Rings that it leaves keep no trace of it: whoever
-    /// has readers there inserts a mark with the old keys at the same place.
+    /// Moves a slot to a new place and new keys. The rings that it leaves keep no trace of it: for
+    /// their readers, the caller inserts a mark with the old keys at the same place.
     ///
     /// # Panics
-    /// When `place` is before an earlier one.
+    /// If `place` is before an earlier one.
     pub(crate) fn rekey(&mut self, slot: u32, place: Place, keys: &Keys, rehash: Rehash) {
         for kind in Kind::EVERY {
             if kind == Kind::All || self.kinds.contains(kind) {
@@ -283,8 +285,8 @@ impl Index {
         }
     }
 
-    /// Removes a slot that is not live for good: readers before `place`, its last, may have missed
-    /// it.
+    /// Removes a slot that is not live for good and raises its rings' floors to `place`, its last:
+    /// readers before that may have missed it.
     pub(crate) fn remove(&mut self, slot: u32, place: Place) {
         let links = *self.links.get(slot);
         for kind in Kind::EVERY {
@@ -295,7 +297,7 @@ impl Index {
             self.rings.get_mut(ring).ring.raise_floor(place);
             self.kill(slot, kind, 0);
             self.sweep(ring);
-            // Pairs are as many as traders make them. A single key keeps its ring for its floor.
+            // There are as many pairs as traders make. A single key keeps its ring for its floor.
             let is_pair = matches!(kind, Kind::FirmInstrument | Kind::AccountInstrument);
             if is_pair {
                 self.free_if_empty(ring);
@@ -352,8 +354,8 @@ impl Index {
         }
     }
 
-    /// Sweeps a few entries of a ring that has dead ones, whether it is time for that or not: its
-    /// memory is wanted.
+    /// Sweeps a few entries of a ring that has dead ones before a sweep is due, because its memory
+    /// is needed.
     fn sweep_early(&mut self, ring: u32, steps_max: u32) {
         let KeyRing { ring: entries, kind, .. } = self.rings.get_mut(ring);
         let (kind, links) = (*kind as usize, &mut self.links);
@@ -361,9 +363,9 @@ impl Index {
         self.step_count += u64::from(entries.sweep(steps_max, moved));
     }
 
-    /// Sweeps rings in turn, without waiting for their next change; looks at `rings_max` of them.
-    /// With `frees_keys` the rings of keys without orders are freed, and with them their floors.
-    /// Returns true when there was something to sweep.
+    /// Sweeps rings in rotation, without waiting for their next change; visits `rings_max` of them.
+    /// With `frees_keys` the rings of keys without orders are freed, together with their floors.
+    /// Returns true if there was something to sweep.
     pub(crate) fn sweep_idle(&mut self, rings_max: u32, frees_keys: bool) -> bool {
         let before = self.step_count;
         for _ in 0..rings_max.min(self.rings.len()) {
@@ -382,8 +384,8 @@ impl Index {
         self.step_count > before
     }
 
-    /// Sees that `count` appends to every ring of these keys ask for no memory, by sweeping early;
-    /// false when they still do.
+    /// Makes room, by sweeping early, for `count` appends to every ring of these keys without an
+    /// allocation; returns false if there is not enough.
     pub(crate) fn make_room(&mut self, keys: &Keys, count: u32) -> bool {
         Kind::EVERY.into_iter().all(|kind| {
             if kind != Kind::All && !self.kinds.contains(kind) {
@@ -401,8 +403,8 @@ impl Index {
         })
     }
 
-    /// Bytes that the rings ask for when the orders in them, `order_count`, change; what they have
-    /// by now not counted.
+    /// Returns the bytes that the rings will still request when the `order_count` orders in them
+    /// change, less the bytes that they have.
     pub(crate) fn growth_bytes(&self, order_count: u64) -> u64 {
         let growth = |kind: Kind| match kind == Kind::All || self.kinds.contains(kind) {
             true => (order_count * ENTRY_SIZE_MAX).saturating_sub(self.ring_bytes[kind as usize]),
@@ -411,13 +413,13 @@ impl Index {
         Kind::EVERY.into_iter().map(growth).sum()
     }
 
-    /// Bytes of the rings of a kind, with its map.
+    /// Returns the bytes of a kind's rings and its map.
     pub(crate) fn bytes_of(&self, kind: Kind) -> u64 {
         let kind = kind as usize;
         self.ring_bytes[kind] + self.by_value[kind].len() as u64 * KEY_SIZE
     }
 
-    /// Bytes of what all kinds share: where each slot is, and the rings' heads.
+    /// Returns the bytes that all kinds share: the slots' positions, and the rings' heads.
     pub(crate) fn shared_bytes(&self) -> u64 {
         let heads = self.rings.reserved_bytes() + self.free_rings.reserved_bytes();
         heads + self.links.reserved_bytes()
@@ -431,7 +433,7 @@ impl Index {
         if let Some(ring) = self.by_value[kind as usize].get(&value) {
             return *ring;
         }
-        // The key may have had a ring before: whatever is below the floor may have been in it.
+        // The key may have had a ring before, with any of the slots that the floor has passed.
         self.new_ring((kind, value), self.floor(), place)
     }
 
@@ -442,7 +444,7 @@ impl Index {
             self.free_rings.truncate(free_count - 1);
             let key_ring = self.rings.get_mut(ring);
             key_ring.ring.reset(floor);
-            // Its memory goes with it.
+            // The ring takes its memory along.
             let bytes = key_ring.ring.reserved_bytes();
             self.ring_bytes[key_ring.kind as usize] -= bytes;
             self.ring_bytes[kind as usize] += bytes;
@@ -459,7 +461,7 @@ impl Index {
     fn free_if_empty(&mut self, ring: u32) {
         let KeyRing { ring: entries, kind, value, .. } = self.rings.get(ring);
         let map = &mut self.by_value[*kind as usize];
-        // One that is free already is not its key's any more.
+        // A ring that is free already no longer belongs to its key.
         if *kind != Kind::All && entries.live_count() == 0 && map.get(value) == Some(&ring) {
             map.remove(value);
             self.free_rings.push(ring);
@@ -467,7 +469,7 @@ impl Index {
         }
     }
 
-    /// Where the rows of a filter are.
+    /// Returns the ring that holds a filter's rows.
     pub(crate) fn find(&self, filter: &Filter) -> Found {
         let keys = Keys {
             firm_id: filter.firm_id,
@@ -486,13 +488,13 @@ impl Index {
         }
     }
 
-    /// The floor over everything.
+    /// Returns the floor over all rows.
     #[must_use]
     pub(crate) fn floor(&self) -> Place {
         self.ring(RING_ALL).floor()
     }
 
-    /// The floor for readers of a filter.
+    /// Returns the floor for readers of a filter.
     pub(crate) fn floor_of(&self, filter: &Filter) -> Place {
         match self.find(filter) {
             Found::Ring { ring, .. } => self.ring(ring).floor(),
@@ -500,7 +502,8 @@ impl Index {
         }
     }
 
-    /// The digest of what a reader of this filter should have; `None` when no ring is exactly its.
+    /// Returns the digest of the live orders of a filter; `None` if no ring is exactly the
+    /// filter's.
     pub(crate) fn digest_of(&self, filter: &Filter) -> Option<u64> {
         match self.find(filter) {
             Found::Ring { ring, is_exact: true } => Some(self.ring(ring).digest()),
@@ -509,37 +512,38 @@ impl Index {
         }
     }
 
-    /// The digest of all live orders.
+    /// Returns the digest of all live orders.
     pub(crate) fn digest(&self) -> u64 {
         self.ring(RING_ALL).digest()
     }
 
-    /// How many rings there are, free ones included.
+    /// Returns the number of rings, free ones included.
     pub(crate) fn ring_count(&self) -> u32 {
         self.rings.len()
     }
 
-    /// Whose ring this is, and its floor; `None` for the ring of everything, for free ones and for
-    /// those that were made after `head`.
+    /// Returns a ring's key and floor; `None` for the ring of all slots, for free rings and for
+    /// those created after `head`.
     pub(crate) fn key_floor(&self, ring: u32, head: Place) -> Option<(Kind, u64, Place)> {
         let KeyRing { ring: entries, kind, value, born } = self.rings.get(ring);
         let is_in_use = self.by_value[*kind as usize].get(value) == Some(&ring);
         (is_in_use && *born <= head).then(|| (*kind, *value, entries.floor()))
     }
 
-    /// Makes slots known that will be entered in the order of their places, which is not theirs.
+    /// Adds slots that will be entered in the order of their places, which is not the order of
+    /// slots.
     pub(crate) fn add_slots(&mut self, count: u32) {
         for _ in 0..count {
             self.links.push(UNLINKED);
         }
     }
 
-    /// Sets the floor over everything: before anything is entered.
+    /// Sets the floor over all rows, before any slot is entered.
     pub(crate) fn set_floor(&mut self, floor: Place) {
         self.rings.get_mut(RING_ALL).ring.raise_floor(floor);
     }
 
-    /// Sets the floor of a key, whose ring is made if there is none.
+    /// Sets the floor of a key, and creates its ring if there is none.
     pub(crate) fn set_key_floor(&mut self, kind: Kind, value: u64, floor: Place) {
         if !self.kinds.contains(kind) {
             return;
@@ -551,21 +555,21 @@ impl Index {
         self.rings.get_mut(ring).ring.set_floor(floor);
     }
 
-    /// True when a filter's rows have a ring of their own, or would if there were any.
+    /// True when a filter's rows have a ring of their own, or would have one if there were any.
     pub(crate) fn is_indexed(&self, filter: &Filter) -> bool {
         Kind::EVERY
             .into_iter()
             .any(|kind| (kind == Kind::All || self.kinds.contains(kind)) && kind.is_all_of(filter))
     }
 
-    /// Looks at where a slot is in its rings.
+    /// Touches a slot's positions, to bring them into the cache.
     #[inline]
     pub(crate) fn look_at_links(&self, slot: u32) -> u64 {
         let links = self.links.get(slot);
         u64::from(links.rings[0] ^ links.positions[KIND_COUNT - 1])
     }
 
-    /// Looks at the heads of a slot's rings.
+    /// Touches the heads of a slot's rings.
     #[inline]
     pub(crate) fn look_at_rings(&self, slot: u32) -> u64 {
         let rings = self.links.get(slot).rings.iter().filter(|ring| **ring != NO_RING);
@@ -575,7 +579,7 @@ impl Index {
         })
     }
 
-    /// Looks at what a change of a slot touches in its rings.
+    /// Touches the words and entries that a change of a slot will use in its rings.
     #[inline]
     pub(crate) fn look_at_entries(&self, slot: u32) -> u64 {
         let links = self.links.get(slot);
@@ -583,7 +587,7 @@ impl Index {
         places.fold(0, |seen, (ring, position)| seen ^ self.ring(*ring).look(position))
     }
 
-    /// The newest place in a ring, live or not any more.
+    /// Returns the newest place in a ring, of a live entry or a dead one.
     pub(crate) fn newest(&self, ring: u32) -> Place {
         self.ring(ring).newest()
     }
@@ -597,8 +601,8 @@ impl Index {
         self.ring(ring).next_live(position)
     }
 
-    /// Puts a ring's next live entries at or after `position` into `group`: how many, and the words
-    /// looked at.
+    /// Fills `group` with a ring's next live entries at or after `position`; returns their number
+    /// and the number of words read.
     #[inline]
     pub(crate) fn live_from(
         &self,

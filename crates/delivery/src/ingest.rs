@@ -1,8 +1,8 @@
-//! How a store takes in changes: events of our own engine, and rows of outside cores as they came.
+//! Taking in changes: events of our own engine, and rows of outside cores.
 //!
-//! A row stays the bytes that it came as: its enumerations are checked, its place, keys and flags
-//! are read, and it is copied once. An error leaves the store as it was, but that one that is out
-//! of memory may have let ended orders go.
+//! A row keeps its wire format: its enumerations are checked, its place, keys and flags are read,
+//! and it is copied once. An error leaves the store unchanged, except that
+//! [`IngestError::StoreFull`] may have removed ended orders.
 
 use weir_types::{Epoch, OrderId, PartitionId, Rec};
 use weir_wire::delivery::{OrderRow, RowFlags};
@@ -18,31 +18,31 @@ use crate::ring::Place;
 use crate::row::{Meta, ROW_LEN, Row, Standing, row_len, row_of, write_row};
 use crate::store::{NONE, OrderStore, SLOT_SIZE};
 
-/// What an event did.
+/// The effect of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Ingested {
     /// An order appeared.
     Inserted,
-    /// An order changed, or is gone.
+    /// An order changed, or was deleted.
     Updated,
     /// The event is not about a record: an order was refused.
     NotARecord,
-    /// The store is past this place: the event came before.
+    /// The store is past this place: the event was taken in before.
     Repeated,
-    /// A record is gone that the store does not have, or no longer.
+    /// The deletion of a record that the store does not have.
     Unknown,
 }
 
 /// An event that cannot be this source's, or for which there is no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IngestError {
-    /// It is another source's.
+    /// The event is of another source.
     #[error("an event of partition {got} in the store of partition {want}")]
     WrongSource {
-        /// Whose it is.
+        /// The event's source.
         got: PartitionId,
-        /// Whose the store is.
+        /// The store's source.
         want: PartitionId,
     },
     /// Its record number is far beyond the highest so far.
@@ -55,18 +55,18 @@ pub enum IngestError {
     /// long.
     #[error(transparent)]
     Row(#[from] DecodeError),
-    /// A core tells of changes; which filters a record leaves is the store's to say.
+    /// A core sends changes; only the store decides that a record has left a filter.
     #[error("field flags of a row that comes in may say TOMBSTONE, not LEAVE")]
     LeaveFlag,
-    /// The store may not ask for more memory, and nothing is left that ended.
+    /// The store is at its memory limit, and no ended orders are left to remove.
     #[error("the store is full: {bytes} bytes of {bytes_max}")]
     StoreFull {
-        /// What it has asked for.
+        /// Bytes that it has requested.
         bytes: u64,
-        /// What it may ask for.
+        /// Bytes that it may request.
         bytes_max: u64,
     },
-    /// The store holds changes that its source now disowns: it has to be built anew.
+    /// The store holds changes that its source has voided: it must be rebuilt.
     #[error("the source's epoch {epoch} begins at {valid_to:?}, before the store's head")]
     EpochBehindHead {
         /// The new epoch.
@@ -79,7 +79,7 @@ pub enum IngestError {
     EpochRepeated(Epoch),
 }
 
-/// What is removed at most per event: more than the order and the mark that one event can add.
+/// Slots removed per event, at most: more than the order and the mark that one event can add.
 const RETIRE_STEPS: u32 = 4;
 
 /// A record's new state.
@@ -102,7 +102,8 @@ impl OrderStore {
     /// Takes in one event.
     ///
     /// # Errors
-    /// Any [`IngestError`] about the event; the store is as before.
+    /// Any [`IngestError`] about the event; the store is unchanged, except for a
+    /// [`StoreFull`](IngestError::StoreFull).
     pub fn ingest(&mut self, event: &OrderEvent) -> Result<Ingested, IngestError> {
         self.check_source(event.partition_id)?;
         if event.rec.is_none() {
@@ -128,11 +129,12 @@ impl OrderStore {
     }
 
     /// Takes in one row of an outside core: `block` is an encoded [`OrderRow`], longer if it is of
-    /// a later version, `attributes` what goes with it. With the flag TOMBSTONE the record is gone.
-    /// What it says in `merged_count` is ignored.
+    /// a later version. With the flag TOMBSTONE the record is deleted. Its `merged_count` is
+    /// ignored.
     ///
     /// # Errors
-    /// Any [`IngestError`] about the row, which names its field; the store is as before.
+    /// Any [`IngestError`] about the row, which names its field; the store is unchanged, except for
+    /// a [`StoreFull`](IngestError::StoreFull).
     pub fn ingest_row(&mut self, block: &[u8], attributes: &[u8]) -> Result<Ingested, IngestError> {
         let row = OrderRow::decode_block(block)?;
         self.check_source(row.partition_id)?;
@@ -164,8 +166,8 @@ impl OrderStore {
         if got == want { Ok(()) } else { Err(IngestError::WrongSource { got, want }) }
     }
 
-    /// The record is gone: readers get a tombstone until the floor passes it. True when the record
-    /// was there and `place` is later than everything so far.
+    /// Deletes a record: readers get a tombstone until the floor passes it. Returns true if the
+    /// record was there and `place` is later than every place so far.
     pub fn delete(&mut self, place: Place) -> bool {
         let is_new = place > self.head && self.records.get(place.rec).is_some();
         is_new && self.bury(place) == Ok(Ingested::Updated)
@@ -232,8 +234,8 @@ impl OrderStore {
         }
     }
 
-    /// Leaves a mark wherever readers of a record's old keys look, for those whose filter does not
-    /// match the new ones.
+    /// Leaves a mark in the rings of a record's old keys, for readers whose filter does not match
+    /// the new ones.
     fn leave_mark(&mut self, place: Place, order_id: OrderId, (old, new): (Keys, Keys)) {
         let mut meta = Meta::new(place, old, Standing::Leave);
         meta.next_keys = new;
@@ -258,7 +260,7 @@ impl OrderStore {
         slot
     }
 
-    /// Writes a slot's row: in place when it is about as long as the one before.
+    /// Writes a slot's row, in place if its block is the right size.
     fn set_row(&mut self, slot: u32, block: &[u8], attributes: &[u8]) {
         let len = row_len(attributes.len());
         let (old, old_len) = {
@@ -301,7 +303,7 @@ impl OrderStore {
         self.attribute_bytes = self.attribute_bytes + attributes(len) - attributes(old_len);
     }
 
-    /// Counts a slot by its standing, and chains it when it now waits for the floor.
+    /// Counts a slot by its standing, and appends it to the chain if it now waits for the floor.
     pub(crate) fn count_in(&mut self, slot: u32) {
         let newest = self.newest;
         let meta = self.metas.get_mut(slot);
@@ -337,7 +339,8 @@ impl OrderStore {
         self.waiting_bytes -= u64::from(meta.row_len) + SLOT_SIZE;
     }
 
-    /// Lets the oldest of what ended go while there is more than is to be kept and nobody holds it.
+    /// Removes the oldest ended slots while there are more than the limits allow and they are not
+    /// held.
     fn retire(&mut self) {
         self.step_count += u64::from(self.abandoned.free_one());
         for _ in 0..RETIRE_STEPS {
@@ -347,7 +350,7 @@ impl OrderStore {
         }
     }
 
-    /// Lets the oldest of what ended go; false when there is nothing.
+    /// Removes the oldest ended slot; false if there is none.
     pub(crate) fn retire_oldest(&mut self) -> bool {
         let slot = self.oldest;
         if slot == NONE {
@@ -369,8 +372,8 @@ impl OrderStore {
         true
     }
 
-    /// Goes on with sweeping and letting go while nothing comes in: looks at `rings_max` rings.
-    /// True when there was something to do.
+    /// Continues sweeping and removing while nothing comes in: visits `rings_max` rings. Returns
+    /// true if there was something to do.
     pub fn sweep(&mut self, rings_max: u32) -> bool {
         let before = self.step_count();
         self.retire();

@@ -1,23 +1,23 @@
-//! Delivery: the latest state of every order, for readers who ask "what is new since my token?".
+//! Delivery: the latest state of every order, for readers that ask "what is new since my token?".
 //!
-//! The whole crate is pure: it takes events, bytes and the time as arguments, and hands back
-//! bytes. It starts no thread, reads no clock and touches no socket. One owner (a thread) has a
-//! store and serves its pages; more readers means more stores, not locks.
+//! The whole crate is pure: it takes events, bytes and the time as arguments and returns bytes. It
+//! starts no thread, reads no clock and touches no socket. One thread owns a store and serves its
+//! pages; more readers need more stores, not locks.
 //!
 //! * [`store`]: the latest state of each order.
-//! * [`ingest`]: how it takes in changes; [`memory`]: what it takes for them, and may.
-//! * [`export`]: its entries in order, for whoever keeps them longer.
-//! * `ahead`: what makes a batch of changes cheaper than the changes one by one.
+//! * [`ingest`]: taking in changes; [`memory`]: the memory that a store uses, and its limit.
+//! * [`export`]: the store's entries in order, for an archive that keeps them longer.
+//! * `ahead`: prefetching, which makes a batch of changes cheaper than the same changes one by one.
 //! * [`snapshot`]: a store as a stream of chunks, and back.
-//! * [`stream`]: how its source is fed: numbered batches, gaps, epochs, full resends.
-//! * [`replay`]: the same from what was kept of it.
-//! * [`ring`], [`index`]: how what is new is found without a tree.
-//! * [`filter`]: what was asked for and what may be seen.
-//! * [`token`]: where a reader is, sealed.
-//! * [`page`]: what a reader gets.
-//! * [`desk`]: readers that wait, and whose turn it is.
+//! * [`stream`]: the feed of a source: numbered batches, gaps, epochs, full resends.
+//! * [`replay`]: the same feed, read back from a log.
+//! * [`ring`], [`index`]: the order of changes, kept without a tree.
+//! * [`filter`]: filters and entitlements.
+//! * [`token`]: a reader's position, sealed.
+//! * [`page`]: the answer to a fetch.
+//! * [`desk`]: parked readers and the order in which they are served.
 //! * [`router`]: many sources and their replicas behind one service.
-//! * [`model`]: the same answers by the slowest means, as the oracle of tests.
+//! * [`model`]: a naive implementation, the oracle of the tests.
 
 mod ahead;
 mod bits;

@@ -1,58 +1,58 @@
-//! What a store has asked of the allocator, and how it keeps within what it may ask for.
+//! The memory that a store has requested from the allocator, and its limit.
 //!
 //! ```text
-//! bytes asked for                        | an event is taken in
+//! bytes requested                        | an event is taken in
 //! ---------------------------------------+-------------------------------------------------------
-//! well below the limit                   | as it is
-//! one event's growth below it, or closer | when its order's row and slot need no new memory; what
-//!                                        | ended goes early, oldest first, until that is so; rings
-//!                                        | are swept early
+//! well below the limit                   | always
+//! one event's growth below it, or closer | when its order's row and slot need no new memory;
+//!                                        | ended orders are removed early, oldest first, until
+//!                                        | that is so; rings are swept early
 //! half of that, or closer                | when nothing needs new memory
-//! else                                   | not: StoreFull
+//! otherwise                              | never: StoreFull
 //! ```
-//! An order that is new, longer or of other keys also leaves room for the rings to grow as the
-//! orders in them change, so that a full store goes on taking in changes that need no room of their
-//! own. An event that was refused may be sent again: each try lets more of what ended go.
+//! An order that is new, longer or has other keys also leaves room for the rings to grow as the
+//! orders in them change, so that a full store still takes in changes that need no memory of their
+//! own. A refused event may be sent again: each attempt removes more ended orders.
 
 use crate::index::{KIND_COUNT, Kind};
 use crate::ingest::{Change, IngestError};
 use crate::store::OrderStore;
 
-/// More than one event can make a store ask for.
+/// More bytes than one event can make a store request.
 pub const EVENT_GROWTH_MAX: u64 = 3 << 19;
-/// What goes early at most per event.
+/// Ended orders removed early per event, at most.
 const EARLY_STEPS: u32 = 64;
-/// Rings of keys without orders looked at per event while memory is short.
+/// Rings of keys without orders visited per event while memory is short.
 const FREE_STEPS: u32 = 4;
 
-/// What a store has asked of the allocator, in bytes.
+/// The memory that a store has requested from the allocator, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// Rows, attributes included, as they are on the wire.
+    /// Rows in wire format, attributes included.
     pub rows: u64,
     /// Attributes alone.
     pub attributes: u64,
-    /// Blocks that rows are in: rows, and what their blocks are larger.
+    /// The blocks in use: rows, and the unused rest of their blocks.
     pub blocks: u64,
-    /// All that is reserved for blocks.
+    /// All memory reserved for blocks.
     pub heap: u64,
-    /// What is known of each slot beside its row.
+    /// The metadata of slots.
     pub slots: u64,
     /// The directory from record numbers to slots.
     pub records: u64,
     /// The rings, by [`Kind`].
     pub rings: [u64; KIND_COUNT],
-    /// Where each slot is in its rings, and the rings' heads.
+    /// The slots' positions in the rings, and the rings' heads.
     pub links: u64,
-    /// A snapshot that is being taken: what has changed since it began and is not out yet; and
-    /// what one that was given up has not given back yet.
+    /// A snapshot in progress: copies of slots that changed since it began and have not been sent;
+    /// and the copies of a cancelled one that have not been freed yet.
     pub capture: u64,
-    /// All that is reserved: `heap`, `slots`, `records`, `rings`, `links` and `capture`.
+    /// All memory reserved: `heap`, `slots`, `records`, `rings`, `links` and `capture`.
     pub total: u64,
 }
 
 impl OrderStore {
-    /// What the store has asked of the allocator. Costs a few additions.
+    /// Returns the memory that the store has requested from the allocator. Costs a few additions.
     #[must_use]
     pub fn memory(&self) -> Memory {
         let rings = Kind::EVERY.map(|kind| self.index.bytes_of(kind));
@@ -74,19 +74,19 @@ impl OrderStore {
         }
     }
 
-    /// Ended orders, tombstones and marks that went before their time because memory was short.
+    /// Returns the ended orders, tombstones and marks removed early because memory was short.
     #[must_use]
     pub fn early_count(&self) -> u64 {
         self.early_count
     }
 
-    /// Events that were refused because there was no memory.
+    /// Returns the events refused because there was no memory.
     #[must_use]
     pub fn full_count(&self) -> u64 {
         self.full_count
     }
 
-    /// Sees that a change fits, by the table above. The record that it is of may be gone then.
+    /// Makes room for a change, by the table above. This may remove the change's own record.
     #[inline]
     pub(crate) fn make_room(&mut self, change: &Change<'_>) -> Result<(), IngestError> {
         if self.config.bytes_max == u64::MAX {
@@ -102,7 +102,7 @@ impl OrderStore {
             return Ok(());
         }
         if self.capture.is_some() && self.is_short_of(change, EVENT_GROWTH_MAX / 2) {
-            // What it keeps is wanted for orders.
+            // The memory of its copies is needed for orders.
             self.cancel_snapshot();
             self.is_capture_given_up = true;
         }
@@ -133,7 +133,8 @@ impl OrderStore {
         self.memory().total + reserve + bytes > self.config.bytes_max
     }
 
-    /// Whether a change needs no new memory but, unless that is short too, for its places.
+    /// True when a change needs no new memory, except for its places while there is some left for
+    /// them.
     fn fits(&mut self, change: &Change<'_>) -> bool {
         let slot = self.records.get(change.place.rec);
         let (old_keys, fits_block) = match slot {

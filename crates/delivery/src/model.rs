@@ -1,8 +1,8 @@
-//! The same answers by the slowest means: all changes in a list, each answer a scan of it all.
+//! A naive order store: all changes in a list, each answer a scan of the whole list.
 //!
-//! The oracle of the store's tests. It keeps everything for ever and knows neither index nor
-//! floor. LEAVE rows are not its business: which of them a store tells depends on its rings; that
-//! readers end up with the right rows does not.
+//! The oracle of the store's tests. It keeps everything and has neither index nor floor. It makes
+//! no LEAVE rows: which of them a store sends depends on its rings, but the rows that a reader ends
+//! up with do not.
 
 use std::collections::BTreeMap;
 
@@ -31,13 +31,13 @@ impl Model {
         }
     }
 
-    /// Takes in one row of an outside core that tells of a state, not of a deletion.
+    /// Takes in one row of an outside core that describes a state, not a deletion.
     pub fn ingest_row(&mut self, row: OrderRow, attributes: &[u8]) {
         self.changes.push(OrderRow { merged_count: 0, ..row });
         self.attributes.push(attributes.to_vec());
     }
 
-    /// Takes in the deletion of a record that is there.
+    /// Takes in the deletion of a record, if the record is known.
     pub fn delete(&mut self, place: Place) {
         let known = self.changes.iter().find(|row| row.rec == place.rec).copied();
         if let Some(row) = known {
@@ -45,8 +45,8 @@ impl Model {
         }
     }
 
-    /// Each record's latest state, tombstones included, with how many of its changes after
-    /// `after` are merged into it.
+    /// Returns each record's latest state, tombstones included, with the number of its changes
+    /// after `after` that are merged into it.
     #[must_use]
     pub fn latest(&self, after: Place) -> BTreeMap<Rec, OrderRow> {
         let mut latest: BTreeMap<Rec, OrderRow> = BTreeMap::new();
@@ -61,13 +61,13 @@ impl Model {
         latest
     }
 
-    /// Where a record began.
+    /// Returns the place of a record's first change.
     #[must_use]
     pub fn first(&self, rec: Rec) -> Option<Place> {
         self.changes.iter().find(|row| row.rec == rec).map(place_of)
     }
 
-    /// All that is new after `after` for this filter, in order.
+    /// Returns the rows that are new after `after` for this filter, in order.
     #[must_use]
     pub fn page(&self, after: Place, filter: &Filter) -> Vec<OrderRow> {
         let is_asked_for = |row: &OrderRow| {
@@ -83,7 +83,7 @@ impl Model {
         rows
     }
 
-    /// The live orders that a filter lets through.
+    /// Returns the live orders that pass a filter.
     #[must_use]
     pub fn live(&self, filter: &Filter) -> BTreeMap<Rec, OrderRow> {
         let mut rows = self.latest(Place::START);
@@ -91,15 +91,15 @@ impl Model {
         rows
     }
 
-    /// The attributes of a record's latest state.
+    /// Returns the attributes of a record's latest state.
     #[must_use]
     pub fn attributes(&self, rec: Rec) -> Option<&[u8]> {
         let latest = self.changes.iter().rposition(|row| row.rec == rec)?;
         Some(&self.attributes[latest])
     }
 
-    /// The digest of the live orders that a filter lets through, as a client makes it of its
-    /// mirror.
+    /// Returns the digest of the live orders that pass a filter, computed as a client computes it
+    /// from its mirror.
     #[must_use]
     pub fn digest(&self, filter: &Filter) -> u64 {
         let hash = |row: &OrderRow| {
@@ -111,7 +111,7 @@ impl Model {
         self.live(filter).values().map(hash).fold(0, u64::wrapping_add)
     }
 
-    /// A row's keys; those that it had last when it is a tombstone, which says none.
+    /// Returns a row's keys; for a tombstone, which carries none, the record's last keys.
     fn keys(&self, row: &OrderRow) -> Keys {
         let is_body = |each: &&OrderRow| each.rec == row.rec && each.flags == RowFlags::default();
         let row = self.changes.iter().rev().find(is_body).unwrap_or(row);
@@ -119,7 +119,7 @@ impl Model {
     }
 }
 
-/// A row's place.
+/// Returns a row's place.
 #[must_use]
 pub fn place_of(row: &OrderRow) -> Place {
     Place::new(row.seq, row.rec)

@@ -1,8 +1,8 @@
-//! A page: what is new since a place, as the wire's header and rows.
+//! A page: the rows that are new since a place, as the wire's header and rows.
 //!
-//! [`OrderStore::select`] picks the rows, [`put_page`] writes them. In between stands whoever seals
-//! the next token, which the header carries. A page looks at a bounded number of entries; it moves
-//! its reader on even when none of them matches.
+//! [`OrderStore::select`] picks the rows and [`put_page`] writes them. Between the two calls the
+//! caller seals the next token, which the header carries. A page visits a bounded number of
+//! entries; it moves its reader on even if none of them matches.
 
 use weir_types::{Nanos, Reason};
 use weir_wire::delivery::{OrderPage, OrderPageBody, OrderRow, PageFlags};
@@ -18,19 +18,19 @@ use crate::ring::Place;
 use crate::row::{Meta, Row, Standing};
 use crate::store::OrderStore;
 
-/// Rows that are looked at together before they are copied.
+/// Rows that are touched together before they are copied.
 const LOOK_ROWS: usize = 16;
-/// The most rows that a page can have: what a group can count.
+/// The most rows that a page can have: the greatest count of a group.
 pub const PAGE_ROWS_MAX: u32 = 65_535;
 
-/// How much a page may hold and cost.
+/// Limits of a page's size and cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageLimits {
     /// Rows, at least one.
     pub rows_max: u32,
     /// Bytes of rows, attributes included; one row is always allowed.
     pub bytes_max: u32,
-    /// Entries looked at, at least one.
+    /// Entries visited, at least one.
     pub scan_max: u32,
 }
 
@@ -43,55 +43,55 @@ struct Picked {
     merged_count: u32,
 }
 
-/// The rows of a page, picked and not written yet. Used again for the next page, it allocates
-/// nothing. Valid until the store takes in its next event.
+/// The rows of a page, picked and not written yet. A reused selection allocates nothing. Valid
+/// until the store takes in its next event.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     rows: Vec<Picked>,
     byte_count: u32,
-    /// The rows were looked at as they were picked.
+    /// True when the rows were touched as they were picked.
     is_looked_at: bool,
 }
 
-/// Whether a row had room.
+/// The result of picking a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pick {
-    /// It is in, or not for this reader.
+    /// The row is in the page, or not for this reader.
     Done,
-    /// It is for this reader, and the page is full.
+    /// The row is for this reader, but the page is full.
     Full,
 }
 
-/// What a page is, but for its rows.
+/// A page without its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// Where its reader goes on.
+    /// The place from which its reader goes on.
     pub next: Place,
     /// Rows.
     pub row_count: u32,
-    /// Changes that the rows stand for beside their own.
+    /// Changes that the rows stand for besides their own.
     pub merged_count: u32,
-    /// The time of the oldest change in it; zero when there is none.
+    /// The time of the oldest change in it; zero if there is none.
     pub oldest_transact_time: Nanos,
-    /// Reaches the newest state.
+    /// True when the page reaches the newest state.
     pub is_online: bool,
-    /// Ends among the changes of one `seq`.
+    /// True when the page ends among the changes of one `seq`.
     pub is_partial: bool,
-    /// Ended by its limits: there is more to look at now.
+    /// True when its limits ended the page: more rows may be available now.
     pub is_cut: bool,
-    /// Entries looked at.
+    /// Entries visited.
     pub scan_count: u32,
     /// Bytes of rows.
     pub byte_count: u32,
-    /// Found by looking at rows of others too: no ring is exactly the filter's. Such a page may be
-    /// empty and cut.
+    /// True when the page was found by visiting other readers' rows too, because no ring is exactly
+    /// the filter's. Such a page may be empty and cut.
     pub is_scan: bool,
-    /// Elementary steps: entries looked at, and words of bitmaps on the way to them.
+    /// Elementary steps: entries visited, and bitmap words read on the way to them.
     pub step_count: u32,
 }
 
 impl Page {
-    /// The flags as the wire has them.
+    /// Returns the flags of the wire format.
     #[must_use]
     pub fn flags(&self) -> PageFlags {
         let none = PageFlags::default();
@@ -101,7 +101,7 @@ impl Page {
 }
 
 impl OrderStore {
-    /// Picks what changed after `after` and passes `filter`, in order, as much as `limits` allow.
+    /// Picks the rows that changed after `after` and pass `filter`, in order, within `limits`.
     pub fn select(
         &self,
         after: Place,
@@ -116,7 +116,7 @@ impl OrderStore {
             row_count: 0,
             merged_count: 0,
             oldest_transact_time: Nanos(0),
-            // A store behind its reader is not at the newest state that the reader knows of.
+            // A store behind its reader is not at the newest state that the reader has seen.
             is_online: self.head() >= after,
             is_partial: false,
             is_cut: false,
@@ -127,7 +127,7 @@ impl OrderStore {
         };
         if let Found::Ring { ring, is_exact } = self.index.find(filter) {
             page.is_scan = !is_exact;
-            // Of what a scan looks at, few rows may be picked.
+            // Few of the rows that a scan visits may be picked, so it does not touch them ahead.
             selection.is_looked_at = is_exact;
             if self.index.newest(ring) > after {
                 self.walk(ring, after, (filter, limits), (&mut page, selection));
@@ -147,12 +147,12 @@ impl OrderStore {
         let rows_max = limits.rows_max.clamp(1, PAGE_ROWS_MAX);
         let mut position = self.index.position_after(ring, after);
         let (mut group, mut next, mut count) = (NO_GROUP, 0, 0);
-        // The last place that is done with, and the one under way.
+        // The last place that is complete, and the current one.
         let (mut done, mut last) = (after, after);
         loop {
             if next == count {
                 let steps;
-                // One more than there is room for says whether there is more to come.
+                // One entry more than there is room for shows whether there is more to come.
                 let wanted = (rows_max - page.row_count).max(1);
                 let look = (wanted, selection.is_looked_at);
                 (count, steps) = self.next_group((ring, position), look, &mut group);
@@ -170,8 +170,8 @@ impl OrderStore {
             }
             let is_full = page.row_count == rows_max;
             let is_spent = page.scan_count >= limits.scan_max.max(1);
-            // A record and the mark of what it was share a place, and no reader gets both: a page
-            // ends before both or after both.
+            // A record and the mark of its former keys share a place, and no reader gets both: a
+            // page ends before both or after both.
             if (is_full || is_spent) && is_next
                 || self.pick(entry.slot, after, (filter, limits), (page, selection)) == Pick::Full
             {
@@ -216,7 +216,7 @@ impl OrderStore {
         Pick::Done
     }
 
-    /// The picked rows as values: for tests and tools.
+    /// Returns the picked rows as values, for tests and tools.
     #[must_use]
     pub fn rows(&self, selection: &Selection) -> Vec<OrderRow> {
         let row = |picked: &Picked| OrderRow {
@@ -226,7 +226,7 @@ impl OrderStore {
         selection.rows.iter().map(row).collect()
     }
 
-    /// The attributes of each picked row: for tests and tools.
+    /// Returns the attributes of each picked row, for tests and tools.
     #[must_use]
     pub fn row_attributes(&self, selection: &Selection) -> Vec<&[u8]> {
         selection.rows.iter().map(|picked| self.row(picked.slot).attributes()).collect()
@@ -247,15 +247,15 @@ impl OrderStore {
     }
 }
 
-/// Whether a ring's entry is for a reader:
+/// Decides whether a ring's entry is for a reader:
 ///
 /// ```text
-/// standing         | began after the place | it is when
+/// standing         | began after the place | the entry is for the reader if
 /// -----------------+-----------------------+-----------------------------------------------------
 /// LEAVE mark       | -                     | the filter matches the old keys and not the new ones
 /// live             | -                     | the filter matches
 /// ended, tombstone | no: may be known      | the filter matches
-/// ended, tombstone | yes                   | the filter matches and asks not for live orders only
+/// ended, tombstone | yes                   | the filter matches and is not for live orders only
 /// ```
 #[inline]
 fn is_for(meta: &Meta, after: Place, filter: &Filter) -> bool {
@@ -270,22 +270,22 @@ fn is_for(meta: &Meta, after: Place, filter: &Filter) -> bool {
     }
 }
 
-/// What a page answers.
+/// The fields of a page's header that come from its fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageHead {
-    /// The question's number.
+    /// The fetch's number.
     pub correlation_id: u64,
     /// The session.
     pub session_id: weir_types::SessionId,
-    /// When the question came, since the Unix epoch.
+    /// The time of the fetch, since the Unix epoch.
     pub asked_time: Nanos,
-    /// When the page was made, since the Unix epoch.
+    /// The time at which the page was made, since the Unix epoch.
     pub served_time: Nanos,
-    /// Pages that may still come.
+    /// The number of pages that may still come.
     pub credit_left: u32,
 }
 
-/// Appends a page's frames: the header with the next token, and the rows when there are any.
+/// Appends a page's frames: the header with the next token, and the rows if there are any.
 pub fn put_page(
     (store, selection): (&OrderStore, &Selection),
     (head, page): (&PageHead, &Page),
@@ -313,27 +313,27 @@ pub fn put_page(
 fn put_rows_at(out: &mut Vec<u8>, store: &OrderStore, selection: &Selection) {
     let start = out.len();
     store.put_rows(selection, out);
-    // A group's header is four bytes; the rest is rows, as long as they were picked.
+    // A group's header is four bytes; the rest is rows, as long as they were when picked.
     assert_eq!(out.len() - start - 4, selection.byte_count as usize);
 }
 
-/// A page whose rows come from elsewhere than a store, each as it goes on the wire. It is never
-/// ONLINE: the store alone knows what is newest.
+/// A page whose rows do not come from a store, each in wire format. It is never ONLINE: only the
+/// store knows the newest state.
 #[derive(Clone, Copy, Debug)]
 pub struct RowsPage<'a> {
     /// Rows.
     pub row_count: u32,
-    /// Changes that they stand for beside their own.
+    /// Changes that the rows stand for besides their own.
     pub merged_count: u32,
-    /// The time of the oldest change in it; zero when there is none.
+    /// The time of the oldest change in it; zero if there is none.
     pub oldest_transact_time: Nanos,
-    /// Ends among the changes of one `seq`.
+    /// True when the page ends among the changes of one `seq`.
     pub is_partial: bool,
     /// The rows, one after the other.
     pub rows: &'a [u8],
 }
 
-/// Appends a page's frames as [`put_page`] does, of rows that come from elsewhere.
+/// Appends a page's frames as [`put_page`] does, for rows that do not come from a store.
 pub fn put_rows_page(head: &PageHead, page: &RowsPage<'_>, token: &[u8], out: &mut Vec<u8>) {
     let none = PageFlags::default();
     let header = OrderPage {
@@ -355,8 +355,8 @@ pub fn put_rows_page(head: &PageHead, page: &RowsPage<'_>, token: &[u8], out: &m
     });
 }
 
-/// Appends a page that refuses its question; `token` is the oldest legal one, empty when there is
-/// none for this session.
+/// Appends a page that refuses its fetch; `token` is the oldest legal one, empty if there is none
+/// for this session.
 pub fn put_refusal(head: &PageHead, reason: Reason, token: &[u8], out: &mut Vec<u8>) {
     put_order_page(&empty_header(head, reason), token, out);
 }

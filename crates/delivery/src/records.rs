@@ -1,9 +1,9 @@
-//! Which slot holds a record: a directory of chunks by record number, each freed when its last
-//! record is gone.
+//! The directory from record number to slot: chunks by record number, each freed when its last
+//! record is removed.
 //!
-//! Record numbers come nearly dense and in order, so that a look-up is two loads and neither
-//! growth nor removal ever moves what is there. Both are bounded: a number may be so far from the
-//! others and no farther, and what empties at the low end is forgotten a few chunks at a time.
+//! Record numbers are nearly dense and in order, so a look-up is two loads, and neither growth nor
+//! removal moves an entry. Both are bounded: a new number may be only so far from the others, and
+//! empty chunks at the low end are removed a few at a time.
 
 use std::collections::VecDeque;
 
@@ -12,9 +12,10 @@ use weir_types::Rec;
 const CHUNK_BITS: u32 = 12;
 const CHUNK_LEN: usize = 1 << CHUNK_BITS;
 const NO_SLOT: u32 = u32::MAX;
-/// How far a record number may be from those that are there: bounds what one event can allocate.
+/// The greatest distance of a record number from those in the directory: limits the memory that one
+/// event can allocate.
 pub(crate) const REC_JUMP_MAX: u64 = 1 << 25;
-/// Emptied chunks that one removal forgets.
+/// Empty chunks that one removal removes at most.
 const FORGET_STEPS: usize = 8;
 
 #[derive(Clone, Debug)]
@@ -53,7 +54,7 @@ impl Records {
         (slot != NO_SLOT).then_some(slot)
     }
 
-    /// The first record from `rec` on, and its slot.
+    /// Returns the first record at or after `rec`, and its slot.
     pub(crate) fn next_from(&self, rec: Rec) -> Option<(Rec, u32)> {
         let from = rec.0.max(self.base << CHUNK_BITS);
         let (mut index, mut offset) = (self.chunk_index(Rec(from))?, Self::offset(Rec(from)));
@@ -68,7 +69,7 @@ impl Records {
         None
     }
 
-    /// True when `rec` is not absurdly far from the records that are there.
+    /// True when `rec` is within [`REC_JUMP_MAX`] of the records in the directory.
     pub(crate) fn can_hold(&self, rec: Rec) -> bool {
         let end = self.base + self.chunks.len() as u64;
         let chunk = rec.0 >> CHUNK_BITS;
@@ -76,7 +77,7 @@ impl Records {
         self.chunks.is_empty() || (chunk <= end + jump_max && chunk + jump_max >= self.base)
     }
 
-    /// True when inserting `rec` asks for no memory.
+    /// True when inserting `rec` allocates nothing.
     pub(crate) fn has_room(&self, rec: Rec) -> bool {
         self.chunk(rec).is_some()
     }
@@ -117,7 +118,7 @@ impl Records {
         }
         self.chunks[index] = None;
         self.held_count -= 1;
-        // The last chunk stays as a mark of how far the numbers have come.
+        // The last chunk stays and marks the highest number so far.
         for _ in 0..FORGET_STEPS {
             if self.chunks.len() == 1 || self.chunks[0].is_some() {
                 return;
@@ -127,7 +128,7 @@ impl Records {
         }
     }
 
-    /// Bytes asked of the allocator.
+    /// Bytes requested from the allocator.
     #[inline]
     pub(crate) fn reserved_bytes(&self) -> u64 {
         let directory = self.chunks.capacity() * size_of::<Option<Box<Chunk>>>();

@@ -1,19 +1,19 @@
-//! A source's stream from what was kept of it: the state beside a snapshot of its store, and the
-//! openings and batches since, exactly as they were taken in.
+//! A source's stream, rebuilt from stored entries: the state saved with a snapshot of its store,
+//! and the openings and batches since, exactly as they were taken in.
 //!
-//! Store and stream are a function of the snapshot and these entries, so that a store that is
-//! started again, and a replica of it, end as the original does.
+//! Store and stream are a function of the snapshot and these entries, so a restarted store and a
+//! replica end in the same state as the original.
 //!
 //! ```text
-//! state     version u8, epoch u32, next batch u64, rows of it that are there u32, resend u8
+//! state     version u8, epoch u32, next batch u64, rows of it in the store u32, resend u8
 //!           (0 none, 1 due, 2 runs, 3 sweeps, 4 none: a log's records), its place, its seq u64,
 //!           its cursor u64; the place that rows must be above
 //! ```
 //! A place is `seq` u64 and `rec` u64; all numbers are little-endian.
 //!
-//! What a node's own engine said comes to replicas as batches too. Such a batch is numbered as the
-//! last of the log's records that it stands for, and may begin before what is there: rows that are
-//! there are passed over.
+//! The events of a node's own engine come to replicas as batches too. Such a batch has the number
+//! of the last log record that it covers, and may begin before the store's head: rows that the
+//! store has are skipped.
 
 use weir_types::{BatchNo, Epoch, PartitionId, Reason, Rec, Seq};
 use weir_wire::ClientMessage;
@@ -30,32 +30,32 @@ use crate::stream::{Resend, SourceStream, StreamCounters, Taken, Window, reason_
 /// Bytes of a stream's state.
 pub const STREAM_STATE_LEN: usize = 1 + 4 + 8 + 4 + 1 + 16 + 8 + 8 + 16;
 const VERSION: u8 = 1;
-/// In the place of a resend: there is none, and the stream is a log's.
+/// The resend code of a log's stream, which has no resend.
 const LOG: u8 = 4;
-/// Who feeds a stream that is fed from what was kept.
+/// The writer of a stream that is replayed.
 const REPLAY: u64 = u64::MAX;
 
-/// Why an entry cannot follow what is there.
+/// The reason that an entry cannot follow the current state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
-    /// The bytes are no opening and no batch.
+    /// The bytes are neither an opening nor a batch.
     #[error("the entry is no opening and no batch")]
     NoEntry,
-    /// It was refused, though it was taken in once.
+    /// It was refused, although it was taken in once.
     #[error("the entry is refused: {0:?}")]
     Refused(Reason),
     /// It is not the batch that is due.
     #[error("the entry is batch {got}, and {due} is due")]
     OutOfTurn {
-        /// The batch.
+        /// The entry's batch.
         got: BatchNo,
-        /// The one that is due.
+        /// The batch that is due.
         due: BatchNo,
     },
 }
 
 impl SourceStream {
-    /// Appends what the stream knows beside its store.
+    /// Appends the stream's own state, which the store does not have.
     pub fn put_state(&self, out: &mut Vec<u8>) {
         let (code, place, seq, cursor) = match self.resend {
             Resend::None => (if self.is_log { LOG } else { 0 }, Place::START, Seq(0), Rec(0)),
@@ -74,7 +74,7 @@ impl SourceStream {
         put_place(self.above, out);
     }
 
-    /// The stream of which this is the state; `None` when it cannot be.
+    /// Returns the stream of this state; `None` if the state is invalid.
     #[must_use]
     pub fn from_state(source: PartitionId, window: Window, state: &[u8]) -> Option<SourceStream> {
         let mut from = Payload(state);
@@ -102,7 +102,7 @@ impl SourceStream {
     /// Takes an opening or a batch, its whole frame, that was taken in once before.
     ///
     /// # Errors
-    /// [`ReplayError`]; the store is of no more use then.
+    /// [`ReplayError`]; the store cannot be used after one.
     pub fn replay(&mut self, entry: &[u8], store: &mut OrderStore) -> Result<(), ReplayError> {
         let Framing::Frame { message: Ok(raw), .. } = next_frame(entry, SOURCE_FRAME_LEN_MAX)
         else {
@@ -149,8 +149,8 @@ impl SourceStream {
         }
     }
 
-    /// Takes what a log's records up to the batch's number say. When there is no room for all of
-    /// it, the same batch is to come again.
+    /// Takes the rows of a log's records up to the batch's number. If there is no room for all of
+    /// them, the same batch must come again.
     fn replay_records(
         &mut self,
         batch: &SourceBatch,
@@ -186,14 +186,14 @@ impl SourceStream {
         Ok(())
     }
 
-    /// What came next was taken in when the sweep was done.
+    /// Completes a sweep: the original completed it before it took the next entry.
     fn finish_sweep(&mut self, store: &mut OrderStore) {
         while self.is_sweeping() {
             let _ = self.sweep(u32::MAX, store);
         }
     }
 
-    /// What was kept is taken in: counts begin here.
+    /// Ends the replay: the counters start from zero here.
     pub fn end_replay(&mut self) {
         self.counters = StreamCounters::default();
     }

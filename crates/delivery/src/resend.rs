@@ -1,5 +1,6 @@
-//! What the stream of an outside core needs of a store beside taking rows in: epochs that disown
-//! what is held, and the records in order of their numbers.
+//! Support for an outside core's stream: epochs that void changes the store holds, and the records
+//! in order of their numbers. Our own engine's log does not need it: its epochs void nothing that a
+//! store holds.
 
 use weir_types::{Epoch, OrderId, Rec};
 
@@ -7,16 +8,16 @@ use crate::ring::Place;
 use crate::row::Standing;
 use crate::store::OrderStore;
 
-/// Ended epochs whose tokens are honoured; those of older ones get RESYNC.
+/// The most ended epochs whose tokens are honoured; tokens of older ones get RESYNC.
 const PAST_EPOCHS_MAX: usize = 1_024;
 
 impl OrderStore {
-    /// The source goes on in `epoch`; what it said after `valid_to` in epochs before never was, and
-    /// tokens beyond get RESYNC. What the store holds of that stays until the source, which is to
-    /// send all that there is again, has said otherwise.
+    /// Starts `epoch` of the source: its changes after `valid_to` in earlier epochs are void, and
+    /// tokens beyond that get RESYNC. The store keeps those changes until the source, which must
+    /// send a full resend, has replaced them.
     ///
     /// # Panics
-    /// When `epoch` is not above the store's: the caller has checked it.
+    /// If `epoch` is not above the store's; the caller has checked it.
     pub(crate) fn begin_epoch_after(&mut self, epoch: Epoch, valid_to: Place) {
         assert!(epoch > self.epoch, "epoch {epoch} is not above {}", self.epoch);
         if self.past_epochs.len() >= PAST_EPOCHS_MAX {
@@ -26,8 +27,8 @@ impl OrderStore {
         self.epoch = epoch;
     }
 
-    /// The identifier of a record's order; `None` when the record never was, is below the floor, or
-    /// is gone since `forgotten` or before: its number may then be another order's.
+    /// Returns the order identifier of a record; `None` if the record never existed, is below the
+    /// floor, or was deleted at or before `forgotten`: its number may then belong to another order.
     pub(crate) fn order_id_of(&self, rec: Rec, forgotten: Place) -> Option<OrderId> {
         let slot = self.records.get(rec)?;
         let meta = self.metas.get(slot);
@@ -35,7 +36,8 @@ impl OrderStore {
         (!is_forgotten).then(|| self.row(slot).order_id())
     }
 
-    /// The first record from `rec` on, where it last changed, and whether it is gone.
+    /// Returns the first record at or after `rec`, the place of its last change, and whether it was
+    /// deleted.
     pub(crate) fn next_record(&self, rec: Rec) -> Option<(Rec, Place, bool)> {
         let (rec, slot) = self.records.next_from(rec)?;
         let meta = self.metas.get(slot);

@@ -1,8 +1,8 @@
-//! A store made of a snapshot's chunks. The stream is described in `snapshot.rs`.
+//! A store built from a snapshot's chunks. `snapshot.rs` describes the stream.
 //!
-//! Nothing of what comes is believed: a chunk's checksum holds, its entries can be, the last chunk
-//! says that all have come, and the live orders have the digest of the original's. The slots come
-//! in no order that matters and enter the rings by place at the end.
+//! The input is not trusted: each chunk's checksum must hold, each entry must be possible, the last
+//! chunk must confirm that all have come, and the live orders must have the digest of the
+//! original's. The slots come in any order and enter the rings by place at the end.
 
 use weir_types::{Epoch, PartitionId, Rec};
 use weir_wire::Message;
@@ -21,10 +21,10 @@ use crate::snapshot::{
 };
 use crate::store::{OrderStore, StoreConfig};
 
-/// How far apart the record numbers of a snapshot may be: bounds what it can allocate.
+/// The greatest span of the record numbers of a snapshot: limits the memory that it can allocate.
 const REC_SPAN_MAX: u64 = 1 << 36;
 
-/// What the head says.
+/// The fields of the head chunk that are checked later.
 #[derive(Clone, Debug)]
 struct Head {
     kinds: u8,
@@ -32,7 +32,7 @@ struct Head {
     digest: u64,
 }
 
-/// A store on its way from a snapshot.
+/// A store that is being built from a snapshot.
 #[derive(Clone, Debug)]
 pub struct Restore {
     store: OrderStore,
@@ -42,7 +42,7 @@ pub struct Restore {
     kind: ChunkKind,
     chain: u64,
     is_complete: bool,
-    /// Places of the slots, marks after records.
+    /// The slots' places, marks after records.
     order: Vec<(Place, bool, u32)>,
     floors: Vec<(Kind, u64, Place)>,
     rec_min: u64,
@@ -50,8 +50,9 @@ pub struct Restore {
 }
 
 impl Restore {
-    /// A store of `config` to be, of which the source must be the snapshot's. The epoch is the
-    /// snapshot's; other keys than it had may be chosen, and begin with the floor over everything.
+    /// Returns an empty restore of a store of `config`, whose source must be the snapshot's. The
+    /// epoch is the snapshot's; the keys may differ from the snapshot's, and new ones begin with
+    /// the floor over everything.
     #[must_use]
     pub fn new(config: StoreConfig) -> Restore {
         Restore {
@@ -68,10 +69,10 @@ impl Restore {
         }
     }
 
-    /// Takes the next chunk off the head of `bytes` and returns its length.
+    /// Takes the next chunk from the start of `bytes` and returns its length.
     ///
     /// # Errors
-    /// Any [`RestoreError`] about it; what was taken in so far is of no more use then.
+    /// Any [`RestoreError`] of the chunk; the restore cannot be used after one.
     pub fn take(&mut self, bytes: &[u8]) -> Result<usize, RestoreError> {
         let chunk = self.number;
         let (kind, entries, len) = self.check(bytes)?;
@@ -103,7 +104,7 @@ impl Restore {
         RestoreError::Entry { chunk: self.number, what }
     }
 
-    /// A chunk's kind, entries and length.
+    /// Returns a chunk's kind, number of entries and length.
     fn check(&self, bytes: &[u8]) -> Result<(ChunkKind, u32, usize), RestoreError> {
         let chunk = self.number;
         let header = bytes.get(..CHUNK_HEADER_LEN).ok_or(RestoreError::Truncated { chunk })?;
@@ -181,7 +182,7 @@ impl Restore {
         Some(self.check_slot(&meta, row).and_then(|()| self.add_slot(meta, row)))
     }
 
-    /// Whether a slot can be: what it says twice it says the same.
+    /// Checks that a slot is possible and that its redundant fields agree.
     fn check_slot(&self, meta: &Meta, bytes: &[u8]) -> Result<(), RestoreError> {
         let is_len = (row_len(0)..=row_len(ATTRIBUTES_LEN_MAX)).contains(&bytes.len());
         let is_len = is_len && {
@@ -284,10 +285,10 @@ impl Restore {
         self.is_complete
     }
 
-    /// The store, when all chunks are in.
+    /// Returns the store, once all chunks are in.
     ///
     /// # Errors
-    /// [`RestoreError`] when they are not, or are of another store than they say.
+    /// [`RestoreError`] if chunks are missing, or the orders' digest is not the one in the head.
     pub fn finish(mut self) -> Result<OrderStore, RestoreError> {
         if !self.is_complete {
             return Err(RestoreError::Truncated { chunk: self.number });
@@ -324,7 +325,7 @@ impl Restore {
         }
         let kinds = self.head.as_ref().expect("a complete one has a head").kinds;
         for (kind, value, floor) in core::mem::take(&mut self.floors) {
-            // What the original had no ring of, it has no floor of.
+            // The original has no floor for a key of which it had no ring.
             if kinds >> kind as u8 & 1 == 1 {
                 self.store.index.set_key_floor(kind, value, floor);
             }
@@ -334,7 +335,7 @@ impl Restore {
 }
 
 impl OrderStore {
-    /// The store that `bytes`, all chunks of a snapshot one after the other, were taken of.
+    /// Restores a store from `bytes`, all chunks of a snapshot one after the other.
     ///
     /// # Errors
     /// Any [`RestoreError`].

@@ -1,10 +1,10 @@
-//! The ring: what changed, in order, with each record at its latest place only.
+//! The ring: a list of changes in order, with each record at its latest place only.
 //!
 //! Places only grow, so a ring is appended to and needs no tree. A record's change clears the bit
 //! of its old entry and appends a new one: O(1). Dead entries keep their place, so that a token's
-//! place is found by bisection; a walk passes any number of them in a few words of the bitmap, so
-//! that a page costs its rows and not the changes that it jumps over. They are swept a few per
-//! append, in place:
+//! place is found by bisection; a walk passes any number of them in a few words of the bitmap, so a
+//! page costs its rows and not the changes that it skips. A sweep removes dead entries in place, a
+//! few steps per append:
 //!
 //! ```text
 //! 0 .. write   swept: in order, live unless killed since
@@ -18,7 +18,7 @@ use weir_types::{Rec, Seq};
 use crate::bits::Bits;
 use crate::chunk::Chunked;
 
-/// A place in a source's history: the pair that only grows. The default is before everything.
+/// A place in a source's history: the pair that only grows. The default is before the first change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     /// The change's number.
@@ -28,23 +28,23 @@ pub struct Place {
 }
 
 impl Place {
-    /// Before the first change: what a reader without a token has seen.
+    /// The place before the first change, at which a reader without a token starts.
     pub const START: Place = Place { seq: Seq(0), rec: Rec(0) };
 
-    /// The place of `rec`'s change `seq`.
+    /// Returns the place of `rec`'s change `seq`.
     #[must_use]
     pub const fn new(seq: Seq, rec: Rec) -> Place {
         Place { seq, rec }
     }
 }
 
-/// Dead entries for each live one at which a sweep begins. A sweep moves all live entries, which is
-/// a look into memory for each: fewer sweeps for longer rings.
+/// Dead entries per live one at which a sweep begins. A sweep moves all live entries, with a memory
+/// access for each: longer rings need fewer sweeps.
 const DEAD_PER_LIVE: u32 = 2;
-/// Dead entries beyond those.
+/// Dead entries allowed beyond those.
 const DEAD_SLACK: u32 = 8;
 /// Live entries moved per append while a sweep runs. A sweep must end before the entries appended
-/// meanwhile call for the next one: two would do, four keeps the ring short.
+/// meanwhile call for the next one: two would be enough, four keeps the ring shorter.
 pub(crate) const SWEEP_STEPS: u32 = 4;
 
 /// A change in a ring.
@@ -63,7 +63,7 @@ pub(crate) struct Ring {
     live_count: u32,
     is_sweeping: bool,
     newest: Place,
-    /// The latest place that was removed for good: who has seen less may have missed it.
+    /// The latest place that was removed for good: a reader at an earlier place may have missed it.
     floor: Place,
     /// The sum of the hashes of the live orders in it, modulo 2^64.
     digest: u64,
@@ -108,14 +108,14 @@ impl Ring {
         self.digest
     }
 
-    /// Takes `out` from the digest and puts `into` there.
+    /// Subtracts `out` from the digest and adds `into`.
     #[inline]
     pub(crate) fn rehash(&mut self, out: u64, into: u64) {
         self.digest = self.digest.wrapping_sub(out).wrapping_add(into);
     }
 
     /// Appends a change and returns its position. Two entries may share a place: a record and the
-    /// mark of what it was before.
+    /// mark of its former keys.
     #[inline]
     pub(crate) fn append(&mut self, place: Place, slot: u32) -> u32 {
         assert!(place >= self.newest, "{place:?} after {:?}: places never fall", self.newest);
@@ -126,7 +126,7 @@ impl Ring {
         position
     }
 
-    /// Marks the entry at `position` dead: its record has a later place, or none any more.
+    /// Marks the entry at `position` dead: its record has a later place, or was removed.
     #[inline]
     pub(crate) fn kill(&mut self, position: u32) {
         assert!(self.live.clear(position), "the entry at {position} is dead already");
@@ -141,8 +141,8 @@ impl Ring {
         self.entries.len() - (self.read - self.write) - self.live_count
     }
 
-    /// True when it is time to sweep: there are two dead entries for each live one, or one for four
-    /// when memory `is_short`.
+    /// True when a sweep is due: there are two dead entries per live one, or one per four when
+    /// memory `is_short`.
     #[inline]
     pub(crate) fn is_due(&self, is_short: bool) -> bool {
         let live = self.live_count;
@@ -150,25 +150,25 @@ impl Ring {
         self.is_sweeping || self.dead_count() > dead.saturating_add(DEAD_SLACK)
     }
 
-    /// Gives back a chunk that is not needed any more; false when there is none.
+    /// Frees a chunk that is no longer needed; false if there is none.
     #[inline]
     pub(crate) fn trim(&mut self) -> bool {
         self.entries.trim()
     }
 
-    /// Gives back what an empty ring has no use for; false when there is nothing.
+    /// Frees the first chunk of an empty ring; false if there is nothing to free.
     pub(crate) fn trim_empty(&mut self) -> bool {
         self.entries.trim_first()
     }
 
-    /// Empties the ring for another key, with its memory.
+    /// Empties the ring for another key; the ring keeps its memory.
     pub(crate) fn reset(&mut self, floor: Place) {
         assert!(self.live_count == 0 && self.digest == 0, "the ring is in use");
         (self.newest, self.floor) = (Place::START, floor);
     }
 
-    /// Sweeps a few entries; `moved` hears the new position of each slot whose entry moved. Returns
-    /// how many steps that took, at most `steps_max`.
+    /// Sweeps a few entries and calls `moved` with each moved entry's slot and new position.
+    /// Returns the number of steps, at most `steps_max`.
     #[inline]
     pub(crate) fn sweep(&mut self, steps_max: u32, mut moved: impl FnMut(u32, u32)) -> u32 {
         if !self.is_sweeping {
@@ -193,12 +193,12 @@ impl Ring {
         steps_max
     }
 
-    /// The position of the first entry, live or dead, later than `place`.
+    /// Returns the position of the first entry, live or dead, later than `place`.
     pub(crate) fn position_after(&self, place: Place) -> u32 {
         if place >= self.newest {
             return self.entries.len();
         }
-        // The swept part and the rest are each in order, and the first is before the second.
+        // The swept part and the rest are each in order, and the first comes before the second.
         if self.write > 0 && self.entries.get(self.write - 1).place > place {
             return self.partition_point(0, self.write, place);
         }
@@ -217,14 +217,14 @@ impl Ring {
         low
     }
 
-    /// The first live entry at or after `position`, with its own.
+    /// Returns the first live entry at or after `position`, and its position.
     #[inline]
     pub(crate) fn next_live(&self, position: u32) -> Option<(u32, Entry)> {
         self.live.next(position).map(|at| (at, *self.entries.get(at)))
     }
 
-    /// Puts the next live entries at or after `position` into `group`, as many as it holds; returns
-    /// how many there were, and the words looked at.
+    /// Fills `group` with the next live entries at or after `position`; returns their number and
+    /// the number of words read.
     #[inline]
     pub(crate) fn live_from(&self, position: u32, group: &mut [(u32, Entry)]) -> (usize, u32) {
         let (mut count, mut steps, mut from) = (0, 0, position);
@@ -242,13 +242,14 @@ impl Ring {
         (count, steps)
     }
 
-    /// True when appending `count` entries, at least one, asks for no memory.
+    /// True when appending `count` entries, at least one, allocates nothing.
     #[inline]
     pub(crate) fn has_room(&self, count: u32) -> bool {
         self.entries.has_room(count) && self.live.has_room(self.entries.len() + count - 1)
     }
 
-    /// Looks at the word of a position's bit and at the entry behind which the next one goes.
+    /// Touches the word of a position's bit and the last entry, after which the next one is
+    /// appended.
     #[inline]
     pub(crate) fn look(&self, position: u32) -> u64 {
         let last = self.entries.len().checked_sub(1);
@@ -256,7 +257,7 @@ impl Ring {
         self.live.look(position) ^ u64::from(entry)
     }
 
-    /// Bytes asked of the allocator.
+    /// Bytes requested from the allocator.
     #[inline]
     pub(crate) fn reserved_bytes(&self) -> u64 {
         self.entries.reserved_bytes() + self.live.reserved_bytes()

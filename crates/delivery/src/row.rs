@@ -1,7 +1,8 @@
-//! What a slot holds: an order's row as bytes of the wire, and what pages need to know of it.
+//! A slot's content: an order's row in wire format, and the metadata that pages need.
 //!
-//! A row is the fixed fields and up to 600 bytes that only an outside core and its clients
-//! understand. It is encoded at most once, when it changes; each page copies it and sets one field.
+//! A row is the fixed fields and up to 600 bytes of attributes that only an outside core and its
+//! clients understand. It is encoded at most once, when it changes; each page copies it and sets
+//! one field.
 
 use weir_types::{
     AccountId, ClOrdId, ExecInst, ExecType, FirmId, InstrumentId, Nanos, OrdStatus, OrdType,
@@ -34,15 +35,15 @@ pub const fn row_len(attributes_len: usize) -> usize {
     ROW_LEN + LEN_LEN + attributes_len
 }
 
-/// The record of a block, as far as it is that long.
+/// Returns the record number of a block, if the block is long enough to hold one.
 #[inline]
 pub(crate) fn rec_of(block: &[u8]) -> Option<Rec> {
     let bytes = block.get(REC_AT..)?.first_chunk()?;
     Some(Rec(u64::from_le_bytes(*bytes)))
 }
 
-/// A row as it goes on the wire: the fixed fields, then the attributes after their length. Its
-/// merged count is zero.
+/// A row in wire format: the fixed fields, then the attributes after their length. Its merged count
+/// is zero.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row<'a>(pub(crate) &'a [u8]);
 
@@ -77,14 +78,14 @@ impl<'a> Row<'a> {
         OrderRow::decode_block(self.0).expect("the store checked it")
     }
 
-    /// What a digest adds up: XXH3-64 of the row.
+    /// Returns the row's contribution to a digest: its XXH3-64.
     #[inline]
     pub(crate) fn hash(self) -> u64 {
         xxhash_rust::xxh3::xxh3_64(self.0)
     }
 }
 
-/// Writes a row to the bytes that the heap has for it, [`row_len`] of them.
+/// Writes a row to its bytes in the heap, [`row_len`] of them.
 #[inline]
 pub(crate) fn write_row(block: &[u8], attributes: &[u8], to: &mut [u8]) {
     let len = u16::try_from(attributes.len()).expect("attributes are short");
@@ -94,7 +95,7 @@ pub(crate) fn write_row(block: &[u8], attributes: &[u8], to: &mut [u8]) {
     to[ROW_LEN + LEN_LEN..].copy_from_slice(attributes);
 }
 
-/// The row of an order after an event of our own engine.
+/// Returns the row of an order after an event of our own engine.
 #[must_use]
 pub fn row_of(event: &OrderEvent) -> OrderRow {
     OrderRow {
@@ -130,8 +131,8 @@ pub fn row_of(event: &OrderEvent) -> OrderRow {
     }
 }
 
-/// A row that only names a record: LEAVE or TOMBSTONE. Its enumerations hold some value, because
-/// the wire has none for "nothing".
+/// Returns a row that only names a record: LEAVE or TOMBSTONE. Its enumerations hold arbitrary
+/// valid values, because the wire has none for "nothing".
 pub(crate) fn bodiless_row(place: Place, order_id: OrderId, flags: RowFlags) -> OrderRow {
     OrderRow {
         rec: place.rec,
@@ -187,23 +188,23 @@ impl MarkRow {
     }
 }
 
-/// What a slot stands for.
+/// The state of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// Nothing.
+    /// Not in use.
     Free,
     /// An order that can still change.
     Live,
-    /// An order that ended, kept until the floor passes it.
+    /// An order that ended, kept until the floor passes its place.
     Ended,
-    /// A record that is gone, kept until the floor passes it.
+    /// A deleted record, kept until the floor passes its place.
     Tombstone,
-    /// The mark that a record had other keys before; kept until the floor passes it.
+    /// The mark that a record had other keys before; kept until the floor passes its place.
     Leave,
 }
 
 impl Standing {
-    /// The standing of a slot in use with this number.
+    /// Returns the standing of a slot in use by its code.
     pub(crate) fn from_code(code: u8) -> Option<Standing> {
         [Standing::Live, Standing::Ended, Standing::Tombstone, Standing::Leave]
             .into_iter()
@@ -211,37 +212,38 @@ impl Standing {
     }
 }
 
-/// Changes before the latest whose distance is remembered.
+/// The number of changes before the latest whose distances are remembered.
 pub(crate) const HISTORY_LEN: usize = 7;
 
-/// What pages need to know of a slot beside its bytes.
+/// The metadata of a slot that pages need besides its bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Meta {
     pub(crate) place: Place,
-    /// Where the record began.
+    /// The place of the record's first change.
     pub(crate) first: Place,
-    /// Its keys; those before the change when it is a mark.
+    /// The record's keys; for a mark, those before the change.
     pub(crate) keys: Keys,
-    /// The keys after the change when it is a mark.
+    /// For a mark, the keys after the change.
     pub(crate) next_keys: Keys,
     /// The row's hash while the order is live, else zero.
     pub(crate) hash: u64,
-    /// Where the row is, and how long.
+    /// The row's block in the heap.
     pub(crate) block: Block,
     pub(crate) row_len: u16,
     pub(crate) standing: Standing,
-    /// All changes so far.
+    /// The number of changes so far.
     pub(crate) change_count: u32,
-    /// Distances in `seq` from each change to the one before, latest first; zero where there is
-    /// none, `u32::MAX` where it does not fit.
+    /// Distances in `seq` from each change to the one before, latest first; zero if there is no
+    /// earlier change, `u32::MAX` if the distance does not fit.
     pub(crate) history: [u32; HISTORY_LEN],
-    /// Neighbours among what waits for the floor; `older` is the next free slot of a free one.
+    /// Neighbours in the list of slots that wait for the floor; in a free slot, `older` is the next
+    /// free slot.
     pub(crate) older: u32,
     pub(crate) newer: u32,
 }
 
 impl Meta {
-    /// Looks at both ends of it.
+    /// Touches both ends of the metadata, to bring it into the cache.
     #[inline]
     pub(crate) fn look(&self) -> u64 {
         self.place.seq.0 ^ u64::from(self.newer) ^ u64::from(self.row_len)
@@ -276,8 +278,8 @@ impl Meta {
         self.place = place;
     }
 
-    /// Changes after `after` that the latest one stands for: exact up to [`HISTORY_LEN`] and for
-    /// readers that never saw the record, else at least as many.
+    /// Returns the number of changes after `after` that the latest one stands for: exact up to
+    /// [`HISTORY_LEN`] and for readers that never saw the record, otherwise a lower bound.
     #[inline]
     pub(crate) fn merged_count(&self, after: Place) -> u32 {
         if self.first > after {
@@ -298,7 +300,7 @@ impl Meta {
         count
     }
 
-    /// True when what waits for the floor holds this slot.
+    /// True when this slot is in the list that waits for the floor.
     pub(crate) fn is_waiting(&self) -> bool {
         matches!(self.standing, Standing::Ended | Standing::Tombstone | Standing::Leave)
     }

@@ -1,11 +1,11 @@
-//! A store as a stream of bounded chunks, and a store made of one: for restarts and for followers.
+//! A store as a stream of bounded chunks, and a store built from one: for restarts and followers.
 //!
-//! The stream is the store as it was when the snapshot began, whatever comes in meanwhile: of a
-//! slot that changes before its turn, the state before is kept and sent. So a follower that is
-//! restored and then takes in what came after [`OrderStore::head`] of that moment ends as the
-//! original does: tokens, floors, LEAVE marks and merged counts included. Had it been given rows as
-//! they are when their turn comes, the keys that an order had at the beginning would be lost, and
-//! with them the marks that readers of these need.
+//! The stream is the store as it was when the snapshot began, regardless of later changes: if a
+//! slot changes before its turn, its state before the change is kept and sent. A follower that is
+//! restored and then takes in the changes after the [`OrderStore::head`] of that moment ends in the
+//! same state as the original: tokens, floors, LEAVE marks and merged counts included. If the
+//! stream had each row as it is at its turn, the keys that an order had at the beginning would be
+//! lost, and with them the marks that readers of those keys need.
 //!
 //! ```text
 //! chunk     magic u32, version u16, kind u8, 0 u8, number u32, bytes of the payload u32,
@@ -41,28 +41,28 @@ pub(crate) const KEY_ENTRY_LEN: usize = 1 + 8 + 16;
 /// The longest payload that is read.
 pub(crate) const PAYLOAD_LEN_MAX: usize = 1 << 24;
 
-/// What a call of [`OrderStore::snapshot_chunk`](crate::OrderStore::snapshot_chunk) came to.
+/// The result of a call of [`OrderStore::snapshot_chunk`](crate::OrderStore::snapshot_chunk).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum SnapshotStep {
-    /// A chunk, and there are more.
+    /// A chunk was appended, and there are more.
     More,
-    /// The last chunk.
+    /// The last chunk was appended.
     Done,
 }
 
-/// Why there is no next chunk.
+/// The reason that there is no next chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
     /// No snapshot was begun, or it is complete.
     #[error("no snapshot is under way")]
     NotBegun,
-    /// What changed since it began took too much memory: it was given up.
+    /// The copies of slots that changed since it began took too much memory, so it was cancelled.
     #[error("the snapshot was given up: the store is at its limit of memory")]
     GivenUp,
 }
 
-/// Why a stream of chunks is not a store.
+/// The reason that a stream of chunks is not a valid store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RestoreError {
     /// The bytes end inside a chunk, or before the last one.
@@ -71,13 +71,13 @@ pub enum RestoreError {
         /// The chunk's number.
         chunk: u32,
     },
-    /// Bytes that are no chunk of a snapshot.
+    /// The bytes are no chunk of a snapshot.
     #[error("chunk {chunk}: not a snapshot's")]
     Magic {
         /// The chunk's number.
         chunk: u32,
     },
-    /// Another version's stream.
+    /// The stream has an unknown version.
     #[error("chunk {chunk}: version {version} is not read")]
     Version {
         /// The chunk's number.
@@ -91,18 +91,18 @@ pub enum RestoreError {
         /// The chunk's number.
         chunk: u32,
     },
-    /// A chunk is missing, is there twice or has no place here.
+    /// A chunk is missing, is there twice or is out of place.
     #[error("chunk {chunk}: out of order")]
     OutOfOrder {
         /// The number of the chunk that was due.
         chunk: u32,
     },
-    /// A value in an entry cannot be.
+    /// A value in an entry is impossible.
     #[error("chunk {chunk}: {what} cannot be")]
     Entry {
         /// The chunk's number.
         chunk: u32,
-        /// Which value.
+        /// The value.
         what: &'static str,
     },
     /// A row's field has a value without meaning.
@@ -110,35 +110,35 @@ pub enum RestoreError {
     Row {
         /// The chunk's number.
         chunk: u32,
-        /// Which field.
+        /// The field and its error.
         error: DecodeError,
     },
-    /// The snapshot is another source's.
+    /// The snapshot is of another source.
     #[error("a snapshot of partition {got} for the store of partition {want}")]
     WrongSource {
-        /// Whose it is.
+        /// The snapshot's source.
         got: PartitionId,
-        /// Whose the store is to be.
+        /// The store's source.
         want: PartitionId,
     },
-    /// The counts or the chain of the last chunk do not fit what came.
+    /// The counts or the chain of the last chunk do not match the chunks received.
     #[error("what came is not what the last chunk says: {what}")]
     Incomplete {
-        /// Which of them.
+        /// The part that does not match.
         what: &'static str,
     },
-    /// The live orders are not those that the snapshot was taken of.
+    /// The digest of the live orders differs from that of the original.
     #[error("the digest of the live orders is {got:016x}, not {want:016x}")]
     Digest {
-        /// Of what came.
+        /// The digest of the restored orders.
         got: u64,
-        /// Of the original.
+        /// The digest of the original.
         want: u64,
     },
-    /// The store may not ask for as much memory.
+    /// The snapshot needs more memory than the store's limit.
     #[error("the snapshot does not fit in {bytes_max} bytes")]
     StoreFull {
-        /// What it may ask for.
+        /// The limit in bytes.
         bytes_max: u64,
     },
 }
@@ -171,7 +171,7 @@ pub(crate) fn put_keys(keys: &Keys, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads what a payload holds, one value after the other; `None` where it ends early.
+/// A reader of a payload's values, one after the other; `None` if the payload ends early.
 pub(crate) struct Payload<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Payload<'a> {

@@ -1,9 +1,9 @@
-//! The order store: the latest state of each order of one source, and what is new since a place.
+//! The order store: the latest state of each order of one source, and the changes since a place.
 //!
-//! Fed by events or rows in (`seq`, `rec`) order (`ingest.rs`), it answers one question: what
-//! changed after this place, of what this filter lets through? (`page.rs`) It knows no clock, no
-//! thread, no I/O and no reader. What it does for one event is bounded: nothing ever stops to
-//! compact, and what it may take of memory is bounded too (`memory.rs`).
+//! It takes in events or rows in (`seq`, `rec`) order (`ingest.rs`) and answers one query: the rows
+//! that changed after a place and pass a filter (`page.rs`). It has no clock, thread, I/O or
+//! reader. The work for one event is bounded: nothing ever stops to compact. Its memory is bounded
+//! too (`memory.rs`).
 
 use weir_types::{Epoch, PartitionId, Reason, Rec};
 use weir_wire::delivery::OrderRow;
@@ -18,51 +18,52 @@ use crate::records::Records;
 use crate::ring::Place;
 use crate::row::{MarkRow, Meta, ROW_LEN, Row, Standing};
 
-/// How long what ended is kept. Must be far more than what ends while a reader waits, pages through
-/// its first copy, or is away: a reader that is overtaken starts again.
+/// The limits on ended orders that are kept. They must be far more than end while a reader waits,
+/// pages through its first copy, or is away: a reader that the floor overtakes starts again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
     /// At most this many ended orders, tombstones and LEAVE marks.
     pub count_max: u32,
-    /// At most this many bytes of them: their rows, and [`SLOT_SIZE`] each.
+    /// At most this many bytes of them: their rows, plus [`SLOT_SIZE`] each.
     pub bytes_max: u64,
 }
 
 impl Retention {
-    /// Keeps whatever ended for ever.
+    /// Keeps all ended orders for ever.
     pub const ALL: Retention = Retention { count_max: u32::MAX, bytes_max: u64::MAX };
 }
 
-/// What ended and stays beyond what [`Retention`] says, until who keeps it elsewhere has it.
+/// Ended orders that stay beyond [`Retention`], until an archive has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// All that ended after this place is held,
+    /// Everything that ended after this place is held,
     pub after: Place,
-    /// but no more than so many above [`Retention::count_max`]; short memory lets all of it go.
+    /// but at most this many above [`Retention::count_max`]; when memory is short they are removed.
     pub count_max: u32,
 }
 
-/// About what one order costs beside its row, in bytes: what is known of it and its places.
+/// The approximate cost of one order besides its row, in bytes: its metadata and its places.
 pub const SLOT_SIZE: u64 = 400;
 
-/// What a store is to be.
+/// The configuration of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreConfig {
-    /// Whose records these are.
+    /// The source of the records.
     pub source: PartitionId,
     /// The source's epoch.
     pub epoch: Epoch,
     /// The keys that have rings; [`Kinds::NONE`] for a replica for readers of everything.
     pub kinds: Kinds,
-    /// How long what ended is kept.
+    /// The limits on ended orders that are kept.
     pub retention: Retention,
-    /// Bytes of memory that the store may ask for, all together; `u64::MAX` for no limit. What
-    /// ended goes early before it is reached, and then what is new is refused.
+    /// Bytes of memory that the store may request in all; `u64::MAX` for no limit. Near the limit
+    /// ended orders are removed early; then new orders are refused.
     pub bytes_max: u64,
 }
 
 impl StoreConfig {
-    /// A store of `source` with all keys, that keeps a million ended orders, without a limit.
+    /// Returns the configuration of a store of `source` with all keys and a million ended orders,
+    /// without a memory limit.
     #[must_use]
     pub const fn new(source: PartitionId, epoch: Epoch) -> StoreConfig {
         let retention = Retention { count_max: 1_000_000, bytes_max: u64::MAX };
@@ -70,19 +71,19 @@ impl StoreConfig {
     }
 }
 
-/// Why a place cannot be read from.
+/// The reason that a reader cannot go on from a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Resync {
     /// The place is beyond the end of its epoch, or its epoch is not known here.
     #[error("the place is beyond its epoch's end")]
     Epoch,
-    /// Something that the reader may have seen is gone without it having been told.
+    /// A change that the reader may need was removed before the reader got it.
     #[error("the place is older than the floor")]
     Floor,
 }
 
 impl Resync {
-    /// The reason as the wire has it.
+    /// Returns the reason code of the wire format.
     #[must_use]
     pub const fn reason(self) -> Reason {
         match self {
@@ -96,8 +97,9 @@ pub(crate) const NONE: u32 = u32::MAX;
 
 /// The latest state of each order of one source.
 ///
-/// INVARIANT: what waits for the floor (ended orders, tombstones, LEAVE marks) is chained in the
-/// order of its places, so that what is removed is always the oldest, and the floor only rises.
+/// INVARIANT: the slots that wait for the floor (ended orders, tombstones, LEAVE marks) are chained
+/// in the order of their places, so that the oldest is always removed first, and the floor only
+/// rises.
 #[derive(Clone, Debug)]
 pub struct OrderStore {
     pub(crate) config: StoreConfig,
@@ -112,7 +114,7 @@ pub struct OrderStore {
     /// The first free slot; the chain goes on in the slots.
     pub(crate) free_slot: u32,
     pub(crate) free_count: u32,
-    /// The chain of what waits for the floor.
+    /// The chain of slots that wait for the floor.
     pub(crate) oldest: u32,
     pub(crate) newest: u32,
     pub(crate) waiting_count: u32,
@@ -122,23 +124,23 @@ pub struct OrderStore {
     /// Bytes of all rows, and of their attributes alone.
     pub(crate) row_bytes: u64,
     pub(crate) attribute_bytes: u64,
-    /// Memory is short: nothing new is asked for.
+    /// True when memory is short: nothing new is requested.
     pub(crate) is_tight: bool,
-    /// What went before its time because memory was short.
+    /// Slots removed early because memory was short.
     pub(crate) early_count: u64,
     pub(crate) full_count: u64,
     pub(crate) step_count: u64,
-    /// The snapshot under way.
+    /// The snapshot in progress.
     pub(crate) capture: Option<Box<Capture>>,
     pub(crate) is_capture_given_up: bool,
-    /// What snapshots that were given up had kept, given back a little at a time.
+    /// Entries that cancelled snapshots had kept, freed a few at a time.
     pub(crate) abandoned: Kept,
     pub(crate) mark_row: MarkRow,
     pub(crate) scratch: Vec<u8>,
 }
 
 impl OrderStore {
-    /// An empty store.
+    /// Returns an empty store.
     #[must_use]
     pub fn new(config: StoreConfig) -> OrderStore {
         OrderStore {
@@ -172,35 +174,35 @@ impl OrderStore {
         }
     }
 
-    /// Whose records these are.
+    /// Returns the source of the records.
     #[must_use]
     pub fn source(&self) -> PartitionId {
         self.config.source
     }
 
-    /// The source's epoch.
+    /// Returns the source's epoch.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// Its epochs before with the last valid place of each, oldest first, as far as they are known.
+    /// Returns the known earlier epochs with the last valid place of each, oldest first.
     #[must_use]
     pub fn past_epochs(&self) -> &[(Epoch, Place)] {
         &self.past_epochs
     }
 
-    /// Changes what is kept of what ended, from now on; what is too much goes bit by bit.
+    /// Changes the limits on ended orders from now on; the excess is removed a few at a time.
     pub fn set_retention(&mut self, retention: Retention) {
         self.config.retention = retention;
     }
 
-    /// Says what of what ended stays for now though it is too much. It is no part of a snapshot.
+    /// Sets the ended orders that stay for now beyond the limits. This is not part of a snapshot.
     pub fn set_held(&mut self, held: Option<Held>) {
         self.held = held;
     }
 
-    /// Whether there is more of what ended than is to be kept, and it may go.
+    /// True when there are more ended orders than the limits allow, and they are not held.
     #[must_use]
     pub fn has_to_retire(&self) -> bool {
         let retention = self.config.retention;
@@ -217,13 +219,13 @@ impl OrderStore {
             && self.metas.get(self.oldest).place > held.after
     }
 
-    /// Bytes of memory that it may ask for; `u64::MAX` for no limit.
+    /// Returns the bytes of memory that the store may request; `u64::MAX` for no limit.
     #[must_use]
     pub fn bytes_max(&self) -> u64 {
         self.config.bytes_max
     }
 
-    /// Changes what it may ask for, from the next change on.
+    /// Changes the memory limit, from the next change on.
     pub fn set_bytes_max(&mut self, bytes_max: u64) {
         self.config.bytes_max = bytes_max;
         if bytes_max == u64::MAX {
@@ -231,51 +233,53 @@ impl OrderStore {
         }
     }
 
-    /// The latest place that the store has taken in.
+    /// Returns the latest place that the store has taken in.
     #[must_use]
     pub fn head(&self) -> Place {
         self.head
     }
 
-    /// The place of the latest change that is gone and that this filter could have let through.
+    /// Returns the place of the latest removed change that this filter could have let through.
     #[must_use]
     pub fn floor_of(&self, filter: &Filter) -> Place {
         self.index.floor_of(filter)
     }
 
-    /// The place of the latest change that is gone: the FLOOR.
+    /// Returns the place of the latest removed change: the FLOOR.
     #[must_use]
     pub fn floor(&self) -> Place {
         self.index.floor()
     }
 
-    /// Orders that can still change.
+    /// Returns the number of orders that can still change.
     #[must_use]
     pub fn live_count(&self) -> u32 {
         self.live_count
     }
 
-    /// Ended orders, tombstones and LEAVE marks that are kept.
+    /// Returns the number of ended orders, tombstones and LEAVE marks that are kept.
     #[must_use]
     pub fn ended_count(&self) -> u32 {
         self.waiting_count
     }
 
-    /// Elementary steps so far: entries put, killed, moved or removed, chunks given back, rows
-    /// written. What one call adds bounds how long it takes, whatever is in the store.
+    /// Returns the elementary steps so far: entries appended, killed, moved or removed, chunks
+    /// freed, rows written. The steps of one call bound its duration, regardless of the store's
+    /// size.
     #[must_use]
     pub fn step_count(&self) -> u64 {
         self.step_count + self.index.step_count
     }
 
-    /// The latest state of a record; `None` when it never was, is gone, or is below the floor.
+    /// Returns the latest state of a record; `None` if it never existed, was deleted, or is below
+    /// the floor.
     #[must_use]
     pub fn get(&self, rec: Rec) -> Option<OrderRow> {
         self.current(rec).map(Row::decode)
     }
 
-    /// The attributes of a record's latest state, as its core sent them; `None` as for
-    /// [`OrderStore::get`].
+    /// Returns the attributes of a record's latest state, as its core sent them; `None` in the
+    /// cases of [`OrderStore::get`].
     #[must_use]
     pub fn attributes(&self, rec: Rec) -> Option<&[u8]> {
         self.current(rec).map(Row::attributes)
@@ -292,30 +296,30 @@ impl OrderStore {
         Row(self.heap.bytes(meta.block, usize::from(meta.row_len)))
     }
 
-    /// The digest of what a reader of `filter` should have of live orders, to compare with its
-    /// mirror's: the sum, modulo 2^64, of XXH3-64 of each live order's row, its fixed fields with
-    /// `merged_count` zero, the length of its attributes and these. The same on every replica,
-    /// whatever the way to it.
+    /// Returns the digest of the live orders of `filter`, which a reader compares with its
+    /// mirror's: the sum, modulo 2^64, of XXH3-64 of each live order's row, which is its fixed
+    /// fields with `merged_count` zero, the length of its attributes and the attributes. It is the
+    /// same on every replica, regardless of the history that led there.
     ///
-    /// `None` when no ring holds just these orders: the digest would need a scan.
+    /// `None` if no ring holds exactly these orders: the digest would need a scan.
     #[must_use]
     pub fn digest(&self, filter: &Filter) -> Option<u64> {
         self.index.digest_of(filter)
     }
 
-    /// True when pages of this filter find their rows in a ring of their own; else they scan, as
-    /// far as a page's budget goes, and say so.
+    /// True when pages of this filter find their rows in a ring of their own; otherwise they scan
+    /// within a page's budget, and are marked as scans.
     #[must_use]
     pub fn is_indexed(&self, filter: &Filter) -> bool {
         self.index.is_indexed(filter)
     }
 
-    /// The source's writer changed: what it said after `valid_to` in epochs before `epoch` never
-    /// was.
+    /// Starts an epoch with a new writer of the source: its changes after `valid_to` in epochs
+    /// before `epoch` are void.
     ///
     /// # Errors
-    /// [`IngestError::EpochRepeated`], [`IngestError::EpochBehindHead`]: the store then must be
-    /// built anew.
+    /// [`IngestError::EpochRepeated`], [`IngestError::EpochBehindHead`]: the store must then be
+    /// rebuilt.
     pub fn begin_epoch(&mut self, epoch: Epoch, valid_to: Place) -> Result<(), IngestError> {
         if epoch <= self.epoch {
             return Err(IngestError::EpochRepeated(epoch));
@@ -328,10 +332,10 @@ impl OrderStore {
         Ok(())
     }
 
-    /// Makes known an epoch that ended before the store began.
+    /// Adds an epoch that ended before the store began.
     ///
     /// # Panics
-    /// When it is not after those known and before the current one.
+    /// If it is not after the known ones and before the current one.
     pub fn know_past_epoch(&mut self, epoch: Epoch, valid_to: Place) {
         let last = self.past_epochs.last().map(|(epoch, _)| *epoch);
         assert!(last < Some(epoch) && epoch < self.epoch, "epoch {epoch} is out of order");
@@ -340,8 +344,8 @@ impl OrderStore {
 
     /// Checks that a reader with this filter can go on from `place` of `epoch` and miss nothing.
     ///
-    /// The start is always legal: who has seen nothing misses nothing. A place beyond the head is
-    /// legal too: this store is behind the one that the reader had before.
+    /// The start is always legal: a reader that has seen nothing misses nothing. A place beyond the
+    /// head is legal too: this store is behind the one that the reader had before.
     ///
     /// # Errors
     /// [`Resync`], with the reason.

@@ -1,8 +1,8 @@
-//! How a source is fed: the numbered batches of its stream, each taken in once and in order.
+//! The feed of a source: the numbered batches of its stream, each taken in once and in order.
 //!
-//! An outside core opens its source in an epoch, sends batches numbered from 1 and hears how far
-//! they are taken in. Our own engine's events pass through the same numbering, by their numbers in
-//! the event log. Pure: who talks, over what and when is the caller's.
+//! An outside core opens its source in an epoch, sends batches numbered from 1 and receives
+//! acknowledgements. Our own engine's events use the same numbering, by their numbers in the event
+//! log. The module is pure: connections, transport and timing are the caller's.
 //!
 //! ```text
 //! the store knows | epoch asked | full resend | last valid place | the answer
@@ -10,30 +10,30 @@
 //! nothing         | any         | yes         | -                | opened at batch 1
 //! nothing         | any         | no          | -                | ResendNeeded
 //! an epoch        | lower       | -           | -                | EpochWentBack
-//! an epoch        | the same    | no          | -                | opened where it stands
+//! an epoch        | the same    | no          | -                | opened at the next batch
 //! an epoch        | the same    | yes         | -                | at batch 1 while none was
 //!                 |             |             |                  | taken, else ResendNeedsEpoch
 //! an epoch        | higher      | yes         | of that epoch    | opened at batch 1
-//! an epoch        | higher      | yes         | of another       | opened at batch 1; no token
-//!                 |             |             |                  | of before is honoured
+//! an epoch        | higher      | yes         | of another       | opened at batch 1; no earlier
+//!                 |             |             |                  | token is honoured
 //! an epoch        | higher      | no          | of that epoch,   | opened at batch 1
 //!                 |             |             | at or after head |
 //! an epoch        | higher      | no          | else, or while a | ResendNeeded
 //!                 |             |             | resend ran       |
 //! ```
-//! The last valid place is told for an epoch, since what epochs after it took back the store cannot
-//! know that never heard of them.
+//! The last valid place is given for an epoch, because a store that missed later epochs cannot know
+//! the changes that they voided.
 //!
-//! One epoch has one full resend: into a store that had lost the first one, a second one would not
-//! bring the tombstones that tokens of that epoch still wait for. So a core asks for it until it
-//! has heard that its source is open, and never again in that epoch.
+//! One epoch has one full resend: if a store had lost the first one, a second one would not bring
+//! the tombstones that tokens of that epoch still need. So a core requests it until it has the
+//! answer that its source is open, and never again in that epoch.
 //!
-//! A missing batch is asked for and all that come ahead of it are dropped (go back N): the
-//! transport keeps order, so that gaps are rare, and a store that kept what is early would need
-//! memory that the window bounds less simply than by dropping.
+//! A missing batch is requested again and all later ones are dropped until it comes (go back N).
+//! The transport keeps order, so gaps are rare, and keeping early batches would need memory that
+//! the window bounds less simply.
 //!
-//! INVARIANT: what the store holds of an epoch is what its batches up to `next - 1` say, and of a
-//! refused batch the first `partial` rows.
+//! INVARIANT: the store holds, of an epoch, the rows of its batches up to `next - 1`, and the first
+//! `partial` rows of a refused batch.
 
 use weir_types::{
     AckLevel, BatchNo, Epoch, Nanos, PartitionId, Reason, Rec, Seq, SessionId, Switch,
@@ -52,10 +52,10 @@ use crate::ingest::{IngestError, Ingested};
 use crate::ring::Place;
 use crate::store::OrderStore;
 
-/// How long after a gap was told it is told again, when what is missing has not come.
+/// The interval at which a gap is reported again while the missing batch has not come.
 pub const GAP_INTERVAL: Nanos = Nanos(200_000_000);
 
-/// What may be without acknowledgement.
+/// The limits on data without acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// Batches, at least one.
@@ -64,60 +64,60 @@ pub struct Window {
     pub bytes: u32,
 }
 
-/// What a stream counted since it was made.
+/// Counters of a stream since it was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamCounters {
-    /// Times that it was opened.
+    /// Openings.
     pub opened: u64,
     /// Batches taken in.
     pub batches: u64,
     /// Rows taken in.
     pub rows: u64,
-    /// Batches that were there already, and were not taken in again.
+    /// Batches that had been taken in before, and were not taken in again.
     pub duplicates: u64,
-    /// Gaps told.
+    /// Gaps reported.
     pub gaps: u64,
     /// Batches dropped because one before them was missing.
     pub early: u64,
     /// Batches and openings refused.
     pub rejects: u64,
-    /// Full resends that came to their end.
+    /// Full resends completed.
     pub resends: u64,
-    /// Records that a full resend left out, and that are gone since.
+    /// Records that a full resend left out, and that were deleted.
     pub swept: u64,
 }
 
-/// What became of a batch.
+/// The outcome of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Taken {
-    /// It is taken in, or was before: the stream stands here.
+    /// It is taken in, or was before: the acknowledgement has the stream's position.
     Stands(SourceAck),
-    /// It is taken in and ends a full resend: what was left out is swept first, by
-    /// [`SourceStream::sweep`], which then gives the acknowledgement.
+    /// It is taken in and ends a full resend: [`SourceStream::sweep`] must first delete the records
+    /// left out, and then returns the acknowledgement.
     Sweeps,
-    /// One before it is missing.
+    /// An earlier batch is missing.
     Gap(SourceGap),
-    /// One before it is missing, as was told a short time ago.
+    /// An earlier batch is missing, and the gap has been reported already.
     Early,
-    /// It is refused, and the source closed unless somebody else has it open.
+    /// It is refused, and the source is closed unless another writer has it open.
     Rejected(SourceReject),
 }
 
-/// Where a full resend is.
+/// The progress of a full resend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Resend {
     /// None is under way.
     None,
     /// The next batch begins it.
     Due,
-    /// It runs: what is at or before this place and does not come again is gone at its end.
+    /// It runs: records at or before this place that do not come again are deleted at its end.
     Running(Place),
-    /// All came; records from `cursor` on are still to be looked at.
+    /// All rows came; records from `cursor` on are still to be checked.
     Sweeping { before: Place, seq: Seq, cursor: Rec },
 }
 
-/// A gap that was told.
+/// A gap that was reported.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     gap: SourceGap,
@@ -129,27 +129,27 @@ struct Asked {
 pub struct SourceStream {
     pub(crate) source: PartitionId,
     window: Window,
-    /// What an acknowledgement survives.
+    /// The durability that an acknowledgement promises.
     level: AckLevel,
-    /// Who feeds it, by the caller's own number, and in which session.
+    /// The writer, by the caller's own number, and its session.
     pub(crate) writer: Option<(u64, SessionId)>,
     /// The source's epoch; none before it was first opened.
     pub(crate) epoch: Epoch,
     pub(crate) next: BatchNo,
-    /// Rows of batch `next` that are in the store though the batch was refused.
+    /// Rows of batch `next` that are in the store although the batch was refused.
     pub(crate) partial: u32,
     pub(crate) resend: Resend,
     /// Rows must be above this place, whatever the store holds.
     pub(crate) above: Place,
     asked: Option<Asked>,
-    /// Whether the numbers are those of a log's records: of these some say nothing of orders, so
-    /// that a batch may step over them.
+    /// True when the numbers are those of a log's records: some records are not about orders, so a
+    /// batch may skip numbers.
     pub(crate) is_log: bool,
     pub(crate) counters: StreamCounters,
 }
 
 impl SourceStream {
-    /// The stream of a source that the store knows nothing of.
+    /// Returns the stream of a source of which the store has nothing.
     #[must_use]
     pub fn new(source: PartitionId, window: Window) -> SourceStream {
         SourceStream {
@@ -168,76 +168,75 @@ impl SourceStream {
         }
     }
 
-    /// The same, of which the caller tells no writer of a batch before it survives what `level`
-    /// says.
+    /// Sets the durability level; the caller acknowledges a batch only once it has that level.
     #[must_use]
     pub fn at_level(self, level: AckLevel) -> SourceStream {
         SourceStream { level, ..self }
     }
 
-    /// The stream of a log's events, whose next number is `next`.
+    /// Returns the stream of a log's events, whose next number is `next`.
     #[must_use]
     pub fn of_log(source: PartitionId, epoch: Epoch, next: BatchNo) -> SourceStream {
         let window = Window { batches: u32::MAX, bytes: u32::MAX };
         SourceStream { epoch, next, is_log: true, ..SourceStream::new(source, window) }
     }
 
-    /// Whose orders these are.
+    /// Returns the source of the orders.
     #[must_use]
     pub fn source(&self) -> PartitionId {
         self.source
     }
 
-    /// The source's epoch; none before it was first opened.
+    /// Returns the source's epoch; none before it was first opened.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.epoch
     }
 
-    /// The number of the batch that is taken next.
+    /// Returns the number of the batch that is due.
     #[must_use]
     pub fn next_batch_no(&self) -> BatchNo {
         self.next
     }
 
-    /// Whether it is the stream of a log's records.
+    /// True for the stream of a log's records.
     #[must_use]
     pub fn is_log(&self) -> bool {
         self.is_log
     }
 
-    /// What an acknowledgement survives.
+    /// Returns the durability that an acknowledgement promises.
     #[must_use]
     pub fn level(&self) -> AckLevel {
         self.level
     }
 
-    /// Who feeds it, by the number given at its opening.
+    /// Returns the writer, by the number given at its opening.
     #[must_use]
     pub fn writer(&self) -> Option<u64> {
         self.writer.map(|(writer, _)| writer)
     }
 
-    /// Whether somebody feeds it.
+    /// True when a writer has the source open.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.writer.is_some()
     }
 
-    /// Whether the store holds all that the source ever said of what there is: false until the
-    /// first full resend ends, while readers would take what is missing for gone.
+    /// True when the store holds all of the source's orders: false until the first full resend
+    /// ends, and until then readers would take missing orders for deleted ones.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         !self.epoch.is_none() && self.resend == Resend::None
     }
 
-    /// Whether [`SourceStream::sweep`] has to be called before the next batch is offered.
+    /// True when [`SourceStream::sweep`] must be called before the next batch is offered.
     #[must_use]
     pub fn is_sweeping(&self) -> bool {
         matches!(self.resend, Resend::Sweeping { .. })
     }
 
-    /// The head of the store before the full resend of which the end is being swept.
+    /// Returns the store's head before the full resend whose end is being swept.
     #[must_use]
     pub fn swept_before(&self) -> Option<Place> {
         match self.resend {
@@ -246,16 +245,16 @@ impl SourceStream {
         }
     }
 
-    /// What it counted.
+    /// Returns the counters.
     #[must_use]
     pub fn counters(&self) -> StreamCounters {
         self.counters
     }
 
-    /// Opens the source for `writer`, the caller's own number of who asks.
+    /// Opens the source for `writer`, the caller's own number of the client.
     ///
     /// # Errors
-    /// The reject that says why not, by the table above; nothing has changed then.
+    /// The reject with the reason, by the table above; nothing has changed then.
     pub fn open(
         &mut self,
         open: &OpenSource,
@@ -321,8 +320,8 @@ impl SourceStream {
         Ok(())
     }
 
-    /// The last place that stays valid of what the store heard; nothing when it is told for another
-    /// epoch than the store's.
+    /// Returns the last valid place of the store's epoch; the start if the opening gives it for
+    /// another epoch.
     fn valid_to(&self, open: &OpenSource) -> Place {
         match open.valid_epoch == self.epoch {
             true => Place::new(open.valid_seq, open.valid_rec),
@@ -330,7 +329,7 @@ impl SourceStream {
         }
     }
 
-    /// The writer is gone.
+    /// Closes the source if `writer` has it open.
     pub fn close(&mut self, writer: u64) {
         if self.writer.is_some_and(|(open, _)| open == writer) {
             self.writer = None;
@@ -338,7 +337,7 @@ impl SourceStream {
         }
     }
 
-    /// Takes a batch. Not to be called while [`SourceStream::is_sweeping`].
+    /// Takes a batch. Must not be called while [`SourceStream::is_sweeping`].
     ///
     /// # Panics
     /// While it sweeps.
@@ -383,7 +382,7 @@ impl SourceStream {
         Ok(())
     }
 
-    /// A batch that was taken before, or whose turn it is not yet.
+    /// Handles a batch that was taken before, or comes too early.
     fn out_of_turn(&mut self, batch: &SourceBatch, now: Nanos) -> Taken {
         if batch.batch_no < self.next {
             self.counters.duplicates += 1;
@@ -405,7 +404,7 @@ impl SourceStream {
         Taken::Gap(gap)
     }
 
-    /// A gap that is to be told again now.
+    /// Returns a gap that is to be reported again now.
     pub fn remind(&mut self, now: Nanos) -> Option<SourceGap> {
         let asked = self.asked.as_mut()?;
         if now.0 < asked.at.0 + GAP_INTERVAL.0 {
@@ -416,7 +415,7 @@ impl SourceStream {
         Some(asked.gap)
     }
 
-    /// When to call [`SourceStream::remind`]; `None` without a gap.
+    /// Returns the time at which to call [`SourceStream::remind`]; `None` without a gap.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Nanos> {
         self.asked.map(|asked| Nanos(asked.at.0 + GAP_INTERVAL.0))
@@ -460,7 +459,7 @@ impl SourceStream {
                 return refused(Reason::PlaceWentBack);
             }
             last = place;
-            // A full resend may know another order by a number that the lost history had used.
+            // A full resend may give an order a record number that the voided history had used.
             let known = store.order_id_of(row.rec, self.above).filter(|_| !runs);
             if known.is_some_and(|order_id| order_id != row.order_id) {
                 return refused(Reason::OrderIdChanged);
@@ -473,7 +472,7 @@ impl SourceStream {
         if row.partition_id != self.source || row.order_id.partition() != self.source {
             return Err(Reason::WrongSource);
         }
-        // The last `seq` has none after it, which the end of a full resend would need.
+        // The end of a full resend needs one `seq` more, so the last one is not allowed.
         let is_numbered = !row.rec.is_none() && row.seq.0 < u64::MAX;
         if !is_numbered || row.flags.contains(RowFlags::LEAVE) {
             return Err(Reason::RowMalformed);
@@ -486,7 +485,7 @@ impl SourceStream {
 
     fn apply(&mut self, batch: &SourceBatch, rows: Rows<'_>, store: &mut OrderStore) -> Taken {
         if batch.flags.contains(BatchFlags::RESEND_BEGIN) && self.partial == 0 {
-            // A record that comes again does so at a later place than any that is there.
+            // A record that comes again has a later place than any in the store.
             self.resend = Resend::Running(self.head(store));
         }
         if let Err((row_no, error)) = self.take_rows(rows, store) {
@@ -511,7 +510,8 @@ impl SourceStream {
         Taken::Stands(self.ack(batch.session_id))
     }
 
-    /// Takes the rows behind those that are there already; which row the store has no place for.
+    /// Takes the rows after those that are there already; the error has the number of the refused
+    /// row.
     fn take_rows(
         &mut self,
         mut rows: Rows<'_>,
@@ -541,8 +541,8 @@ impl SourceStream {
         }
     }
 
-    /// Goes on with the end of a full resend: looks at most at `steps_max` records and lets those
-    /// go that did not come again. Gives the acknowledgement when all are looked at.
+    /// Continues the end of a full resend: checks at most `steps_max` records and deletes those
+    /// that did not come again. Returns the acknowledgement once all are checked.
     pub fn sweep(&mut self, steps_max: u32, store: &mut OrderStore) -> Option<SourceAck> {
         let Resend::Sweeping { before, seq, mut cursor } = self.resend else { return None };
         for _ in 0..steps_max {
@@ -555,7 +555,7 @@ impl SourceStream {
             cursor = Rec(rec.0 + 1);
             if place <= before && !is_gone {
                 if !store.delete(Place::new(seq, rec)) {
-                    // No room for the tombstone now: this record is looked at again.
+                    // There is no room for the tombstone now: this record is checked again.
                     cursor = rec;
                     break;
                 }
@@ -572,7 +572,7 @@ impl SourceStream {
     /// As [`OrderStore::ingest`]; then nothing has changed.
     ///
     /// # Panics
-    /// When a record before it is missing: a log's reader has no gaps.
+    /// If `number` is above the next one: a log's reader has no gaps.
     pub fn take_record(
         &mut self,
         number: BatchNo,
@@ -591,7 +591,7 @@ impl SourceStream {
         Ok(ingested)
     }
 
-    /// Our own log goes on in another epoch, which lost nothing that the store holds.
+    /// Starts another epoch of our own log, which lost nothing that the store holds.
     ///
     /// # Errors
     /// As [`OrderStore::begin_epoch`].
@@ -601,7 +601,7 @@ impl SourceStream {
         Ok(())
     }
 
-    /// What rows have to be above.
+    /// Returns the place that rows must be above.
     fn head(&self, store: &OrderStore) -> Place {
         store.head().max(self.above)
     }
@@ -616,7 +616,7 @@ impl SourceStream {
         }
     }
 
-    /// Refuses a batch and closes the source: what follows it has no place any more.
+    /// Refuses a batch and closes the source: the batches that follow cannot be taken.
     fn refuse(
         &mut self,
         batch: &SourceBatch,
@@ -647,7 +647,7 @@ impl SourceStream {
     }
 }
 
-/// The reason that a reject gives for what the store found wrong.
+/// Returns the reject reason for an error of the store.
 pub(crate) fn reason_of(error: &IngestError) -> Reason {
     match error {
         IngestError::WrongSource { .. } => Reason::WrongSource,

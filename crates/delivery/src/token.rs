@@ -1,4 +1,4 @@
-//! The token: where a reader is, sealed so that it can be carried but not read or made.
+//! The token: a reader's position, sealed so that a client can carry it but not read or make it.
 //!
 //! ```text
 //! 0   version, 1 byte
@@ -8,16 +8,15 @@
 //! 4   nonce, 12 bytes
 //! 16  tag, 16 bytes
 //! 32  each source, 26 bytes, encrypted, little-endian:
-//!     source u16, epoch u32, seq u64, rec u64, how far `seen` is ahead of seq u32
+//!     source u16, epoch u32, seq u64, rec u64, distance of `seen` ahead of seq u32
 //! ```
-//! ChaCha20-Poly1305 (RFC 8439) seals it; the
-//! first four bytes and the reader's scope are its associated data, so that a token is good only
-//! for the filter and the entitlement that it was taken with. The scope check is a byte made of the
-//! scope alone: it says no more than which of two reasons a failed seal is told with. It is no
-//! protection and needs to be none.
+//! ChaCha20-Poly1305 (RFC 8439) seals it; the first four bytes and the reader's scope are its
+//! associated data, so that a token is valid only for its own filter and entitlement. The scope
+//! check is a byte computed from the scope alone: it only selects one of two reasons for a broken
+//! seal. It protects nothing and does not need to.
 //!
-//! Never uses a nonce twice with a key: a [`NonceCounter`] is neither cloned nor started again at
-//! an earlier time.
+//! A nonce is never used twice with a key: a [`NonceCounter`] is neither cloned nor started again
+//! at an earlier time.
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
@@ -30,7 +29,7 @@ use crate::ring::Place;
 
 /// The version that this crate writes and reads.
 pub const TOKEN_VERSION: u8 = 2;
-/// Bytes of a token beside its sources.
+/// Bytes of a token without its sources.
 pub const TOKEN_HEAD_LEN: usize = 32;
 /// Bytes of each source.
 pub const TOKEN_SOURCE_LEN: usize = 26;
@@ -40,7 +39,7 @@ pub const TOKEN_SOURCES_MAX: usize = 64;
 const NONCE_AT: usize = 4;
 const TAG_AT: usize = 16;
 
-/// Where a reader is in one source.
+/// A reader's place in one source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourcePlace {
     /// The source.
@@ -49,36 +48,36 @@ pub struct SourcePlace {
     pub epoch: Epoch,
     /// The place.
     pub place: Place,
-    /// The latest change that any page on the way here knew of; at least the place's own. A page
-    /// tells each order as it was by then and leaves out what it was before: should the epoch turn
-    /// out to have ended before `seen`, what was left out may be what holds.
+    /// The latest change that the store had when it made any page on the way here; at least the
+    /// place's own. A page has each order's state of that time and leaves out earlier ones: if the
+    /// epoch turns out to have ended before `seen`, a state that was left out may be the valid one.
     pub seen: Seq,
 }
 
 impl SourcePlace {
-    /// A place whose reader knows of nothing beyond.
+    /// Returns a place whose reader has seen nothing beyond it.
     #[must_use]
     pub const fn new(source: PartitionId, epoch: Epoch, place: Place) -> SourcePlace {
         SourcePlace { source, epoch, place, seen: place.seq }
     }
 
-    /// The place that the epoch must have held to for the reader to go on in a later one.
+    /// Returns the place that the epoch must have reached for the reader to go on in a later epoch.
     #[must_use]
     pub fn reach(&self) -> Place {
         self.place.max(Place::new(self.seen, Rec(0)))
     }
 }
 
-/// The head of a token, as [`TokenSealer::peek_head`] tells it.
+/// The head of a token, as [`TokenSealer::peek_head`] returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenHead {
     /// The layout's version.
     pub version: u8,
-    /// Which key sealed it.
+    /// The key that sealed it.
     pub key_id: u8,
-    /// A byte made of the filter and the rights that it was taken with.
+    /// A byte computed from its filter and rights.
     pub scope_check: u8,
-    /// The number of its maker among those that share the key.
+    /// The number of its maker among the makers that share the key.
     pub maker: u32,
     /// The maker's count, which began at the maker's start in nanoseconds since 1970.
     pub count: u64,
@@ -98,18 +97,19 @@ impl core::fmt::Debug for TokenKey {
 }
 
 impl TokenKey {
-    /// The key with this identity and these bytes.
+    /// Returns the key with this identity and these bytes.
     #[must_use]
     pub fn new(id: u8, bytes: &[u8; 32]) -> TokenKey {
         TokenKey { id, cipher: ChaCha20Poly1305::new(bytes.into()) }
     }
 }
 
-/// Nonces that no other token has: the maker's number, and a count that begins at the time when
-/// the maker started.
+/// Nonces that no other token has: the maker's number, and a count that begins at the time when the
+/// maker started.
 ///
-/// Unique as long as makers of one key have different numbers, no maker makes more than one token
-/// per nanosecond on average, and a maker's clock never starts it earlier than its last start.
+/// They are unique as long as the makers of one key have different numbers, no maker makes more
+/// than one token per nanosecond on average, and a maker's clock never starts it earlier than its
+/// last start.
 #[derive(Debug)]
 pub struct NonceCounter {
     maker: u32,
@@ -117,7 +117,7 @@ pub struct NonceCounter {
 }
 
 impl NonceCounter {
-    /// The nonces of maker number `maker`, started at `now` since the Unix epoch.
+    /// Returns the nonces of maker number `maker`, started at `now` since the Unix epoch.
     #[must_use]
     pub fn new(maker: u32, now: Nanos) -> NonceCounter {
         NonceCounter { maker, count: now.0 }
@@ -132,19 +132,19 @@ impl NonceCounter {
     }
 }
 
-/// Why bytes are not a token that can be honoured here.
+/// The reason that bytes are not a valid token here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     /// Too short, too long, or not as long as its source count says.
     #[error("{0} bytes are not a token")]
     Malformed(usize),
-    /// Of a version that is not read here.
+    /// It has a version that is not supported.
     #[error("token version {0} is not read here")]
     UnknownVersion(u8),
-    /// Sealed with a key that is not here.
+    /// It was sealed with an unknown key.
     #[error("token key {0} is not known here")]
     UnknownKey(u8),
-    /// Taken with another filter or entitlement, by its scope check.
+    /// It was taken with another filter or entitlement, according to its scope check.
     #[error("the token was taken with another filter or entitlement")]
     OtherScope,
     /// The seal does not hold: damaged or forged, or, once in 256 times, of another scope.
@@ -156,7 +156,7 @@ pub enum TokenError {
 }
 
 impl TokenError {
-    /// The reason as the wire has it.
+    /// Returns the reason code of the wire format.
     #[must_use]
     pub const fn reason(self) -> Reason {
         match self {
@@ -166,13 +166,13 @@ impl TokenError {
     }
 }
 
-/// The keys of a process: the first seals, all open. Clones are the same keys, so that who replaces
-/// them does it for all sealers. Keys of one identity are told apart by whose seal holds.
+/// The keys of a process: the first seals, all open. Clones share the keys, so that replacing them
+/// replaces them for all sealers. If keys have the same identity, the seal shows which one applies.
 #[derive(Clone, Debug)]
 pub struct TokenKeys(Arc<RwLock<Vec<TokenKey>>>);
 
 impl TokenKeys {
-    /// Seals with `key`, and opens what it and the others sealed.
+    /// Returns keys of which `key` seals, and all open.
     #[must_use]
     pub fn new(key: TokenKey, others: Vec<TokenKey>) -> TokenKeys {
         let keys = TokenKeys(Arc::default());
@@ -180,13 +180,14 @@ impl TokenKeys {
         keys
     }
 
-    /// Puts other keys in their place, from the next token on.
+    /// Replaces the keys, from the next token on.
     pub fn replace(&self, key: TokenKey, others: Vec<TokenKey>) {
         let keys = std::iter::once(key).chain(others).collect();
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = keys;
     }
 
-    /// The keys now. Who writes them holds the lock for a move: this does not wait.
+    /// Locks the current keys for reading. A writer holds the lock only for a move, so this does
+    /// not wait.
     fn read(&self) -> RwLockReadGuard<'_, Vec<TokenKey>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -200,13 +201,13 @@ pub struct TokenSealer {
 }
 
 impl TokenSealer {
-    /// Seals with `key`.
+    /// Returns a sealer with the single key `key`.
     #[must_use]
     pub fn new(key: TokenKey, nonces: NonceCounter) -> TokenSealer {
         TokenSealer::of(&TokenKeys::new(key, Vec::new()), nonces)
     }
 
-    /// Seals and opens with these keys, whatever they are at the time.
+    /// Returns a sealer that uses these keys as they are at the time of each call.
     #[must_use]
     pub fn of(keys: &TokenKeys, nonces: NonceCounter) -> TokenSealer {
         TokenSealer { keys: keys.clone(), nonces }
@@ -215,7 +216,7 @@ impl TokenSealer {
     /// Appends the token of `sources` for readers of `scope`.
     ///
     /// # Panics
-    /// When there are more than [`TOKEN_SOURCES_MAX`] sources.
+    /// If there are more than [`TOKEN_SOURCES_MAX`] sources.
     pub fn seal(&mut self, scope: &Scope, sources: &[SourcePlace], out: &mut Vec<u8>) {
         assert!(sources.len() <= TOKEN_SOURCES_MAX, "{} sources", sources.len());
         let source_count = u8::try_from(sources.len()).expect("at most 64");
@@ -236,7 +237,7 @@ impl TokenSealer {
         head[TAG_AT..].copy_from_slice(&tag);
     }
 
-    /// The sources of a token, appended to `out`; nothing is appended when it fails.
+    /// Appends the sources of a token to `out`; appends nothing on failure.
     ///
     /// # Errors
     /// [`TokenError`], with the reason.
@@ -268,7 +269,8 @@ impl TokenSealer {
         Ok(())
     }
 
-    /// What a token's head says, its seal not checked: as [`TokenSealer::peek`].
+    /// Returns the fields of a token's head without checking its seal, as [`TokenSealer::peek`]
+    /// does.
     ///
     /// # Errors
     /// As [`TokenSealer::peek`].
@@ -284,7 +286,7 @@ impl TokenSealer {
         Ok(TokenHead { version, key_id, scope_check, maker, count })
     }
 
-    /// What a token says, its seal not checked: for people who hold the key, never for serving.
+    /// Decrypts a token without checking its seal: for people who hold the key, never for serving.
     ///
     /// # Errors
     /// [`TokenError::Malformed`], [`TokenError::UnknownVersion`], [`TokenError::UnknownKey`].
@@ -294,7 +296,7 @@ impl TokenSealer {
         let (head, sealed) = token.split_at(TOKEN_HEAD_LEN);
         let mut body = sealed.to_vec();
         let (nonce, _) = nonce_and_tag(head);
-        // A stream cipher undoes itself: sealing the sealed bytes once more opens them.
+        // The cipher is its own inverse: encrypting the sealed bytes again decrypts them.
         key.cipher
             .encrypt_inout_detached(&nonce, &[], body.as_mut_slice().into())
             .expect("a token is far shorter than the cipher's limit");
@@ -302,7 +304,7 @@ impl TokenSealer {
     }
 }
 
-/// Checks a token's form and finds the keys that may have sealed it, one at least.
+/// Checks a token's form and returns the keys that may have sealed it, at least one.
 fn keys_of<'a>(
     keys: &'a [TokenKey],
     token: &[u8],
@@ -337,7 +339,7 @@ fn associated_data(head: &[u8], scope: &Scope) -> [u8; NONCE_AT + crate::filter:
     bytes
 }
 
-/// A byte that most scopes do not share: FNV-1a over the scope's bytes, folded.
+/// Returns a byte in which most scopes differ: FNV-1a over the scope's bytes, folded.
 fn scope_check(scope: &Scope) -> u8 {
     let hash = scope
         .to_bytes()
@@ -359,7 +361,7 @@ fn take_source(bytes: &[u8]) -> SourcePlace {
     let word =
         |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("a source has 26 bytes"));
     let half = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
-    // What does not fit is beyond every epoch's end.
+    // A distance that does not fit counts as beyond every epoch's end.
     let seen = match u32::from_le_bytes(half(22)) {
         u32::MAX => u64::MAX,
         ahead => word(6).saturating_add(u64::from(ahead)),

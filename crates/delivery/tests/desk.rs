@@ -1,4 +1,4 @@
-//! The desk as a connection sees it: frames in, frames out.
+//! The desk from a connection's view: frames in, frames out.
 
 mod support;
 
@@ -117,7 +117,7 @@ impl Bench {
         answers.remove(0)
     }
 
-    /// Asks and gets the answer at once.
+    /// Fetches and returns the immediate answer.
     fn fetch(&mut self, fetch: &FetchOrders, token: &[u8]) -> Answer {
         assert_eq!(self.ask(9, fetch, token), Asked::Accepted);
         self.poll();
@@ -250,7 +250,7 @@ fn credit_is_so_many_pages_and_no_more() {
     assert_eq!(bench.desk.reader_count(), 0);
 }
 
-/// More rows and bytes for question 77.
+/// More rows and bytes for fetch 77.
 fn more(pages: u32, rows: u32, bytes: u32) -> AddCredit {
     AddCredit { correlation_id: 77, session_id: SessionId(4), pages, rows, bytes }
 }
@@ -263,13 +263,13 @@ fn credit_in_rows_is_so_many_rows_and_what_comes_after_is_the_latest() {
     bench.poll();
     let rows: Vec<usize> = bench.answers(1).iter().map(|answer| answer.rows.len()).collect();
     assert_eq!(rows, [2, 1]);
-    // It stands still, whatever comes and whatever time it is.
+    // It stays at its place, regardless of changes and of time.
     (0..3).for_each(|_| bench.say(5, OrdStatus::PartiallyFilled));
     bench.now = Nanos(10_000 * MS);
     assert_eq!(bench.poll(), 0);
     bench.desk.resume(1);
     assert_eq!((bench.poll(), bench.desk.next_deadline()), (0, None));
-    // Of another question, or of none: nothing.
+    // Credit for another fetch, or for one that is not there, has no effect.
     bench.desk.add_credit(1, &AddCredit { correlation_id: 78, ..more(1, 9, 0) }, bench.now);
     bench.desk.add_credit(2, &more(1, 9, 0), bench.now);
     assert_eq!(bench.poll(), 0);
@@ -355,7 +355,7 @@ fn an_operator_sees_who_waits_for_what_and_how_far_behind_each_is() {
     let of_firm = bench.desk.lag(firm).unwrap();
     assert_eq!((of_firm.rows, of_firm.oldest_transact_time), (2, lag.oldest_transact_time));
     bench.poll();
-    // The first got its page and asks again; the second's connection takes nothing.
+    // The first got its page and fetches again; the second's connection takes no data.
     let token = bench.answer(1).token;
     assert_eq!(bench.desk.lag(all), None, "its question is answered");
     assert_eq!(bench.ask(1, &fetch(), &token), Asked::Accepted);
@@ -583,9 +583,9 @@ fn a_token_from_a_replica_that_is_ahead_waits_for_this_one() {
     assert_eq!(bench.answer(1).rows[0].rec, Rec(2));
 }
 
-/// A store built anew gets to its source's changes one by one. A reader waits there ahead of it, at
-/// a place that the source lost afterwards: when the store hears that the epoch ended before, the
-/// reader must not go on from there, since other changes stand before its place now.
+/// A rebuilt store takes in its source's changes one by one. A reader waits ahead of it, at a place
+/// that the source lost afterwards: when the store learns that the epoch ended before that place,
+/// the reader must not go on from there, because other changes now stand before its place.
 #[test]
 fn a_reader_that_waits_ahead_of_the_store_is_sent_back_when_its_epoch_ends_before_its_place() {
     let mut bench = Bench::with_orders(2);
@@ -600,21 +600,21 @@ fn a_reader_that_waits_ahead_of_the_store_is_sent_back_when_its_epoch_ends_befor
     assert_eq!(bench.answer(1).header.reason, Reason::ResyncEpoch);
 }
 
-/// A page leaves out what an order was before its latest change. When that change is lost with the
-/// end of the epoch, what was left out holds again, and may lie before the place that the reader
-/// has reached: the reader would never hear of it.
+/// A page leaves out an order's states before its latest change. If that change is lost with the
+/// end of the epoch, the earlier state is valid again, and may lie before the place that the reader
+/// has reached: the reader would never get it.
 #[test]
 fn a_place_is_refused_when_the_pages_before_it_knew_of_changes_that_were_lost() {
     let mut bench = Bench::with_orders(4);
     bench.say(1, OrdStatus::PartiallyFilled);
     let first = bench.fetch(&FetchOrders { rows_max: 2, ..fetch() }, &[]);
     assert_eq!(first.rows.iter().map(|row| row.rec.0).collect::<Vec<_>>(), [2, 3]);
-    // The source fails and comes back without the change of record 1, with all that was told.
+    // The source fails and comes back without the change of record 1, which pages had relied on.
     let mut back = Bench::with_orders(4);
     let head = back.desk.store().head();
     back.desk.store_mut().begin_epoch(Epoch(3), head).unwrap();
     assert_eq!(back.fetch(&fetch(), &first.token).header.reason, Reason::ResyncEpoch);
-    // What had told all that it knew is good.
+    // A token of a reader that was served everything stays valid.
     let mut before = Bench::with_orders(4);
     let all = before.fetch(&fetch(), &[]);
     let at_once = FetchOrders { rows_min: 0, ..fetch() };
@@ -662,7 +662,7 @@ fn a_read_is_refused_when_the_store_does_not_reach_what_it_says_in_time() {
     assert_eq!(answer.header.reason, Reason::MinTokenNotReached);
     assert_eq!(answer.token, [], "the reader's own token is as good as before");
     assert_eq!(bench.desk.reader_count(), 0);
-    // Without a time of its own it waits for the desk's.
+    // Without a time of its own it waits for the desk's default.
     ask_at_least(&mut bench, 0, [&token, &min]);
     bench.poll();
     let deadline = DeskConfig::default().min_wait_default.0;

@@ -1,5 +1,5 @@
-//! A log's records reach a replica as batches: whatever they are cut into, wherever they begin, and
-//! however often they come, the replica's store is the one that took the records in.
+//! A log's records reach a replica as batches: for any division into batches, any overlap and any
+//! repetition, the replica's store equals the one that took in the records.
 
 #![allow(clippy::unwrap_used, reason = "what fails in a test's helper fails the test")]
 
@@ -27,7 +27,7 @@ const CONFIG: StoreConfig = StoreConfig {
     ..StoreConfig::new(SOURCE, EPOCH)
 };
 
-/// What a record says: of an order (its number, its firm, whether it ends), or of something else.
+/// A record's content: an order (its number, its firm, whether it ends), or none.
 type Record = Option<(u8, u8, bool)>;
 
 fn events(records: &[Record]) -> Vec<Option<OrderEvent>> {
@@ -40,7 +40,7 @@ fn events(records: &[Record]) -> Vec<Option<OrderEvent>> {
     records.iter().enumerate().map(of).collect()
 }
 
-/// The records from `from` on up to `to`, both numbers, as a batch.
+/// Encodes the records from `from` to `to`, both included, as a batch.
 fn batch(events: &[Option<OrderEvent>], from: usize, to: usize) -> Vec<u8> {
     let of = |event: &OrderEvent| (row_of(event), &[][..]);
     let rows: Vec<(OrderRow, &[u8])> = events[from - 1..to].iter().flatten().map(of).collect();
@@ -57,7 +57,7 @@ fn batch(events: &[Option<OrderEvent>], from: usize, to: usize) -> Vec<u8> {
     frame
 }
 
-/// A master that took in the first `count` records.
+/// Returns a master that took in the first `count` records.
 fn master(events: &[Option<OrderEvent>], count: usize) -> (OrderStore, SourceStream) {
     let mut store = OrderStore::new(CONFIG);
     let mut stream = SourceStream::of_log(SOURCE, EPOCH, BatchNo(1));
@@ -67,7 +67,7 @@ fn master(events: &[Option<OrderEvent>], count: usize) -> (OrderStore, SourceStr
     (store, stream)
 }
 
-/// What a replica makes of the master's snapshot.
+/// Returns a replica made from the master's snapshot.
 fn copy(store: &mut OrderStore, stream: &SourceStream, kinds: Kinds) -> (OrderStore, SourceStream) {
     let mut state = Vec::new();
     stream.put_state(&mut state);
@@ -85,7 +85,7 @@ fn copy(store: &mut OrderStore, stream: &SourceStream, kinds: Kinds) -> (OrderSt
     (restore.finish().unwrap(), copied)
 }
 
-/// What a reader of a filter finds after a place.
+/// Returns the page of a filter after a place, or the refusal.
 fn seen(store: &OrderStore, after: Place, filter: &Filter) -> String {
     if let Err(resync) = store.check(EPOCH, after, filter) {
         return format!("{resync:?}");
@@ -156,7 +156,7 @@ fn a_batch_of_another_epoch_or_of_what_is_there_is_not_taken() {
         assert_eq!(taken, Err(ReplayError::OutOfTurn { got, due }));
     }
     let mut other = batch(&events, 6, 10);
-    // The epoch is behind the number, the time and the session of the block.
+    // The epoch comes after the number, the time and the session in the block.
     let at = other.len() - (4 + 5 * (OrderRow::BLOCK_LENGTH + 2)) - 7;
     assert_eq!(other[at..at + 4], EPOCH.0.to_le_bytes());
     other[at] += 1;

@@ -1,8 +1,9 @@
-//! Readers who follow pages, against the model: whatever happens and from whichever replica they
-//! read, they end with the latest state of what they may see, or are told to start again. Replicas
-//! are sometimes replaced by what their snapshot makes, taken while changes came in.
+//! Readers that follow pages, against the model: after any sequence of events, and from any
+//! replica, they end with the latest state of the orders that they may see, or are told to start
+//! again. Some replicas are replaced by the restored snapshot of themselves, taken while changes
+//! came in.
 //!
-//! `WEIR_MODEL_STEPS` says how many steps to try at least (`./x campaign delivery-model`).
+//! `WEIR_MODEL_STEPS` sets the least number of steps to try (`./x campaign delivery-model`).
 
 mod support;
 
@@ -23,21 +24,21 @@ use weir_wire::delivery::{OrderRow, RowFlags};
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// A new order, at the next `seq` or, as outside cores have it, at the current one.
+    /// A new order, at the next `seq` or, as with outside cores, at the current one.
     Insert { keys: Keys, at_same_seq: bool, attributes: u16 },
-    /// A change of one of the orders, some `seq` on: perhaps its end, perhaps other keys.
+    /// A change of one of the orders, a few `seq` later: perhaps its end, perhaps other keys.
     Update { pick: usize, skip: u64, ends: bool, keys: Option<Keys>, attributes: u16 },
     /// Changes of one order, one after the other.
     Burst { pick: usize, count: u8 },
-    /// The record is gone: a live one, or one that ended.
+    /// The deletion of a record: a live one, or one that ended.
     Delete { pick: usize, is_live: bool },
-    /// A replica goes on with its sweeping.
+    /// A replica continues its sweeping.
     Sweep { store: usize, rings_max: u32 },
     /// A replica begins a snapshot.
     Begin { store: usize },
-    /// A replica gives chunks of its snapshot; what the whole makes then takes its place.
+    /// A replica produces chunks of its snapshot; the complete snapshot is restored in its place.
     Chunks { store: usize, count: u8, bytes_max: usize },
-    /// A reader asks one of the replicas.
+    /// A reader reads from one of the replicas.
     Read { reader: usize, store: usize, limits: PageLimits },
 }
 
@@ -122,14 +123,14 @@ impl Reader {
     }
 }
 
-/// A change as it can be told again.
+/// A change in a form that can be sent again.
 #[derive(Clone, Debug)]
 struct Told {
     block: Vec<u8>,
     attributes: Vec<u8>,
 }
 
-/// A snapshot under way: its chunks so far and what changed since it began.
+/// A snapshot in progress: its chunks so far and the changes since it began.
 #[derive(Clone, Debug, Default)]
 struct Snapshot {
     chunks: Vec<u8>,
@@ -150,7 +151,7 @@ struct World {
     model: Model,
     /// Each record's keys and state.
     orders: Vec<(Rec, Keys, State)>,
-    /// Records that were deleted when the stores knew nothing of them any more.
+    /// Records that were deleted when the stores no longer had them.
     untold: BTreeSet<Rec>,
     seq: u64,
     rec: u64,
@@ -174,13 +175,13 @@ impl World {
         }
     }
 
-    /// Says a change to all: as an event of ours, or as an outside core's row.
+    /// Sends a change to all replicas: as an event of ours, or as an outside core's row.
     fn say(&mut self, rec: u64, keys: Keys, (ord_status, len): (OrdStatus, u16), want: Ingested) {
         let event = event(self.seq, rec, keys, ord_status);
         let row = row_of(&event);
         let attributes: Vec<u8> = (0..len).map(|at| (at ^ rec as u16 ^ len) as u8).collect();
         self.model.ingest_row(row, &attributes);
-        // What a core says was merged is not ours to tell.
+        // A core's own merged count must be ignored.
         let told = Told { block: encoded(&OrderRow { merged_count: 9, ..row }), attributes };
         for store in &mut self.stores {
             let ingested = match len {
@@ -275,7 +276,7 @@ impl World {
         }
     }
 
-    /// What a snapshot and the changes since it began make: it answers as the original does.
+    /// Restores a snapshot and applies the changes since it began: the result equals the original.
     fn restored(&self, store: usize, snapshot: &Snapshot) -> OrderStore {
         let config = StoreConfig { kinds: KINDS[store], ..self.config };
         let mut restored = OrderStore::restore(config, &snapshot.chunks).expect("it is sound");
@@ -319,7 +320,7 @@ impl World {
         for row in rows.iter().filter(|row| !row.flags.contains(RowFlags::LEAVE)) {
             let want = latest[&row.rec].merged_count;
             let is_new = self.model.first(row.rec).expect("the model has all") > after;
-            // Distances that do not fit are not told: what is beyond them is a lower bound too.
+            // Distances that do not fit are not kept: the count beyond them is a lower bound too.
             let is_right = match is_new || want <= 7 && self.seq < 1 << 32 {
                 true => row.merged_count == want,
                 false => row.merged_count <= want,
@@ -328,8 +329,8 @@ impl World {
         }
     }
 
-    /// A reader that is ONLINE has all live orders that it may see, as they are, and of the ended
-    /// ones that it has the last state. A replica's digest says so too.
+    /// Checks that a reader that is ONLINE has the latest state of all live orders that it may see,
+    /// and the last state of the ended ones that it has. A replica's digest must agree.
     fn check_mirror(&self, reader: &Reader) {
         let strip = |row: &OrderRow| OrderRow { merged_count: 0, ..*row };
         let mirrored = |wanted: fn(&OrderRow) -> bool| -> Vec<OrderRow> {
@@ -357,7 +358,7 @@ impl World {
     }
 }
 
-/// Two stores that answer alike, whatever is asked of them.
+/// Asserts that two stores give the same answers.
 fn assert_same(one: &OrderStore, other: &OrderStore) {
     let state = |store: &OrderStore| {
         let memory = store.memory();
@@ -405,7 +406,7 @@ fn run(steps: &[Step], filters: &[Filter], retained_max: u32) {
     }
 }
 
-/// Steps that a test tries at least.
+/// Returns the least number of steps of a test.
 fn wanted_steps() -> u64 {
     let wanted = std::env::var("WEIR_MODEL_STEPS").ok();
     wanted.map_or(100_000, |steps| steps.parse().expect("WEIR_MODEL_STEPS is a number"))

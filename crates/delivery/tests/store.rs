@@ -1,5 +1,5 @@
-//! The store by itself: rows of outside cores, its bounds of work and memory, its snapshots, and
-//! the traps that delivery by token has.
+//! The store alone: rows of outside cores, its limits of work and memory, its snapshots, and the
+//! known traps of delivery by token.
 
 mod support;
 
@@ -28,7 +28,7 @@ fn say(store: &mut OrderStore, seq: u64, rec: u64, firm: u32, status: OrdStatus)
     let _ = store.ingest(&event(seq, rec, keys(firm, 1, 1), status)).expect("in order");
 }
 
-/// A page's rows by (`seq`, `rec`), and the page.
+/// Returns a page's rows by (`seq`, `rec`), and the page.
 fn page(
     store: &OrderStore,
     after: Place,
@@ -58,7 +58,7 @@ fn a_row_comes_out_as_it_came_in_with_its_attributes() {
     assert_eq!(store.ingest_row(&bytes, &attributes), Ok(Ingested::Inserted));
     assert_eq!(store.attributes(Rec(3)), Some(&attributes[..]));
     assert_eq!(encoded(&store.get(Rec(3)).unwrap()), bytes);
-    // A longer block, of a later version, is read as far as this one knows.
+    // A longer block, of a later version, is read up to the fields that this version knows.
     let longer = [&block(8, 3, keys(1, 2, 3), OrdStatus::Filled)[..], b"later"].concat();
     assert_eq!(store.ingest_row(&longer, b"short"), Ok(Ingested::Updated));
     assert_eq!(store.attributes(Rec(3)), Some(&b"short"[..]));
@@ -247,7 +247,7 @@ fn trap_d_an_order_that_changes_while_pages_are_read_appears_once_and_later() {
     (1..=10).for_each(|rec| say(&mut store, rec, rec, 1, OrdStatus::New));
     let limits = PageLimits { rows_max: 4, ..WIDE };
     let (mut seen, first) = page(&store, Place::START, &Filter::ALL, limits);
-    // One that is still to be read, one that was, and one twice.
+    // One that is still to be read, one that was read, and one twice.
     for (seq, rec) in [(11, 7), (12, 2), (13, 9), (14, 9)] {
         say(&mut store, seq, rec, 1, OrdStatus::PartiallyFilled);
     }
@@ -295,7 +295,7 @@ fn trap_h_clocks_that_go_back_change_no_order() {
 
 // ---------------------------------------------------------------- bounds of work
 
-/// The most steps that one call makes.
+/// Returns the most steps of one call.
 fn steps_max(store: &mut OrderStore, mut calls: impl FnMut(&mut OrderStore) -> bool) -> u64 {
     let mut most = 0;
     loop {
@@ -308,8 +308,9 @@ fn steps_max(store: &mut OrderStore, mut calls: impl FnMut(&mut OrderStore) -> b
     }
 }
 
-/// Steps that one event may take: six rings, each an entry killed, put, swept and a chunk given
-/// back, twice when keys change and for each of four orders that go; with a margin for rows.
+/// The steps that one event may take: six rings, each with an entry killed, appended, swept and a
+/// chunk freed, twice when keys change and for each of four orders that are removed; with a margin
+/// for rows.
 const EVENT_STEPS_MAX: u64 = 6 * 7 * 6 + 16;
 
 #[test]
@@ -328,7 +329,7 @@ fn no_event_and_no_call_of_sweep_takes_more_than_a_few_steps_in_the_worst_cases(
         tell(store, rec, 1 + (rec % 3) as u32, OrdStatus::New);
         rec < ORDERS
     });
-    // The last 2,000 change again and again while those before stand in their way.
+    // The last 2,000 change again and again while the earlier ones lie before them.
     let mut turn = 0;
     let hot = steps_max(&mut store, |store| {
         turn += 1;
@@ -336,14 +337,14 @@ fn no_event_and_no_call_of_sweep_takes_more_than_a_few_steps_in_the_worst_cases(
         tell(store, rec, 1 + (rec % 3) as u32, OrdStatus::PartiallyFilled);
         turn < 3 * ORDERS
     });
-    // All but the last end and go, each with another key than before.
+    // All but the last end and are removed, each with another key than before.
     let mut rec = 0;
     let mass = steps_max(&mut store, |store| {
         rec += 1;
         tell(store, rec, 4, OrdStatus::Canceled);
         rec < ORDERS - 1
     });
-    // Between changes, at every point of a sweep, and then until there is nothing to do.
+    // Sweeps between changes, at every point of a sweep, and then until there is nothing to do.
     let mut idle = 0;
     for _ in 0..10_000 {
         tell(&mut store, ORDERS, 1, OrdStatus::PartiallyFilled);
@@ -369,8 +370,8 @@ fn a_page_costs_its_rows_whatever_dead_entries_lie_between_them() {
     const DEAD: u64 = 1_000_000;
     let config = StoreConfig { retention: Retention::ALL, kinds: Kinds::SINGLE, ..CONFIG };
     let mut store = OrderStore::new(config);
-    // Firm 1 has the first and the last order, and in between a million that go to firm 2. Each
-    // change leaves a dead entry in the ring of all.
+    // Firm 1 has the first and the last order, and between them a million go to firm 2. Each change
+    // leaves a dead entry in the ring of all slots.
     say(&mut store, 1, 1, 1, OrdStatus::New);
     for rec in 2..=DEAD + 1 {
         say(&mut store, rec, rec, 2, OrdStatus::New);
@@ -437,11 +438,11 @@ fn a_store_at_its_limit_lets_ended_orders_go_early_then_refuses_and_recovers() {
         }
         told
     };
-    // Half of them end: these go before anything is refused.
+    // Half of them end: these are removed before anything is refused.
     let mut rec = 0;
     loop {
         if tell(&mut store, rec + 1, OrdStatus::New, 600 * (rec as usize % 2)).is_err() {
-            // Refused with something left to let go, it is worth another try.
+            // While ended orders are left to remove, a refused row is worth another try.
             if store.ended_count() == 0 {
                 break;
             }
@@ -456,18 +457,18 @@ fn a_store_at_its_limit_lets_ended_orders_go_early_then_refuses_and_recovers() {
     assert!(store.floor() > Place::START, "who missed what went is told");
     let live = u64::from(store.live_count());
     assert!(live > 8_000, "{live} orders");
-    // What is there can change within its block for as long as it likes.
+    // Existing orders can change within their blocks without limit.
     let of_live = |pick: u64| pick * 7_919 % live * 2 + 1;
     for pick in 0..4 * live {
         let told = tell(&mut store, of_live(pick), OrdStatus::PartiallyFilled, pick as usize % 8);
         assert_eq!(told, Ok(Ingested::Updated));
     }
-    // Longer rows are taken in or refused by name, and never without a word.
+    // Longer rows are taken in or refused with an error, never silently.
     let longer = |pick: u64| (of_live(pick), OrdStatus::PartiallyFilled, pick as usize % 600);
     let told =
         (0..live).map(longer).map(|(rec, status, len)| tell(&mut store, rec, status, len).is_ok());
     assert!(told.filter(|is_taken| !is_taken).count() > 0, "there was no room for all");
-    // When some end there is room again.
+    // Once some end, there is room again.
     for pick in 0..100 {
         assert!(tell(&mut store, of_live(pick), OrdStatus::Canceled, 0).is_ok());
     }
@@ -490,7 +491,7 @@ fn snapshot_of(store: &mut OrderStore, bytes_max: usize) -> Vec<Vec<u8>> {
     }
 }
 
-/// A store with something of everything: marks, tombstones, ended orders, epochs, a floor.
+/// Returns a store with every kind of content: marks, tombstones, ended orders, epochs, a floor.
 fn varied() -> OrderStore {
     let retention = Retention { count_max: 12, ..Retention::ALL };
     let mut store = OrderStore::new(StoreConfig { retention, ..CONFIG });
@@ -553,7 +554,7 @@ fn chunks_that_are_missing_repeated_or_exchanged_are_no_snapshot() {
     assert_eq!(restore(&twice), Err(RestoreError::OutOfOrder { chunk: last as u32 + 1 }));
     let exchanged = [&[0, 2, 1], &all[3..]].concat();
     assert_eq!(restore(&exchanged), Err(RestoreError::OutOfOrder { chunk: 1 }));
-    // A chunk of another snapshot, sound by itself and with as many entries.
+    // A chunk of another snapshot, valid by itself and with as many entries.
     let chunks_of = |attributes: &[u8]| {
         let mut store = OrderStore::new(CONFIG);
         for rec in 1..=30 {

@@ -1,5 +1,5 @@
-//! What the broker's tests share: a small configuration, and a workload that notes what it was
-//! promised, to be held against what is found after a crash.
+//! Shared parts of the broker's tests: a small configuration, and a workload that records the
+//! broker's promises, to be compared with the state found after a crash.
 
 #![allow(dead_code)] // Each test binary uses its own part.
 #![allow(clippy::unwrap_used)] // Test code outside #[test] functions.
@@ -40,7 +40,8 @@ pub(crate) fn place(source: u32, record: u64) -> Place {
     Place { source: Source(source), epoch: Epoch(1), record: Position(record) }
 }
 
-/// The bytes of the message at a place: they follow from it, so that anything invented shows.
+/// Returns the body of the message at a place: a function of the place, so that an invented message
+/// shows.
 pub(crate) fn body(topic: Topic, place: Place) -> Vec<u8> {
     let seed = place.record.0 << 20 | u64::from(place.source.0) << 10 | u64::from(topic.key);
     let mut rng = SeededRng::new(seed, "body");
@@ -49,7 +50,7 @@ pub(crate) fn body(topic: Topic, place: Place) -> Vec<u8> {
     bytes
 }
 
-/// Works until nothing is under way at the disk.
+/// Works until no disk operation is in progress.
 pub(crate) fn settle(broker: &mut Broker<SimDisk>, now: u64) -> Result<(), BrokerError> {
     for _ in 0..100_000 {
         let worked = broker.do_work(Nanos(now))?;
@@ -60,17 +61,17 @@ pub(crate) fn settle(broker: &mut Broker<SimDisk>, now: u64) -> Result<(), Broke
     panic!("the broker does not come to rest");
 }
 
-/// What had been promised when the recording had this length.
+/// The promises at one length of the recording.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Promise {
     pub(crate) recorded: usize,
-    /// To the producer.
+    /// The promise to the producer.
     pub(crate) acknowledged: MessageNo,
     /// The newest message published.
     pub(crate) last: MessageNo,
-    /// Subscriptions that are there for sure: topic, and the message that they were made after.
+    /// Subscriptions certain to exist: topic, and the last message before their creation.
     pub(crate) made: BTreeMap<Name, (Topic, MessageNo)>,
-    /// What their clients acknowledged.
+    /// The acknowledgements of their clients.
     pub(crate) taken: BTreeMap<Name, MessageNo>,
 }
 
@@ -91,7 +92,7 @@ pub(crate) struct Workload {
 
 impl Workload {
     /// # Errors
-    /// When the broker does not open.
+    /// If the broker does not open.
     pub(crate) fn open(
         config: Config,
         disk: &SimDisk,
@@ -145,14 +146,14 @@ impl Workload {
         self.records += 1;
         let topic = topic(1 + self.rng.below(2) as u32);
         let place = place(1 + self.rng.below(2) as u32, self.records);
-        // Noted first: it may be on the disk as soon as it is published.
+        // The message is recorded before the next call of `do_work`, which may write it.
         match self.broker.publish(topic, place, &body(topic, place), Nanos(self.now)) {
             Ok(Published::Taken(no)) => {
                 self.messages.insert(no, (topic, place));
             }
             Ok(Published::Unwanted) => {}
             Ok(Published::Repeated(_)) => panic!("{place:?} was never published"),
-            // A small memory and a slow disk: the producer comes again.
+            // A small memory and a slow disk: the producer repeats the message later.
             Err(Refused::MemoryFull | Refused::DiskFull) => {}
             Err(refused) => panic!("{refused}"),
         }
@@ -219,7 +220,7 @@ impl Workload {
     }
 
     /// # Errors
-    /// When the broker stopped.
+    /// If the broker stopped.
     pub(crate) fn step(&mut self) -> Result<(), BrokerError> {
         match self.rng.below(100) {
             0..50 => (0..4).for_each(|_| self.publish()),
@@ -233,7 +234,7 @@ impl Workload {
     }
 
     /// # Errors
-    /// When the broker stopped or had no room.
+    /// If the broker stopped or had no room.
     pub(crate) fn close(&mut self) -> Result<(), BrokerError> {
         let closed = self.broker.close();
         self.note();
@@ -241,8 +242,8 @@ impl Workload {
     }
 }
 
-/// Opens a crashed disk and holds what is found against what was promised: `next` is the state
-/// that was being reached. Returns what was wrong.
+/// Opens a crashed disk and compares its state with the promises: `next` is the state that was
+/// being reached. Returns the faults found.
 pub(crate) fn check_found(
     disk: &SimDisk,
     config: &Config,
@@ -250,7 +251,7 @@ pub(crate) fn check_found(
     messages: &BTreeMap<MessageNo, (Topic, Place)>,
 ) -> Vec<String> {
     let mut config = config.clone();
-    // Room for all that is taken without an acknowledgement.
+    // Room for all messages taken without an acknowledgement.
     config.window_max = 1 << 20;
     let (mut broker, _) = match Broker::open(config, disk.clone(), Nanos(1)) {
         Ok(opened) => opened,

@@ -1,4 +1,4 @@
-//! Order stores whose entries an archive is fed with, and what both say of them.
+//! Order stores that feed an archive, and conversions between the two.
 #![allow(dead_code)] // Each test uses a part of it.
 
 use weir_cold::{Archive, Change, ColdConfig, ColdError, Filter, Keys, Place, Standing};
@@ -49,7 +49,7 @@ pub(crate) fn config() -> ColdConfig {
     }
 }
 
-/// The row of a change at `seq`, which is its time too.
+/// Returns the row of a change at `seq`, which is its time too.
 pub(crate) fn row(seq: u64, rec: u64, keys: Keys, ord_status: OrdStatus) -> OrderRow {
     OrderRow {
         rec: Rec(rec),
@@ -90,13 +90,13 @@ pub(crate) fn block_of(row: &OrderRow) -> Vec<u8> {
     block
 }
 
-/// What a source attaches to this change.
+/// Returns the attributes of this change.
 pub(crate) fn attributes(seq: u64) -> Vec<u8> {
     format!("58=change {seq}|").repeat((seq % 4) as usize).into_bytes()
 }
 
-/// Feeds an archive with at most `entries_max` entries of a store, beginning anew where the store
-/// has let go what the archive lacks; true when all were taken.
+/// Feeds an archive with at most `entries_max` entries of a store, and begins anew if the store has
+/// removed changes that the archive lacks; true when all were taken.
 pub(crate) fn feed<D: Disk>(
     archive: &mut Archive<D>,
     store: &OrderStore,
@@ -140,7 +140,7 @@ pub(crate) fn change_of<'a>(entry: &Exported<'a>) -> Change<'a> {
     }
 }
 
-/// The rows of a page, with their attributes.
+/// Returns the rows of a page, with their attributes.
 pub(crate) fn rows_of(bytes: &[u8], count: u32) -> Vec<(OrderRow, Vec<u8>)> {
     let mut group = Vec::new();
     put_row_count(count as usize, &mut group);

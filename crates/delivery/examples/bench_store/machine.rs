@@ -1,19 +1,19 @@
-//! What the machine's memory gives by itself: how long it takes to copy a row from a random place
-//! of as much memory as all rows have, and to look at one word whose place the word before it says.
-//! No store can page rows from places all over faster than the first.
+//! The machine's own memory speed: the time to copy a row from a random place of as much memory as
+//! all rows take, and to read one word whose address depends on the word before it. The copy is the
+//! lower limit for any store that pages rows from random places.
 
 use std::hint::black_box;
 
 use crate::timing::{Rounds, spent};
 use crate::work::Random;
 
-/// Copies and looks of a round.
+/// Copies and reads per round.
 const COUNT: u64 = 200_000;
 
-/// ns of the thread's processor time for a copy and for a look, as JSON.
+/// Returns the thread's processor time in ns for a copy and for a read, as JSON.
 pub(crate) fn memory_json(orders: u64, row_bytes: usize, rounds: u64) -> String {
     let len = orders as usize * row_bytes;
-    // Touched, or all of it would be one page of zeros.
+    // Written, because untouched memory would be one page of zeros.
     let memory: Vec<u8> = (0..len).map(|at| (at / 4_096) as u8).collect();
     let (mut copies, mut looks) = (Rounds::default(), Rounds::default());
     let mut row = vec![0; row_bytes];

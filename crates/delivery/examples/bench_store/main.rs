@@ -1,10 +1,9 @@
-//! Updates, pages and empty polls per second of the order store, beside a plain store of one map
-//! and four trees and beside Tarantool, all on the same work in turn. Prints one line of JSON.
+//! Updates, pages and empty polls per second of the order store, of a plain store of one map and
+//! four trees, and of Tarantool, all on the same work in alternation. Prints one line of JSON.
 //!
-//! `bench_store [--orders N,N] [--attributes LEN,LEN] [--rounds N] [--updates N]
-//! [--tarantool SCRIPT DIR]`: for each number of orders a run with rows of 161 bytes and as many
-//! attributes as its place in the second list says. Three secondary keys: firm, account and
-//! instrument.
+//! `bench_store [--orders N,N] [--attributes LEN,LEN] [--rounds N] [--updates N] [--tarantool
+//! SCRIPT DIR]`: one run for each number of orders, with rows of 161 bytes plus the attributes at
+//! the same index of the second list. Three secondary keys: firm, account and instrument.
 
 #[path = "../../tests/support/mod.rs"]
 mod support;
@@ -54,10 +53,11 @@ fn config() -> Config {
     config
 }
 
-/// Rates of one kind of work, by side, and ours to the others' in the same round.
+/// Rates of one kind of work, by side, and the ratios of our rate to the others' in the same round.
 #[derive(Default)]
 struct Figures {
-    /// Ours, plain, Tarantool, Tarantool with tuples made beforehand; by the wall and by processor.
+    /// Ours, plain, Tarantool, Tarantool with prepared tuples; per second of wall time and of
+    /// processor time.
     rates: [[Rounds; 2]; 4],
     ratios: [[Rounds; 2]; 4],
 }
@@ -98,7 +98,7 @@ struct Sides {
 }
 
 impl Sides {
-    /// One round: each side in its turn, another one first each time.
+    /// Runs one round: each side once, starting with another one each time.
     fn round(&mut self, turn: u64, work: &dyn Fn(&mut dyn Side) -> Spent) -> [Option<Spent>; 4] {
         let mut round = [None; 4];
         for offset in 0..4 {
@@ -127,7 +127,7 @@ fn run(config: &Config, orders: u64, attributes: usize) -> String {
     let row_bytes = row_len(attributes);
     let tarantool = config.tarantool.as_ref().map(|(script, dir)| {
         let memory = (orders * (row_bytes as u64 + 500)).max(1 << 30);
-        // Its own fields take about fifty of a row's bytes.
+        // The row's own fields take about fifty of its bytes.
         let dir = format!("{dir}/{orders}");
         std::fs::create_dir_all(&dir).expect("a directory for Tarantool");
         Tarantool::start(script, &dir, (row_bytes - 50, memory)).expect("Tarantool starts")
@@ -145,8 +145,8 @@ fn run(config: &Config, orders: u64, attributes: usize) -> String {
     inserts.take(&load);
     let (rounds, updates) = (config.rounds, config.updates);
     let pages = updates / 25;
-    // Pages from places all over while the newest rows are any; after hot updates what is newest is
-    // few orders, again and again, which is what followers at the head read.
+    // Pages start from random places while the newest rows are of any order; after hot updates the
+    // newest rows are a few orders over and over, as followers at the head read them.
     let update = |sides: &mut Sides, pattern: Pattern| {
         eprintln!("{orders} orders: updates {}", pattern.name());
         sides.figures(rounds, |side, seed| side.update(pattern, updates, seed))
@@ -160,7 +160,7 @@ fn run(config: &Config, orders: u64, attributes: usize) -> String {
     let polls = sides.figures(rounds, |side, _| side.poll(updates));
     let peer_bytes = sides.tarantool.as_mut().map_or(0, Side::memory);
     let (ours_memory, inserts) = (sides.ours.memory_json(), inserts.json());
-    // Before two more stores of as many orders.
+    // Frees the memory before two more stores of as many orders.
     drop(sides);
     let apply = apply_rates(config, orders, attributes);
     let machine = machine::memory_json(orders, row_bytes, rounds);
@@ -173,7 +173,7 @@ fn run(config: &Config, orders: u64, attributes: usize) -> String {
     )
 }
 
-/// What replicas apply: without indexes, and with all of them.
+/// Measures the updates of replicas: without indexes, and with all of them.
 fn apply_rates(config: &Config, orders: u64, attributes: usize) -> String {
     eprintln!("{orders} orders: updates of replicas");
     let mut replicas = [Kinds::NONE, Kinds::FULL].map(|kinds| {

@@ -1,5 +1,5 @@
 //! The sides: the store, a plain store of one map and four trees, and Tarantool in a process of its
-//! own. All answer the same questions; the first two in this thread.
+//! own. All do the same work; the first two in this thread.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hint::black_box;
@@ -24,15 +24,15 @@ const BATCH: u64 = 50;
 
 /// A store under test.
 pub(crate) trait Side {
-    /// Puts orders 1 to `orders`.
+    /// Inserts orders 1 to `orders`.
     fn load(&mut self, orders: u64) -> Spent;
     /// Changes `count` orders.
     fn update(&mut self, pattern: Pattern, count: u64, seed: u64) -> Spent;
-    /// Pages from places all over, of everything or of one firm; counts rows.
+    /// Reads pages from random places, of all orders or of one firm; counts rows.
     fn page(&mut self, of_firm: bool, count: u64, seed: u64) -> Spent;
-    /// Asks what is newer than the newest.
+    /// Polls for changes after the newest one.
     fn poll(&mut self, count: u64) -> Spent;
-    /// Bytes, where it knows them.
+    /// Returns the bytes used, if the side knows them.
     fn memory(&mut self) -> u64;
 }
 
@@ -52,7 +52,7 @@ impl Ours {
         Ours::with_kinds(attributes_len, Kinds::SINGLE)
     }
 
-    /// A store with other keys: of a replica.
+    /// Returns a store with other keys, as of a replica.
     pub(crate) fn with_kinds(attributes_len: usize, kinds: Kinds) -> Ours {
         let config = StoreConfig { kinds, ..StoreConfig::new(SOURCE, Epoch(1)) };
         Ours {
@@ -66,7 +66,7 @@ impl Ours {
         }
     }
 
-    /// Puts changes of as many orders as a batch has; `pick` says which.
+    /// Applies `count` changes in batches; `pick` selects the orders.
     fn put_all(&mut self, count: u64, mut pick: impl FnMut() -> u64) {
         let mut left = count;
         while left > 0 {
@@ -106,7 +106,7 @@ impl Ours {
         u64::from(page.row_count)
     }
 
-    /// What its memory is for, as JSON.
+    /// Returns the store's memory by use, as JSON.
     pub(crate) fn memory_json(&self) -> String {
         let memory = self.store.memory();
         let rings: u64 = memory.rings.iter().sum();
@@ -174,7 +174,7 @@ struct PlainRow {
     bytes: Vec<u8>,
 }
 
-/// One map of rows and four trees, as they lie at hand in Rust.
+/// One map of rows and four trees, from the standard library.
 pub(crate) struct Plain {
     map: HashMap<u64, PlainRow>,
     by_place: BTreeMap<(u64, u64), ()>,
@@ -288,13 +288,13 @@ impl Side for Plain {
     }
 }
 
-/// Tarantool, asked line by line.
+/// Tarantool, driven line by line.
 pub(crate) struct Tarantool {
     child: Child,
     to: ChildStdin,
     from: BufReader<ChildStdout>,
     pad: usize,
-    /// Orders are made of tables, or tuples made beforehand are put.
+    /// "table" to build orders from tables, "tuple" to insert prepared tuples.
     how: &'static str,
 }
 

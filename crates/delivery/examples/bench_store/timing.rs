@@ -1,10 +1,10 @@
-//! Wall and processor time of a stretch, and what rounds of them come to.
+//! Wall and processor time of a piece of work, and statistics of rounds.
 
 use std::time::Instant;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Seconds by the wall clock and of this thread on the processor, and what was done in them.
+/// Seconds of the wall clock and of this thread's processor time, and the work done in them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spent {
     pub(crate) wall: f64,
@@ -13,7 +13,7 @@ pub(crate) struct Spent {
 }
 
 impl Spent {
-    /// Done per second of the wall clock and of the processor.
+    /// Returns the work per second of the wall clock and of the processor.
     pub(crate) fn rates(self) -> [f64; 2] {
         [self.count / self.wall, self.count / self.cpu]
     }
@@ -30,7 +30,7 @@ pub(crate) fn spent(work: impl FnOnce() -> u64) -> Spent {
     Spent { wall: start.elapsed().as_secs_f64(), cpu: cpu_seconds() - ran, count }
 }
 
-/// Values of some rounds.
+/// The values of some rounds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rounds(Vec<f64>);
 
@@ -39,7 +39,7 @@ impl Rounds {
         self.0.push(value);
     }
 
-    /// The median; zero without values.
+    /// Returns the median; zero without values.
     #[allow(dead_code, reason = "not every benchmark judges by it")]
     pub(crate) fn median(&self) -> f64 {
         let mut values = self.0.clone();
@@ -47,7 +47,7 @@ impl Rounds {
         values.get(values.len() / 2).copied().unwrap_or(0.0)
     }
 
-    /// The median and the lowest and highest, as JSON.
+    /// Returns the median, the lowest and the highest value, as JSON.
     pub(crate) fn json(&self, digits: usize) -> String {
         let mut values = self.0.clone();
         values.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! The work that all sides do: orders with keys, changes of them, and what they are made of.
+//! The work that all sides do: orders with keys, changes of them, and their rows.
 
 use weir_delivery::filter::Keys;
 use weir_delivery::row_of;
@@ -8,11 +8,11 @@ use weir_wire::delivery::OrderRow;
 
 use crate::support::event;
 
-/// Firms, accounts and instruments.
+/// The numbers of firms, accounts and instruments.
 pub(crate) const FIRMS: u64 = 200;
 const ACCOUNTS: u64 = 20_000;
 const INSTRUMENTS: u64 = 500;
-/// Orders that the hot pattern changes: the last so many.
+/// The orders that the hot pattern changes: the last ones.
 pub(crate) const HOT: u64 = 2_000;
 
 pub(crate) fn keys_of(rec: u64) -> Keys {
@@ -23,7 +23,7 @@ pub(crate) fn keys_of(rec: u64) -> Keys {
     }
 }
 
-/// Which orders change.
+/// The choice of the orders that change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pattern {
     Rand,
@@ -54,11 +54,11 @@ impl Random {
     }
 }
 
-/// Makes an order's row as a core sends it: a block whose fields are set, and its attributes.
+/// Builds an order's row as a core sends it: a block whose fields are set, and its attributes.
 pub(crate) struct RowMaker {
     block: Vec<u8>,
     attributes: Vec<u8>,
-    /// Where the fields that differ lie, found once.
+    /// The offsets of the fields that differ, found once.
     at: [usize; 7],
 }
 
@@ -77,7 +77,7 @@ impl RowMaker {
         RowMaker { block, attributes: vec![b'x'; attributes_len], at: [a, b, c, d, e, f, g] }
     }
 
-    /// The block of a change and its attributes, of which one byte differs.
+    /// Returns the block of a change and its attributes, in which one byte differs.
     pub(crate) fn row(&mut self, seq: u64, rec: u64) -> (&[u8], &[u8]) {
         let Keys { firm_id, account_id, instrument_id } = keys_of(rec);
         for (at, number) in self.at.into_iter().zip([rec, seq, rec, seq]) {

@@ -1,7 +1,7 @@
-//! Who waits at a desk, what each was given, and how far behind it is: for an operator's eyes.
+//! The readers that wait at a desk, the pages that each was served, and its lag, for operators.
 //!
-//! To list is to look at every seat, and to tell a reader's lag is to select a page for it, so both
-//! are done in parts that a caller spreads over its cycles.
+//! A listing visits every seat, and a reader's lag takes the selection of a page, so both are done
+//! in parts that a caller spreads over its cycles.
 
 use weir_types::{Nanos, SessionId};
 
@@ -9,20 +9,20 @@ use super::{BelowFloor, Desk, Reader};
 use crate::filter::Filter;
 use crate::page::PageLimits;
 
-/// Entries that are looked at to tell how far behind a reader is.
+/// Entries that a lag visits at most.
 const LAG_SCAN_MAX: u32 = 4_096;
-/// Rows that are counted for it.
+/// Rows that a lag counts at most.
 const LAG_ROWS_MAX: u32 = 4_096;
 
-/// What was served.
+/// Counts of the pages served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Served {
     /// Pages.
     pub pages: u64,
     /// Rows in them.
     pub rows: u64,
-    /// Changes that the rows stand for beside their own; pages of what the store had let go are
-    /// not counted here.
+    /// Changes that the rows stand for besides their own; pages from an archive are not counted
+    /// here.
     pub merged: u64,
 }
 
@@ -34,20 +34,20 @@ impl Served {
     }
 }
 
-/// What a question waits for.
+/// The thing that a fetch waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitsFor {
     /// Rows, or the end of its wait.
     Rows,
-    /// That the store reaches its `min_token`.
+    /// The store, to reach its `min_token`.
     MinToken,
-    /// Pages of what the store has let go.
+    /// Pages from an archive.
     Older,
-    /// Its connection, which takes nothing, or more credit.
+    /// Its connection, which takes no data, or more credit.
     Reader,
 }
 
-/// A question that waits.
+/// A fetch that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
     /// Its seat, until it leaves.
@@ -58,36 +58,37 @@ pub struct Waiting {
     pub session_id: SessionId,
     /// Its number on the connection.
     pub correlation_id: u64,
-    /// What it wants of what its session may see; none when it is about to be refused.
+    /// Its effective filter; none if it is about to be refused.
     pub filter: Option<Filter>,
-    /// What it waits for.
+    /// The thing that it waits for.
     pub waits_for: WaitsFor,
-    /// Since when.
+    /// The time at which the wait began.
     pub since: Nanos,
     /// Pages that it may still be sent.
     pub credit_left: u32,
-    /// Changes of the whole store since its place, whether it wants them or not: an upper bound.
+    /// Changes of the whole store since its place, whether they match its filter or not: an upper
+    /// bound.
     pub changes: u64,
-    /// What its connection was served by this desk.
+    /// Counts of the pages that this desk served its connection.
     pub served: Served,
 }
 
-/// What a reader has not been given of what it wants.
+/// The rows that match a reader's filter and have not been served to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lag {
     /// Rows.
     pub rows: u32,
     /// Their bytes.
     pub bytes: u32,
-    /// There are more than were counted.
+    /// True when there are more than were counted.
     pub is_more: bool,
-    /// The time of the oldest change among them; zero when there is none.
+    /// The time of the oldest change among them; zero if there is none.
     pub oldest_transact_time: Nanos,
 }
 
 impl Desk {
-    /// Lists the questions on `count` seats from `seat` on. Returns the seat to go on at, `None` at
-    /// the end. Questions come and go between calls.
+    /// Lists the fetches on `count` seats from `seat` on. Returns the seat to go on at, `None` at
+    /// the end. Fetches come and go between calls.
     pub fn list(&self, seat: usize, count: usize, sink: &mut impl FnMut(Waiting)) -> Option<usize> {
         let end = seat.saturating_add(count).min(self.readers.len());
         for at in seat..end {
@@ -124,8 +125,9 @@ impl Desk {
         }
     }
 
-    /// Counts what a listed question has not been given yet, as far as a bounded look goes; `None`
-    /// when it is not there any more. Below the floor it counts what the store still has.
+    /// Counts the rows that a listed fetch has not been served yet, within a bounded number of
+    /// entries; `None` if it is no longer there. Below the floor it counts the rows that the store
+    /// still has.
     pub fn lag(&mut self, waiting: &Waiting) -> Option<Lag> {
         let reader = self.readers.get(waiting.seat)?.as_ref()?;
         let is_same = reader.connection == waiting.connection

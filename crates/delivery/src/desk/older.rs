@@ -1,16 +1,16 @@
-//! Readers whose place the store has let go: their pages come from whoever keeps what went, one at
-//! a time, until they are at a place from which the store goes on.
+//! Readers below the floor: their pages come from an archive, one at a time, until they reach a
+//! place from which the store goes on.
 //!
 //! ```text
-//! a reader below its floor  | is
-//! --------------------------+------------------------------------------------------------------
-//! just found to be          | queued; nothing is looked up for it any more
-//! asked for                 | one of a bounded number; the page comes with its frames made
-//! answered                  | served, and looked at again where it then is: here, or below again
-//! gone while asked for      | forgotten: its answer is dropped when it comes
-//! on a full connection      | asked for again when that takes: nobody's pages are kept meanwhile
+//! a reader below its floor   | state
+//! ---------------------------+-----------------------------------------------------------------
+//! just found to be           | queued; the store is no longer searched for it
+//! asked for                  | one of a bounded number; the page arrives as finished frames
+//! answered                   | served, and visited again at its new place: in the store or below
+//! gone while asked for       | forgotten: its answer is dropped when it arrives
+//! on a full connection       | asked for again when that takes data: no page is kept meanwhile
 //! ```
-//! INVARIANT: each question that was handed out has one answer, whether its reader is there or not.
+//! INVARIANT: each ask that was handed out gets one answer, even if its reader has gone.
 
 use std::collections::BTreeSet;
 
@@ -27,45 +27,45 @@ use crate::page::{PageHead, PageLimits};
 use crate::ring::Place;
 use crate::token::SourcePlace;
 
-/// Which question: a reader's seat, and a number that no other question has.
+/// The identity of an ask: a reader's seat, and a number that no other ask has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket {
-    // First: tickets are in the order in which they were drawn.
+    // The first field: tickets sort in the order in which they were drawn.
     number: u64,
     slot: u32,
 }
 
-/// A question for a page of what the store has let go.
+/// A request for a page of changes below the store's floor.
 #[derive(Clone, Debug)]
 pub struct OlderAsk {
-    /// Its answer carries it.
+    /// The ticket that its answer carries.
     pub ticket: Ticket,
-    /// What its reader asked for and may see.
+    /// The reader's filter and entitlement.
     pub scope: Scope,
-    /// What the reader has, in the store's epoch.
+    /// The reader's place, in the store's epoch.
     pub at: SourcePlace,
-    /// Where the reader is in other sources: handed on in the next token.
+    /// The reader's places in other sources: handed on in the next token.
     pub elsewhere: Vec<SourcePlace>,
-    /// The head of the page, but for its `served_time`.
+    /// The head of the page, except its `served_time`.
     pub head: PageHead,
-    /// How much it may hold.
+    /// The limits of the page.
     pub limits: PageLimits,
-    /// The store's floor for this reader: from there on it goes on itself.
+    /// The store's floor for this reader: the store serves it from there on.
     pub floor: Place,
 }
 
-/// A page that was made elsewhere.
+/// A page that the archive made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OlderPage {
-    /// Where its reader goes on, by the next token.
+    /// The place from which its reader goes on, as in the next token.
     pub next: SourcePlace,
     /// Rows in it.
     pub row_count: u32,
     /// Bytes of the rows.
     pub byte_count: u64,
-    /// Pages that may still come, as its head says.
+    /// Pages that may still come, as in its head.
     pub credit_left: u32,
-    /// Its frames, the next token in them.
+    /// Its frames, including the next token.
     pub frames: Vec<u8>,
 }
 
@@ -74,16 +74,16 @@ pub struct OlderPage {
 pub enum OlderAnswer {
     /// A page.
     Page(OlderPage),
-    /// The place is not honoured: a page that refuses it.
+    /// The place is not honoured: a page refuses the fetch.
     Refused(Reason),
-    /// Not now: the question is rejected as one too many, and its token is as good as before.
+    /// The archive is busy: the fetch is rejected as one too many, and its token stays valid.
     NotNow,
 }
 
-/// Readers on their way through what the store has let go.
+/// Readers below the floor.
 #[derive(Debug)]
 pub(super) struct Older {
-    /// Questions that may be out at once.
+    /// Asks that may be out at once.
     out_max: u32,
     out_count: u32,
     last_number: u64,
@@ -91,17 +91,17 @@ pub(super) struct Older {
     forgotten: Vec<Ticket>,
 }
 
-/// How a reader stands to what the store has let go.
+/// A reader's state below the floor.
 #[derive(Clone, Debug, Default)]
 pub(super) enum BelowFloor {
     /// It reads from the store.
     #[default]
     No,
-    /// Its question waits to be handed out.
+    /// Its ask waits to be handed out.
     Queued(Ticket),
-    /// Its question is out.
+    /// Its ask is out.
     Asked(Ticket),
-    /// Its answer is here.
+    /// Its answer has arrived.
     Answered(OlderAnswer),
 }
 
@@ -112,11 +112,11 @@ impl BelowFloor {
 }
 
 impl Desk {
-    /// From now on readers below the store's floor are asked for elsewhere, at most `out_max` at
-    /// once, instead of being refused.
+    /// Asks an archive for readers below the store's floor from now on, at most `out_max` at once,
+    /// instead of refusing them.
     ///
     /// # Panics
-    /// When `out_max` is zero.
+    /// If `out_max` is zero.
     pub fn keep_older(&mut self, out_max: u32) {
         assert!(out_max > 0, "somebody has to be asked");
         self.older = Some(Older {
@@ -128,7 +128,7 @@ impl Desk {
         });
     }
 
-    /// The next question for what the store has let go, if one may go out now.
+    /// Returns the next ask for the archive, if one may go out now.
     pub fn next_older_ask(&mut self) -> Option<OlderAsk> {
         let older = self.older.as_mut()?;
         while older.out_count < older.out_max {
@@ -154,10 +154,10 @@ impl Desk {
         None
     }
 
-    /// Takes the answer to a question; it is dropped where its reader has gone.
+    /// Takes the answer to an ask; the answer is dropped if its reader has gone.
     ///
     /// # Panics
-    /// When nothing was asked.
+    /// If nothing was asked.
     pub fn take_older(&mut self, ticket: Ticket, answer: OlderAnswer) {
         let older = self.older.as_mut().expect("somebody was asked");
         older.out_count = older.out_count.checked_sub(1).expect("an answer for each question");
@@ -168,18 +168,18 @@ impl Desk {
         }
     }
 
-    /// A question that is out and whose reader has gone: it need not be worked on, but answered.
+    /// Returns an ask that is out and whose reader has gone: it needs no work, but still an answer.
     pub fn next_forgotten(&mut self) -> Option<Ticket> {
         self.older.as_mut()?.forgotten.pop()
     }
 
-    /// Readers that are asked for elsewhere, or wait to be.
+    /// Returns the number of readers that are asked for, or wait to be.
     #[must_use]
     pub fn below_floor_count(&self) -> usize {
         self.older.as_ref().map_or(0, |older| older.queue.len() + older.out_count as usize)
     }
 
-    /// A reader is below the floor: its question waits from now on, if it does not yet.
+    /// Queues the ask of a reader below the floor, unless it is queued or out already.
     pub(super) fn queue_older(&mut self, slot: u32) {
         let reader = self.readers[slot as usize].as_mut().expect("the reader is seated");
         if reader.below.is_away() {
@@ -192,7 +192,7 @@ impl Desk {
         reader.below = BelowFloor::Queued(ticket);
     }
 
-    /// A reader leaves.
+    /// Drops the ask of a reader that leaves.
     pub(super) fn forget_older(&mut self, reader: &Reader) {
         let Some(older) = &mut self.older else { return };
         match reader.below {
@@ -202,7 +202,7 @@ impl Desk {
         }
     }
 
-    /// Gives a reader what came for it.
+    /// Serves a reader the answer that arrived for it.
     pub(super) fn serve_older(
         &mut self,
         reader: &mut Reader,
@@ -222,7 +222,7 @@ impl Desk {
                 return Visit::Done;
             }
         };
-        // What was looked at and did not match need not be told before there is something.
+        // A page without rows only moves the place on; it is not sent before the idle wait is over.
         if page.row_count == 0 && now < reader.idle_deadline(self.config.idle_wait) {
             (reader.after, reader.seen) = (page.next.place, page.next.seen);
             return Visit::Again;
@@ -243,8 +243,8 @@ impl Desk {
         reader.is_fresh = false;
         reader.waiting_since = now;
         reader.rows_min = reader.rows_min.max(1);
-        // Pages that were added since it was asked for came too late for its head: it said that it
-        // is the last one.
+        // Credit for pages that was added after the ask is too late for the page's head, which
+        // announced it as the last one.
         if page.credit_left == 0 {
             Visit::Done
         } else if reader.credit.is_spent() {

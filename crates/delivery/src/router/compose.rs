@@ -1,8 +1,8 @@
-//! One page of what came from several sources: which rows, in which order.
+//! The composition of one page from the rows of several sources.
 //!
-//! A page takes all rows that are there if they fit. If not, the sources take turns, a row each, so
-//! that none is held up by another whose clock is behind. What a page takes it sorts by
-//! (time, source), each source in its own order; it never waits for a row.
+//! A page takes all rows that have come if they fit. If not, the sources alternate, a row each, so
+//! that no source is held up by another whose clock is behind. The page sorts its rows by (time,
+//! source), each source in its own order; it never waits for a row.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,13 +13,13 @@ use weir_wire::rows::put_row_count;
 use super::leg::{Leg, Standing};
 use super::reader::Terms;
 
-/// How many rows of each leg a page takes, and what the page then is.
+/// The number of rows that a page takes of each leg, and the page's totals.
 #[derive(Debug, Default)]
 pub(super) struct Composition {
     /// One for each leg.
     counts: Vec<usize>,
     heads: BinaryHeap<Reverse<(Nanos, PartitionId, usize)>>,
-    /// How far the merge is in each leg.
+    /// The progress of the merge in each leg.
     done: Vec<usize>,
     pub(super) row_count: u32,
     /// Bytes of the rows.
@@ -36,7 +36,7 @@ impl Composition {
         &self.counts
     }
 
-    /// Picks a page's rows; `turn` says whose turn is first when not all fit.
+    /// Picks a page's rows; `turn` selects the first source if not all rows fit.
     pub(super) fn pick(&mut self, legs: &[Leg], terms: &Terms, turn: usize) {
         self.counts.clear();
         self.counts.extend(legs.iter().map(|leg| leg.rows.len()));
@@ -118,7 +118,7 @@ impl Composition {
             let is_first = |time: Nanos| next.is_none_or(|next| (time, source) < next);
             let rest = &rows.as_slice()[from..self.counts[index]];
             let run = rest.iter().position(|row| !is_first(row.merge_time)).unwrap_or(rest.len());
-            // It was the least of all, so that at least one row goes.
+            // It was the least of all, so at least one row is taken.
             let to = from + run.max(1);
             out.extend_from_slice(rows.bytes(from, to));
             self.done[index] = to;

@@ -1,54 +1,57 @@
-//! The limits and waits of a router, and what it counts.
+//! The limits and waits of a router, and its counters.
+//!
+//! Limits of rows and bytes hold over all sources together. A reader's waits begin when its fetch
+//! comes or its last page was served, a request's when it is sent.
 
 use weir_types::Nanos;
 
 /// The limits of a router. Counts are at least one; spans are in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouterConfig {
-    /// Questions that may wait.
+    /// Fetches that may wait.
     pub readers_max: u32,
-    /// Questions that may wait on one connection.
+    /// Fetches that may wait on one connection.
     pub readers_per_connection_max: u32,
-    /// Rows of a page over all sources, whatever is asked for.
+    /// The most rows of a page over all sources, whatever the fetch asks for.
     pub page_rows_max: u32,
-    /// Bytes of a page's rows over all sources, whatever is asked for.
+    /// The most bytes of a page's rows over all sources, whatever the fetch asks for.
     pub page_bytes_max: u32,
-    /// Pages that one question may ask for.
+    /// The most pages that one fetch may ask for.
     pub credit_max: u32,
-    /// Readers that one call of [`Router::poll`](super::Router::poll) looks at.
+    /// The most readers that one call of [`Router::poll`](super::Router::poll) visits.
     pub poll_visit_max: u32,
-    /// How long a page waits to fill when the question does not say.
+    /// The time that a page waits to fill if the fetch names none.
     pub wait_default: Nanos,
-    /// The longest that a page may wait to fill, or a question for its `min_token`.
+    /// The longest that a page may wait to fill, or a fetch for its `min_token`.
     pub wait_max: Nanos,
-    /// How long a question waits for its `min_token` when it does not say.
+    /// The time that a fetch waits for its `min_token` if it names none.
     pub min_wait_default: Nanos,
-    /// How long a question without any row waits before it gets an empty page; its own wait if that
-    /// is longer.
+    /// The time that a fetch without any row waits before it gets an empty page; its own wait if
+    /// that is longer.
     pub idle_wait: Nanos,
-    /// How long a reader's place is kept, with what is asked for it, after its last page: its next
-    /// question then finds its sources waiting already. Zero for not at all.
+    /// The time that a reader's place and its requests are kept after its last page: its next fetch
+    /// then finds its sources waiting already. Zero to keep nothing.
     pub linger: Nanos,
-    /// How long a question without patience waits for the first word of each source.
+    /// The time that a fetch with `rows_min` zero waits for the first answer of each source.
     pub settle_wait: Nanos,
-    /// How long a question may wait at a backend that has nothing for it.
+    /// The time that a request may wait at a backend that has no rows for it.
     pub park_wait: Nanos,
-    /// How long beyond what it may take an answer of a backend can take before the backend counts
-    /// as silent.
+    /// The time beyond a request's own wait after which a backend without an answer counts as
+    /// silent.
     pub answer_grace: Nanos,
-    /// How long a backend that has not reached a reader's place is given before another is looked
-    /// for.
+    /// The interval at which another backend is looked for while the current one has not reached a
+    /// reader's place.
     pub lag_wait: Nanos,
-    /// How long a reader whose epoch no backend knows waits before the master's word counts.
+    /// The time that a reader whose epoch no backend knows waits before the master's answer is
+    /// decisive.
     pub epoch_wait: Nanos,
-    /// A replica that is more changes (`seq`) behind its source is only asked when no other is
-    /// there.
+    /// The lag in changes (`seq`) above which a replica is asked only if there is no other backend.
     pub lag_max: u64,
-    /// How long a backend is left alone after its first fault; each further one doubles it.
+    /// The time that a backend is set aside after its first fault; each further one doubles it.
     pub aside_min: Nanos,
-    /// The longest that a backend is left alone.
+    /// The longest that a backend is set aside.
     pub aside_max: Nanos,
-    /// What the jitter of these spans begins with: different for each router.
+    /// The seed of these times' jitter: different for each router.
     pub jitter_seed: u64,
 }
 
@@ -79,24 +82,24 @@ impl Default for RouterConfig {
     }
 }
 
-/// What a router has done since it began.
+/// A router's counters since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RouterFigures {
     /// Pages served, refusals included.
     pub page_count: u64,
     /// Rows in them.
     pub row_count: u64,
-    /// Questions to backends.
+    /// Requests to backends.
     pub asked_count: u64,
     /// Pages of backends that were used.
     pub answer_count: u64,
-    /// Pages of backends that came after their question was given up.
+    /// Pages of backends that came after their request was given up.
     pub late_count: u64,
-    /// Questions that found their sources waiting already.
+    /// Fetches that found their sources waiting already.
     pub adopted_count: u64,
     /// Faults of backends.
     pub fault_count: u64,
-    /// Questions that went on at another backend.
+    /// Requests that moved to another backend.
     pub switch_count: u64,
     /// Readers sent back to the start.
     pub resync_count: u64,

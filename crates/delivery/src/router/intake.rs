@@ -1,4 +1,8 @@
-//! What backends say: frames as a node sends them to any client, held to the protocol.
+//! The input from backends: frames as a node sends them to any client, checked against the
+//! protocol.
+//!
+//! A page is processed when its header and all its rows have come, and is used whole or not at all.
+//! A backend that breaks the protocol is set aside.
 
 use weir_types::{Nanos, Reason};
 use weir_wire::delivery::{OrderPage, OrderPageBody, PageFlags, SourceStates};
@@ -14,8 +18,8 @@ use super::probe::is_probe;
 use super::rows::PageRows;
 use crate::token::{SourcePlace, TokenError};
 
-/// The longest frame of a backend: a page's header is short, its rows are bounded by what was asked
-/// for, with room for one row of any length.
+/// The longest frame of a backend: a page's header is short, its rows are bounded by the request,
+/// with room for one row of any length.
 const FRAME_LEN_MAX: usize = 64 * 1024 * 1024;
 
 /// A header whose rows have not come yet.
@@ -26,7 +30,7 @@ pub(super) struct Due {
     pub(super) token: Vec<u8>,
 }
 
-/// Where an answer belongs.
+/// The leg that an answer belongs to.
 struct Found {
     slot: u32,
     index: usize,
@@ -34,11 +38,11 @@ struct Found {
 }
 
 impl Router {
-    /// Takes in what a backend sent: whole frames at the head of `bytes`. Returns how many bytes
-    /// were used; the rest is to be handed in again with what follows it.
+    /// Takes in a backend's bytes: whole frames at the start of `bytes`. Returns the number of
+    /// bytes used; the caller passes the rest again together with the bytes that follow.
     ///
     /// # Errors
-    /// [`BackendFault`] when the backend broke the protocol: it is put aside, and its connection
+    /// [`BackendFault`] if the backend broke the protocol: it is set aside, and its connection
     /// should be closed.
     pub fn take(&mut self, id: BackendId, bytes: &[u8], now: Nanos) -> Result<usize, BackendFault> {
         let mut used = 0;
@@ -69,13 +73,13 @@ impl Router {
                 _ => unreachable!("the template says what it is"),
             },
             Reject::TEMPLATE_ID => self.on_reject(id, &raw.decode_whole()?),
-            // A router behind this one says which of its sources are away in its pages' flags too.
+            // A router behind this one also flags its pages when sources are away.
             Heartbeat::TEMPLATE_ID | SourceStates::TEMPLATE_ID => Ok(()),
             _ => Err(DecodeError::Unexpected("a message for a client that trades").into()),
         }
     }
 
-    /// The leg that waits for an answer; `None` when it was given up.
+    /// Returns the leg that waits for an answer; `None` if the request was given up.
     fn find(&mut self, id: BackendId, correlation_id: u64) -> Option<Found> {
         let slot = u32::try_from(correlation_id >> 32).expect("32 bits are left");
         let found = self.seats.get(slot).and_then(|reader| {
@@ -107,7 +111,7 @@ impl Router {
             return Err(BadPage::Sequence.into());
         }
         if header.row_count > 0 {
-            // Its rows follow, and the header is looked at with them.
+            // Its rows follow, and the header is processed with them.
             let token = token.to_vec();
             self.due_rows.push(Due { backend: id, header: *header, token });
             return Ok(());
@@ -169,7 +173,7 @@ impl Router {
         (leg.asking, leg.lost_since) = (None, None);
         leg.standing = match header.flags.contains(PageFlags::ONLINE) {
             true => Standing::Online,
-            // A store that has not reached the place neither moves it nor says that it is online.
+            // A store that has not reached the place neither moves it nor sets ONLINE.
             false if is_where_it_was => Standing::Behind,
             false => Standing::More,
         };
@@ -178,8 +182,8 @@ impl Router {
         Ok(())
     }
 
-    /// A page says how far its backend is: at its token where it has all, at least there where it
-    /// went on. What else the token knows may be another backend's.
+    /// Records the progress that a page shows: its token's place if it is ONLINE, at least that
+    /// place if it moved the reader on. The rest of the token may come from another backend.
     fn hear_page(&mut self, found: &Found, header: &OrderPage, end: &SourcePlace) {
         let id = found.asking.backend;
         let head = match header.flags.contains(PageFlags::ONLINE) {
@@ -193,8 +197,8 @@ impl Router {
         self.heard_of(id, end.epoch, head);
     }
 
-    /// A backend's refusal is passed on when it is about the reader's place, and is the backend's
-    /// fault when it is about the router's own token or rights.
+    /// Passes a backend's refusal on if it concerns the reader's place; it is the backend's fault
+    /// if it concerns the router's own token or rights.
     fn on_refusal(
         &mut self,
         found: &Found,
@@ -207,10 +211,10 @@ impl Router {
                 let start = self.place_of(found, token)?;
                 let (id, head) = (found.asking.backend, self.pool.head_of(found.asking.backend));
                 self.pool.heard_of(id, start.epoch, head);
-                // A replica that has not heard of the epoch yet cannot judge.
+                // A replica that does not know the epoch yet cannot decide.
                 found.asking.is_forced || start.epoch >= self.leg_mut(found).at.epoch
             }
-            // Another store may have it, as long as there is time.
+            // Another store may have reached it, as long as there is time.
             Reason::MinTokenNotReached => false,
             _ => return Err(BackendFault::Refused(reason)),
         };
@@ -241,7 +245,7 @@ impl Router {
         self.seats.make_ready(found.slot);
     }
 
-    /// The place that an answer's token says, in the source that was asked.
+    /// Returns the place in an answer's token, in the source that was asked.
     fn place_of(&mut self, found: &Found, token: &[u8]) -> Result<SourcePlace, BadPage> {
         let reader = self.seats.get(found.slot).expect("found above");
         let source = reader.legs[found.index].source();

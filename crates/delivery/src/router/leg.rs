@@ -1,10 +1,10 @@
-//! A reader's part in one source: where it is there, what has come for it, what it has asked.
+//! A reader's leg in one source: its place, the rows received for it, its outstanding request.
 //!
 //! ```text
-//! ──── given to the reader ────┤ at ├──── rows: come, not given yet ────┤ end ├──── not come ──►
+//! ──── served to the reader ───┤ at ├── rows: received, not served yet ──┤ end ├── to come ──►
 //! ```
-//! INVARIANT: a question is always asked from `at`, so that its answer takes the place of the rows
-//! that are there and no order is in them twice. When `at` moves, the question is given up.
+//! INVARIANT: a request always starts from `at`, so that its answer replaces the rows that are
+//! there and no order is in them twice. When `at` moves, the request is given up.
 
 use weir_types::{Epoch, Nanos, PartitionId};
 
@@ -13,35 +13,36 @@ use super::rows::Rows;
 use crate::ring::Place;
 use crate::token::SourcePlace;
 
-/// A question that a backend has not answered yet.
+/// A request that a backend has not answered yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asking {
     pub(super) correlation_id: u64,
     pub(super) backend: BackendId,
-    /// The backend's, when it was asked: what was asked before it failed or went is in vain.
+    /// The backend's generation at the time of the request: a request of an older one gets no
+    /// answer.
     pub(super) generation: u32,
-    /// When it is in vain.
+    /// The time at which the request is given up.
     pub(super) answer_by: Nanos,
-    /// When to look for a backend that is further; `None` while this one is far enough.
+    /// The time at which to look for a more advanced backend; `None` while this one is far enough.
     pub(super) recheck_at: Option<Nanos>,
-    /// The master's word counts, whatever its epoch.
+    /// The master's answer is decisive, whatever its epoch.
     pub(super) is_forced: bool,
-    /// It says what the store is to have reached.
+    /// The request names a place that the store must have reached.
     pub(super) has_min: bool,
 }
 
-/// How a source stands for a reader.
+/// The status of a source for a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// The backend that it is with has not said anything yet.
+    /// The leg's backend has not answered yet.
     Unknown,
-    /// It has had the newest state; what comes is live.
+    /// The reader has had the newest state; new rows are live.
     Online,
     /// There is more to read at once.
     More,
-    /// Nobody who can be asked has reached the reader's place.
+    /// No backend that can be asked has reached the reader's place.
     Behind,
-    /// There is nobody to ask.
+    /// There is no backend that can be asked.
     Away,
 }
 
@@ -51,12 +52,12 @@ pub(super) struct Leg {
     pub(super) rows: Rows,
     pub(super) end: SourcePlace,
     pub(super) asking: Option<Asking>,
-    /// The backend that it was asked of last.
+    /// The backend of the last request.
     pub(super) backend: Option<BackendId>,
     pub(super) standing: Standing,
-    /// Since when nobody knows the epoch of `at`.
+    /// The time since which no backend knows the epoch of `at`.
     pub(super) lost_since: Option<Nanos>,
-    /// What a store is to have reached before its word counts.
+    /// The place that a store must have reached before its answer counts.
     pub(super) min: Option<SourcePlace>,
 }
 
@@ -74,7 +75,8 @@ impl Leg {
         }
     }
 
-    /// How far a store is to be to be asked: the reader's place, or what it is to have reached.
+    /// Returns the place that a store should have reached: the reader's, or that of its
+    /// `min_token`.
     pub(super) fn wanted_place(&self) -> SourcePlace {
         match self.min {
             Some(min) if (min.epoch, min.place) > (self.at.epoch, self.at.place) => min,
@@ -82,7 +84,7 @@ impl Leg {
         }
     }
 
-    /// At the beginning of a source.
+    /// Returns a leg at the beginning of a source.
     pub(super) fn at_start(source: PartitionId) -> Leg {
         Leg::new(SourcePlace::new(source, Epoch(0), Place::START))
     }
@@ -91,17 +93,17 @@ impl Leg {
         self.at.source
     }
 
-    /// True when the reader hears of this source, or would if anything happened.
+    /// True when the reader gets rows of this source, or would if there were any.
     pub(super) fn is_present(&self) -> bool {
         !matches!(self.standing, Standing::Away | Standing::Behind)
     }
 
-    /// True when it is known whether there is something to read, or that nobody can tell.
+    /// True when the source has answered, or no backend can answer.
     pub(super) fn is_settled(&self) -> bool {
         self.standing != Standing::Unknown
     }
 
-    /// Where the reader is once it was given the first `count` rows.
+    /// Returns the reader's place once it was served the first `count` rows.
     pub(super) fn place_after(&self, count: usize) -> SourcePlace {
         match count {
             0 => self.at,
@@ -110,7 +112,8 @@ impl Leg {
         }
     }
 
-    /// Moves the reader past its first `count` rows; the question that is given up by that, if any.
+    /// Moves the reader past its first `count` rows; returns the request that this gives up, if
+    /// any.
     pub(super) fn give(&mut self, count: usize) -> Option<Asking> {
         if count == 0 {
             return None;
@@ -120,7 +123,7 @@ impl Leg {
         self.asking.take()
     }
 
-    /// Forgets what has come and was not given.
+    /// Drops the rows that were received and not served.
     pub(super) fn drop_rows(&mut self) -> usize {
         let count = self.rows.len();
         self.rows.clear();
@@ -131,7 +134,7 @@ impl Leg {
         count
     }
 
-    /// When to look at it again if nothing comes.
+    /// Returns the time of the next visit if nothing is received.
     pub(super) fn deadline(&self, epoch_wait: Nanos) -> Option<Nanos> {
         match (&self.asking, self.lost_since) {
             (Some(asking), _) => {

@@ -1,4 +1,7 @@
-//! Backends in the same process: desks, each with its store, asked without a socket.
+//! Backends in the same process: desks, each with its store, called without a socket.
+//!
+//! Each request is a connection of its own at its desk, so that cancelling it drops the connection.
+//! A desk's frames go to the router at once: there is no back-pressure between the two.
 
 use weir_types::Nanos;
 
@@ -9,12 +12,12 @@ use crate::desk::{Asked, Desk, PageSink, Question};
 /// Desks by their numbers at a router.
 #[derive(Debug, Default)]
 pub struct LocalBackends {
-    /// In the order of their numbers.
+    /// The desks, in the order of their numbers.
     desks: Vec<(BackendId, Desk)>,
     frames: Vec<u8>,
 }
 
-/// Collects what a desk says: the router tells its questions apart by their numbers.
+/// Collects a desk's frames; the router distinguishes its requests by their numbers.
 struct Frames<'a>(&'a mut Vec<u8>);
 
 impl PageSink for Frames<'_> {
@@ -24,8 +27,8 @@ impl PageSink for Frames<'_> {
 }
 
 impl LocalBackends {
-    /// Puts a desk behind the number that the router gave it. Where there was one, it is replaced,
-    /// and with it go its questions: tell the router first that it was down.
+    /// Assigns a desk to the number that the router gave it. A desk already there is replaced, and
+    /// its requests are lost: report it to the router as down first.
     pub fn insert(&mut self, id: BackendId, desk: Desk) {
         match self.desks.binary_search_by_key(&id, |(id, _)| *id) {
             Ok(at) => self.desks[at].1 = desk,
@@ -33,20 +36,20 @@ impl LocalBackends {
         }
     }
 
-    /// Takes a desk away.
+    /// Removes a desk.
     pub fn remove(&mut self, id: BackendId) -> Option<Desk> {
         let at = self.desks.binary_search_by_key(&id, |(id, _)| *id).ok()?;
         Some(self.desks.remove(at).1)
     }
 
-    /// A desk, to feed it.
+    /// Returns a desk, to feed it.
     pub fn get_mut(&mut self, id: BackendId) -> Option<&mut Desk> {
         let at = self.desks.binary_search_by_key(&id, |(id, _)| *id).ok()?;
         Some(&mut self.desks[at].1)
     }
 
-    /// Lets each desk serve what it can by one call's budget, and hands its pages to the router,
-    /// with how far it is. True when a desk has more to do now.
+    /// Polls each desk once and passes its pages and its progress to the router. Returns true if a
+    /// desk has more to do now.
     pub fn pump(&mut self, router: &mut Router, now: Nanos) -> bool {
         let mut has_more = false;
         for (id, desk) in &mut self.desks {
@@ -54,13 +57,13 @@ impl LocalBackends {
             has_more |= desk.poll(now, &mut Frames(&mut self.frames)).has_more;
             let store = desk.store();
             router.heard_of(*id, store.epoch(), store.head());
-            // A desk's own frames are whole and right, or the router has counted what was wrong.
+            // A desk's own frames are whole and valid; if not, the router has counted the fault.
             let _ = router.take(*id, &self.frames, now);
         }
         has_more
     }
 
-    /// When to call [`LocalBackends::pump`] next if nothing else happens, as
+    /// Returns the time at which to call [`LocalBackends::pump`] next if nothing else happens, as
     /// [`Desk::next_deadline`].
     #[must_use]
     pub fn next_deadline(&self) -> Option<Nanos> {

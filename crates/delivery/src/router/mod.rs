@@ -1,18 +1,17 @@
-//! The router: any number of sources, each with any number of stores, as one service.
+//! The router: any number of sources, each with any number of stores, behind one service.
 //!
-//! A reader's question becomes one question to a backend of each source, all at once, each with the
-//! reader's own place in that source. What comes back is composed into pages: sorted by time,
-//! source and place as far as one page goes, never waiting for a source that has nothing or is
-//! away.
-//! The reader's token holds its place in every source, so that nothing is kept here that a restart
-//! could lose: another router with the same key goes on where this one stopped.
+//! A reader's fetch becomes one request to a backend of each source, all at once, each with the
+//! reader's own place in that source. The answers are composed into pages: sorted by time, source
+//! and place within one page, without ever waiting for a source that has no rows or is away. The
+//! reader's token holds its place in every source, so a restart of the router loses nothing:
+//! another router with the same key goes on from the token.
 //!
-//! The router is pure, as the desk is: questions, frames of backends and the time come in;
-//! questions to backends ([`BackendPort`]) and pages ([`PageSink`]) go out. It opens no socket,
+//! Like the desk, the router is pure: fetches, backends' frames and the time are arguments;
+//! requests to backends ([`BackendPort`]) and pages ([`PageSink`]) are outputs. It opens no socket,
 //! starts no thread and reads no clock.
 //!
-//! INVARIANT: a reader's place in a source moves only past rows that it was given, or by a token of
-//! the very backend that answered its question. How far other backends are is never put in a token.
+//! INVARIANT: a reader's place in a source moves only past rows that it was served, or by a token
+//! of the backend that answered its request. The progress of other backends never enters a token.
 
 mod backend;
 mod compose;
@@ -54,12 +53,12 @@ use pool::Pool;
 use reader::{Due, Reader, Terms};
 use seats::Seats;
 
-/// There are as many sources as a token can name.
+/// The refusal of a source beyond the number that a token can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("source {0} would be one more than the {TOKEN_SOURCES_MAX} that a token can name")]
 pub struct TooManySources(pub PartitionId);
 
-/// Where a call of [`Router::poll`] puts what it makes.
+/// The outputs of a call of [`Router::poll`].
 struct Io<'a, P, S> {
     port: &'a mut P,
     sink: &'a mut S,
@@ -73,9 +72,9 @@ pub struct Router {
     sealer: TokenSealer,
     pool: Pool,
     seats: Seats<Box<Reader>>,
-    /// Readers whose place is kept though they have had their last page, oldest first.
+    /// Readers whose place is kept after their last page, oldest first.
     lingering: BTreeSet<(Nanos, u32)>,
-    /// The last places of sources that are gone for good.
+    /// The last places of sources that were retired.
     retired: Vec<SourcePlace>,
     /// Headers whose rows are due, by backend.
     due_rows: Vec<DueRows>,
@@ -89,8 +88,8 @@ pub struct Router {
 }
 
 impl Router {
-    /// A router without backends. `sealer` has the key that the backends' tokens are sealed with,
-    /// and nonces of its own.
+    /// Returns a router without backends. `sealer` has the key with which the backends' tokens are
+    /// sealed, and nonces of its own.
     #[must_use]
     pub fn new(config: RouterConfig, sealer: TokenSealer) -> Router {
         Router {
@@ -111,25 +110,25 @@ impl Router {
         }
     }
 
-    /// What the router has done since it began.
+    /// Returns the router's counters since it began.
     #[must_use]
     pub fn figures(&self) -> &RouterFigures {
         &self.figures
     }
 
-    /// How each backend stands.
+    /// Returns the state of each backend.
     pub fn backends(&self) -> impl Iterator<Item = (BackendId, BackendState)> + '_ {
         self.pool.states()
     }
 
-    /// Questions that wait.
+    /// Returns the number of fetches that wait.
     #[must_use]
     pub fn reader_count(&self) -> usize {
         self.seats.count() - self.lingering.len()
     }
 
-    /// Makes a backend known; it is down until [`Router::backend_up`]. When its source is new,
-    /// readers follow it from its beginning.
+    /// Adds a backend; it is down until [`Router::backend_up`]. If its source is new, readers
+    /// follow the source from its beginning.
     ///
     /// # Errors
     /// [`TooManySources`]: nothing has changed.
@@ -146,15 +145,16 @@ impl Router {
         Ok(id)
     }
 
-    /// Forgets a backend, as when its source has moved. Its readers go on at another of the source.
+    /// Removes a backend, for example when its source has moved. Its readers go on at another
+    /// backend of the source.
     pub fn remove_backend(&mut self, id: BackendId) {
         self.pool.remove(id);
         self.wake_readers_at(id);
     }
 
-    /// Takes a source out for good, which has said its last: its records are gone or have moved to
-    /// others. Readers that had everything up to `last` go on without it, others start again. False
-    /// when it still has a backend or is not known.
+    /// Retires a source that is complete: its records are gone or have moved to other sources.
+    /// Readers that had everything up to `last` go on without it, others start again. Returns false
+    /// if the source still has a backend or is not known.
     pub fn retire_source(&mut self, last: SourcePlace) -> bool {
         if !self.pool.remove_source(last.source) {
             return false;
@@ -164,21 +164,21 @@ impl Router {
         true
     }
 
-    /// A backend can be asked.
+    /// Marks a backend as reachable.
     pub fn backend_up(&mut self, id: BackendId) {
         self.pool.set_up(id);
         let source = self.pool.info(id).source;
         self.wake_readers_without(source);
     }
 
-    /// A backend cannot be reached, or has not been heard of for too long; its questions are lost.
+    /// Marks a backend as unreachable, or silent for too long; its requests are lost.
     pub fn backend_down(&mut self, id: BackendId) {
         self.pool.set_down(id);
         self.due_rows.retain(|due| due.backend != id);
         self.wake_readers_at(id);
     }
 
-    /// A backend says how far it is, by itself or beside an answer.
+    /// Records the progress that a backend reports, on its own or with an answer.
     pub fn heard_of(&mut self, id: BackendId, epoch: Epoch, head: Place) {
         let before = self.pool.epoch_of(id);
         let is_newest = self.pool.heard_of(id, epoch, head);
@@ -192,7 +192,7 @@ impl Router {
         self.wake_readers_without(source);
     }
 
-    /// What has come in an epoch that is over and was not given: its end may never have been.
+    /// Drops received rows of an ended epoch that were not served: the last of them may be void.
     fn disown_rows(&mut self, source: PartitionId, epoch: Epoch) {
         let mut row_count = 0;
         self.each_reader(|reader| {
@@ -205,7 +205,7 @@ impl Router {
         self.figures.disowned_row_count += row_count;
     }
 
-    /// Changes all readers, and looks at each again.
+    /// Applies a change to all readers, and visits each again.
     fn each_reader(&mut self, mut change: impl FnMut(&mut Reader)) {
         for slot in self.seats.slots(|_| true) {
             change(self.seats.get_mut(slot).expect("listed"));
@@ -226,7 +226,7 @@ impl Router {
         self.wake(|leg| leg.source() == source && leg.asking.is_none());
     }
 
-    /// Takes in a question.
+    /// Takes in a fetch.
     pub fn ask(&mut self, question: &Question<'_>, now: Nanos) -> Asked {
         let seated = self.seats.of_connection(question.connection);
         let is_waiting = |slot: &&u32| self.seats.get(**slot).is_some_and(|r| !r.is_lingering());
@@ -292,8 +292,8 @@ impl Router {
         Nanos(now.0.saturating_add(wait.0))
     }
 
-    /// Lets a question go on in the place that the one before it left: same reader, same token,
-    /// same terms. A question that wants an answer at once wants the sources' own word.
+    /// Continues the lingering reader of the previous fetch: same session, same token, same terms.
+    /// A fetch that wants an immediate answer needs fresh answers from the sources.
     fn adopt(&mut self, seated: &[u32], asked: &Reader) -> bool {
         if asked.terms.rows_min == 0 || asked.refusal.is_some() || asked.waits_for_min() {
             return false;
@@ -311,19 +311,19 @@ impl Router {
         true
     }
 
-    /// Gives the oldest kept place away when there is no room.
+    /// Frees the oldest lingering place if there is no room.
     fn make_room(&mut self) {
         if self.seats.count() < self.config.readers_max as usize {
             return;
         }
-        // Those that are given up already stand first, until they are looked at.
+        // Places that are already expired come first, until their next visit.
         let kept = self.lingering.range((Nanos(1), 0)..).next().copied();
         if let Some((_, slot)) = kept {
             self.hasten(slot);
         }
     }
 
-    /// Looks at a reader at once; a place that was only kept is given up then.
+    /// Visits a reader at once; a lingering place expires with that visit.
     fn hasten(&mut self, slot: u32) {
         let reader = self.seats.get_mut(slot).expect("the reader is seated");
         if let Some(until) = &mut reader.lingers_until {
@@ -334,12 +334,12 @@ impl Router {
         self.seats.make_ready(slot);
     }
 
-    /// The connection can take pages again.
+    /// Resumes a connection that can take pages again.
     pub fn resume(&mut self, connection: u64) {
         self.seats.resume(connection);
     }
 
-    /// A question is taken back; nothing happens where it has had its last page.
+    /// Cancels a fetch; does nothing if it has had its last page.
     pub fn cancel(&mut self, connection: u64, correlation_id: u64, port: &mut impl BackendPort) {
         for slot in self.seats.of_connection(connection) {
             let is_its = |reader: &Reader| {
@@ -351,7 +351,7 @@ impl Router {
         }
     }
 
-    /// A question is given more credit; nothing happens where it has had its last page.
+    /// Gives a fetch more credit; does nothing if it has had its last page.
     pub fn add_credit(&mut self, connection: u64, more: &AddCredit, now: Nanos) {
         for slot in self.seats.of_connection(connection) {
             let Some(reader) = self.seats.get_mut(slot) else { continue };
@@ -369,27 +369,27 @@ impl Router {
         }
     }
 
-    /// The connection is gone, and its questions with it.
+    /// Removes a connection and its fetches.
     pub fn drop_connection(&mut self, connection: u64, port: &mut impl BackendPort) {
         for slot in self.seats.of_connection(connection) {
             self.leave(slot, port);
         }
     }
 
-    /// The rights of a session changed: its questions are refused, and asked anew if it likes.
+    /// Refuses the fetches of a session whose rights changed; the session may fetch anew.
     pub fn revoke(&mut self, session_id: SessionId) {
         for slot in self.seats.slots(|reader| reader.head.session_id == session_id) {
             let reader = self.seats.get_mut(slot).expect("listed");
             reader.refusal = Some(Reason::ResyncFilter);
-            // The oldest legal token would be one of the rights that are gone.
+            // The oldest legal token would be sealed with the revoked rights.
             reader.scope = None;
             self.hasten(slot);
             self.seats.unpause(slot);
         }
     }
 
-    /// When to call [`Router::poll`] next if nothing else happens: the next deadline, zero for at
-    /// once, `None` for never.
+    /// Returns the time at which to call [`Router::poll`] next if nothing else happens: the next
+    /// deadline, zero for at once, `None` for never.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Nanos> {
         if self.seats.ready_count() > 0 {
@@ -398,8 +398,8 @@ impl Router {
         [self.seats.first_timer(), self.pool.next_deadline()].into_iter().flatten().min()
     }
 
-    /// Asks backends and serves readers, as far as the budget goes. Call it after handing in what
-    /// backends and clients said.
+    /// Sends requests to backends and serves readers, within the budget. Call it after passing in
+    /// the input of backends and clients.
     pub fn poll(
         &mut self,
         now: Nanos,
@@ -424,7 +424,7 @@ impl Router {
         polled
     }
 
-    /// Asks what is to be asked for a reader, and gives it what it is due.
+    /// Sends the requests that a reader needs, and serves it if it is due.
     fn visit<P: BackendPort, S: PageSink>(&mut self, slot: u32, now: Nanos, io: &mut Io<'_, P, S>) {
         if self.seats.get(slot).is_some_and(|reader| reader.stands_still()) {
             return self.pause(slot, io.port);
@@ -451,7 +451,7 @@ impl Router {
             serve::Next::Again => self.seats.make_ready(slot),
             serve::Next::Linger(until) => {
                 self.lingering.insert((until, slot));
-                // Its sources are asked for what its next question will want.
+                // Its sources are asked for the rows that its next fetch will need.
                 self.seats.make_ready(slot);
             }
             serve::Next::At(time) => {
@@ -462,8 +462,8 @@ impl Router {
         }
     }
 
-    /// Leaves a reader alone whose connection takes nothing, or whose credit is spent: what came
-    /// for it is forgotten, so that it costs nothing, and it gets what is then the latest.
+    /// Pauses a reader whose connection takes no data, or whose credit is spent: its received rows
+    /// are dropped, so that it costs nothing, and it later gets the latest state.
     fn pause(&mut self, slot: u32, port: &mut impl BackendPort) {
         let reader = self.seats.get_mut(slot).expect("it was visited");
         for leg in &mut reader.legs {

@@ -1,13 +1,13 @@
-//! From a token to a reader's places, and how these change when sources come and go.
+//! From a token to a reader's places, and their changes when sources come and go.
 //!
 //! ```text
 //! the token names a source that is      | its place is
 //! --------------------------------------+------------------------------------------------------
-//! known here                            | where the reader goes on
+//! known here                            | the place from which the reader goes on
 //! not known here                        | carried in the reader's next tokens, the source is away
 //! known, and not asked for              | carried in the reader's next tokens
-//! retired, and the place is at its end  | dropped: the reader has had all that it said
-//! retired, and the place is before that | refused: something that it may have seen is gone
+//! retired, and the place is at its end  | dropped: the reader has had all of its changes
+//! retired, and the place is before that | refused: the reader may need a removed change
 //! a source known here is not named      | its beginning: it is new to the reader
 //! ```
 
@@ -21,7 +21,7 @@ use crate::ring::Place;
 use crate::token::{SourcePlace, TOKEN_SOURCES_MAX, TokenError};
 
 impl Router {
-    /// The places of a token: in the sources that are known here, and in others.
+    /// Returns the places of a token: legs in the sources known here, and places in others.
     pub(super) fn open(
         &mut self,
         (scope, terms): (&Scope, &Terms),
@@ -64,7 +64,7 @@ impl Router {
 }
 
 impl Router {
-    /// Notes what each source is to have reached before the question is answered.
+    /// Sets the place that each source must have reached before the fetch is answered.
     pub(super) fn set_min(
         &mut self,
         scope: &Scope,
@@ -81,7 +81,7 @@ impl Router {
             match reader.legs.iter_mut().find(|leg| leg.source() == min.source) {
                 Some(leg) if min.place != Place::START => leg.min = Some(*min),
                 Some(_) => {}
-                // Nobody here will ever know how far it is; one that is gone has all that it said.
+                // An unknown source cannot be waited for; a retired one has reached its end.
                 None if self.retired.iter().any(|last| last.source == min.source) => {}
                 None => return Err(Reason::MinTokenNotReached),
             }
@@ -90,13 +90,14 @@ impl Router {
     }
 }
 
-/// True for who has had all that a source said, and for who has had nothing of it.
+/// True for a reader that has had all changes of a source, or none of them.
 fn has_all(at: &SourcePlace, last: &SourcePlace) -> bool {
     at.place == Place::START || (at.epoch, at.place) >= (last.epoch, last.place)
 }
 
 impl Reader {
-    /// Follows a source that has appeared: from where its token said, or from the beginning.
+    /// Adds a source that has appeared: from its place in the reader's token, or from the
+    /// beginning.
     pub(super) fn add_leg(&mut self, source: PartitionId) {
         if !self.terms.is_about(source) {
             return;
@@ -114,7 +115,7 @@ impl Reader {
         self.legs.insert(at, leg);
     }
 
-    /// Goes on without a source that is gone.
+    /// Removes a source that was retired.
     pub(super) fn remove_leg(&mut self, last: &SourcePlace) {
         let leg = self.legs.iter().position(|leg| leg.source() == last.source);
         let carried = self.carried.iter().position(|at| at.source == last.source);
@@ -128,7 +129,7 @@ impl Reader {
         }
     }
 
-    /// True when a question that was just asked is this reader's next one.
+    /// True when a new fetch continues this lingering reader.
     pub(super) fn goes_on_as(&self, asked: &Reader) -> bool {
         let is_same_place = |(kept, asked): (&Leg, &Leg)| kept.at == asked.at;
         self.is_lingering()

@@ -1,18 +1,18 @@
-//! Which backend is asked: who is there, how far each is, and who is put aside.
+//! The choice of a backend: the backends present, the progress of each, and those set aside.
 //!
 //! A backend is chosen by the first of these that differs:
 //!
 //! ```text
-//! it has heard of the source's newest epoch
+//! it has reached the source's newest epoch
 //! it has reached the reader's place
 //! it is not further behind its source than `lag_max`
-//! role: a filter asks master, indexed replica, unindexed replica;
-//!       a reader of everything the other way round
-//! the one that was asked before; questions that it has not answered; its number
+//! role: a filter prefers master, indexed replica, unindexed replica;
+//!       a reader of everything the reverse
+//! the one that was asked before; its unanswered requests; its number
 //! ```
 //! A backend in an epoch before that of the reader's place cannot judge the place and is not asked.
-//! One that failed is left alone for a time that doubles with each failure, then asked one
-//! question.
+//! A failed backend is set aside for a time that doubles with each failure, then tested with one
+//! request.
 
 use weir_types::{Epoch, Nanos, PartitionId};
 
@@ -27,21 +27,21 @@ struct Backend {
     id: BackendId,
     info: BackendInfo,
     health: Health,
-    /// Until when it is left alone.
+    /// The time until which it is set aside.
     aside_until: Nanos,
     epoch: Option<Epoch>,
     head: Place,
     asked_count: u32,
     fault_count: u32,
     last_fault: Option<BackendFault>,
-    /// Changes whenever what was asked before is in vain.
+    /// Changes whenever earlier requests can no longer be answered.
     generation: u32,
     is_removed: bool,
-    /// When it was asked how far it is, while it has not said.
+    /// The time of a probe that it has not answered.
     probed_at: Option<Nanos>,
 }
 
-/// A source, and the newest that was heard of it from any backend.
+/// A source, and its newest known state, from any backend.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source {
     pub(super) id: PartitionId,
@@ -49,23 +49,23 @@ pub(super) struct Source {
     pub(super) head: Place,
 }
 
-/// What is to be asked.
+/// The criteria for a request's backend.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     pub(super) at: SourcePlace,
     /// The filter names a key.
     pub(super) is_keyed: bool,
-    /// Who was asked before, and is kept to among equals.
+    /// The backend of the last request, preferred among equals.
     pub(super) current: Option<BackendId>,
 }
 
-/// A backend for a question.
+/// The backend chosen for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
     pub(super) backend: BackendId,
     /// It has not reached the place, or is known to be in an earlier epoch than its source.
     pub(super) is_behind: bool,
-    /// Its word on the place counts, whatever its epoch.
+    /// Its answer about the place is decisive, whatever its epoch.
     pub(super) is_forced: bool,
 }
 
@@ -73,7 +73,7 @@ pub(super) struct Choice {
 #[derive(Debug)]
 pub(super) struct Pool {
     backends: Vec<Backend>,
-    /// In the order of their numbers.
+    /// The sources, in the order of their numbers.
     sources: Vec<Source>,
     chance: u64,
 }
@@ -91,7 +91,7 @@ impl Pool {
         self.sources.iter().find(|source| source.id == id)
     }
 
-    /// Adds a backend that is down, and its source if it is new; true when it is.
+    /// Adds a backend that is down, and its source if it is new; the flag is true if it is.
     pub(super) fn add(&mut self, info: BackendInfo) -> (BackendId, bool) {
         let id = BackendId(u32::try_from(self.backends.len()).expect("backends are few"));
         self.backends.push(Backend {
@@ -119,7 +119,7 @@ impl Pool {
         true
     }
 
-    /// Takes a source out that has no backend any more; false when it has one or is not there.
+    /// Removes a source that has no backends; false if it has one or is not known.
     pub(super) fn remove_source(&mut self, id: PartitionId) -> bool {
         let has_backend = self.backends.iter().any(|b| b.info.source == id && !b.is_removed);
         let at = self.sources.binary_search_by_key(&id, |source| source.id);
@@ -152,7 +152,7 @@ impl Pool {
     pub(super) fn set_up(&mut self, id: BackendId) {
         let backend = self.get_mut(id);
         if !backend.is_removed && backend.health == Health::Down {
-            // Another process may be at its address now: nothing heard before counts.
+            // Another process may be at its address now: earlier reports do not count.
             (backend.health, backend.epoch, backend.head) = (Health::Up, None, Place::START);
         }
     }
@@ -164,7 +164,7 @@ impl Pool {
         backend.generation = backend.generation.wrapping_add(1);
     }
 
-    /// Notes how far a backend is; true when its source has a newer epoch than was known.
+    /// Records a backend's progress; true if its source has a newer epoch than was known.
     pub(super) fn heard_of(&mut self, id: BackendId, epoch: Epoch, head: Place) -> bool {
         let backend = self.get_mut(id);
         (backend.epoch, backend.head) = (Some(epoch), head);
@@ -180,19 +180,19 @@ impl Pool {
         is_newer
     }
 
-    /// The backend's generation, to be noted with what it is asked.
+    /// Returns the backend's generation, to be stored with a request.
     pub(super) fn generation(&self, id: BackendId) -> u32 {
         self.get(id).generation
     }
 
-    /// True when what the backend was asked in this generation may still be answered.
+    /// True when a request may still be answered: its backend serves, in the same generation.
     pub(super) fn is_serving(&self, asking: &Asking) -> bool {
         let backend = self.get(asking.backend);
         matches!(backend.health, Health::Up | Health::Probing)
             && backend.generation == asking.generation
     }
 
-    /// True when some backend of a source could be asked, were it far enough.
+    /// True when some backend of a source could be asked, if it were far enough.
     pub(super) fn has_serving(&self, source: PartitionId) -> bool {
         let serves = |backend: &Backend| {
             backend.info.source == source && matches!(backend.health, Health::Up | Health::Probing)
@@ -221,7 +221,7 @@ impl Pool {
         self.get(id).health
     }
 
-    /// Since when it has not said how far it is though it was asked.
+    /// Returns the time of the probe that it has not answered.
     pub(super) fn probed_at(&self, id: BackendId) -> Option<Nanos> {
         self.get(id).probed_at
     }
@@ -234,7 +234,7 @@ impl Pool {
         self.get_mut(id).asked_count += 1;
     }
 
-    /// A question needs no answer any more.
+    /// Counts a request that needs no answer any more.
     pub(super) fn is_done(&mut self, asking: &Asking) {
         let backend = self.get_mut(asking.backend);
         if backend.generation == asking.generation {
@@ -242,7 +242,7 @@ impl Pool {
         }
     }
 
-    /// It answered as it should.
+    /// Records a valid answer.
     pub(super) fn succeeded(&mut self, id: BackendId) {
         let backend = self.get_mut(id);
         if backend.health == Health::Probing {
@@ -253,7 +253,7 @@ impl Pool {
         }
     }
 
-    /// Puts a backend aside.
+    /// Sets a backend aside.
     pub(super) fn failed(
         &mut self,
         id: BackendId,
@@ -269,7 +269,7 @@ impl Pool {
         let doublings = backend.fault_count.min(20);
         backend.fault_count = backend.fault_count.saturating_add(1);
         let span = config.aside_min.0.saturating_mul(1 << doublings).min(config.aside_max.0);
-        // Half of it for certain, half by chance: routers do not come back all at once.
+        // Half of the time is fixed and half random, so that routers do not all return at once.
         let span = span / 2 + jitter % (span / 2 + 1);
         (backend.health, backend.asked_count) = (Health::Aside, 0);
         backend.probed_at = None;
@@ -277,7 +277,7 @@ impl Pool {
         backend.aside_until = Nanos(now.0.saturating_add(span));
     }
 
-    /// Lets those whose time is over be asked again; their sources.
+    /// Ends the time aside of those that are due, and returns their sources.
     pub(super) fn end_asides(&mut self, now: Nanos) -> Vec<PartitionId> {
         let is_over = |b: &&mut Backend| b.health == Health::Aside && b.aside_until <= now;
         let over = self.backends.iter_mut().filter(is_over);
@@ -288,13 +288,13 @@ impl Pool {
         .collect()
     }
 
-    /// When the first one that is put aside may be asked again.
+    /// Returns the time at which the first backend set aside is due.
     pub(super) fn next_deadline(&self) -> Option<Nanos> {
         let aside = self.backends.iter().filter(|backend| backend.health == Health::Aside);
         aside.map(|backend| backend.aside_until).min()
     }
 
-    /// SplitMix64 (Steele, Lea, Flood): any sequence that differs between routers would do.
+    /// SplitMix64 (Steele, Lea, Flood): any sequence that differs between routers is enough.
     fn next_chance(&mut self) -> u64 {
         self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.chance ^ self.chance >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -302,7 +302,7 @@ impl Pool {
         mixed ^ mixed >> 31
     }
 
-    /// The best backend for a question; `None` when none can be asked.
+    /// Returns the best backend for a request; `None` if none can be asked.
     pub(super) fn choose(&self, wanted: &Wanted, config: &RouterConfig) -> Option<Choice> {
         let can_be_asked = |backend: &&Backend| {
             let is_free = match backend.health {
@@ -328,7 +328,7 @@ impl Pool {
         Some(Choice { backend: best.id, is_behind, is_forced: false })
     }
 
-    /// The source's master, if it can be asked.
+    /// Returns the source's master, if it can be asked.
     pub(super) fn master(&self, source: PartitionId) -> Option<BackendId> {
         let is_wanted = |backend: &&Backend| {
             backend.info.source == source

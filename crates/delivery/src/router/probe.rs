@@ -1,8 +1,8 @@
-//! Asking a backend how far it is, for those that do not say it by themselves.
+//! Probes of backends that do not report their progress on their own.
 //!
-//! A probe is a question for one row from the beginning. Its page's token knows of nothing but that
-//! store's newest change, so it says how far the store is, whatever any reader has seen elsewhere.
-//! A backend that does not answer one in time is put aside as one that leaves a reader waiting.
+//! A probe is a request for one row from the beginning. Its page's token has only that store's
+//! newest change, so it shows the store's progress, independent of any reader. A backend that does
+//! not answer a probe in time is set aside like one that leaves a reader waiting.
 
 use weir_types::{AccountId, FirmId, InstrumentId, Nanos, Reason, Rec, SessionId, Switch};
 use weir_wire::delivery::{FetchOrders, OrderPage};
@@ -14,18 +14,19 @@ use crate::filter::{Entitlement, Filter, Scope};
 use crate::ring::Place;
 use crate::token::TokenError;
 
-/// The number of a probe in place of a reader's slot.
+/// The slot in a probe's number, where other requests have a reader's.
 const SLOT: u32 = u32::MAX;
 
-/// True when an answer with this number is to a probe.
+/// True when an answer with this number is for a probe.
 pub(super) fn is_probe(correlation_id: u64) -> bool {
     correlation_id >> 32 == u64::from(SLOT)
 }
 
 impl Router {
-    /// Asks a backend how far it is, unless it is asked already; its answer is heard as
-    /// [`Router::heard_of`]. One that left the last probe without an answer for as long as answers
-    /// may take counts as silent. Nothing happens to one that is down or put aside.
+    /// Sends a backend a probe, unless one is out already; its answer is processed as by
+    /// [`Router::heard_of`]. A backend that has not answered the last probe within
+    /// [`RouterConfig::answer_grace`](super::RouterConfig::answer_grace) counts as silent. Does
+    /// nothing for a backend that is down or set aside.
     pub fn probe(&mut self, id: BackendId, now: Nanos, port: &mut impl BackendPort) {
         if !matches!(self.pool.health_of(id), Health::Up | Health::Probing) {
             return;
@@ -89,7 +90,8 @@ impl Router {
         self.pool.set_probed_at(id, None);
         let was_probing = self.pool.health_of(id) == Health::Probing;
         self.pool.succeeded(id);
-        // The newest change, of which only the number is told: who has reached that has all.
+        // Only the `seq` of the newest change is known: a reader that has reached it has
+        // everything.
         self.heard_of(id, at.epoch, Place::new(at.seen, Rec(u64::MAX)));
         if was_probing {
             self.wake_readers_without(source);

@@ -1,22 +1,22 @@
-//! A question that waits at a router, and what it is due.
+//! A fetch that waits at a router, and the time at which its page is due.
 //!
 //! The rules are those of the [desk](crate::desk), over the rows of all sources together:
 //!
 //! ```text
-//! a question waits until                                       | and gets
+//! a fetch waits until                                          | and gets
 //! -------------------------------------------------------------+---------------------------------
 //! `rows_min` rows are there, the page is full, or some source  | a page
-//!   has more than what is there                                |
-//! one row is there and `wait_max` since it was asked is over   | a page of what is there
-//! `rows_min` is zero and each source has said something, or    | a page, even without rows
+//!   has more rows than those that are there                    |
+//! one row is there and `wait_max` since the fetch is over      | a page of the rows that are there
+//! `rows_min` is zero and each source has answered, or          | a page, even without rows
 //!   `wait_max` and the settle wait are over                    |
-//! nothing is there, it came without a token, `wait_max` is     | an empty page
-//!   over and each source has said something or is away         |
-//! nothing is there and the idle wait is over                   | an empty page with the next token
+//! no row is there, it has no token, `wait_max` is over and     | an empty page
+//!   each source has answered or is away                        |
+//! no row is there and the idle wait is over                    | an empty page with the next token
 //! ```
-//! It never waits for a source that has nothing, and never for one that is away. A question with a
-//! `min_token` first waits until a store of each source that the token names has reached it, away
-//! or not, and is refused when that takes longer than it says.
+//! It never waits for a source that has no rows, or for one that is away. A fetch with a
+//! `min_token` first waits until a store of each source that the token names has reached it, even
+//! if the source is away, and is refused if that takes longer than the fetch allows.
 
 use weir_types::{Nanos, PartitionId, Reason};
 use weir_wire::delivery::FetchOrders;
@@ -28,7 +28,7 @@ use crate::filter::{Entitlement, Scope};
 use crate::page::PageHead;
 use crate::token::SourcePlace;
 
-/// What a reader asked for.
+/// The terms of a reader's fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Terms {
     pub(super) entitlement: Entitlement,
@@ -73,33 +73,33 @@ pub(super) struct Reader {
     pub(super) credit: Credit,
     /// It came without a token and has had no page yet.
     pub(super) is_fresh: bool,
-    /// Its last page said that a source was away.
+    /// True when its last page had SOURCE_AWAY.
     pub(super) is_told_away: bool,
-    /// Since when its next page waits.
+    /// The time at which the wait for its next page began.
     pub(super) waiting_since: Nanos,
-    /// Until when its place is kept after its last page.
+    /// The time until which its place is kept after its last page.
     pub(super) lingers_until: Option<Nanos>,
-    /// One for each source, in the sources' order.
+    /// One leg for each source, in the sources' order.
     pub(super) legs: Vec<Leg>,
-    /// Until when all sources are to have reached what the question says.
+    /// The time by which all sources must have reached the fetch's `min_token`.
     pub(super) min_until: Nanos,
-    /// Places in sources that are not known here, or not asked for: handed on untouched.
+    /// Places in sources that are not known here, or not asked for: handed on unchanged.
     pub(super) carried: Vec<SourcePlace>,
 }
 
-/// What a reader is due.
+/// The next event that a reader is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
     /// A page, now.
     Page,
-    /// Nothing before then.
+    /// Nothing before this time.
     At(Nanos),
-    /// Its place need not be kept any longer.
+    /// Removal: its place is no longer kept.
     Gone,
 }
 
 impl Terms {
-    /// True when the question is for this source's orders.
+    /// True when the fetch is for this source's orders.
     pub(super) fn is_about(&self, source: PartitionId) -> bool {
         self.source_id.is_none() || self.source_id == source
     }
@@ -110,7 +110,7 @@ impl Reader {
         self.lingers_until.is_some()
     }
 
-    /// Rows that have come, over all sources.
+    /// Returns the number of rows that have come, over all sources.
     pub(super) fn held_count(&self) -> u64 {
         self.legs.iter().map(|leg| leg.rows.len() as u64).sum()
     }
@@ -123,17 +123,17 @@ impl Reader {
         Nanos(self.waiting_since.0.saturating_add(span.max(self.terms.wait).0))
     }
 
-    /// It is to be sent nothing until it has more credit.
+    /// True when it is sent nothing until it has more credit.
     pub(super) fn stands_still(&self) -> bool {
         self.credit.is_spent() && self.refusal.is_none()
     }
 
-    /// Some source has not reached what the question says.
+    /// True when some source has not reached the fetch's `min_token`.
     pub(super) fn waits_for_min(&self) -> bool {
         self.legs.iter().any(|leg| leg.min.is_some())
     }
 
-    /// What it is due by the table above.
+    /// Returns the next event, by the table above.
     pub(super) fn due(&self, config: &RouterConfig, now: Nanos) -> Due {
         if let Some(until) = self.lingers_until {
             return if until <= now { Due::Gone } else { Due::At(until) };
@@ -166,14 +166,14 @@ impl Reader {
         bytes as u64 >= u64::from(self.page_terms().bytes_max)
     }
 
-    /// What its next page may have, by its terms and its credit.
+    /// Returns the limits of its next page, from its terms and its credit.
     pub(super) fn page_terms(&self) -> Terms {
         let (rows_max, bytes_max) = self.credit.bound((self.terms.rows_max, self.terms.bytes_max));
         Terms { rows_max, bytes_max, ..self.terms }
     }
 
-    /// How many rows and bytes to ask a source for: all that a page may have where only little is
-    /// to be expected, a share of it where there is much to read everywhere.
+    /// Returns the rows and bytes to request from a source: a whole page's if few are expected, a
+    /// share of a page if there is much to read from every source.
     pub(super) fn share(&self, leg: &Leg) -> (u32, u32) {
         let Terms { rows_max, bytes_max, .. } = self.page_terms();
         if leg.standing == Standing::Online {
@@ -185,7 +185,7 @@ impl Reader {
         (rows_max.div_ceil(count), bytes_max.div_ceil(count).max(1))
     }
 
-    /// When to look at its sources again if nothing comes from them.
+    /// Returns the time of the next visit to its legs if nothing is received.
     pub(super) fn legs_deadline(&self, config: &RouterConfig) -> Option<Nanos> {
         self.legs.iter().filter_map(|leg| leg.deadline(config.epoch_wait)).min()
     }
@@ -194,7 +194,7 @@ impl Reader {
     pub(super) fn go_on(&mut self, now: Nanos) {
         self.is_fresh = false;
         self.waiting_since = now;
-        // Only the first page may be asked for empty: credit is not for nothing.
+        // Only the first page may be empty on request: credit is not spent on empty pages.
         self.terms.rows_min = self.terms.rows_min.max(1);
     }
 }

@@ -1,8 +1,7 @@
-//! Rows as they came from one source, kept as bytes of the wire until a page takes them.
+//! Rows from one source, kept in wire format until a page takes them.
 //!
-//! What a backend sends is held to the protocol: rows in the order of their places, after the place
-//! that was asked for and not after the one that the page's token says. Of a page that breaks this
-//! nothing is used.
+//! A backend's rows must follow the protocol: in the order of their places, after the place of the
+//! request and not after the place in the page's token. A page that breaks this is not used at all.
 
 use weir_types::{Nanos, Rec, Seq};
 use weir_wire::Message;
@@ -21,24 +20,24 @@ const SEQ_AT: usize = row_offset_of("seq");
 /// A row in a buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
-    /// Where its bytes end in the buffer; they begin where those of the row before end.
+    /// The end of its bytes in the buffer; they begin at the end of the row before.
     pub(super) end: u32,
     pub(super) place: Place,
     /// Its own time; zero when it has no body.
     pub(super) transact_time: Nanos,
-    /// What it is merged by: the latest time of the rows up to it, so that the rows of a source
-    /// stay in their order whatever their times.
+    /// The key by which it is merged: the latest time of the rows up to it, so that the rows of a
+    /// source stay in their order whatever their times.
     pub(super) merge_time: Nanos,
     pub(super) merged_count: u32,
 }
 
-/// The rows of one page of one source, from the first that no page has taken yet.
+/// The rows of one page of one source, starting with the first that no page has taken yet.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     bytes: Vec<u8>,
     rows: Vec<Row>,
     first: usize,
-    /// The page ends among the changes of one `seq`.
+    /// True when the page ends among the changes of one `seq`.
     is_partial: bool,
 }
 
@@ -60,12 +59,12 @@ impl Rows {
         count.checked_sub(1).map_or(0, |last| self.rows[last].end as usize)
     }
 
-    /// The rows that are there.
+    /// The rows that are left.
     pub(super) fn as_slice(&self) -> &[Row] {
         &self.rows[self.first..]
     }
 
-    /// The bytes of rows `from..to` of those that are there.
+    /// Returns the bytes of rows `from..to` of those that are left.
     pub(super) fn bytes(&self, from: usize, to: usize) -> &[u8] {
         &self.bytes[self.end_of(self.first + from)..self.end_of(self.first + to)]
     }
@@ -80,7 +79,7 @@ impl Rows {
         }
     }
 
-    /// Takes the first `count` rows off.
+    /// Removes the first `count` rows.
     pub(super) fn skip(&mut self, count: usize) {
         self.first += count;
         if self.is_empty() {
@@ -94,10 +93,10 @@ impl Rows {
         (self.first, self.is_partial) = (0, false);
     }
 
-    /// Holds the rows of a page's group instead of what it held.
+    /// Replaces the content by the rows of a page's group.
     ///
     /// # Errors
-    /// [`BadPage`]: nothing is held then.
+    /// [`BadPage`]: no rows are held then.
     pub(super) fn fill(&mut self, page: &PageRows<'_>) -> Result<(), BadPage> {
         self.clear();
         self.is_partial = page.is_partial;
@@ -116,7 +115,7 @@ impl Rows {
         }
         let (mut before, mut merge_time) = (page.after, Nanos(0));
         while let Some((block, attributes)) = rows.next_raw() {
-            // A block of a later version is cut down to what this one knows.
+            // A block of a later version is cut to the fields that this version knows.
             let row = &block[..OrderRow::BLOCK_LENGTH];
             if attributes.len() > ATTRIBUTES_LEN_MAX {
                 return Err(BadPage::AttributesTooLong(attributes.len()));
@@ -141,10 +140,10 @@ impl Rows {
     }
 }
 
-/// A page of one source, its rows not looked at yet.
+/// A page of one source, its rows not checked yet.
 #[derive(Clone, Debug)]
 pub(super) struct PageRows<'a> {
-    /// The place that was asked from.
+    /// The place of the request.
     pub(super) after: Place,
     /// The place of its token.
     pub(super) until: Place,

@@ -1,7 +1,7 @@
-//! Who waits: places for readers, their deadlines, and the queue of those to look at.
+//! The seats of waiting readers, their deadlines, and the queue of readers to visit.
 //!
-//! Knows nothing of pages. A reader is in the queue at most once; one whose connection takes
-//! nothing is not queued at all until it is resumed.
+//! It has nothing to do with pages. A reader is in the queue at most once; a paused reader is not
+//! queued until it is resumed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -13,7 +13,7 @@ struct Seat<T> {
     timer: Option<Nanos>,
     is_ready: bool,
     is_paused: bool,
-    /// Away while it is looked at.
+    /// `None` while the reader is being visited.
     reader: Option<T>,
 }
 
@@ -83,7 +83,7 @@ impl<T> Seats<T> {
         self.seats.get(slot as usize)?.as_ref()?.reader.as_ref()
     }
 
-    /// Takes a reader off its seat to look at it; [`Seats::give_back`] returns it.
+    /// Takes a reader off its seat for a visit; [`Seats::give_back`] returns it.
     pub(super) fn lend(&mut self, slot: u32) -> Option<T> {
         self.seats.get_mut(slot as usize)?.as_mut()?.reader.take()
     }
@@ -139,7 +139,7 @@ impl<T> Seats<T> {
         self.timers.first().map(|(time, _)| *time)
     }
 
-    /// Queues all whose deadline has come.
+    /// Queues all readers whose deadline has come.
     pub(super) fn ready_the_due(&mut self, now: Nanos) {
         while let Some((time, slot)) = self.timers.first().copied() {
             if time > now {
@@ -151,7 +151,7 @@ impl<T> Seats<T> {
         }
     }
 
-    /// Leaves a reader alone until its connection can take something.
+    /// Pauses a reader until its connection can take data.
     pub(super) fn pause(&mut self, slot: u32) {
         self.set_timer(slot, None);
         self.seat_mut(slot).is_paused = true;
@@ -161,7 +161,7 @@ impl<T> Seats<T> {
         self.of_connection(connection).into_iter().for_each(|slot| self.unpause(slot));
     }
 
-    /// A reader that was paused is looked at again.
+    /// Queues a paused reader again.
     pub(super) fn unpause(&mut self, slot: u32) {
         self.seat_mut(slot).is_paused = false;
         self.make_ready(slot);
@@ -171,7 +171,7 @@ impl<T> Seats<T> {
         self.by_connection.get(&connection).cloned().unwrap_or_default()
     }
 
-    /// The slots of all readers that `is_wanted` says.
+    /// Returns the slots of all readers that `is_wanted` accepts.
     pub(super) fn slots(&self, is_wanted: impl Fn(&T) -> bool) -> Vec<u32> {
         let seats = self.seats.iter().enumerate();
         let wanted = seats.filter_map(|(slot, seat)| {

@@ -1,4 +1,8 @@
-//! Giving a reader its page: header with the next token first, then the rows.
+//! Serving a reader its page: the header with the next token first, then the rows.
+//!
+//! The token has the reader's place in every source after the page, and its places in unknown
+//! sources unchanged. While a source is away, and once after, the page has the status of every
+//! source.
 
 use weir_types::{Nanos, Reason, SourceStatus};
 use weir_wire::delivery::{OrderPage, OrderPageBody, PageFlags, SourceState, SourceStates};
@@ -14,23 +18,23 @@ use crate::desk::{PageSink, is_about_min};
 use crate::page::{PageHead, put_refusal};
 use crate::token::SourcePlace;
 
-/// What becomes of a reader after it was looked at.
+/// A reader's next step after a visit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Look again then.
+    /// Visit it again at this time.
     At(Nanos),
-    /// Look again at once.
+    /// Visit it again at once.
     Again,
-    /// Its connection can take nothing.
+    /// Pause it: its connection can take no data, or its credit is spent.
     Pause,
-    /// It has had its last page; its place is kept until then.
+    /// It has had its last page; its place is kept until this time.
     Linger(Nanos),
     /// It is done.
     Leave,
 }
 
 impl Router {
-    /// Gives a reader its page, or its refusal.
+    /// Serves a reader its page, or its refusal.
     pub(super) fn serve<P: BackendPort, S: PageSink>(
         &mut self,
         reader: &mut Reader,
@@ -61,15 +65,15 @@ impl Router {
         }
         let until = Nanos(now.0.saturating_add(self.config.linger.0));
         reader.lingers_until = Some(until);
-        // Its next question brings its own.
+        // Its next fetch brings its own credit.
         reader.credit = Credit::UNBOUNDED;
         Next::Linger(until)
     }
 }
 
 impl Router {
-    /// Writes the page that was picked, and moves the reader past it; the questions that are given
-    /// up by that.
+    /// Writes the page that was picked, and moves the reader past it; returns the requests that
+    /// this gives up.
     fn put_page(&mut self, reader: &mut Reader, out: &mut Vec<u8>) -> Vec<Asking> {
         let scope = reader.scope.expect("only who has a scope gets a page");
         let counts = self.composition.counts();
@@ -96,7 +100,7 @@ impl Router {
         legs.filter_map(|(leg, count)| leg.give(*count)).collect()
     }
 
-    /// Says how every source of the question stands.
+    /// Appends the status of every source of the fetch.
     fn put_states(&self, reader: &Reader, out: &mut Vec<u8>) {
         let counts = self.composition.counts();
         let legs = reader.legs.iter().zip(counts).map(|(leg, count)| SourceState {
@@ -150,7 +154,7 @@ impl Router {
     ) -> Next {
         let Some(out) = io.sink.buffer(reader.connection) else { return Next::Pause };
         self.token.clear();
-        // Where the minimum is refused, the reader's own token is as good as before.
+        // A refusal of the minimum leaves the reader's own token valid.
         let is_about_token = !is_about_min(reason);
         if let Some(scope) = reader.scope.as_ref().filter(|_| is_about_token) {
             self.opened.clear();

@@ -1,16 +1,16 @@
-//! Asking backends for a reader: each source once, from its own place, and again elsewhere when a
-//! backend fails or lags.
+//! Requests to backends for a reader: one for each source, from the reader's place, and again at
+//! another backend when one fails or lags.
 //!
 //! ```text
-//! a source's part of a reader             | asks
+//! a reader's leg in a source              | requests
 //! ----------------------------------------+-----------------------------------------------------
-//! nothing said yet by the backend it's at | for an answer at once, which tells how the source is
-//! nothing there, all was given            | to wait until something comes
-//! something there, but too little in all  | for that and more, until the page's wait is over
-//! something there, enough in all          | nothing until it was given
-//! nobody can be asked                     | nothing: away, until a backend is up again
-//! all who can be asked are in an epoch    | nothing for `epoch_wait`, then the master, whose word
-//!   before that of the place              |   counts
+//! its backend has not answered yet        | an immediate answer, which shows the source's status
+//! no rows, all were served                | rows, waiting until there are some
+//! rows, but too few over all sources      | those and more, until the page's wait is over
+//! rows, and enough over all sources       | nothing until they were served
+//! no backend can be asked                 | nothing: away, until a backend is up again
+//! all that can be asked are in an epoch   | nothing for `epoch_wait`, then the master, whose
+//!   before that of the place              |   answer is decisive
 //! ```
 
 use weir_types::{Nanos, Switch};
@@ -25,25 +25,25 @@ use crate::desk::Asked;
 use crate::filter::{Entitlement, Scope};
 use crate::ring::Place;
 
-/// How many backends are tried for one question before its source counts as away.
+/// The backends tried for one request before its source counts as away.
 const TRIES_MAX: usize = 8;
-/// The shortest wait that a question can name.
+/// The shortest wait that a request can name.
 const WAIT_MIN: Nanos = Nanos(1_000);
 
-/// What a leg asks for.
+/// A leg's request.
 #[derive(Clone, Copy, Debug)]
 struct Request {
     rows_min: u32,
     rows_max: u32,
     bytes_max: u32,
-    /// What the backend is told to wait.
+    /// The wait that the backend is given.
     wait: Nanos,
-    /// How long its answer may take at most by that.
+    /// The longest that its answer may take with that.
     patience: Nanos,
 }
 
 impl Router {
-    /// Gives up what is in vain and asks what is to be asked.
+    /// Gives up requests that will not be answered and sends those that are needed.
     pub(super) fn tend(
         &mut self,
         slot: u32,
@@ -63,7 +63,7 @@ impl Router {
         }
     }
 
-    /// Gives a question up when its backend is gone, silent, or lags while another does not.
+    /// Gives up a request if its backend is gone or silent, or lags while another does not.
     fn give_up_in_vain(
         &mut self,
         leg: &mut Leg,
@@ -97,7 +97,7 @@ impl Router {
         port.cancel(asking.backend, asking.correlation_id);
     }
 
-    /// Leaves a backend alone for a while; who waits for it goes elsewhere.
+    /// Sets a backend aside for a while; readers that wait for it use another.
     pub(super) fn put_aside(&mut self, id: BackendId, fault: BackendFault, now: Nanos) {
         self.figures.fault_count += 1;
         self.pool.failed(id, fault, (&self.config, now));
@@ -105,7 +105,7 @@ impl Router {
         self.wake_readers_at(id);
     }
 
-    /// True when a leg is to be asked for: it has nothing, or less than its page still waits for.
+    /// True when a leg needs a request: it has no rows, or fewer than its page still waits for.
     fn is_wanting(reader: &Reader, leg: &Leg, now: Nanos) -> bool {
         let is_filling = reader.held_count() < u64::from(reader.terms.rows_min)
             && now < reader.fill_deadline()
@@ -113,7 +113,7 @@ impl Router {
         leg.rows.is_empty() || is_filling && leg.standing == Standing::Online
     }
 
-    /// What to ask for by the table above.
+    /// Returns a leg's request, by the table above.
     fn request_of(&self, reader: &Reader, index: usize, now: Nanos) -> Request {
         let leg = &reader.legs[index];
         let (rows_max, bytes_max) = reader.share(leg);
@@ -125,7 +125,8 @@ impl Router {
             }
             Standing::Online if !leg.rows.is_empty() => {
                 let missing = u64::from(reader.terms.rows_min).saturating_sub(reader.held_count());
-                // If all sources together have what is missing, one of them has this share of it.
+                // If all sources together have the missing rows, one of them has this share of
+                // them.
                 let share = missing.div_ceil(reader.legs.len() as u64) + leg.rows.len() as u64;
                 let rows_min = u32::try_from(share).unwrap_or(u32::MAX).min(rows_max);
                 let left = Nanos(reader.fill_deadline().0.saturating_sub(now.0)).max(WAIT_MIN);
@@ -135,7 +136,7 @@ impl Router {
         }
     }
 
-    /// Asks the best backend that takes the question.
+    /// Asks the best backend that takes the request.
     fn ask_for(
         &mut self,
         (slot, reader, index): (u32, &mut Reader, usize),
@@ -156,7 +157,7 @@ impl Router {
                 leg.standing = Standing::Unknown;
             }
             let request = self.request_of(reader, index, now);
-            // The store may take as long to reach what the question says.
+            // The store may take as long as the reader allows to reach its `min_token`.
             let patience = match reader.legs[index].min {
                 Some(_) => request.patience.max(Nanos(reader.min_until.0.saturating_sub(now.0))),
                 None => request.patience,
@@ -173,8 +174,8 @@ impl Router {
         reader.legs[index].standing = Standing::Away;
     }
 
-    /// Nobody can judge the reader's place: its source is away, or, once it has waited for long
-    /// enough, the master may.
+    /// Handles a leg whose place no backend can judge: its source is away, or, after `epoch_wait`,
+    /// the master decides.
     fn master_of_lost(&mut self, leg: &mut Leg, now: Nanos) -> Option<Choice> {
         if !self.pool.has_serving(leg.source()) {
             (leg.standing, leg.lost_since) = (Standing::Away, None);
@@ -212,7 +213,7 @@ impl Router {
         }
     }
 
-    /// Puts a question in the backend's terms and sends it.
+    /// Encodes a request for the backend and sends it.
     fn send(
         &mut self,
         (reader, index): (&mut Reader, usize),
@@ -236,7 +237,7 @@ impl Router {
             live_only: if filter.live_only { Switch::On } else { Switch::Off },
             source_id: reader.legs[index].source(),
             min_wait_us: min_wait_us(reader, now),
-            // The reader's own credit is counted here, where its pages are made.
+            // The reader's own credit is counted here, by the router that makes its pages.
             credit_rows: 0,
             credit_bytes: 0,
         };
@@ -261,8 +262,8 @@ impl Router {
         asked
     }
 
-    /// The rights that a backend answers by, and what its tokens are sealed for: the reader's
-    /// filter, already cut down to what the reader may see, under those rights.
+    /// Returns the rights under which a backend answers, and the scope of its tokens: the reader's
+    /// filter, already restricted to its entitlement, under those rights.
     pub(super) fn rights_at(
         &self,
         id: BackendId,
@@ -270,13 +271,13 @@ impl Router {
         scope: &Scope,
     ) -> (Entitlement, Scope) {
         let entitlement = self.pool.info(id).entitlement.unwrap_or(terms.entitlement);
-        // A backend that may see less than the reader refuses the question itself.
+        // A backend that may see less than the reader refuses the request itself.
         (entitlement, Scope::new(*scope.filter(), entitlement).unwrap_or(*scope))
     }
 }
 
-/// What is left of the time for what the question says, in microseconds: at least one, since zero
-/// would be the store's own time.
+/// Returns the time left for the reader's `min_token`, in microseconds: at least one, because zero
+/// stands for the store's default.
 fn min_wait_us(reader: &Reader, now: Nanos) -> u32 {
     let left = reader.min_until.0.saturating_sub(now.0) / 1_000;
     u32::try_from(left).unwrap_or(u32::MAX).max(1)

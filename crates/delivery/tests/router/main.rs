@@ -1,5 +1,5 @@
-//! The router before real desks and stores: what its pages hold, what its tokens say, and what
-//! becomes of readers when what is behind it fails, lags, moves, or appears.
+//! The router in front of real desks and stores: the content of its pages and tokens, and the
+//! outcome for readers when its backends fail, lag, move or appear.
 
 #[path = "../support/mod.rs"]
 mod support;

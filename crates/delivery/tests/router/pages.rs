@@ -1,4 +1,4 @@
-//! What a page holds, and when it comes.
+//! The content of pages, and their timing.
 
 use weir_delivery::{Asked, RouterConfig};
 use weir_types::{Nanos, OrdStatus, Reason, SessionId};
@@ -97,7 +97,7 @@ fn rows_are_budgeted_over_all_sources_and_none_is_held_up() {
             let answer = venue.fetch(&FetchOrders { rows_max, ..fetch() }, &token);
             assert!(answer.rows.len() <= rows_max as usize && !answer.rows.is_empty());
             let of_others = answer.rows.iter().filter(|row| row.partition_id.0 != 1).count();
-            // With rows of all sources there, each of them has its turn.
+            // When rows of all sources are there, each source is served.
             let has_turn = rows_max < 4 || of_others > 0 || rows.len() >= 120;
             assert!(has_turn, "{rows_max} rows: {:?}", answer.recs());
             rows.extend(answer.rows.iter().copied());

@@ -1,4 +1,4 @@
-//! Backends as they are on other hosts: they say nothing but answers, by rights of their session.
+//! Backends as on other hosts: they send only answers, under the rights of their own session.
 
 use weir_delivery::router::{BackendFault, BackendState, Health};
 use weir_delivery::{
@@ -12,7 +12,7 @@ use crate::venue::{Answer, MS, Sink, fetch, sealer, token_of};
 
 const SOURCE: PartitionId = PartitionId(1);
 
-/// Desks that say nothing of themselves, and may say nothing at all.
+/// Desks that do not report their progress, and may not answer at all.
 #[derive(Default)]
 struct Remote {
     desks: Vec<(BackendId, Desk)>,
@@ -29,7 +29,7 @@ impl BackendPort for Remote {
             fetch: ask.fetch,
             token: ask.token,
             min_token: ask.min_token,
-            // The session's own, whatever the router thinks.
+            // The session's own rights, regardless of the router's.
             entitlement: Entitlement::all(),
         };
         desk.ask(&question, now)
@@ -50,7 +50,7 @@ impl Remote {
     }
 }
 
-/// A master and a replica of one source with so many orders, in the third epoch.
+/// A master and a replica of one source with this many orders each, in the third epoch.
 fn stand(counts: [u64; 2]) -> (Router, Remote) {
     stand_in(counts.map(|count| (count, Epoch(3))))
 }
@@ -106,7 +106,7 @@ fn a_backend_is_probed_once_at_a_time_and_put_aside_when_it_does_not_answer() {
     router.probe(BackendId(0), Nanos(grace + 2 * MS), &mut remote);
     let state = states(&router)[0];
     assert_eq!((state.health, state.last_fault), (Health::Aside, Some(BackendFault::Silent)));
-    // Who is put aside is not asked at all.
+    // A backend that is set aside gets no probe.
     router.probe(BackendId(0), Nanos(grace + 3 * MS), &mut remote);
     assert_eq!(remote.asked_count, 1);
 }
@@ -138,7 +138,7 @@ fn a_page_that_has_all_tells_how_far_its_backend_is() {
     assert!(!sink.out.is_empty(), "and the reader has its page");
 }
 
-/// Asks as `entitlement` from `token` and lets all happen that happens at once.
+/// Fetches as `entitlement` from `token` and runs everything that needs no time.
 fn answers(
     (router, remote): (&mut Router, &mut Remote),
     entitlement: Entitlement,
@@ -168,7 +168,7 @@ fn a_firms_reader_is_served_by_the_routers_own_rights_and_sees_its_own() {
 
 #[test]
 fn a_replica_that_has_not_heard_of_an_epoch_does_not_send_a_reader_of_it_back() {
-    // Nobody has told the router which epochs its stores are in.
+    // The router does not know the epochs of its stores yet.
     let (mut router, mut remote) = stand_in([(6, Epoch(3)), (6, Epoch(2))]);
     let token = token_of(&[(SOURCE.0, 3, 4, 4)]);
     let answers = answers((&mut router, &mut remote), Entitlement::all(), &token);

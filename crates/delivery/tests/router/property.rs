@@ -1,12 +1,12 @@
-//! Readers of a router against the model, whatever happens: changes, pages, filters, followers that
-//! lag, stop, fail without a word and start again, sources that lose their tail, appear and move,
-//! routers that restart, connections that take nothing.
+//! Readers of a router against the model, under random events: changes, pages, filters, followers
+//! that lag, stop, fail silently and start again, sources that lose their tail, appear and move,
+//! routers that restart, connections that take no data.
 //!
-//! After every page, of every source and every order: what the reader has is the model's latest
-//! state, or the order has changed since the place that the reader's token says. In the end, with
-//! all at rest, it is the latest state of all.
+//! After every page, for every source and every order: the reader has the model's latest state, or
+//! the order has changed since the place in the reader's token. In the end, with everything at
+//! rest, the reader has the latest state of all orders.
 //!
-//! `WEIR_ROUTER_STEPS` sets how many steps are taken in all (50,000), `WEIR_ROUTER_SEED` the first
+//! `WEIR_ROUTER_STEPS` sets the total number of steps (50,000), `WEIR_ROUTER_SEED` the first
 //! world's seed (1). A failure names the seed of its world: `WEIR_ROUTER_SEED=N
 //! WEIR_ROUTER_STEPS=1` runs that world alone.
 
@@ -63,7 +63,7 @@ struct Reader {
     mirror: BTreeMap<(PartitionId, Rec), OrderRow>,
     is_asking: bool,
     page_count: u64,
-    /// Rows that its question may still get, where it said so.
+    /// Rows that its fetch may still get, if it is limited in rows.
     rows_left: Option<u64>,
 }
 
@@ -123,7 +123,7 @@ impl World {
         }
     }
 
-    /// One side moves and the other does not.
+    /// Moves one side and not the other.
     fn move_a_little(&mut self) {
         let venue = &mut self.venue;
         if self.random.one_in(2) {
@@ -224,14 +224,14 @@ impl World {
         }
     }
 
-    /// A new store, which takes in what there is in its own time.
+    /// Starts a new store, which takes in the source's changes later.
     fn start(&mut self, index: usize) {
         self.venue.start(index);
         let count = self.random.index(200);
         self.venue.feed(index, count);
     }
 
-    /// A follower comes back with what it had, and forgets what it was asked; nobody notices.
+    /// A follower comes back with its orders and without its fetches; the router is not told.
     fn lose_questions(&mut self) {
         let index = self.follower();
         let before = self.venue.followers[index].clone();
@@ -259,7 +259,7 @@ impl World {
         }
     }
 
-    /// A follower goes for good, and another takes its place elsewhere.
+    /// Removes a follower for good, and adds another elsewhere.
     fn move_source(&mut self) {
         let index = self.follower();
         if self.venue.followers[index].is_up {
@@ -327,7 +327,7 @@ impl World {
         }
     }
 
-    /// Everything comes up and to rest, and every reader to the end.
+    /// Brings everything up and to rest, and every reader to the end.
     fn finish(&mut self) {
         self.venue.sink.full.clear();
         for index in 0..READERS {
@@ -340,7 +340,7 @@ impl World {
             }
         }
         self.venue.feed_all();
-        // Backends that were put aside for what happened to them are back by then.
+        // By then, backends that were set aside serve again.
         self.venue.advance_by(Nanos(20_000 * MS));
         for index in 0..READERS {
             self.finish_reader(index);
@@ -418,7 +418,7 @@ impl Reader {
         places(&self.token).into_iter().find(|at| at.source == source)
     }
 
-    /// What the reader has of a source is what its token says that it has.
+    /// Checks that the reader's orders of a source match the place in its token.
     fn check(&self, source: PartitionId, history: &History, filter: &Filter) {
         let Some(at) = self.at(source) else { return };
         if is_disowned(&at, history) {
@@ -450,7 +450,7 @@ fn keys_of(row: &OrderRow) -> Keys {
     Keys { firm_id: row.firm_id, account_id: row.account_id, instrument_id: row.instrument_id }
 }
 
-/// True for a place beyond the end of its epoch: the reader will be told when it asks again.
+/// True for a place beyond the end of its epoch: the reader is refused at its next fetch.
 fn is_disowned(at: &SourcePlace, history: &History) -> bool {
     history.changes.iter().any(|change| match change {
         Change::Epoch(epoch, valid_to) => at.epoch < *epoch && at.reach() > *valid_to,
@@ -523,7 +523,7 @@ fn readers_end_with_the_latest_state_of_what_they_may_see_whatever_happens() {
         sum(|f| f.fault_count),
         sum(|f| f.resync_count),
     );
-    // A run in which nothing went wrong would have tried nothing.
+    // A run without any failure would have tested nothing.
     if worlds >= 100 {
         let seen = [page_count, sum(|f| f.switch_count), sum(|f| f.resync_count)];
         assert!(seen.iter().all(|count| *count > 100), "{seen:?}");

@@ -1,4 +1,4 @@
-//! Which backend is asked, and what becomes of readers when it fails or lags.
+//! The choice of backends, and the outcome for readers when one fails or lags.
 
 use weir_delivery::router::{BackendFault, BadPage, Health};
 use weir_delivery::{Asked, Entitlement, Kinds, Place, Question, RouterConfig};
@@ -12,7 +12,7 @@ fn new(venue: &mut Venue, source: u16, rec: u64) {
     venue.say(source, rec, keys(1 + (rec % 2) as u32, 1, 1), OrdStatus::New);
 }
 
-/// Source 1 with a master and two replicas, one indexed; `count` orders that all have.
+/// Source 1 with a master and two replicas, one indexed; `count` orders that all of them have.
 fn replicated(count: u64) -> Venue {
     let mut venue = Venue::with_sources(1);
     venue.add_replica(1, Kinds::FULL);
@@ -23,7 +23,7 @@ fn replicated(count: u64) -> Venue {
     venue
 }
 
-/// How many questions wait at each follower.
+/// Returns the number of fetches that wait at each follower.
 fn asked(venue: &Venue) -> Vec<u32> {
     venue.router.backends().map(|(_, state)| state.asked_count).collect()
 }
@@ -88,8 +88,8 @@ fn failover_to_another_replica_keeps_the_token() {
     assert!(!answer.is(PageFlags::SOURCE_AWAY));
 }
 
-/// Trap (i): one source is lost. The others go on, each page says so, and the reader's place in the
-/// lost one is kept until it is back.
+/// Trap (i): one source is lost. The others go on, each page reports it, and the reader's place in
+/// the lost one is kept until it is back.
 #[test]
 fn trap_i_a_source_that_is_away_is_told_of_and_holds_up_no_other() {
     let mut venue = Venue::with_sources(3);
@@ -142,8 +142,8 @@ fn a_first_copy_with_a_source_away_is_online_for_the_others_and_goes_on_when_it_
     assert_eq!((second.recs(), second.is(PageFlags::SOURCE_AWAY)), (vec![(2, 1)], false));
 }
 
-/// Trap (f): a token from a replica that was ahead. A replica that has reached the place is asked,
-/// and where there is none, the reader waits for one; it is never given what it had before.
+/// Trap (f): a token from a replica that was ahead. A replica that has reached the place is asked;
+/// if there is none, the reader waits for one. It never gets rows that it had before.
 #[test]
 fn trap_f_a_token_ahead_of_a_replica_goes_to_one_that_has_it_or_waits() {
     let mut venue = replicated(2);
@@ -207,8 +207,8 @@ fn a_place_in_an_epoch_that_the_master_does_not_know_is_refused_after_a_while() 
     assert_eq!(venue.fetch(&fetch(), &refused.token).rows.len(), 3);
 }
 
-/// Trap (a): the router hears how far a backend is before it has read as far. What it heard is no
-/// place to go on from: the changes before it may not have been given.
+/// Trap (a): the router learns a backend's head before it has read that far. That head is no place
+/// to go on from: the changes before it may not have been served.
 #[test]
 fn trap_a_a_head_that_was_only_heard_of_is_never_put_in_a_token() {
     let mut venue = Venue::with_sources(2);
@@ -221,7 +221,7 @@ fn trap_a_a_head_that_was_only_heard_of_is_never_put_in_a_token() {
     new(&mut venue, 2, 2);
     new(&mut venue, 1, 2);
     venue.feed(0, 1);
-    // It says that it has change 9 while changes 2 to 9 are on their way.
+    // It reports change 9 while changes 2 to 9 are on their way.
     venue.router.heard_of(id, Epoch(1), Place::new(Seq(9), Rec(9)));
     let answer = venue.fetch(&fetch(), &token);
     assert_eq!(answer.recs(), [(1, 2)]);
@@ -233,7 +233,7 @@ fn trap_a_a_head_that_was_only_heard_of_is_never_put_in_a_token() {
 #[test]
 fn a_backend_that_does_not_answer_is_put_aside_for_longer_each_time_and_probed() {
     let mut venue = replicated(2);
-    // Its desk is gone and nobody has noticed.
+    // Its desk is gone, and the router does not know.
     let id = venue.followers[2].id;
     let desk = venue.local.remove(id).unwrap();
     let mut spans = Vec::new();
@@ -266,7 +266,7 @@ fn a_silent_backend_is_given_up_and_its_readers_go_elsewhere() {
     let token = venue.fetch(&fetch(), &[]).token;
     assert_eq!(venue.ask(1, &fetch(), &token), Asked::Accepted);
     venue.settle();
-    // Its desk is gone with what was asked of it, and nobody has noticed.
+    // Its desk is gone with its fetches, and the router does not know.
     venue.local.remove(venue.followers[2].id);
     new(&mut venue, 1, 3);
     venue.feed(0, 1);
@@ -317,18 +317,18 @@ fn pages_that_break_the_protocol_are_not_used_and_their_backend_is_put_aside() {
     }
 }
 
-/// A byte of the sealed places in the token of a page's header: its last.
+/// Returns the last byte of the sealed places in the token of a page's header.
 fn token_byte(bytes: &mut [u8]) -> &mut u8 {
     let len = u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize;
     &mut bytes[len - 1]
 }
 
-/// The record number of the second row.
+/// Returns the record number of the second row.
 fn second_row_rec(bytes: &mut [u8]) -> &mut [u8] {
     let header_len = u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize;
     let rows = header_len + 14 + 12 + 4;
     let row_len = 159 + 2;
-    // Its `seq` with it, or it would only be another record at a later place.
+    // Its `seq` too; otherwise it would be another record at a later place.
     bytes[rows + row_len + 8] = 0;
     &mut bytes[rows + row_len..rows + row_len + 8]
 }
@@ -382,7 +382,7 @@ fn ask_at_least(venue: &mut Venue, min_wait_us: u32, min_token: &[u8]) {
     venue.settle();
 }
 
-/// Source 1 with a master that has all and a replica that lags, source 2, and a token of all.
+/// Source 1 with a complete master and a replica that lags, source 2, and a token of both.
 fn lagging() -> (Venue, Vec<u8>) {
     let mut venue = Venue::with_sources(2);
     venue.add_replica(1, Kinds::NONE);
@@ -434,7 +434,7 @@ fn a_read_with_a_minimum_that_no_store_reaches_in_time_is_refused() {
     ask_at_least(&mut venue, 300_000, &min);
     venue.advance_by(Nanos(300 * MS));
     assert_eq!(venue.answer(1).header.reason, Reason::MinTokenNotReached);
-    // One that nobody knows never will.
+    // An unknown source never will.
     let unknown = token_of(&[(9, 1, 1, 1)]);
     ask_at_least(&mut venue, 9_000_000, &unknown);
     assert_eq!(venue.answer(1).header.reason, Reason::MinTokenNotReached);

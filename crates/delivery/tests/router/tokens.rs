@@ -1,4 +1,4 @@
-//! Which tokens are good where, and what becomes of the others.
+//! The validity of tokens, and the outcome for invalid ones.
 
 use weir_delivery::{
     Asked, Entitlement, Filter, Kinds, NonceCounter, Place, Question, Router, RouterConfig, Scope,
@@ -23,7 +23,7 @@ fn with_orders(sources: u16, count: u64) -> Venue {
     venue
 }
 
-/// Another router over the same stores, as after a restart.
+/// Replaces the router by another over the same stores, as after a restart.
 fn restart(venue: &mut Venue) {
     venue.router = Router::new(RouterConfig::default(), sealer(77));
     for index in 0..venue.followers.len() {
@@ -222,9 +222,9 @@ fn a_question_for_one_source_moves_only_there_and_keeps_the_places_in_the_others
     assert_eq!(recs, [(1, 2), (3, 2)]);
 }
 
-/// A source's epoch ends: its part of a token is honoured up to the last place that held, beyond
-/// it the reader starts again. Trap (e): a source that comes back without its last changes must not
-/// be followed from a place that means something else now.
+/// A source's epoch ends: its part of a token is honoured up to the last valid place; beyond it the
+/// reader starts again. Trap (e): a source that comes back without its last changes must not be
+/// followed from a place that now has another meaning.
 #[test]
 fn trap_e_a_place_beyond_its_epochs_end_is_refused_and_one_before_it_is_honoured() {
     let mut venue = with_orders(2, 4);
@@ -244,8 +244,8 @@ fn trap_e_a_place_beyond_its_epochs_end_is_refused_and_one_before_it_is_honoured
     assert_eq!(again.len(), 4 + 6, "from the beginning of every source");
 }
 
-/// Rows of an epoch that has ended wait for their reader's connection, or for company, when the
-/// news comes: they are not given any more.
+/// Rows of an epoch wait for their reader's connection, or for more rows, when the router learns
+/// that the epoch has ended: they are not served.
 #[test]
 fn rows_of_an_ended_epoch_that_were_not_given_are_dropped() {
     let mut venue = with_orders(2, 2);

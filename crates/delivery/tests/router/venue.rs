@@ -24,17 +24,17 @@ use crate::support::event;
 
 pub const MS: u64 = 1_000_000;
 
-/// What a source says.
+/// A change of a source.
 #[allow(clippy::large_enum_variant)] // Nearly all are orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     Order(OrderEvent),
     Delete(Place),
-    /// Its epoch ended at the place; what it says next is of this one.
+    /// Its epoch ended at the place; later changes are of this one.
     Epoch(Epoch, Place),
 }
 
-/// What a source has said, as it stands now.
+/// A source's valid changes and its next numbers.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     pub changes: Vec<Change>,
@@ -59,7 +59,7 @@ pub struct Follower {
     pub id: BackendId,
     pub source: PartitionId,
     pub is_up: bool,
-    /// Of the history that it follows: another one once the source has lost its tail.
+    /// The index of the history that it follows: another one once the source has lost its tail.
     pub history_no: usize,
     /// Changes that it has taken in.
     pub fed_count: usize,
@@ -87,7 +87,7 @@ pub struct Answer {
     pub header: OrderPage,
     pub token: Vec<u8>,
     pub rows: Vec<OrderRow>,
-    /// How the sources stand, where it says so.
+    /// The sources' statuses, if the page has them.
     pub sources: Vec<(u16, SourceStatus)>,
 }
 
@@ -96,7 +96,7 @@ impl Answer {
         self.header.flags.contains(flag)
     }
 
-    /// (source, rec) of each row.
+    /// Returns (source, rec) of each row.
     pub fn recs(&self) -> Vec<(u16, u64)> {
         self.rows.iter().map(|row| (row.order_id.partition().0, row.rec.0)).collect()
     }
@@ -107,7 +107,7 @@ pub struct Venue {
     pub local: LocalBackends,
     pub sink: Sink,
     pub now: Nanos,
-    /// Each source's histories; the last one holds.
+    /// Each source's histories; the last one is valid.
     pub histories: BTreeMap<PartitionId, Vec<History>>,
     pub followers: Vec<Follower>,
     pub retained_max: u32,
@@ -156,7 +156,7 @@ impl Venue {
         }
     }
 
-    /// Sources 1 to `count`, each with a master and without orders.
+    /// Returns sources 1 to `count`, each with a master and without orders.
     pub fn with_sources(count: u16) -> Venue {
         let mut venue = Venue::new(RouterConfig::default());
         for source in 1..=count {
@@ -169,7 +169,7 @@ impl Venue {
         self.add(source, BackendRole::Master, Kinds::FULL)
     }
 
-    /// A master that the router asks by rights of its own, which see all.
+    /// Adds a master that the router asks under rights of its own, which see all orders.
     pub fn add_for_all(&mut self, source: u16) -> usize {
         let index = self.histories.len();
         self.histories
@@ -223,7 +223,7 @@ impl Venue {
         index
     }
 
-    /// Puts an empty store up in a follower's place.
+    /// Starts an empty store as a follower.
     pub fn start(&mut self, index: usize) {
         self.makers += 1;
         let desk = self.empty_desk(index);
@@ -234,8 +234,8 @@ impl Venue {
         self.router.backend_up(follower.id);
     }
 
-    /// Puts a store that has taken in the same in the place of the one there. What was asked of
-    /// that one is lost, and the router is not told.
+    /// Replaces a store by one that has taken in the same changes. Its fetches are lost, and the
+    /// router is not told.
     pub fn replace_quietly(&mut self, index: usize) {
         let before = self.followers[index].clone();
         self.makers += 1;
@@ -269,7 +269,7 @@ impl Venue {
         histories.last_mut().expect("there is always one")
     }
 
-    /// A source says something, which its followers have not taken in yet.
+    /// Adds a change to a source, which its followers have not taken in yet.
     pub fn say(&mut self, source: u16, rec: u64, keys: Keys, status: OrdStatus) -> OrderEvent {
         let time = self.now;
         let history = self.history(source);
@@ -285,8 +285,8 @@ impl Venue {
         event
     }
 
-    /// Lets a follower take in `count` changes more, and go over to the history that holds when it
-    /// has all of an older one: with an empty store where it had taken in what never was.
+    /// Lets a follower take in `count` more changes, and switch to the valid history once it has
+    /// all of an older one: with an empty store if it had taken in void changes.
     pub fn feed(&mut self, index: usize, count: usize) {
         let follower = &mut self.followers[index];
         let histories = &self.histories[&follower.source];
@@ -308,7 +308,7 @@ impl Venue {
         self.followers[index].history_no = self.histories[&self.followers[index].source].len() - 1;
     }
 
-    /// All followers take in all.
+    /// Lets all followers take in all changes.
     pub fn feed_all(&mut self) {
         for index in 0..self.followers.len() {
             while self.followers[index].is_up && !self.is_fed(index) {
@@ -325,11 +325,11 @@ impl Venue {
             && follower.fed_count == histories[follower.history_no].changes.len()
     }
 
-    /// The source fails, loses its last `lost_count` changes, and goes on in the next epoch.
+    /// Makes the source fail, lose its last `lost_count` changes, and go on in the next epoch.
     pub fn fail(&mut self, source: u16, lost_count: usize) {
         let histories = self.histories.get_mut(&PartitionId(source)).expect("a source");
         let mut history = histories.last().expect("there is always one").clone();
-        // An epoch's begin is known to be kept: it was agreed on.
+        // The beginning of an epoch is never lost: it was agreed on.
         let is_order = |change: &Change| !matches!(change, Change::Epoch(..));
         for _ in 0..lost_count {
             if history.changes.last().is_some_and(is_order) {
@@ -338,7 +338,7 @@ impl Venue {
         }
         history.epoch += 1;
         let head = history.head();
-        // Numbers that were given out are given out again, to others.
+        // Numbers of lost changes are reused for other ones.
         history.seq = head.seq.0;
         let recs = history.changes.iter().map(|change| match change {
             Change::Order(event) => event.rec.0,
@@ -355,7 +355,7 @@ impl Venue {
             .ask(&Question { connection, fetch, token, min_token: &[], entitlement }, self.now)
     }
 
-    /// Lets everything happen that happens without time passing.
+    /// Runs everything that needs no time.
     pub fn settle(&mut self) {
         for _ in 0..10_000 {
             let more = self.local.pump(&mut self.router, self.now);
@@ -370,7 +370,7 @@ impl Venue {
         panic!("it never comes to rest");
     }
 
-    /// Goes on to the next deadline; false when there is none.
+    /// Moves on to the next deadline; false if there is none.
     pub fn advance(&mut self) -> bool {
         let deadlines = [self.router.next_deadline(), self.local.next_deadline()];
         let Some(next) = deadlines.into_iter().flatten().min() else { return false };
@@ -405,7 +405,7 @@ impl Venue {
         answers.remove(0)
     }
 
-    /// Asks, and waits for the answer as long as it takes.
+    /// Fetches, and waits for the answer as long as it takes.
     pub fn fetch(&mut self, fetch: &FetchOrders, token: &[u8]) -> Answer {
         assert_eq!(self.ask(9, fetch, token), Asked::Accepted);
         self.settle();
@@ -449,14 +449,14 @@ fn take_in(desk: &mut Desk, change: &Change) {
     }
 }
 
-/// How many changes a history shares with the one that holds.
+/// Returns the number of changes that a history shares with the valid one.
 fn common_len(histories: &[History], no: usize) -> usize {
     let last = histories.last().expect("there is always one");
     let pairs = histories[no].changes.iter().zip(&last.changes);
     pairs.take_while(|(one, other)| one == other).count()
 }
 
-/// The pages in what was written to a connection.
+/// Returns the pages in the bytes written to a connection.
 pub fn answers(mut bytes: &[u8]) -> Vec<Answer> {
     let mut answers = Vec::<Answer>::new();
     while let Framing::Frame { len, message } = next_frame(bytes, 1 << 24) {
@@ -488,7 +488,7 @@ pub fn answers(mut bytes: &[u8]) -> Vec<Answer> {
     answers
 }
 
-/// What a token says.
+/// Returns the places in a token.
 pub fn places(token: &[u8]) -> Vec<SourcePlace> {
     sealer(0).peek(token).expect("a token")
 }
@@ -498,7 +498,7 @@ pub fn place_in(token: &[u8], source: u16) -> Place {
     places.iter().find(|at| at.source == PartitionId(source)).expect("the source is named").place
 }
 
-/// A token of these places, for readers of everything.
+/// Returns a token of these places, for readers of everything.
 pub fn token_of(places: &[(u16, u32, u64, u64)]) -> Vec<u8> {
     let scope = Scope::new(Filter::ALL, Entitlement::all()).expect("all may see all");
     let place = |(source, epoch, seq, rec): &(u16, u32, u64, u64)| {
@@ -511,7 +511,7 @@ pub fn token_of(places: &[(u16, u32, u64, u64)]) -> Vec<u8> {
     token
 }
 
-/// Rows of each source are in the order of their places.
+/// Asserts that the rows of each source are in the order of their places.
 pub fn assert_in_order(rows: &[OrderRow]) {
     let mut last: BTreeMap<PartitionId, Place> = BTreeMap::new();
     for row in rows {

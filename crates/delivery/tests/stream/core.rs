@@ -1,4 +1,4 @@
-//! An outside core: its orders, the batches that it cuts of their changes, and what a crash leaves.
+//! An outside core: its orders, the batches of their changes, and its state after a crash.
 
 use std::collections::BTreeMap;
 
@@ -71,7 +71,7 @@ impl Record {
     }
 }
 
-/// The group of these rows.
+/// Encodes the group of these rows.
 pub fn rows_of(records: &[Record]) -> Vec<u8> {
     let mut bytes = Vec::new();
     put_row_count(records.len(), &mut bytes);
@@ -85,7 +85,7 @@ pub struct Batch {
     pub rows: Vec<Record>,
 }
 
-/// What a crash may take the core back to.
+/// The state to which a crash may take the core back.
 #[derive(Clone, Default)]
 struct Checkpoint {
     records: BTreeMap<Rec, Record>,
@@ -98,21 +98,21 @@ struct Checkpoint {
 pub struct Core {
     pub epoch: Epoch,
     pub records: BTreeMap<Rec, Record>,
-    /// Tombstones of what was deleted.
+    /// Tombstones of deleted records.
     gone: BTreeMap<Rec, Record>,
-    /// Orders that ended at once, which nothing happens to any more.
+    /// Orders that ended at once and do not change any more.
     pub passed: BTreeMap<Rec, Record>,
     /// All batches of the epoch, the first at index 0.
     pub batches: Vec<Batch>,
     pub acked: u64,
-    /// The highest record number that there ever was, in lost history too.
+    /// The highest record number ever used, in lost history too.
     pub rec_max: Rec,
-    /// How many bytes of attributes each change has; any number when it is not said.
+    /// The bytes of attributes of each change; random if not set.
     pub attributes_len: Option<u64>,
-    /// When its first change is said to be; each `seq` is a millisecond after the one before. A few
-    /// nanoseconds since the Unix epoch when it is not said.
+    /// The time of its first change; each `seq` is a millisecond after the one before. If not set,
+    /// a few nanoseconds after the Unix epoch.
     pub begun_at: Option<Nanos>,
-    /// The epoch that the store was last heard to know.
+    /// The store's epoch in its last answer.
     pub store_epoch: Epoch,
     /// Ended epochs with the last valid place of each.
     ends: Vec<(Epoch, Place)>,
@@ -121,7 +121,7 @@ pub struct Core {
     pending: Vec<Record>,
     seq: u64,
     next_rec: u64,
-    /// Makes the identifiers of records that are numbered again different.
+    /// Makes the order identifiers of reused record numbers different.
     generation: u64,
     remembered: Checkpoint,
 }
@@ -164,7 +164,7 @@ impl Core {
         }
     }
 
-    /// One order is entered, changes or goes.
+    /// Enters, changes or deletes one order.
     pub fn trade(&mut self, random: &mut Random) {
         let firm = 1 + random.below(2) as u32;
         let len = self.attributes_len.unwrap_or_else(|| random.below(4) * random.below(60));
@@ -203,7 +203,7 @@ impl Core {
         }
     }
 
-    /// One order is entered.
+    /// Enters one order.
     #[allow(dead_code, reason = "the node's tests fill a store by it")]
     pub fn insert(&mut self, random: &mut Random) {
         let rec = Rec(self.next_rec);
@@ -216,7 +216,7 @@ impl Core {
         self.keep(record);
     }
 
-    /// One order is entered and ends at once.
+    /// Enters one order that ends at once.
     #[allow(dead_code, reason = "the node's tests let a store let go by it")]
     pub fn pass(&mut self, random: &mut Random) {
         self.seq += 1;
@@ -230,7 +230,7 @@ impl Core {
         self.pending.push(record);
     }
 
-    /// A live order changes, and stays live.
+    /// Changes a live order, which stays live.
     #[allow(dead_code, reason = "the node's tests change orders that a store has by it")]
     pub fn touch(&mut self, random: &mut Random) {
         let live = self.records.values().filter(|record| record.row.ord_status.is_live());
@@ -263,7 +263,7 @@ impl Core {
         self.pending.is_empty()
     }
 
-    /// Whether the store was heard to have all.
+    /// True when the store has acknowledged everything.
     pub fn is_fed(&self) -> bool {
         self.is_prepared && self.is_cut() && self.acked == self.batches.len() as u64
     }
@@ -272,7 +272,8 @@ impl Core {
         &self.batches[number.0 as usize - 1]
     }
 
-    /// The source is open: what the store lacks is made ready once in an epoch.
+    /// Handles the opening of the source: prepares the changes that the store lacks, once per
+    /// epoch.
     pub fn opened(&mut self, next: BatchNo, head: Place) {
         assert!(next.0 <= self.batches.len() as u64 + 1, "the store has what was never sent");
         self.acked = self.acked.max(next.0 - 1);
@@ -291,7 +292,7 @@ impl Core {
         self.pending = rows;
     }
 
-    /// Every record comes again, at places above the store's; the last batch takes a `seq` too.
+    /// Sends every record again, at places above the store's; the last batch takes a `seq` too.
     fn resend_all(&mut self, head: Place) {
         let seq = self.seq.max(head.seq.0) + 1;
         let mut rows = Vec::new();
@@ -315,12 +316,12 @@ impl Core {
         self.seq = seq + 2;
     }
 
-    /// The store lacks what this core builds on.
+    /// Begins a full resend, because the store lacks changes that this core builds on.
     pub fn begin_resend(&mut self) {
         self.begin_epoch(true, Place::new(Seq(u64::MAX), Rec(u64::MAX)));
     }
 
-    /// The epoch ends; of what it said stays valid what is not after `valid_to`.
+    /// Ends the epoch; its changes up to `valid_to` stay valid.
     fn begin_epoch(&mut self, is_full: bool, valid_to: Place) {
         self.ends.push((self.epoch, valid_to));
         self.epoch = Epoch(self.epoch.0 + 1);
@@ -341,7 +342,7 @@ impl Core {
         };
     }
 
-    /// Falls back to what was remembered, and says so by a new epoch; or comes back whole.
+    /// Falls back to the checkpoint and begins a new epoch; or comes back whole.
     pub fn crash(&mut self, random: &mut Random) {
         if random.below(3) == 0 {
             return;
@@ -352,7 +353,7 @@ impl Core {
         self.generation += 1;
         let all = self.records.values().chain(self.gone.values()).chain(self.passed.values());
         let last = all.map(|record| Place::new(record.row.seq, record.row.rec)).max();
-        // What was numbered above the last change was lost with it.
+        // Record numbers above the last change were lost with it.
         self.begin_epoch(false, last.unwrap_or(Place::START));
     }
 }

@@ -1,8 +1,8 @@
-//! A source's stream against an obvious model, over a network that loses, repeats and reorders,
-//! with crashes of either side: the store holds what the batches it took say, in order and once
-//! each, and readers end with what the core has.
+//! A source's stream against a simple model, over a network that loses, repeats and reorders, with
+//! crashes of either side: the store holds the rows of the batches that it took, in order and once
+//! each, and readers end with the core's state.
 //!
-//! `WEIR_STREAM_STEPS` sets how many steps each of the eight seeds takes.
+//! `WEIR_STREAM_STEPS` sets the number of steps of each of the eight seeds.
 
 mod core;
 mod world;
@@ -64,7 +64,7 @@ fn any_interleaving_leaves_store_and_readers_with_what_the_core_has() {
     assert!(missing.is_empty(), "never met {missing:?}: {met:?}");
 }
 
-/// A stream that is open in epoch 1 and has nothing.
+/// Returns a stream that is open in epoch 1 and has no records.
 fn opened() -> (SourceStream, OrderStore) {
     let mut stream = SourceStream::new(SOURCE, WINDOW);
     let mut store = store();
@@ -183,7 +183,7 @@ fn what_is_wrong_in_a_row_is_told_by_its_number_and_changes_nothing() {
         assert_eq!(refusal(taken), (reason, 3, 2));
         assert_eq!((store.head(), store.get(Rec(3))), (before, None), "{reason:?}");
         assert!(!stream.is_open(), "a refused batch closes its source");
-        // The core mends the batch and goes on with the same number.
+        // The core corrects the batch and goes on with the same number.
         let opened = stream.open(&open_of(1, Place::START, Switch::Off), 1, &mut store).unwrap();
         assert_eq!(opened.next_batch_no, BatchNo(3));
         let taken = offer(&mut stream, &mut store, (3, 1, plain), &[record(5, 3)]);
@@ -297,7 +297,7 @@ fn what_a_full_resend_leaves_out_is_gone_and_tokens_beyond_the_valid_place_are_r
     let at = |seq, rec| Place::new(Seq(seq), Rec(rec));
     let legal = |place| store.check(Epoch(1), place, &Filter::ALL).is_ok();
     assert_eq!([at(3, 1), at(3, 2), at(3, 3), at(7, 2)].map(legal), [true, true, false, false]);
-    // The end of the resend has taken the next `seq`, whether anything went or not.
+    // The end of the resend has taken the next `seq`, whether anything was deleted or not.
     let taken = offer(&mut stream, &mut store, (3, 2, plain), &[record(9, 5)]);
     assert_eq!(refusal(taken), (Reason::PlaceWentBack, 3, 1));
 }

@@ -17,7 +17,7 @@ pub const WINDOW: Window = Window { batches: 8, bytes: 1 << 20 };
 /// Rounds after which a stream that only has to be finished is stuck.
 const ROUNDS_MAX: u64 = 10_000;
 
-/// What is under way to the store, and from which connection.
+/// A message on its way to the store, next to its connection.
 #[derive(Clone, Debug)]
 enum ToStore {
     Open(OpenSource),
@@ -42,7 +42,7 @@ pub struct Reader {
     pub resyncs: u64,
 }
 
-/// What the batches that were taken say: nothing but a fold over them.
+/// The state that results from the batches that were taken: nothing but a fold over them.
 #[derive(Default)]
 struct Model {
     records: BTreeMap<Rec, Record>,
@@ -141,7 +141,7 @@ impl World {
         }
     }
 
-    /// One message reaches the store, or is lost, repeated or overtaken.
+    /// Delivers one message to the store, or loses, repeats or reorders it.
     fn store_hears(&mut self) {
         self.sweep();
         if self.stream.is_sweeping() {
@@ -161,7 +161,7 @@ impl World {
 
     fn take_to_store(&mut self) -> Option<(u64, ToStore)> {
         let front = self.to_store.pop_front()?;
-        // That a connection is gone is no message: it is neither lost nor overtaken.
+        // The end of a connection is not a message: it is neither lost nor overtaken.
         if matches!(front.1, ToStore::Gone) {
             return Some(front);
         }
@@ -300,12 +300,12 @@ impl World {
                 self.meet("resend needed");
                 self.core.begin_resend();
             }
-            // What an earlier epoch or connection left in the network.
+            // A leftover in the network of an earlier epoch or connection.
             Reason::EpochNotOpen | Reason::EpochWentBack | Reason::SourceNotOpen => {}
-            // The same question again, overtaken by the first batch.
+            // The same opening again, overtaken by the first batch.
             Reason::ResendNeedsEpoch => self.meet("asked again"),
             Reason::SourceAlreadyOpen => self.meet("open already"),
-            // A window's worth of a network that lags may still be under way after a gap.
+            // After a gap, up to a window of batches may still be in a slow network.
             Reason::WindowOverrun => self.meet("window"),
             other => panic!("{other:?}: {reject:?}"),
         }
@@ -317,13 +317,14 @@ impl World {
         self.connection += 1;
         self.is_open = false;
         if self.random.below(8) == 0 {
-            // The store hears of the new connection before it hears that the old one is gone.
+            // The store learns of the new connection before it learns that the old one is gone.
             self.core_sends();
         }
         self.to_store.push_back((before, ToStore::Gone));
     }
 
-    /// Whoever was not told that its source is closed notices by silence and opens it again.
+    /// Closes the source without a message to the core, which notices the silence and opens it
+    /// again.
     fn disturb(&mut self) {
         self.is_open = false;
     }
@@ -340,7 +341,7 @@ impl World {
         self.stream = SourceStream::new(SOURCE, WINDOW);
         self.model = Model::default();
         self.modelled = (Epoch::NONE, 0);
-        // Its connections die with it: what was under way on them never comes.
+        // Its connections die with it: their messages never arrive.
         self.to_store.clear();
         self.reconnect();
     }
@@ -370,7 +371,7 @@ impl World {
         (reader.place, reader.epoch) = (page.next, self.store.epoch());
     }
 
-    /// All calms down: the core sends what is left, and readers read to the end.
+    /// Brings everything to rest: the core sends the rest, and readers read to the end.
     pub fn settle(&mut self) {
         for round in 0..ROUNDS_MAX {
             self.now.0 += GAP_INTERVAL.0;

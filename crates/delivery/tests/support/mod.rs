@@ -1,4 +1,4 @@
-//! Events as an engine would say them, by what tests and benchmarks vary of them.
+//! Events as an engine would send them, with the values that tests and benchmarks vary.
 
 use weir_delivery::filter::Keys;
 use weir_delivery::row_of;
@@ -63,13 +63,13 @@ pub(crate) fn event(seq: u64, rec: u64, keys: Keys, ord_status: OrdStatus) -> Or
     }
 }
 
-/// A row of an outside core, encoded: what an event of ours would say.
+/// Returns a row of an outside core, encoded: the same content as an event of ours.
 #[allow(dead_code, reason = "not every test that uses this file feeds rows")]
 pub(crate) fn block(seq: u64, rec: u64, keys: Keys, ord_status: OrdStatus) -> Vec<u8> {
     encoded(&row_of(&event(seq, rec, keys, ord_status)))
 }
 
-/// The row that says that a record is gone.
+/// Returns the row of a record's deletion.
 #[allow(dead_code, reason = "not every test that uses this file feeds rows")]
 pub(crate) fn tombstone(seq: u64, rec: u64) -> Vec<u8> {
     let row = row_of(&event(seq, rec, Keys::NONE, OrdStatus::Canceled));
