@@ -95,7 +95,8 @@ impl Decoder {
     /// Decodes the next element from `bytes`, which begin after all bytes consumed so far.
     /// `is_last` states that the file has no more bytes than these.
     ///
-    /// # Errors [`CaptureError`]: nothing after this offset can be read.
+    /// # Errors
+    /// [`CaptureError`]: nothing after this offset can be read.
     pub fn next<'a>(&mut self, bytes: &'a [u8], is_last: bool) -> Result<Step<'a>, CaptureError> {
         if bytes.is_empty() && is_last && !matches!(self.format, Format::Unknown) {
             return Ok(Step::End);

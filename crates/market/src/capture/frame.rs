@@ -85,7 +85,8 @@ pub enum FrameError {
 
 /// Returns the datagram in a frame.
 ///
-/// # Errors [`FrameError`]: the frame holds no datagram, or not all of one.
+/// # Errors
+/// [`FrameError`]: the frame holds no datagram, or not all of one.
 pub fn datagram<'a>(frame: &Frame<'a>) -> Result<Datagram<'a>, FrameError> {
     let packet = slice(frame)?;
     let payload = packet.net.as_ref().and_then(LaxNetSlice::ip_payload_ref);

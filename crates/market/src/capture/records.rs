@@ -32,7 +32,8 @@ pub enum Record<'a> {
 /// Decodes the next element of a day file from `bytes`, which begin at `offset` of the file.
 /// `is_last` states that the file has no more bytes than these.
 ///
-/// # Errors [`CaptureError::Truncated`]: the file ends inside a message.
+/// # Errors
+/// [`CaptureError::Truncated`]: the file ends inside a message.
 pub fn next_record(bytes: &[u8], offset: u64, is_last: bool) -> Result<Record<'_>, CaptureError> {
     if bytes.is_empty() && is_last {
         return Ok(Record::End);

@@ -56,7 +56,8 @@ pub fn put_file_header(out: &mut Vec<u8>) {
 
 /// Appends a datagram.
 ///
-/// # Errors Returns [`WriteError`], and appends nothing.
+/// # Errors
+/// Returns [`WriteError`], and appends nothing.
 pub fn put_datagram(out: &mut Vec<u8>, datagram: &Datagram<'_>) -> Result<(), WriteError> {
     let start = out.len();
     let written = put(out, datagram);

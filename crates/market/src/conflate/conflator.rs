@@ -132,7 +132,8 @@ impl Conflator {
 
     /// Creates a conflator without any interest.
     ///
-    /// # Panics Panics when `events_max` is zero.
+    /// # Panics
+    /// Panics when `events_max` is zero.
     #[must_use]
     pub fn new(config: &ConflatorConfig) -> Conflator {
         assert!(config.events_max > 0, "a queue for events has room for one");

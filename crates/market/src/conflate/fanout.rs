@@ -194,7 +194,8 @@ impl Fanout {
     /// Starts a subscription. Each instrument's state comes first, marked as snapshot, and then its
     /// changes. (Trades have no state.)
     ///
-    /// # Errors [`SubscribeError`]: the reason for the refusal.
+    /// # Errors
+    /// [`SubscribeError`]: the reason for the refusal.
     pub fn subscribe(
         &mut self,
         now: Nanos,
@@ -234,7 +235,8 @@ impl Fanout {
 
     /// Ends a subscription and drops its queued messages.
     ///
-    /// # Errors [`SubscribeError::NoSubscriber`], [`SubscribeError::NoSubscription`].
+    /// # Errors
+    /// [`SubscribeError::NoSubscriber`], [`SubscribeError::NoSubscription`].
     pub fn unsubscribe(
         &mut self,
         id: SubscriberId,
@@ -247,7 +249,8 @@ impl Fanout {
 
     /// Changes a subscription's interval from now on.
     ///
-    /// # Errors [`SubscribeError`]: the reason for the refusal.
+    /// # Errors
+    /// [`SubscribeError`]: the reason for the refusal.
     pub fn set_interval(
         &mut self,
         now: Nanos,

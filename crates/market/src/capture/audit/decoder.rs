@@ -45,7 +45,8 @@ impl AuditDecoder {
     /// Decodes the next element from `bytes`, which begin after all bytes consumed so far.
     /// `is_last` states that the file has no more bytes than these.
     ///
-    /// # Errors [`CaptureError`]: nothing after this offset can be read, or the file is no audit.
+    /// # Errors
+    /// [`CaptureError`]: nothing after this offset can be read, or the file is no audit.
     pub fn next<'a>(
         &mut self,
         bytes: &'a [u8],

@@ -40,7 +40,8 @@ pub fn put_audit_head<'a>(out: &mut Vec<u8>, lines: impl Iterator<Item = &'a str
 
 /// Appends a datagram.
 ///
-/// # Errors Returns [`WriteError`], and appends nothing, when IP cannot carry the datagram.
+/// # Errors
+/// Returns [`WriteError`], and appends nothing, when IP cannot carry the datagram.
 pub fn put_audit_datagram(out: &mut Vec<u8>, it: &AuditDatagram<'_>) -> Result<(), WriteError> {
     let start = out.len();
     let Datagram { ts_recv, src, dst, payload } = it.datagram;
