@@ -3,7 +3,6 @@
 //! A feed has two layers. Its *framing* reads a datagram's channel, session and sequence numbers,
 //! which is all that arbitration and gap detection need. Its *codec* turns one message into
 //! [`Update`]s. Both borrow their input; nothing is copied, and only new instruments allocate.
-//! into [`Update`]s. Both borrow; nothing is copied or allocated but for new instruments.
 
 pub mod consolidate;
 pub mod cta;
