@@ -198,9 +198,9 @@ impl Quoted {
 /// A change of an instrument's trading state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Called {
-    /// Whose; zero for all that are known.
+    /// The instrument; zero for all known ones.
     pub instrument_id: InstrumentId,
-    /// The channel that it came by.
+    /// The channel of the message.
     pub channel: u16,
     /// The new trading state.
     pub state: TradingState,
@@ -295,8 +295,8 @@ pub struct IntervalStatistics {
     pub ask_size_time: u128,
     /// Changes of the mid price from the previous known one, with a bid not above the offer.
     pub mid_changes: u64,
-    /// The sum over them of the square of by how much bid and offer together changed, in 10^-18:
-    /// four times the sum of squared moves of the middle. `None` where it does not fit.
+    /// The sum over `mid_changes` of the squared change of bid plus offer, in 10^-18: four times
+    /// the sum of squared moves of the mid price. `None` on overflow.
     pub sum_moves_squared: Option<u128>,
     /// The time in continuous trading.
     pub trading: u64,
