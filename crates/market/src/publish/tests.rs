@@ -1,4 +1,4 @@
-//! Tests of the module's private parts; those of its public face are in `tests/publish`.
+//! Tests of private parts; those of the public interface are in `crates/node/tests/publish`.
 
 use weir_types::{Epoch, Nanos};
 
