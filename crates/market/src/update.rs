@@ -14,8 +14,8 @@ pub struct Update {
     /// The sequence number of the source's message in its channel and session, from 1.
     pub sequence: u64,
     /// The time of the event by the venue's clock, since the Unix epoch. For feeds that send only
-    /// the time of day, it counts from the midnight of the venue's day unless the codec was told
-    /// the day.
+    /// the time of day, it counts from the midnight of the venue's day unless the codec knows the
+    /// day.
     pub ts_event: Nanos,
     /// The action.
     pub action: Action,

@@ -42,8 +42,8 @@ pub struct BarCounts {
     pub trades: u64,
     /// Trades ignored because they count for nothing.
     pub passed_over: u64,
-    /// Trades refused: without size or instrument, over the limit of instruments, or beyond what a
-    /// sum can hold.
+    /// Trades refused: without size or instrument, over the limit of instruments, or overflowing a
+    /// sum.
     pub refused: u64,
     /// Trades whose interval had already ended.
     pub late: u64,

@@ -3,8 +3,8 @@
 //! An update of a random order waits for memory about four times in sequence: the table's bucket,
 //! the order, its level, its neighbours. A quote waits for its instrument, the line of its venues,
 //! and the previous quote. The waits of different orders are independent. So each update passes
-//! through stages a few updates apart, and each stage prefetches what the previous stage located; a
-//! prefetch does not wait. Results never depend on what the stages saw. This pays only where the
+//! through stages a few updates apart, and each stage prefetches the memory that the previous stage
+//! located; a prefetch does not wait. Results never depend on the stages. This pays only where the
 //! resting orders exceed a core's own caches.
 
 use weir_types::Side;

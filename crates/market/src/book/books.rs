@@ -62,7 +62,7 @@ impl Books {
         self.place_or_new(id, &mut Change::new(id)).is_some()
     }
 
-    /// Applies an update and returns the change. Never panics, whatever the update contains.
+    /// Applies an update and returns the change. Never panics, with any update.
     #[inline]
     pub fn apply(&mut self, update: &Update) -> Change {
         let mut change = Change::new(update.instrument_id);

@@ -16,7 +16,7 @@ pub enum OrderIds {
 pub struct BooksConfig {
     /// The scope in which order numbers are unique.
     pub order_ids: OrderIds,
-    /// Orders and levels, each, to preallocate; 64 bytes for one of both.
+    /// Orders and levels, each, to preallocate; 64 bytes for an order and a level together.
     pub orders: u32,
     /// The most orders, and the most levels, that may rest at a time.
     pub orders_max: u32,

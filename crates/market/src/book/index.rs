@@ -16,7 +16,7 @@ pub(crate) const NIL: Slot = Slot::MAX;
 const LANES: usize = 12;
 /// The average load of a bucket by design: few buckets then overflow.
 const ENTRIES_PER_BUCKET: usize = 8;
-/// Consecutive numbers share a bucket in groups of this power of two: orders that arrive together
+/// Consecutive numbers share a bucket in groups of two to this power: orders that arrive together
 /// tend to leave together.
 const NEAR_BITS: u32 = 2;
 

@@ -151,8 +151,8 @@ impl Books {
     }
 
     /// Returns a digest of an instrument's book: levels, orders in priority, quotes. Equal books
-    /// have equal digests, whatever updates led there, on every machine, and in every version
-    /// unless its release notes say otherwise; statistics and marks are not included.
+    /// have equal digests, regardless of the updates that led there, on every machine, and in every
+    /// version whose release notes say so; statistics and marks are not included.
     #[must_use]
     pub fn digest(&self, id: InstrumentId) -> u64 {
         let mut digest = Digest(0x9e37_79b9_7f4a_7c15);

@@ -73,7 +73,7 @@ pub enum FrameError {
     /// The capture kept less than the datagram.
     #[error("the capture kept {kept} of a datagram's {len} bytes")]
     Cut {
-        /// Bytes captured.
+        /// Bytes of the payload captured.
         kept: usize,
         /// Bytes of the payload on the wire.
         len: usize,

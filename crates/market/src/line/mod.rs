@@ -2,7 +2,7 @@
 //!
 //! A venue sends each channel on two multicast lines, A and B; messages lost on both can be
 //! requested again, or are covered by a snapshot. [`Channel`] delivers each message once, in
-//! sequence, and reports what is missing; [`Lines`] holds several channels. They look only at the
+//! sequence, and reports missing ones; [`Lines`] holds several channels. They look only at the
 //! sequence numbers of packets, so they serve every feed. Time comes in as an argument; requests
 //! and events go out through [`Handler`]. Nothing is allocated once the buffer of early packets has
 //! its size.
@@ -72,7 +72,7 @@ pub struct LineConfig {
     pub held_bytes_max: usize,
     /// The time for which the other line may fill a gap before it is requested.
     pub reorder: Nanos,
-    /// The time after its detection at which a gap is given up, whatever was requested.
+    /// The time after its detection at which a gap is given up, regardless of requests.
     pub give_up: Nanos,
     /// Retransmission requests; `None` where the venue has no server for them.
     pub request: Option<RequestConfig>,

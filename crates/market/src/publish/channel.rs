@@ -80,7 +80,8 @@ impl Channel {
     }
 
     /// Returns a heartbeat, which gives the next sequence number; `None` before the channel is
-    /// live, and while a packet is partly filled: [`Channel::flush`] sends that first.
+    /// live, without an open session, and while a packet is partly filled: [`Channel::flush`] sends
+    /// that first.
     pub fn heartbeat(&mut self) -> Option<&[u8]> {
         let is_due = self.is_live && self.open.is_some() && self.packets.count() == 0;
         is_due.then(|| self.packets.heartbeat())
@@ -112,8 +113,8 @@ pub struct ChannelSink<'a, F> {
 
 impl<F: FnMut(&[u8])> PublishSink for ChannelSink<'_, F> {
     fn session(&mut self, session: Session) {
-        // A session that breaks off is sent to its last message, because others may have received
-        // those.
+        // Sends all messages of a session that breaks off, because other readers may have received
+        // them.
         self.channel.packets.take(&mut self.send);
         self.channel.begin(session);
     }

@@ -7,7 +7,7 @@
 //! yield equal messages with equal numbers in a session of the same name.
 //!
 //! It opens no socket and reads no clock. The page `docs/protocols/market-itch.md` lists the
-//! messages of each event, and what is left out and why.
+//! messages of each event, and the omissions with their reasons.
 //!
 //! ```text
 //! event ─► Publication ─► message ─► Channel ─┬─► packets, as they fill

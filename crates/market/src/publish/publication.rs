@@ -127,10 +127,9 @@ impl Publication {
         self.instruments.iter().filter(|of| of.published().is_some()).count()
     }
 
-    /// Enters a new epoch, in which earlier messages may turn out to be lost: all surviving events
-    /// of the previous epoch were taken, and later ones belong to `epoch`. Begins a new session and
-    /// leaves the previous one without an end, because readers may have received messages of events
-    /// that are lost.
+    /// Enters a new epoch: all surviving events of the previous one were taken, and later events
+    /// belong to `epoch`. Begins a new session and leaves the previous one without an end, because
+    /// some of its published messages may be of events that did not survive.
     pub fn enter_epoch(&mut self, epoch: Epoch, out: &mut impl PublishSink) {
         if epoch == self.epoch {
             return;

@@ -152,7 +152,7 @@ impl Dbn {
             b'M' => {
                 let price = price(header, mbo.price)?;
                 let before = self.orders.set(key, mbo.size);
-                // At another price it loses its priority, whatever this flag says.
+                // At another price it loses its priority, regardless of this flag.
                 let keeps_priority = before.is_none_or(|before| mbo.size <= before);
                 Action::Modify { order_id, price, size, keeps_priority }
             }

@@ -11,8 +11,9 @@
 //! | serving | logout | over |
 //! | serving | another login, a server's packet, or nothing for 15 s | over |
 //!
-//! It sends nothing itself: it returns what to send. A snapshot is always sent from its first
-//! message on, whichever one the login requests, because there is no older snapshot to continue.
+//! It sends nothing itself: its results tell the caller to send. A snapshot is always sent from its
+//! first message on, whichever one the login requests, because there is no older snapshot to
+//! continue.
 //!
 //! Source: Nasdaq, SoupBinTCP, version 3.00 and the 4.x that kept its packets; GLIMPSE 5.0.
 
