@@ -1,6 +1,6 @@
 //! Anomalies: updates that a correct feed cannot send. They are named and counted, never fatal.
 
-/// A state that is impossible if every message arrived and was understood.
+/// A contradiction that is impossible if every message arrived and was understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Anomaly {

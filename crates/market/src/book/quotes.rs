@@ -19,7 +19,7 @@ pub(crate) struct Sides {
     pub(crate) ask_sz: Qty,
 }
 
-/// The list of venues, which fills one cache line with the vector of their quotes.
+/// The list of venues; with the header of the vector of quotes it fills one cache line.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(crate) struct VenueQuotes {

@@ -170,8 +170,8 @@ mod tests {
         [open, high, low, last].map(|price| price.map(|price| price.0))
     }
 
-    /// Records alternating trades of two instruments and returns the last trade and the statistics
-    /// of the first.
+    /// Records alternating trades of two instruments; returns the log, and the last trade and the
+    /// statistics of the first instrument.
     fn day(capacity: usize, of_day: &[i64]) -> (TradeLog, Serial, Statistics) {
         let mut log = TradeLog::new(capacity);
         let (mut last, mut statistics) = (0, Statistics::default());

@@ -34,7 +34,7 @@ pub enum Step<'a> {
         /// The frame.
         frame: Frame<'a>,
     },
-    /// The bytes begin with a block that is no frame.
+    /// The bytes begin with a header or block that is no frame.
     Other {
         /// The bytes it consumed.
         used: usize,

@@ -115,7 +115,7 @@ pub enum FeedError {
         kind: [u8; 2],
         /// The length of the message.
         len: usize,
-        /// The length of the type.
+        /// The length that the type requires.
         want: usize,
     },
     /// A field has a value that the protocol does not define, or that does not fit.

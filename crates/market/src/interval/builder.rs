@@ -77,7 +77,7 @@ pub struct IntervalBuilder {
     clock: Option<Nanos>,
     /// Intervals before this one are over for all instruments.
     floor: Nanos,
-    /// Events that never reached the builder.
+    /// The number of times that events did not reach the builder.
     untold: u64,
     /// The number of gaps by channel.
     missed: Vec<u64>,

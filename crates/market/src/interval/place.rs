@@ -7,7 +7,7 @@ use super::record::{Activity, IntervalStatistics, OrderAct, Quote};
 /// Counts of gaps at some point in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Gaps {
-    /// Events that never reached the builder.
+    /// The number of times that events did not reach the builder.
     pub(super) untold: u64,
     /// Gaps in the instrument's channel.
     pub(super) of_channel: u64,
@@ -29,7 +29,7 @@ pub(super) struct Place {
     at: Nanos,
     /// The sum of bid and offer when both last existed.
     sum: Option<i128>,
-    /// The gaps that reported statistics are marked with.
+    /// The gaps already marked in reported statistics.
     marked: Gaps,
     /// The gaps before the quote was last refreshed.
     certain_from: Gaps,

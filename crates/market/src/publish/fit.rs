@@ -42,7 +42,7 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// Returns `None` where no price but zero would fit.
+    /// Returns the scale of an exponent; `None` where no price but zero would fit.
     fn new(price_exponent: i8) -> Option<Scale> {
         let shift = i32::from(price_exponent) - ITCH_EXPONENT;
         let power = 10i128.checked_pow(shift.unsigned_abs()).filter(|power| *power < 1 << 64)?;

@@ -92,11 +92,11 @@ layouts! {
 
     /// The index values at which the whole market halts.
     MarketWideDeclineLevels {
-        /// Mwcb level 1.
+        /// MWCB level 1.
         mwcb_level_1: i64,
-        /// Mwcb level 2.
+        /// MWCB level 2.
         mwcb_level_2: i64,
-        /// Mwcb level 3.
+        /// MWCB level 3.
         mwcb_level_3: i64,
         /// Not used.
         reserved: [u8; 1],
@@ -134,11 +134,11 @@ layouts! {
 
     /// The volumes of the crossing sessions.
     CrossingSessions {
-        /// Crossing session i total trades volume.
+        /// Crossing session I total trades volume.
         crossing_session_i_total_trades_volume: u64,
-        /// Crossing session ii dollar value.
+        /// Crossing session II dollar value.
         crossing_session_ii_dollar_value: u64,
-        /// Crossing session ii total trades volume.
+        /// Crossing session II total trades volume.
         crossing_session_ii_total_trades_volume: u64,
     }
 

@@ -219,7 +219,7 @@ layouts! {
         security_symbol: [u8; 11],
         /// `0` for a security eligible for CTA, else a kind of bond.
         instrument_type: [u8; 1],
-        /// Summary participant id.
+        /// Summary participant ID.
         summary_participant_id: [u8; 1],
         /// Previous close price date.
         previous_close_price_date: u32,
@@ -241,7 +241,7 @@ layouts! {
         security_symbol: [u8; 11],
         /// `0` for a security eligible for CTA, else a kind of bond.
         instrument_type: [u8; 1],
-        /// Summary participant id.
+        /// Summary participant ID.
         summary_participant_id: [u8; 1],
         /// Previous close price date.
         previous_close_price_date: u32,
@@ -255,7 +255,7 @@ layouts! {
         security_symbol: [u8; 11],
         /// `0` for a security eligible for CTA, else a kind of bond.
         instrument_type: [u8; 1],
-        /// Last participant id.
+        /// Last participant ID.
         last_participant_id: [u8; 1],
         /// Previous close price date.
         previous_close_price_date: u32,
@@ -283,7 +283,7 @@ layouts! {
         security_symbol: [u8; 11],
         /// `0` for a security eligible for CTA, else a kind of bond.
         instrument_type: [u8; 1],
-        /// Last participant id.
+        /// Last participant ID.
         last_participant_id: [u8; 1],
         /// Previous close price date.
         previous_close_price_date: u32,
@@ -311,7 +311,7 @@ layouts! {
         security_symbol: [u8; 11],
         /// `0` for a security eligible for CTA, else a kind of bond.
         instrument_type: [u8; 1],
-        /// Summary participant id.
+        /// Summary participant ID.
         summary_participant_id: [u8; 1],
         /// Previous close price date.
         previous_close_price_date: u32,
@@ -335,7 +335,7 @@ layouts! {
         security_symbol: [u8; 11],
         /// `0` for a security eligible for CTA, else a kind of bond.
         instrument_type: [u8; 1],
-        /// Summary participant id.
+        /// Summary participant ID.
         summary_participant_id: [u8; 1],
         /// Previous close price date.
         previous_close_price_date: u32,

@@ -29,9 +29,9 @@ layouts! {
         settlement_condition: [u8; 1],
         /// Market condition.
         market_condition: [u8; 1],
-        /// Finra market maker id.
+        /// FINRA market maker ID.
         finra_market_maker_id: [u8; 4],
-        /// Finra bbo indicator.
+        /// FINRA BBO indicator.
         finra_bbo_indicator: [u8; 1],
         /// The time at FINRA's facility: seconds.
         timestamp_2_seconds: u32,
@@ -43,13 +43,13 @@ layouts! {
         primary_listing_market_participant_id: [u8; 1],
         /// The financial status of the issuer.
         financial_status_indicator: [u8; 1],
-        /// Sip generated message identifier.
+        /// SIP generated message identifier.
         sip_generated_message_identifier: [u8; 1],
-        /// Luld indicator.
+        /// LULD indicator.
         luld_indicator: [u8; 1],
-        /// National bbo luld indicator.
+        /// National BBO LULD indicator.
         national_bbo_luld_indicator: [u8; 1],
-        /// National bbo indicator.
+        /// National BBO indicator.
         national_bbo_indicator: [u8; 1],
     }
 
@@ -77,23 +77,23 @@ layouts! {
         settlement_condition: [u8; 1],
         /// Market condition.
         market_condition: [u8; 1],
-        /// Finra market maker id.
+        /// FINRA market maker ID.
         finra_market_maker_id: [u8; 4],
-        /// Finra best bid quote condition.
+        /// FINRA best bid quote condition.
         finra_best_bid_quote_condition: [u8; 1],
-        /// Finra best bid price.
+        /// FINRA best bid price.
         finra_best_bid_price: i64,
-        /// Finra best bid size.
+        /// FINRA best bid size.
         finra_best_bid_size: u32,
-        /// Finra best bid market maker id.
+        /// FINRA best bid market maker ID.
         finra_best_bid_market_maker_id: [u8; 4],
-        /// Finra best offer quote condition.
+        /// FINRA best offer quote condition.
         finra_best_offer_quote_condition: [u8; 1],
-        /// Finra best offer price.
+        /// FINRA best offer price.
         finra_best_offer_price: i64,
-        /// Finra best offer size.
+        /// FINRA best offer size.
         finra_best_offer_size: u32,
-        /// Finra best offer market maker id.
+        /// FINRA best offer market maker ID.
         finra_best_offer_market_maker_id: [u8; 4],
         /// The time at FINRA's facility: seconds.
         timestamp_2_seconds: u32,
@@ -105,13 +105,13 @@ layouts! {
         primary_listing_market_participant_id: [u8; 1],
         /// The financial status of the issuer.
         financial_status_indicator: [u8; 1],
-        /// Sip generated message identifier.
+        /// SIP generated message identifier.
         sip_generated_message_identifier: [u8; 1],
-        /// Finra bbo luld indicator.
+        /// FINRA BBO LULD indicator.
         finra_bbo_luld_indicator: [u8; 1],
-        /// National bbo luld indicator.
+        /// National BBO LULD indicator.
         national_bbo_luld_indicator: [u8; 1],
-        /// National bbo indicator.
+        /// National BBO indicator.
         national_bbo_indicator: [u8; 1],
     }
 
@@ -129,7 +129,7 @@ layouts! {
         offer_size: u16,
         /// The primary listing market.
         primary_listing_market_participant_id: [u8; 1],
-        /// National bbo indicator.
+        /// National BBO indicator.
         national_bbo_indicator: [u8; 1],
     }
 
@@ -147,13 +147,13 @@ layouts! {
         offer_size: u16,
         /// The primary listing market.
         primary_listing_market_participant_id: [u8; 1],
-        /// National bbo indicator.
+        /// National BBO indicator.
         national_bbo_indicator: [u8; 1],
     }
 
     /// The best of one side, appended to a quote.
     LongAppendage {
-        /// Best participant id.
+        /// Best participant ID.
         best_participant_id: [u8; 1],
         /// Best quote condition.
         best_quote_condition: [u8; 1],
@@ -161,13 +161,13 @@ layouts! {
         best_price: i64,
         /// Best size.
         best_size: u32,
-        /// Finra best market maker id.
+        /// FINRA best market maker ID.
         finra_best_market_maker_id: [u8; 4],
     }
 
     /// The best of one side, with narrow fields.
     ShortAppendage {
-        /// Best participant id.
+        /// Best participant ID.
         best_participant_id: [u8; 1],
         /// Best price.
         best_price: u16,

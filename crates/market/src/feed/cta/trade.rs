@@ -169,7 +169,7 @@ layouts! {
         financial_status_indicator: [u8; 1],
         /// Consolidated previous close price date.
         consolidated_previous_close_price_date: u32,
-        /// Consolidated last participant id.
+        /// Consolidated last participant ID.
         consolidated_last_participant_id: [u8; 1],
         /// Consolidated last price.
         consolidated_last_price: i64,
@@ -245,7 +245,7 @@ layouts! {
         financial_status_indicator: [u8; 1],
         /// Consolidated previous close price date.
         consolidated_previous_close_price_date: u32,
-        /// Consolidated last participant id.
+        /// Consolidated last participant ID.
         consolidated_last_participant_id: [u8; 1],
         /// Consolidated last price.
         consolidated_last_price: i64,
@@ -309,7 +309,7 @@ layouts! {
         financial_status_indicator: [u8; 1],
         /// Consolidated previous close price date.
         consolidated_previous_close_price_date: u32,
-        /// Consolidated last participant id.
+        /// Consolidated last participant ID.
         consolidated_last_participant_id: [u8; 1],
         /// Consolidated last price.
         consolidated_last_price: i64,
@@ -373,7 +373,7 @@ layouts! {
         financial_status_indicator: [u8; 1],
         /// Consolidated previous close price date.
         consolidated_previous_close_price_date: u32,
-        /// Consolidated last participant id.
+        /// Consolidated last participant ID.
         consolidated_last_participant_id: [u8; 1],
         /// Consolidated last price.
         consolidated_last_price: i64,
@@ -427,7 +427,7 @@ layouts! {
         primary_listing_market_participant_id: [u8; 1],
         /// The financial status of the issuer.
         financial_status_indicator: [u8; 1],
-        /// Luld indicator.
+        /// LULD indicator.
         luld_indicator: [u8; 1],
     }
 }

@@ -57,7 +57,7 @@ macro_rules! records {
             }
         )*
 
-        /// Serialises a message that was read from its fields; yields the same bytes.
+        /// Serialises a parsed message from its fields; yields the same bytes.
         pub fn rewrite(message: layout::Message<'_>, out: &mut Vec<u8>) {
             match message {
                 $(layout::Message::$name(view) => {
