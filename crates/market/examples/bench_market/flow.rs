@@ -1,10 +1,10 @@
 //! A synthetic flow of orders over many instruments: 45 % additions, 42 % deletions, 5 %
 //! executions, 3 % reductions, 5 % replacements, once the wanted number of orders rests.
 //!
-//! All instruments have the same flow, except for the price around which it lies. An instrument's
-//! activity falls with the cube of its number, because the activity of real instruments is uneven.
-//! Prices are drawn around a fixed one, near ones more often: the best price changes often, and the
-//! book never crosses.
+//! All instruments have the same flow, except for the price around which it lies. The activity of
+//! real instruments is uneven, so an instrument's activity falls with its number: an addition draws
+//! it uniformly up to the smaller of two uniform draws. Prices are drawn around a fixed one, near
+//! ones more often: the best price changes often, and the book never crosses.
 
 use weir_market::{Action, Update};
 use weir_types::{InstrumentId, Nanos, Price, Qty, Side};

@@ -20,8 +20,8 @@
 //! * A trade earlier than the first interval still open (reported late, or a clock that went back)
 //!   counts in that interval and in its `late_count`. An instrument's bars by time never go back
 //!   and never share a start.
-//! * Undoing a trade of an open bar removes every trace of it: the bar is rebuilt from its trades
-//!   if all of them are remembered; else the prices and ends that the trade may have set stay, and
+//! * Undoing a trade of an open bar takes it out of the bar: the bar is rebuilt from its trades if
+//!   all of them are remembered; else the prices and ends that the trade may have set stay, and
 //!   `is_range_certain` turns false. A bar that loses its last trade is dropped. For a closed bar,
 //!   a [`Correction`] reports the trade to take out.
 //! * A gap ([`BarBuilder::mark_gap`]) sets `has_gap` on each bar that may lack trades.

@@ -1,7 +1,8 @@
 //! The limits of ITCH for an instrument: symbols of eight characters, prices of 32 bits in 10^-4,
 //! quantities of 32 bits.
 //!
-//! Values are never rounded or truncated: an instrument that does not fit is reported and left out.
+//! Values are never rounded or truncated: an instrument that does not fit is left out, with its
+//! reason.
 
 use weir_types::{Price, Qty};
 
